@@ -197,7 +197,11 @@ class AgentTurns:
         self._live.check_running()
         self._last_message = message or self._last_message
         self._early_end = STOP_REASONS.get(turn.reason, "")
-        if turn.reason == "refusal":
+        self._check_stop_reason(turn.reason)
+
+    def _check_stop_reason(self, reason: str) -> None:
+        """Raise `WorkFailed` if the agent refused a turn or cancelled it."""
+        if reason == "refusal":
             raise WorkFailed(f"{self._agent.title} refused to do this", "rephrase it, or try another way")
-        if turn.reason == "cancelled":
+        if reason == "cancelled":
             raise WorkFailed(f"{self._agent.title} ended the turn early")

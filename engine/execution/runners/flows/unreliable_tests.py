@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from statistics import median
 from typing import Annotated
@@ -78,7 +78,10 @@ class HuntFlakes(ProjectFlow):
         for tally in tallies:
             result = f"failed {tally.failed} of {tally.runs}  mean {tally.mean_seconds:.3f} s"
             job.say(f"{tally.verdict:>7}  {result}  {tally.test}")
-        summary = _summarise_tallies(tallies, self.times)
+        steady = sum(tally.verdict == "steady" for tally in tallies)
+        summary = f"Steady: {count(steady, 'test')} passed {self.times} times out of {self.times}"
+        if steady < len(tallies):
+            summary = "; ".join([*_describe_unsteady(tallies), f"{steady} steady"])
         tests = make_facts(tallies, "test", "runs", "failed", "mean_seconds", "verdict")
         facts: Facts = {"times": self.times, "tests": tests}
         if tool.name == "pytest" and any(tally.verdict == "flaky" and ".py::" in tally.test for tally in tallies):
@@ -128,16 +131,11 @@ def _tally_without_names(tool: str, tests: Sequence[str], checks: Sequence[Check
     return [TestTally(join_names(tests, 3), len(checks), 0, round(mean_seconds, 4))]
 
 
-def _summarise_tallies(tallies: Sequence[TestTally], times: int) -> str:
-    parts = []
+def _describe_unsteady(tallies: Sequence[TestTally]) -> Iterator[str]:
     for verdict in ("flaky", "broken"):
         names = [f"{tally.test} ({tally.failed} of {tally.runs})" for tally in tallies if tally.verdict == verdict]
         if names:
-            parts.append(f"{len(names)} {verdict}: {join_names(names, 4)}")
-    steady = sum(tally.verdict == "steady" for tally in tallies)
-    if not parts:
-        return f"Steady: {count(steady, 'test')} passed {times} times out of {times}"
-    return "; ".join([*parts, f"{steady} steady"])
+            yield f"{len(names)} {verdict}: {join_names(names, 4)}"
 
 
 # -- compare the times of tests at two commits

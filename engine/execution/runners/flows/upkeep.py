@@ -103,19 +103,20 @@ class ReportBranches(Flow):
         lines = job.git.lines(
             "for-each-ref", "--sort=committerdate", f"--count={MAX_BRANCHES}", f"--format={form}", "refs/heads/"
         )
-        rows = [line.split("\0") for line in lines]
-        return [self._read_branch(job, base, row) for row in rows if row[0] != base]
-
-    def _read_branch(self, job: Job, base: str, row: list[str]) -> ComparedBranch:
-        name, sha, date, worktree = row
-        ahead, behind = count_apart(job.git, sha, f"refs/heads/{base}")
-        days = max(0, (job.clock.now() - datetime.fromisoformat(date)).days)
-        state = "stale" if days >= self.days else "active"
-        if ahead == 0:
-            state = "merged"
-        elif ahead <= MAX_PATCHES and _is_applied(job, base, sha):
-            state = "applied"
-        return ComparedBranch(name, days, ahead, behind, is_checked_out=bool(worktree), state=state)
+        branches = []
+        for line in lines:
+            name, sha, date, worktree = line.split("\0")
+            if name == base:
+                continue
+            ahead, behind = count_apart(job.git, sha, f"refs/heads/{base}")
+            days = max(0, (job.clock.now() - datetime.fromisoformat(date)).days)
+            state = "stale" if days >= self.days else "active"
+            if ahead == 0:
+                state = "merged"
+            elif ahead <= MAX_PATCHES and _is_applied(job, base, sha):
+                state = "applied"
+            branches.append(ComparedBranch(name, days, ahead, behind, is_checked_out=bool(worktree), state=state))
+        return branches
 
 
 @frozen

@@ -150,7 +150,10 @@ class _Host:
         try:
             client = self._models.get(model) or self._models.setdefault(model, _make_client(model))
             failure_kind = FailureKind.HISTORY
-            history = _read_history(Path(message["history"])) if message["history"] else []
+            history: list[ModelMessage] = []
+            if file := message["history"]:
+                lines = filter(str.strip, Path(file).read_text(encoding="utf-8").splitlines())
+                history = ModelMessagesTypeAdapter.validate_json(f"[{','.join(lines)}]")
         except Exception as error:
             send(host_protocol.make_failure_message(Failure(failure_kind, _make_failure(error, model.key).message)))
             return
@@ -206,11 +209,6 @@ def _find_text(event: Any) -> tuple[str, str]:
         case PartDeltaEvent(delta=ToolCallPartDelta(args_delta=str(text))):
             return "alive", text
     return "alive", ""
-
-
-def _read_history(file: Path) -> list[ModelMessage]:
-    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return ModelMessagesTypeAdapter.validate_json(f"[{','.join(lines)}]")
 
 
 @dataclass

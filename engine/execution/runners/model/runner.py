@@ -102,20 +102,16 @@ class ModelRunner(AgentRunner):
     def _run_first_turn(self, loop: AgentLoop, prompt: Prompt, previous: str) -> str:
         """Run the first turn and return its answer. If the session continues a `previous` one, the turn goes on with
         its conversation."""
-        last_call = self._find_last_call(previous) if previous else ""
+        calls = self._services.calls.for_session(previous) if previous else []
+        answered = [call for call in calls if call.run_kind in (TASK, HEAL, REPLY) and call.state == CallState.DONE]
+        followed = {call.follows for call in answered}
+        last_call = next((call.id for call in reversed(answered) if call.id not in followed), "")
         loop.begin(continues=previous, follows=last_call)
         stored = prompt
         if last_call:  # the last answer is part of the new request
             reply = make_assistant_part(self._services.calls.reply(last_call), (), last_call)
             stored = replace(prompt, parts=(reply, *prompt.parts))
         return loop.run_turn(prompt.text("user"), run_kind=REPLY if previous else TASK, prompt=stored)
-
-    def _find_last_call(self, session_id: str) -> str:
-        """The id of the last call of a session that was answered, "" for none."""
-        calls = self._services.calls.for_session(session_id)
-        answered = [call for call in calls if call.run_kind in (TASK, HEAL, REPLY) and call.state == CallState.DONE]
-        followed = {call.follows for call in answered}
-        return next((call.id for call in reversed(answered) if call.id not in followed), "")
 
     def _assemble_prompt(self, live: LiveSession, view: SessionView, folder: SessionFolder, kind: str) -> Prompt:
         prompt = super()._assemble_prompt(live, view, folder, kind)

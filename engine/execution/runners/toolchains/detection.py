@@ -85,6 +85,8 @@ def _make_toolchain(folder: ProjectFolder, row: TestRunnerRow, placeholders: Pla
     """The tool of a test runner that was found with these placeholders."""
     if row.kind == "rust":
         placeholders["workspace"] = ("--workspace",) if folder.shows(r"Cargo.toml:^\[workspace\]") else ()
+    environments = {str(interpreter.program): interpreter.where for interpreter in folder.environments}
+    is_operators = "python" in placeholders and placeholders["python"][0] not in environments
     title = row.title or (f"{placeholders['run'][0]} test" if "run" in placeholders else row.program)
     if "target" in placeholders:
         title = f"{row.program} {placeholders['target'][0]}"
@@ -93,16 +95,9 @@ def _make_toolchain(folder: ProjectFolder, row: TestRunnerRow, placeholders: Pla
         folder=folder.folder,
         workspace=folder.workspace,
         title=title,
-        environment_without_tool=_find_environment_without_tool(folder, placeholders),
+        environment_without_tool=next(iter(environments.values()), "") if is_operators else "",
         placeholders=placeholders,
     )
-
-
-def _find_environment_without_tool(folder: ProjectFolder, placeholders: Placeholders) -> str:
-    """The project's own environment where the operator's interpreter runs the tests instead, "" for none."""
-    environments = {str(interpreter.program): interpreter.where for interpreter in folder.environments}
-    is_operators = "python" in placeholders and placeholders["python"][0] not in environments
-    return next(iter(environments.values()), "") if is_operators else ""
 
 
 def _search_runner(folder: ProjectFolder, row: TestRunnerRow) -> _Search:

@@ -130,20 +130,16 @@ class Installation:
 def find_installations(top: Path, packages_by_path: PackagesByPath, path: str = "") -> tuple[Installation, ...]:
     """The installations of the project at `path` of the repository `top`, one for each language with a known
     command."""
-    return tuple(
-        _make_installation(packages, packages_by_path, top)
-        for packages in packages_by_path.get(path, ())
-        if packages.commands
-    )
-
-
-def _make_installation(packages: PackageSetup, packages_by_path: PackagesByPath, top: Path) -> Installation:
-    folders = _find_package_folders(packages, packages_by_path, top)
-    present = tuple(folder for folder in folders if os.path.lexists(top / folder))
-    # Every tool but pnpm keeps the packages of a whole workspace at its top.
-    expected = folders if packages.manager == "pnpm" else folders[:1]
-    created = tuple(folder for folder in expected if folder not in present)
-    return Installation(packages, packages.commands, created, present)
+    installations = []
+    for packages in packages_by_path.get(path, ()):
+        if packages.commands:
+            folders = _find_package_folders(packages, packages_by_path, top)
+            present = tuple(folder for folder in folders if os.path.lexists(top / folder))
+            # Every tool but pnpm keeps the packages of a whole workspace at its top.
+            expected = folders if packages.manager == "pnpm" else folders[:1]
+            created = tuple(folder for folder in expected if folder not in present)
+            installations.append(Installation(packages, packages.commands, created, present))
+    return tuple(installations)
 
 
 def _find_package_folders(packages: PackageSetup, packages_by_path: PackagesByPath, top: Path) -> list[str]:
@@ -209,14 +205,9 @@ def make_installation_error(command: Sequence[str], result: CommandResult, hosts
                 f"`{line}` asked for {host}, which is not one of its registries ({', '.join(hosts)})",
                 "if the project needs packages from there, add it to `hosts` of this workspace: clawpy config",
             )
-    error = _find_last_error(own_lines)
+    errors = [text for text in own_lines if re.search(r"(?i)\berr", text) and "complete log of this run" not in text]
+    error = next(reversed(errors or own_lines), "it printed nothing")
     return WorkFailed(f"`{line}` ended with exit code {result.exit_code}: {sanitise(error.strip())[:300]}")
-
-
-def _find_last_error(lines: Sequence[str]) -> str:
-    """The last error among the lines that a tool printed, or else the last line."""
-    errors = [line for line in lines if re.search(r"(?i)\berr", line) and "complete log of this run" not in line]
-    return next(reversed(errors or lines), "it printed nothing")
 
 
 # -- into the worktree of an agent
@@ -232,22 +223,18 @@ def install_into_worktree(live: LiveSession, folder: Path) -> None:
         live.write("note", f"prepare: {installation.command}; network: {', '.join(hosts)}")
         try:
             with live.commands.allow_hosts(hosts):
-                _run_installation(live, installation, folder)
+                (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
+                for command in installation.commands:
+                    working_folder = folder / installation.packages.folder
+                    result = live.execute(command, cwd=working_folder, env=installation.environment)
+                    if not result.ok:
+                        raise make_installation_error(command, result, hosts)
+                for place in installation.created:
+                    keep_out_of_git(folder, place)
         except WorkFailed as error:
             live.write("error", f"not prepared: {error}")
     if (folder / ".venv" / "bin" / "python").exists():
         live.commands.confine(prepared=True)
-
-
-def _run_installation(live: LiveSession, installation: Installation, folder: Path) -> None:
-    """Run the commands of an installation in a worktree. Raises `WorkFailed` when one of them failed."""
-    (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
-    for command in installation.commands:
-        result = live.execute(command, cwd=folder / installation.packages.folder, env=installation.environment)
-        if not result.ok:
-            raise make_installation_error(command, result, installation.packages.hosts)
-    for place in installation.created:
-        keep_out_of_git(folder, place)
 
 
 # -- into the tree
@@ -264,8 +251,15 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
     root = live.confinement.scratch / "made"
     places = (*installation.created, *installation.updated)
     staged = {top / place: root / str(number) for number, place in enumerate(places)}
-    for place, fresh in zip(places, staged.values(), strict=True):
-        _make_fresh_folder(live, installation, top, place, fresh)
+    for place, (target, fresh) in zip(places, staged.items(), strict=True):
+        _refuse_links(top, place)
+        _restore_old_folder(target)
+        if place in installation.updated and installation.packages.kind == "python":
+            shutil.copytree(target, fresh, symlinks=True)
+        else:  # the folders of other languages start empty
+            fresh.mkdir(parents=True)
+        if not target.parent.exists():  # a mount point must exist
+            (live.confinement.layers / "upper" / place).parent.mkdir(parents=True, exist_ok=True)
     (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
     live.commands.confine(bind_mounts=tuple(staged.items()))
     yield
@@ -280,19 +274,6 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
             _put_in_place(fresh, target)
         else:
             _remove_if_present(target)  # the tool left it empty
-
-
-def _make_fresh_folder(live: LiveSession, installation: Installation, top: Path, place: str, fresh: Path) -> None:
-    """Make the folder `fresh`, which the commands see at `place` of the tree `top`."""
-    target = top / place
-    _refuse_links(top, place)
-    _restore_old_folder(target)
-    if place in installation.updated and installation.packages.kind == "python":
-        shutil.copytree(target, fresh, symlinks=True)
-    else:  # the folders of other languages start empty
-        fresh.mkdir(parents=True)
-    if not target.parent.exists():  # a mount point must exist
-        (live.confinement.layers / "upper" / place).parent.mkdir(parents=True, exist_ok=True)
 
 
 def keep_out_of_git(top: Path, place: str = "") -> None:

@@ -233,15 +233,12 @@ def _compare_yarn(pair: LockPair) -> Iterator[Comparison]:
     if "\n__metadata:" in pair.lock:
         yield from _compare_yarn_2(pair)
     elif "workspaces" not in manifest:  # the lock file of yarn 1 says nothing of the packages of a workspace
-        yield _compare_yarn_1(pair, _read_node_requirements(manifest, *_SECTIONS))
-
-
-def _compare_yarn_1(pair: LockPair, required: Requirements) -> Comparison:
-    """Read the heading of each entry, as `"ms@^2.0.0", ms@^2.1.0:`."""
-    headings = [line.rstrip(":").split(",") for line in pair.lock.splitlines() if line and line[0] not in " #"]
-    parts = [part.strip().strip('"').rpartition("@") for heading in headings for part in heading]
-    locked = _gather_constraints((name, constraint or "*") for name, _, constraint in parts)
-    return Comparison(pair.manifest_name, required, _select_required(locked, required))
+        required = _read_node_requirements(manifest, *_SECTIONS)
+        # The heading of each entry is as `"ms@^2.0.0", ms@^2.1.0:`.
+        headings = [line.rstrip(":").split(",") for line in pair.lock.splitlines() if line and line[0] not in " #"]
+        parts = [part.strip().strip('"').rpartition("@") for heading in headings for part in heading]
+        locked = _gather_constraints((name, constraint or "*") for name, _, constraint in parts)
+        yield Comparison(pair.manifest_name, required, _select_required(locked, required))
 
 
 def _compare_yarn_2(pair: LockPair) -> Iterator[Comparison]:
@@ -362,8 +359,12 @@ def _compare_cargo(pair: LockPair) -> Iterator[Comparison]:
     if "replace" in top:
         return
     workspace = top.get("workspace", {})
-    locked_packages = _parse_own_cargo_packages(pair.lock)
-    for member in pair.read_members(["", *_find_cargo_members(pair.folder, workspace)]):
+    own_blocks = [block for block in _PACKAGE_BLOCK.split(pair.lock)[1:] if "\nsource = " not in block]
+    tables = [tomllib.loads(re.split(r"^\[", block, flags=re.MULTILINE)[0]) for block in own_blocks]
+    locked_packages = {table["name"]: table for table in tables}
+    patterns = [pattern for pattern in workspace.get("members", []) if "**" not in pattern and ".." not in pattern]
+    folders = [folder for pattern in patterns for folder in sorted(pair.folder.glob(pattern))]
+    for member in pair.read_members(["", *(folder.relative_to(pair.folder).as_posix() for folder in folders)]):
         manifest = tomllib.loads(member.text)
         package = manifest.get("package", {"name": ""})
         own, locked = package["name"], locked_packages.get(package["name"])
@@ -376,19 +377,6 @@ def _compare_cargo(pair: LockPair) -> Iterator[Comparison]:
         required[own] = {version}
         dependencies = [entry.split()[0] for entry in locked.get("dependencies", [])]
         yield Comparison(member.path, required, {**dict.fromkeys(dependencies), own: {locked["version"]}})
-
-
-def _parse_own_cargo_packages(lock: str) -> dict[str, dict[str, Any]]:
-    """The packages of the workspace in a lock file, by name. Only packages from elsewhere have a source."""
-    blocks = [block for block in _PACKAGE_BLOCK.split(lock)[1:] if "\nsource = " not in block]
-    packages = [tomllib.loads(re.split(r"^\[", block, flags=re.MULTILINE)[0]) for block in blocks]
-    return {package["name"]: package for package in packages}
-
-
-def _find_cargo_members(top: Path, workspace: Mapping[str, Any]) -> list[str]:
-    """The folders of a workspace's packages, relative to its top."""
-    patterns = [pattern for pattern in workspace.get("members", []) if "**" not in pattern and ".." not in pattern]
-    return [folder.relative_to(top).as_posix() for pattern in patterns for folder in sorted(top.glob(pattern))]
 
 
 def _read_cargo_dependencies(manifest: Mapping[str, Any], workspace: Mapping[str, Any]) -> Iterator[str]:

@@ -246,7 +246,9 @@ def _make_test_placeholders(row: TestRunnerRow, tests: Sequence[str]) -> Placeho
     operands = tuple(map(_make_operand, tests))
     if row.kind == "rust":  # cargo takes no path, so a name with a dash cannot be made an operand
         operands = tuple(test for test in tests if not test.startswith("-"))
-    pattern = f"^({'|'.join(map(_escape_name, tests))})$"
+    # Every language reads an expression with these escapes in the same way.
+    names = [re.sub(r"([.*+?^${}()|\[\]\\/])", r"\\\1", test) for test in tests]
+    pattern = f"^({'|'.join(names)})$"
     return {
         "tests": operands,
         "pattern": (pattern,),
@@ -261,26 +263,17 @@ def _make_go_placeholders(tests: Sequence[str]) -> Placeholders:
     """The packages of the tests, and the expression that selects tests in them, if every id names one."""
     packages = [test.partition("::")[0] for test in tests]
     names = [test.partition("::")[2] for test in tests]
-    pattern = (f"-run={_make_go_pattern(names)}",) if names and all(names) else ()
-    return {"packages": tuple(dict.fromkeys(map(_make_operand, packages))), "pattern": pattern}
+    pattern = "/".join(f"^{re.escape(part)}$" for part in names[0].split("/")) if names else ""
+    if len(names) > 1:  # the names of the top tests
+        tops = dict.fromkeys(name.split("/")[0] for name in names)
+        pattern = f"^({'|'.join(map(re.escape, tops))})$"
+    selection = (f"-run={pattern}",) if names and all(names) else ()
+    return {"packages": tuple(dict.fromkeys(map(_make_operand, packages))), "pattern": selection}
 
 
 def _make_operand(path: str) -> str:
     """A path as an operand of a command, changed so that a dash at its beginning does not make it an option."""
     return f"./{path}" if path.startswith("-") else path
-
-
-def _escape_name(name: str) -> str:
-    """The name of a test as a regular expression that every language reads in the same way."""
-    return re.sub(r"([.*+?^${}()|\[\]\\/])", r"\\\1", name)
-
-
-def _make_go_pattern(names: Sequence[str]) -> str:
-    """The regular expression for `-run`. For one test it is exact; for several it has the names of the top tests."""
-    if len(names) == 1:
-        return "/".join(f"^{re.escape(part)}$" for part in names[0].split("/"))
-    tops = dict.fromkeys(name.split("/")[0] for name in names)
-    return f"^({'|'.join(map(re.escape, tops))})$"
 
 
 def _find_go_package(folder: Path, path: str) -> list[str]:

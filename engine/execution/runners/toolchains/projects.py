@@ -331,16 +331,10 @@ def _remove_nested_tests(project: Project, projects: Sequence[Project], tests: _
             files = tests.find_by_language("python") or ()
             if any(project.path_inside(file) and not file.startswith(below) for file in files):
                 tools.append(replace(tool, below=nested))
-        elif not nested or not _is_delegating(tool):
+        elif not (nested and tool.row.name == "script" and _DELEGATING_SCRIPT.search(tool.placeholders["script"][0])):
             tools.append(tool)
     has_lost_all = bool(project.tools) and not tools
     return replace(project, tools=tuple(tools), missing_tool="" if has_lost_all else project.missing_tool)
-
-
-def _is_delegating(tool: Toolchain) -> bool:
-    """Whether a tool is a script that only calls the scripts of the members of a workspace."""
-    script = " ".join(tool.placeholders["script"]) if tool.row.name == "script" else ""
-    return _DELEGATING_SCRIPT.search(script) is not None
 
 
 class ProjectCache:

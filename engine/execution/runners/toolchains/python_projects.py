@@ -197,13 +197,11 @@ def has_pytest(interpreter: Interpreter) -> bool:
     if (settings or not is_operators) and "include-system-site-packages = true" not in settings:
         return False
     program = str(interpreter.program) if is_operators else which("python3", project=home.parent)
-    return program is not None and _exits_zero([program, "-I", "-S", "-c", _HAS_PYTEST])
-
-
-def _exits_zero(argv: Sequence[str]) -> bool:
-    """Whether a program of the operator ends with exit code 0 within 10 seconds. It is run outside of any project."""
+    if program is None:
+        return False
     environment = {name: os.environ[name] for name in ("HOME", "PYENV_ROOT") if name in os.environ}
     environment["PATH"] = os.defpath
+    argv = (program, "-I", "-S", "-c", _HAS_PYTEST)
     try:
         result = subprocess.run(
             argv, cwd="/", env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False

@@ -102,7 +102,11 @@ def read_result(run: FinishedRun) -> CheckResult:
         return check
     if run.exit_code and run.output_format != "words":
         return _add_error(run, _make_result(run.tool, {}))
-    return _make_uncounted_result(run)
+    # The output names no tests, so only the exit code of the command is known.
+    if not run.exit_code:
+        return replace(_make_result(run.title, {"passed": 1}), counted=False)
+    check = _make_result(run.title, {"failed": 1}, failing=[run.title])
+    return replace(check, counted=False, error=_find_error(run))
 
 
 def read_failures(run: FinishedRun, failing: Iterable[str]) -> Mapping[str, str]:
@@ -164,16 +168,6 @@ def _parse_rspec(text: str) -> dict[str, Any] | None:
         return report if report["summary"] else None
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def _read_junit_failures(root: ElementTree.Element, folder: Path) -> dict[str, str]:
-    """The text of a JUnit report about each failing test, by its id."""
-    texts: dict[str, str] = {}
-    for case in root.iter("testcase"):
-        for failure in (*case.findall("failure"), *case.findall("error")):
-            node = _make_junit_id(case, folder)
-            texts[node] = f"{texts.get(node, '')}{failure.get('message') or ''}\n{failure.text or ''}\n"
-    return texts
 
 
 def _read_junit_cases(run: FinishedRun, root: ElementTree.Element) -> CheckResult:
@@ -244,7 +238,12 @@ def _read_reported_failures(run: FinishedRun) -> Mapping[str, str] | None:
     """The text about each failing test; None if the run has no report that can be read."""
     root = _parse_xml(run.report)
     if root is not None:
-        return _read_junit_failures(root, run.folder)
+        texts: dict[str, str] = {}
+        for case in root.iter("testcase"):
+            for failure in (*case.findall("failure"), *case.findall("error")):
+                node = _make_junit_id(case, run.folder)
+                texts[node] = f"{texts.get(node, '')}{failure.get('message') or ''}\n{failure.text or ''}\n"
+        return texts
     report = _parse_rspec(run.report)
     if report is None:
         return None
@@ -442,14 +441,6 @@ def _make_result(
         failing=tuple(dict.fromkeys(failing))[:MAX_FAILING_IDS],
         durations=tuple((name, round(value, 4)) for name, value in slowest),
     )
-
-
-def _make_uncounted_result(run: FinishedRun) -> CheckResult:
-    """The result of a command whose output names no tests, so that only its exit code is known."""
-    if not run.exit_code:
-        return replace(_make_result(run.title, {"passed": 1}), counted=False)
-    check = _make_result(run.title, {"failed": 1}, failing=[run.title])
-    return replace(check, counted=False, error=_find_error(run))
 
 
 def _add_error(run: FinishedRun, check: CheckResult) -> CheckResult:
