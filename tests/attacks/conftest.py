@@ -9,7 +9,8 @@ import pytest
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import find_rungs
 from tests.attacks.attack_table import pytest_collection_modifyitems, pytest_terminal_summary
-from tests.attacks.landing_files import Canary
+from tests.attacks.landing_files import PROJECT, Canary
+from tests.attacks.planting import Trap
 from tests.attacks.victim import Victim, folder_outside_tmp
 from tests.execution.changesets.landing_world import LandingWorld
 
@@ -21,6 +22,11 @@ def outside() -> Iterator[Path]:
     """A folder of the operator's outside /tmp and every workspace: where an attack would leave its mark."""
     with folder_outside_tmp() as folder:
         yield folder
+
+
+@pytest.fixture
+def trap(outside: Path) -> Trap:
+    return Trap(outside)
 
 
 @pytest.fixture
@@ -92,3 +98,10 @@ def world(tmp_path: Path) -> Iterator[LandingWorld]:
     world = LandingWorld(tmp_path)
     yield world
     world.close()
+
+
+@pytest.fixture
+def project(world: LandingWorld) -> LandingWorld:
+    """The repository with the files of `PROJECT`."""
+    world.repository.commit("one", PROJECT)
+    return world

@@ -11,7 +11,6 @@ from engine.execution import file_plan
 from engine.execution.file_plan import ABSENT, Contents, Entry, Image, ImageKind, Plan, compute_blob_id
 from engine.model import Refusal
 from engine.storage.beneath import Beneath
-from tests.execution.changesets.landing_world import LandingWorld
 
 EDITED = "edited\n"
 
@@ -40,14 +39,11 @@ class Canary:
         assert self._file_states() == self._before
 
 
-def commit_landing_files(world: LandingWorld) -> LandingWorld:
-    """Give the project the files that `make_all_changes` changes."""
-    world.repository.commit("one", {"d/f.txt": "one\n", "d/gone.txt": "gone\n", "d/old/y": "y\n", "top": "top\n"})
-    return world
+PROJECT = {"d/f.txt": "one\n", "d/gone.txt": "gone\n", "d/old/y": "y\n", "top": "top\n"}
 
 
 def make_all_changes(folder: Path) -> None:
-    """Make each sort of change that a landing knows, in one folder."""
+    """Make each sort of change to `PROJECT` that a landing knows, in one folder."""
     (folder / "d/f.txt").write_text(EDITED)
     (folder / "d/gone.txt").unlink()
     shutil.rmtree(folder / "d/old")

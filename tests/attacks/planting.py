@@ -1,11 +1,14 @@
-"""A planted program that leaves a mark when it is started, and all actions of the engine on a repository."""
+"""A planted program that leaves a mark when it is started, what makes git start it, and all actions of the engine on a
+repository."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from engine.execution import trees
@@ -24,18 +27,13 @@ from tests.support.fork_server import ForkServer
 from tests.support.helpers import make_program
 
 
-@dataclass(frozen=True)
 class Trap:
     """A program that leaves a mark outside of the repository and then passes on what it is given."""
 
-    program: Path
-    mark: Path
-
-    @classmethod
-    def make(cls, folder: Path) -> Trap:
-        mark = folder / "mark"
-        body = f'echo "$0 $*" >> \'{mark}\'\n[ -f "$1" ] && cat "$1"\n[ $# -eq 0 ] && cat\nexit 0'
-        return cls(make_program(folder / "trap", body), mark)
+    def __init__(self, folder: Path) -> None:
+        self.mark = folder / "mark"
+        body = f'echo "$0 $*" >> \'{self.mark}\'\n[ -f "$1" ] && cat "$1"\n[ $# -eq 0 ] && cat\nexit 0'
+        self.program = make_program(folder / "trap", body)
 
     def __str__(self) -> str:
         return str(self.program)
@@ -73,6 +71,95 @@ def run_plain_git(folder: Path, command: str, *, terminal: bool = False) -> None
             os.close(descriptor)
 
 
+HOOKS = (
+    "applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout", "post-commit",
+    "post-index-change", "post-merge", "post-rewrite", "post-update", "pre-applypatch", "pre-auto-gc", "pre-commit",
+    "pre-merge-commit", "pre-push", "pre-rebase", "prepare-commit-msg", "reference-transaction", "update",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Attack:
+    """An entry of a table of attacks. Plain git starts the program at the command `proof`."""
+
+    name: str
+    settings: list[str] = field(default_factory=list)
+    """Settings of git as NAME=VALUE."""
+    files: dict[str, str] = field(default_factory=dict)
+    hooks: str = ""
+    """A folder in which the program stands for every hook."""
+    signature: str = ""
+    """The last commit is signed in this way."""
+    missing_object: bool = False
+    """A partial clone lacks the contents of a file which every log with patches reads: some work is refused."""
+    alternate_store: bool = False
+    """Objects lie in the store of another repository, too."""
+    moved: str = ""
+    """The repository lies in `store`, with a configuration of its own: behind a `file`, a `link` or a `commondir`."""
+    store: str = "store"
+    inner: str = ""
+    """The folder of a repository in the repository, which is the one that is attacked."""
+    proof: str = "git status"
+    terminal: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    def plant(self, shop: Repository, trap: Trap) -> None:
+        """Prepare the repository."""
+        if self.signature:
+            sign_last_commit(shop, self.signature)
+        for name in HOOKS if self.hooks else ():
+            (shop.path / self.hooks).mkdir(parents=True, exist_ok=True)
+            shutil.copy(trap.program, shop.path / self.hooks / name)
+        for line in self.settings:
+            name, _, value = line.format(trap=trap).partition("=")
+            shop.git("config", name, value)
+        for name, text in self.files.items():
+            shop.write(name, text.format(trap=trap))
+        if self.missing_object:
+            remove_promised_object(shop)
+        if self.alternate_store:
+            add_alternate_store(shop)
+        if self.moved:
+            self._move(shop.path)
+
+    def _move(self, folder: Path) -> None:
+        place, store = folder / ".git", folder / self.store
+        if self.moved == "commondir":
+            shutil.copytree(place, store)
+            (place / "config").write_text("[core]\n\trepositoryformatversion = 0\n")
+            (place / "commondir").write_text(f"../{self.store}\n")
+            return
+        place.rename(store)
+        if self.moved == "file":
+            place.write_text(f"gitdir: {self.store}\n")
+        else:
+            place.symlink_to(self.store)
+
+
+def sign_last_commit(shop: Repository, kind: str) -> None:
+    header, text = shop.git("cat-file", "commit", "HEAD").split("\n\n", 1)
+    signed = f"{header}\ngpgsig -----BEGIN {kind}-----\n \n aaaa\n -----END {kind}-----\n\n{text}\n"
+    argv = ["git", "hash-object", "-t", "commit", "-w", "--stdin"]
+    completed = subprocess.run(argv, cwd=shop.path, input=signed, text=True, check=True, capture_output=True)
+    shop.git("update-ref", "refs/heads/main", completed.stdout.strip())
+
+
+def remove_promised_object(shop: Repository) -> None:
+    shop.git("config", "core.repositoryFormatVersion", "1")
+    shop.git("config", "extensions.partialClone", "origin")
+    shop.git("config", "remote.origin.promisor", "true")
+    blob = shop.git("rev-parse", "HEAD:b.py")
+    (shop.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
+
+
+def add_alternate_store(shop: Repository) -> None:
+    other = Repository(shop.path.parent / "other-store")
+    other.commit("elsewhere", {"x": "1"})
+    shop.write(".git/objects/info/alternates", f"{other.path}/.git/objects\n")
+
+
 def make_project(world: LandingWorld) -> Repository:
     """Make a repository with branches that conflict, an upstream, unpushed commits and changed files."""
     shop = world.repository
@@ -87,31 +174,32 @@ def make_project(world: LandingWorld) -> Repository:
     return shop
 
 
-def run_flow(name: str, folder: Path, scratch: Path, **parameters: object) -> None:
-    scratch.mkdir(exist_ok=True)
-    with contextlib.suppress(WorkFailed):
-        FLOWS[name](**parameters).run(Job(folder, folder, Git(folder), ProcessSession(scratch)))
-
-
-def use_operator_tree(folder: Path, scratch: Path) -> list[str]:
+def use_operator_tree(world: LandingWorld) -> list[str]:
     """Do all that the engine does in the operator's own tree. Returns the messages of refusals."""
     refused = []
+    folder, git = world.root, Git(world.root)
+    job = Job(folder, folder, git, ProcessSession(world.folder))
+    flows = {
+        "summarise_day": {"since": "2020-01-01T00:00:00Z"},
+        "review_unpushed": {"upstream": "upstream"},
+        "forecast_conflicts": {"branches": ["other"], "base": "main"},
+        "report_branches": {},
+        "draft_changelog": {"since": "upstream"},
+    }
     steps = [
         lambda: find_repository_root(folder),
         lambda: GitReader().read(folder),
         lambda: read_workspace_label(str(folder)),
         lambda: find_address(folder),
-        lambda: run_flow("summarise_day", folder, scratch, since="2020-01-01T00:00:00Z"),
-        lambda: run_flow("review_unpushed", folder, scratch, upstream="upstream"),
-        lambda: run_flow("forecast_conflicts", folder, scratch, branches=["other"], base="main"),
-        lambda: run_flow("report_branches", folder, scratch),
-        lambda: run_flow("draft_changelog", folder, scratch, since="upstream"),
-        lambda: trees.take_snapshot(Git(folder).pin()),
+        *(partial(FLOWS[name](**parameters).run, job) for name, parameters in flows.items()),
+        lambda: trees.take_snapshot(git.pin()),
         lambda: diff_commits(folder),
     ]
     for step in steps:
         try:
             step()
+        except WorkFailed:
+            pass  # it may find nothing to do
         except Refusal as refusal:
             refused.append(refusal.message)
     return refused
@@ -140,9 +228,7 @@ def rehearse_and_land(world: LandingWorld) -> None:
 
 def use_worktree(world: LandingWorld, folder: Path, git: Git) -> None:
     """Do what flows do in a worktree between the tests that they run there."""
-    scratch = world.folder / "scratch-worktree"
-    scratch.mkdir(exist_ok=True)
-    job = Job(world.root, folder, git, ProcessSession(scratch))
+    job = Job(world.root, folder, git, ProcessSession(world.folder))
     with contextlib.suppress(Refusal, WorkFailed):
         before = store_tree(job)
         reset_worktree(job, "other")

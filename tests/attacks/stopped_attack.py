@@ -15,31 +15,10 @@ import psutil
 
 from engine.execution.sandbox import Sandbox
 from tests.attacks.victim import find_sleepers, make_unique_seconds
-from tests.support.helpers import is_alive, wait_until
+from tests.support.helpers import is_alive, read_table, wait_until
 from tests.support.programs import make_clawpy_command
 
-CHILDREN = {
-    "ignored signals": "for _ in range(20): subprocess.Popen(['sleep', T])",
-    "setsid": "for _ in range(20): subprocess.Popen(['sleep', T], start_new_session=True)",
-    "an empty environment": "for _ in range(20): subprocess.Popen(['/bin/sleep', T], env={})",
-    "forking twice": (
-        "for _ in range(20):\n"
-        "    if os.fork() == 0:\n"
-        "        if os.fork() == 0: os.execv('/bin/sleep', ['sleep', T])\n"
-        "        os._exit(0)\n"
-        "    os.wait()"
-    ),
-    "all of it": (
-        "for _ in range(20):\n"
-        "    if os.fork() == 0:\n"
-        "        os.setsid()\n"
-        "        if os.fork() == 0:\n"
-        "            os.setsid(); os.chdir('/'); os.closerange(0, 50); os.execve('/bin/sleep', ['sleep', T], {})\n"
-        "        os._exit(0)\n"
-        "    os.wait()"
-    ),
-    "stopped children": "for _ in range(20): os.kill(subprocess.Popen(['sleep', T]).pid, signal.SIGSTOP)",
-}
+CHILDREN = read_table(__file__)["children"]
 """Code that starts twenty children, by what makes them hard to end."""
 
 IGNORE_SIGNALS = "for n in range(1, 65):\n    if n not in (9, 17, 19, 32, 33): signal.signal(n, signal.SIG_IGN)\n"

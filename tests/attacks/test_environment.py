@@ -19,7 +19,8 @@ def run_env(rung: Sandbox) -> str:
     """The environment of a session while each variable of the engine's contains its canary."""
     with folder_outside_tmp() as root:
         victim = Victim(root, rung)
-        return victim.run(["env"], inherited=victim.environment | CANARIES)
+        victim.environment |= CANARIES
+        return victim.run(["env"])
 
 
 @pytest.mark.attack("environment")

@@ -22,7 +22,6 @@ from engine.storage.state import unfinished_intents
 from tests.attacks.landing_files import (
     EDITED,
     Canary,
-    commit_landing_files,
     ignore_failure,
     make_all_changes,
     make_tree,
@@ -33,20 +32,7 @@ from tests.support.helpers import refused
 pytestmark = pytest.mark.attack("landing")
 
 
-@pytest.fixture
-def world(world: LandingWorld) -> LandingWorld:
-    return commit_landing_files(world)
-
-
 # Other kinds of entries in place of a file
-
-
-def plant_fifo(path: Path, canary: Canary) -> None:
-    os.mkfifo(path)
-
-
-def plant_link(path: Path, canary: Canary) -> None:
-    path.symlink_to(canary.folder / "id_rsa")
 
 
 def plant_hard_link(path: Path, canary: Canary) -> None:
@@ -56,26 +42,28 @@ def plant_hard_link(path: Path, canary: Canary) -> None:
         pytest.skip(f"no hard link from here to there: {error}")
 
 
-def plant_folder(path: Path, canary: Canary) -> None:
-    path.mkdir()
-
-
 def plant_socket(path: Path, canary: Canary) -> None:
     with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(path.parent):
         server.bind(path.name)
 
 
-PLANTS = (plant_fifo, plant_link, plant_hard_link, plant_folder, plant_socket)
-Plant = Callable[[Path, Canary], None]
+Plant = Callable[[Path, Canary], object]
+PLANTS: dict[str, Plant] = {
+    "pipe": lambda path, canary: os.mkfifo(path),
+    "link": lambda path, canary: path.symlink_to(canary.folder / "id_rsa"),
+    "hard link": plant_hard_link,
+    "folder": lambda path, canary: path.mkdir(),
+    "socket": plant_socket,
+}
 
 
 @pytest.mark.parametrize("when", ["before", "planned", "prepare", "write"])
-@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS)
 def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
-    world: LandingWorld, canary: Canary, plant: Plant, when: str
+    project: LandingWorld, canary: Canary, plant: Plant, when: str
 ):
-    change = world.make_change(make_all_changes)
-    place = world.root / "d/f.txt"
+    change = project.make_change(make_all_changes)
+    place = project.root / "d/f.txt"
 
     def replace_file() -> None:
         if stat.S_ISREG(place.lstat().st_mode):
@@ -84,49 +72,49 @@ def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
 
     if when == "before":
         replace_file()
-    world.step = lambda name: replace_file() if name.startswith(when) else None
+    project.step = lambda name: replace_file() if name.startswith(when) else None
     ignore_failure(change.land)
     canary.assert_untouched()
 
 
-@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS)
 def test_nothing_outside_changes_when_names_of_temporary_files_are_taken(
-    world: LandingWorld, canary: Canary, plant: Plant
+    project: LandingWorld, canary: Canary, plant: Plant
 ):
-    change = world.make_change(make_all_changes)
+    change = project.make_change(make_all_changes)
     planted = []
 
     def step(name: str) -> None:
         if name == "intent":
-            (intent,) = unfinished_intents(world.database, "landing")
+            (intent,) = unfinished_intents(project.database, "landing")
             for number in range(len(intent.payload["plan"]["entries"])):
-                planted.append(world.root / f"d/{TEMPORARY_PREFIX}{intent.payload['plan']['token']}-{number}")
+                planted.append(project.root / f"d/{TEMPORARY_PREFIX}{intent.payload['plan']['token']}-{number}")
                 plant(planted[-1], canary)
 
-    world.step = step
+    project.step = step
     ignore_failure(change.land)
     assert planted
     canary.assert_untouched()
     is_landed = change.current.state is ChangeState.LANDED
-    assert (world.root / "d/f.txt").read_text() == (EDITED if is_landed else "one\n")
+    assert (project.root / "d/f.txt").read_text() == (EDITED if is_landed else "one\n")
 
 
 # Names and kinds in a change set that no session makes by itself
 
 
-def make_git_tree(world: LandingWorld, *lines: str) -> str:
+def make_git_tree(project: LandingWorld, *lines: str) -> str:
     """The id of a tree made of these lines of `mktree`, also of lines that git itself refuses."""
     argv = ["git", "mktree", "--missing"]
     text = "".join(f"{line}\n" for line in lines)
-    return subprocess.run(argv, cwd=world.root, input=text, text=True, check=True, capture_output=True).stdout.strip()
+    return subprocess.run(argv, cwd=project.root, input=text, text=True, check=True, capture_output=True).stdout.strip()
 
 
-def change_with(world: LandingWorld, *lines: str, name: str = "session_1") -> Change:
+def change_with(project: LandingWorld, *lines: str, name: str = "session_1") -> Change:
     """A change set whose result is HEAD's tree with these lines of `mktree` added."""
-    change = world.make_change(make_edit("top", EDITED), name=name)
-    result = make_git_tree(world, *world.repository.git("ls-tree", "HEAD").splitlines(), *lines)
+    change = project.make_change(make_edit("top", EDITED), name=name)
+    result = make_git_tree(project, *project.repository.git("ls-tree", "HEAD").splitlines(), *lines)
     statement = update(ChangeSetRow).where(col(ChangeSetRow.id) == change.id)
-    world.database.write(lambda tx: tx.session.exec(statement.values(result_tree=result)))
+    project.database.write(lambda tx: tx.session.exec(statement.values(result_tree=result)))
     return change
 
 
@@ -150,28 +138,28 @@ def run_with_own_mounts(script: str) -> None:
 @pytest.mark.parametrize("name", [*GIT_NAMES, "..", "."])
 @pytest.mark.parametrize("at", ["top", pytest.param("below", marks=pytest.mark.slow_attack)])
 def test_names_that_lead_to_git_or_out_of_the_project_are_not_landed(
-    world: LandingWorld, canary: Canary, name: str, at: str
+    project: LandingWorld, canary: Canary, name: str, at: str
 ):
-    blob = world.repository.git("hash-object", "-w", "top")
-    inner = make_git_tree(world, f"100755 blob {blob}\tpost-checkout", f"100644 blob {blob}\tconfig")
+    blob = project.repository.git("hash-object", "-w", "top")
+    inner = make_git_tree(project, f"100755 blob {blob}\tpost-checkout", f"100644 blob {blob}\tconfig")
     evil = f"040000 tree {inner}\t{name}"
-    change = change_with(world, evil if at == "top" else f"040000 tree {make_git_tree(world, evil)}\tinner")
-    git = {path: path.read_bytes() for path in (world.root / ".git/config", world.root / ".git/HEAD")}
-    beside = sorted(world.root.parent.iterdir())
+    change = change_with(project, evil if at == "top" else f"040000 tree {make_git_tree(project, evil)}\tinner")
+    git = {path: path.read_bytes() for path in (project.root / ".git/config", project.root / ".git/HEAD")}
+    beside = sorted(project.root.parent.iterdir())
     with pytest.raises(Refusal):
         change.land()
     assert {path: path.read_bytes() for path in git} == git
-    assert not (world.root / ".git/post-checkout").exists()
-    assert sorted(world.root.parent.iterdir()) == beside
-    assert not any(path.name == "post-checkout" for path in world.root.rglob("*"))
+    assert not (project.root / ".git/post-checkout").exists()
+    assert sorted(project.root.parent.iterdir()) == beside
+    assert not any(path.name == "post-checkout" for path in project.root.rglob("*"))
     canary.assert_untouched()
 
 
-def test_a_submodule_is_not_landed(world: LandingWorld, canary: Canary):
-    change = change_with(world, f"160000 commit {'1' * 40}\tsub")
+def test_a_submodule_is_not_landed(project: LandingWorld, canary: Canary):
+    change = change_with(project, f"160000 commit {'1' * 40}\tsub")
     with pytest.raises(Refusal, match="submodule"):
         change.land()
-    assert not (world.root / "sub").exists()
+    assert not (project.root / "sub").exists()
 
 
 TARGETS = ("{outside}", "{outside}/authorized_keys", "../{up}{outside}", "d/../../..{outside}", "/proc/self/cwd", "..")
@@ -179,24 +167,24 @@ TARGETS = ("{outside}", "{outside}/authorized_keys", "../{up}{outside}", "d/../.
 
 @pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
-def test_no_file_lands_behind_a_link_that_leads_out(world: LandingWorld, canary: Canary, target: str):
-    up = "../" * len(world.root.parts)
+def test_no_file_lands_behind_a_link_that_leads_out(project: LandingWorld, canary: Canary, target: str):
+    up = "../" * len(project.root.parts)
     to = target.format(outside=canary.folder, up=up)
-    first = world.make_change(lambda folder: (folder / "x").symlink_to(to))
+    first = project.make_change(lambda folder: (folder / "x").symlink_to(to))
     with pytest.raises(Refusal, match="points outside the project"):
         first.land()
-    assert not (world.root / "x").is_symlink()
-    (world.root / "x").symlink_to(to)  # as if it had been landed all the same, ignored by git
-    (world.root / ".git/info/exclude").write_text("x\n")
-    blob = world.repository.git("hash-object", "-w", "top")
-    behind = make_git_tree(world, f"100644 blob {blob}\tauthorized_keys")
-    second = change_with(world, f"040000 tree {behind}\tx", name="session_2")
+    assert not (project.root / "x").is_symlink()
+    (project.root / "x").symlink_to(to)  # as if it had been landed all the same, ignored by git
+    (project.root / ".git/info/exclude").write_text("x\n")
+    blob = project.repository.git("hash-object", "-w", "top")
+    behind = make_git_tree(project, f"100644 blob {blob}\tauthorized_keys")
+    second = change_with(project, f"040000 tree {behind}\tx", name="session_2")
     with pytest.raises(Refusal):
         second.land()
     canary.assert_untouched()
 
 
-def test_links_that_lead_out_only_together_are_not_landed(world: LandingWorld, canary: Canary):
+def test_links_that_lead_out_only_together_are_not_landed(project: LandingWorld, canary: Canary):
     """Each link alone stays within the project; one behind the other they lead out."""
 
     def edit(folder: Path) -> None:
@@ -204,26 +192,26 @@ def test_links_that_lead_out_only_together_are_not_landed(world: LandingWorld, c
         (folder / "d/e/here").symlink_to("../..")
         (folder / "d/e/out").symlink_to("here/../outside")
 
-    change = world.make_change(edit)
+    change = project.make_change(edit)
     with pytest.raises(Refusal, match=r"d/e/out \(a link that points outside"):
         change.land()
 
 
-def test_links_within_the_project_are_landed(world: LandingWorld):
+def test_links_within_the_project_are_landed(project: LandingWorld):
     def edit(folder: Path) -> None:
         (folder / "d/up").symlink_to("../top")
         (folder / "d/here").symlink_to(".")
         (folder / "later").symlink_to("not/made/yet")
 
-    world.make_change(edit).land()
-    assert (world.root / "d/up").read_text() == "top\n"
-    assert (world.root / "later").is_symlink()
+    project.make_change(edit).land()
+    assert (project.root / "d/up").read_text() == "top\n"
+    assert (project.root / "later").is_symlink()
 
 
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755, 0o1777])
-def test_no_setuid_bit_is_landed(world: LandingWorld, mode: int):
-    file = world.root / "d/f.txt"
-    change = world.make_change(make_all_changes)
+def test_no_setuid_bit_is_landed(project: LandingWorld, mode: int):
+    file = project.root / "d/f.txt"
+    change = project.make_change(make_all_changes)
     file.chmod(mode)
     change.land()
     assert file.read_text() == EDITED
@@ -233,15 +221,15 @@ def test_no_setuid_bit_is_landed(world: LandingWorld, mode: int):
     assert not file.stat().st_mode & 0o7000
 
 
-def test_a_rename_that_changes_only_the_case_changes_nothing_outside(world: LandingWorld, canary: Canary):
+def test_a_rename_that_changes_only_the_case_changes_nothing_outside(project: LandingWorld, canary: Canary):
     """With a link to outside at the other spelling."""
 
     def edit(folder: Path) -> None:
         (folder / "D").mkdir()
         (folder / "d/f.txt").rename(folder / "D/f.txt")
 
-    change = world.make_change(edit)
-    (world.root / "D").symlink_to(canary.folder)
+    change = project.make_change(edit)
+    (project.root / "D").symlink_to(canary.folder)
     with pytest.raises(Refusal):
         change.land()
     canary.assert_untouched()
@@ -291,18 +279,18 @@ def test_another_file_system_is_no_part_of_the_folder_where_each_step_is_opened_
 # While a session may write there
 
 
-def test_nothing_lands_while_a_session_works_in_the_same_files(world: LandingWorld):
-    change = world.make_change(make_all_changes)
-    locks = world.worktrees.locks
-    with locks.register_writer("session_7", world.root, is_confined=True):
+def test_nothing_lands_while_a_session_works_in_the_same_files(project: LandingWorld):
+    change = project.make_change(make_all_changes)
+    locks = project.worktrees.locks
+    with locks.register_writer("session_7", project.root, is_confined=True):
         assert "session_7" in refused("session_writes", change.land).message
-    assert (world.root / "d/f.txt").read_text() == "one\n"
+    assert (project.root / "d/f.txt").read_text() == "one\n"
     change.land()
-    with locks.register_writer("session_7", world.root, is_confined=True):
+    with locks.register_writer("session_7", project.root, is_confined=True):
         assert "session_7" in refused("session_writes", change.undo).message
 
 
-def test_nothing_lands_while_a_session_runs_without_a_sandbox(world: LandingWorld, tmp_path: Path):
-    change = world.make_change(make_all_changes)
-    with world.worktrees.locks.register_writer("session_7", tmp_path / "elsewhere", is_confined=False):
+def test_nothing_lands_while_a_session_runs_without_a_sandbox(project: LandingWorld, tmp_path: Path):
+    change = project.make_change(make_all_changes)
+    with project.worktrees.locks.register_writer("session_7", tmp_path / "elsewhere", is_confined=False):
         refused("session_writes", change.land)

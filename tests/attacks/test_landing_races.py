@@ -19,7 +19,6 @@ from engine.storage.beneath import Beneath
 from tests.attacks.landing_files import (
     Canary,
     carry_out,
-    commit_landing_files,
     ignore_failure,
     make_all_changes,
     make_tree,
@@ -30,11 +29,6 @@ from tests.attacks.landing_files import (
 from tests.execution.changesets.landing_world import LandingWorld, kill_at
 
 pytestmark = pytest.mark.attack("landing")
-
-
-@pytest.fixture
-def world(world: LandingWorld) -> LandingWorld:
-    return commit_landing_files(world)
 
 
 CALLS = ("open", "replace", "link", "unlink", "symlink", "mkdir", "rmdir", "readlink", "stat")
@@ -138,12 +132,14 @@ def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(tmp_path: Pa
 
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("decision", ["land", "undo"])
-def test_a_folder_that_is_exchanged_during_a_landing_leads_nowhere(world: LandingWorld, canary: Canary, decision: str):
-    change = world.make_change(make_all_changes)
+def test_a_folder_that_is_exchanged_during_a_landing_leads_nowhere(
+    project: LandingWorld, canary: Canary, decision: str
+):
+    change = project.make_change(make_all_changes)
     if decision == "undo":
         change.land()
-    (world.root / "other").symlink_to(canary.folder)
-    with exchange_all_the_time(world.root / "d", world.root / "other"):
+    (project.root / "other").symlink_to(canary.folder)
+    with exchange_all_the_time(project.root / "d", project.root / "other"):
         for _ in range(15):
             ignore_failure(getattr(change, decision))
     canary.assert_untouched()
@@ -156,27 +152,27 @@ STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make fold
 @pytest.mark.parametrize("decision", ["land", "undo"])
 @pytest.mark.parametrize("when", STEPS)
 def test_a_folder_that_becomes_a_link_at_a_step_leads_nowhere(
-    world: LandingWorld, canary: Canary, when: str, decision: str
+    project: LandingWorld, canary: Canary, when: str, decision: str
 ):
-    change = world.make_change(make_all_changes)
+    change = project.make_change(make_all_changes)
     if decision == "undo":
         change.land()
 
     def step(name: str) -> None:
         if name.startswith(when):
-            replace_by_link(world.root / "d", canary.folder)
+            replace_by_link(project.root / "d", canary.folder)
 
-    world.step = step
+    project.step = step
     ignore_failure(getattr(change, decision))
     canary.assert_untouched()
-    ignore_failure(world.changes.recover)
+    ignore_failure(project.changes.recover)
     canary.assert_untouched()
 
 
 @pytest.mark.parametrize("killed_at", ["remove d", "remove folder", "write"])
-def test_recovery_follows_no_link(world: LandingWorld, canary: Canary, killed_at: str):
-    change = world.make_change(make_all_changes)
-    kill_at(world, killed_at, change.land)
-    replace_by_link(world.root / "d", canary.folder)
-    world.changes.recover()
+def test_recovery_follows_no_link(project: LandingWorld, canary: Canary, killed_at: str):
+    change = project.make_change(make_all_changes)
+    kill_at(project, killed_at, change.land)
+    replace_by_link(project.root / "d", canary.folder)
+    project.changes.recover()
     canary.assert_untouched()

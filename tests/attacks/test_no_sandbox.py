@@ -16,7 +16,7 @@ from engine.home import Home
 from engine.model import Card, DecidedBy, Refusal, Verdict
 from engine.services import Overrides
 from tests.conftest import Repository
-from tests.support.helpers import write_settings
+from tests.support.helpers import refused, write_settings
 
 pytestmark = pytest.mark.attack("no sandbox")
 
@@ -53,93 +53,63 @@ def allow_without_sandbox(engine: Engine, repository: Repository) -> None:
     assert engine.settings.current.workspace(str(repository.path)).without_sandbox
 
 
-# Ways to start the card
-
-
-def approve(engine: Engine, card: Card) -> None:
-    engine.cards.approve(card.id)
-
-
 def approve_twice(engine: Engine, card: Card) -> None:
     with pytest.raises(Refusal):
         engine.cards.approve(card.id)
     engine.cards.approve(card.id)
 
 
-def approve_edited(engine: Engine, card: Card) -> None:
-    engine.cards.approve(card.id, edit="paths: []")
+def ask_gateway(engine: Engine, operation: str, **arguments: str) -> None:
+    OperationRunner(engine, max_slow_operations=1).run(operation, arguments)
 
 
-def call_verb(engine: Engine, card: Card) -> None:
-    dispatch(engine, "approve", {"id": card.id, "wait": True})
+Start = Callable[[Engine, Card], object]
+
+BY_THE_OPERATOR: dict[str, Start] = {
+    "approve": lambda engine, card: engine.cards.approve(card.id),
+    "approve twice": approve_twice,
+    "approve edited": lambda engine, card: engine.cards.approve(card.id, edit="paths: []"),
+    "verb": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "wait": True}),
+    "verb with false": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": False}),
+    "verb with a text": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": "yes"}),
+    "answer over the gateway": lambda engine, card: ask_gateway(engine, "approve", id=card.id),
+    "trigger over the gateway": lambda engine, card: ask_gateway(engine, "trigger", prediction_id=card.id),
+}
+WITHOUT_THE_OPERATOR: dict[str, Start] = {
+    "by itself": lambda engine, card: engine.cards.approve(card.id, by=DecidedBy.AUTONOMY),
+    "confirmed by itself": lambda engine, card: engine.cards.approve(
+        card.id, by=DecidedBy.AUTONOMY, without_sandbox=True
+    ),
+    "by a program": lambda engine, card: engine.cards.trigger(card.id, by="gateway"),
+    "forced by a program": lambda engine, card: engine.cards.trigger(card.id, force=True, by="gateway"),
+}
+"""Ways to start the card."""
 
 
-def call_verb_with_false(engine: Engine, card: Card) -> None:
-    dispatch(engine, "approve", {"id": card.id, "withoutSandbox": False})
-
-
-def call_verb_with_text(engine: Engine, card: Card) -> None:
-    dispatch(engine, "approve", {"id": card.id, "withoutSandbox": "yes"})
-
-
-def answer_over_gateway(engine: Engine, card: Card) -> None:
-    OperationRunner(engine, max_slow_operations=1).run("approve", {"id": card.id})
-
-
-def trigger_over_gateway(engine: Engine, card: Card) -> None:
-    OperationRunner(engine, max_slow_operations=1).run("trigger", {"prediction_id": card.id})
-
-
-def run_by_itself(engine: Engine, card: Card) -> None:
-    engine.cards.approve(card.id, by=DecidedBy.AUTONOMY)
-
-
-def confirm_by_itself(engine: Engine, card: Card) -> None:
-    engine.cards.approve(card.id, by=DecidedBy.AUTONOMY, without_sandbox=True)
-
-
-def trigger_by_program(engine: Engine, card: Card) -> None:
-    engine.cards.trigger(card.id, by="gateway")
-
-
-def force_by_program(engine: Engine, card: Card) -> None:
-    engine.cards.trigger(card.id, force=True, by="gateway")
-
-
-BY_THE_OPERATOR = (
-    approve, approve_twice, approve_edited, call_verb, call_verb_with_false, call_verb_with_text, answer_over_gateway,
-    trigger_over_gateway,
-)  # fmt: skip
-WITHOUT_THE_OPERATOR = (run_by_itself, confirm_by_itself, trigger_by_program, force_by_program)
-
-
-@pytest.mark.parametrize("start", [*BY_THE_OPERATOR, *WITHOUT_THE_OPERATOR])
-def test_nothing_runs_without_a_sandbox_unless_confirmed(
-    engine: Engine, card: Card, mark_file: Path, start: Callable[[Engine, Card], None]
-):
+@pytest.mark.parametrize("way", BY_THE_OPERATOR | WITHOUT_THE_OPERATOR)
+def test_nothing_runs_without_a_sandbox_unless_confirmed(engine: Engine, card: Card, mark_file: Path, way: str):
     with pytest.raises(Refusal):
-        start(engine, card)
+        (BY_THE_OPERATOR | WITHOUT_THE_OPERATOR)[way](engine, card)
     assert engine.sessions.running() == []
     assert not mark_file.exists()
     assert engine.cards.get(card.id).session_id is None
 
 
-@pytest.mark.parametrize("start", WITHOUT_THE_OPERATOR)
+@pytest.mark.parametrize("way", WITHOUT_THE_OPERATOR)
 def test_no_setting_lets_a_session_start_by_itself_without_a_sandbox(
-    engine: Engine, repository: Repository, card: Card, mark_file: Path, start: Callable[[Engine, Card], None]
+    engine: Engine, repository: Repository, card: Card, mark_file: Path, way: str
 ):
     allow_without_sandbox(engine, repository)
     with pytest.raises(Refusal):
-        start(engine, card)
+        WITHOUT_THE_OPERATOR[way](engine, card)
     assert not mark_file.exists()
 
 
 def test_an_approval_for_a_sandbox_does_not_run_without_one(engine: Engine, card: Card, mark_file: Path):
     """It was approved where a sandbox worked; after a restart none does."""
-    with pytest.raises(Refusal) as refused:
-        engine.sessions.admission.admit(card.assignment, "approved", without_sandbox=False)
-    assert refused.value.code == "no_sandbox"
-    assert engine.sessions.admission.find_late_blocking_reason(card.assignment, "approved", without_sandbox=False)
+    admission = engine.sessions.admission
+    refused("no_sandbox", lambda: admission.admit(card.assignment, "approved", without_sandbox=False))
+    assert admission.find_late_blocking_reason(card.assignment, "approved", without_sandbox=False)
     assert not mark_file.exists()
 
 
@@ -151,10 +121,7 @@ def test_the_card_names_the_missing_sandbox(engine: Engine, repository: Reposito
     [gate] = [rail for rail in engine.cards.preview_rails(card.id) if rail.rail == "gate"]
     assert gate.verdict is Verdict.ASK
     assert gate.reason.startswith("no sandbox on this machine")
-    with pytest.raises(Refusal) as refused:
-        engine.cards.approve(card.id)
-    assert refused.value.code == "no_sandbox"
-    assert "bubblewrap" in refused.value.fix
+    assert "bubblewrap" in refused("no_sandbox", lambda: engine.cards.approve(card.id)).fix
     without_commands = engine.cards.propose("look_for_leftovers", workspace=str(repository.path))
     assert without_commands.undo_note == "nothing to undo: it only reads your tree"
 

@@ -11,10 +11,19 @@ from engine.execution import trees
 from engine.execution.sandbox.mounts import find_protected_git_paths
 from engine.git import Git, read_submodule_paths
 from engine.model import Refusal
-from tests.attacks.planting import Trap, make_project, rehearse_and_land, run_clawpy, use_operator_tree, use_worktree
+from tests.attacks.planting import (
+    Attack,
+    Trap,
+    make_project,
+    rehearse_and_land,
+    run_clawpy,
+    use_operator_tree,
+    use_worktree,
+)
 from tests.conftest import Repository
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.support.fork_server import ForkServer
+from tests.support.helpers import read_table
 from tests.support.programs import run_git
 
 pytestmark = pytest.mark.attack("planted repository")
@@ -51,98 +60,50 @@ def configure(folder: Path, **git_settings: object) -> None:
         run_git(folder, "config", name.replace("__", "."), str(value))
 
 
-# Repositories in `sub`, the folder of the submodule, in which git would start the trap
+SUBMODULE_ATTACKS = [Attack(name, **entry) for name, entry in read_table(__file__).items()]
 
 
-def plant_monitor(tree: Path, trap: Trap) -> None:
-    """The program that watches the files, which git asks at each status."""
-    make_repository(tree / "sub", core__fsmonitor=trap)
-
-
-def plant_filter(tree: Path, trap: Trap) -> None:
-    """A filter, which git gives each file that changed."""
-    make_repository(tree / "sub", filter__evil__clean=trap)
-    (tree / "sub/.gitattributes").write_text("* filter=evil\n")
-
-
-def plant_filter_in_info(tree: Path, trap: Trap) -> None:
-    """A filter that no file of the tree names."""
-    make_repository(tree / "sub", filter__evil__process=trap)
-    (tree / "sub/.git/info/attributes").write_text("* filter=evil\n")
-
-
-def plant_git_file(tree: Path, trap: Trap) -> None:
-    """A .git file that leads to the repository."""
-    plant_monitor(tree, trap)
-    (tree / "sub/.git").rename(tree / "hidden")
-    (tree / "sub/.git").write_text("gitdir: ../hidden\n")
-
-
-def plant_git_link(tree: Path, trap: Trap) -> None:
-    """A link that leads to the repository."""
-    plant_monitor(tree, trap)
-    (tree / "sub/.git").rename(tree / "hidden")
-    (tree / "sub/.git").symlink_to("../hidden")
-
-
-def plant_include(tree: Path, trap: Trap) -> None:
-    """A configuration that is read from the tree."""
-    make_repository(tree / "sub", include__path="../../evil.inc")
-    (tree / "evil.inc").write_text(f"[core]\n\tfsmonitor = {trap}\n")
-
-
-def plant_deeper_submodule(tree: Path, trap: Trap) -> None:
-    """A submodule of the submodule."""
+def plant_in_submodule(tree: Path, attack: Attack, trap: Trap) -> None:
+    """Make a repository in `sub`, the folder of the submodule, in which git would start the trap."""
     make_repository(tree / "sub")
-    make_repository(tree / "sub/deep", core__fsmonitor=trap)
-    Repository(tree / "sub").git("add", "deep")
-
-
-SUBMODULE_PLANTS = {
-    "a monitor": (plant_monitor, STATUS),
-    "a filter": (plant_filter, STATUS),
-    "a filter in info/attributes": (plant_filter_in_info, STATUS),
-    "a .git file": (plant_git_file, STATUS),
-    "a .git link": (plant_git_link, STATUS),
-    "an include": (plant_include, STATUS),
-    "a submodule of it": (plant_deeper_submodule, "git -C sub status"),
-}
-"""What is planted, and the command by which plain git starts the trap."""
+    if attack.inner:
+        make_repository(tree / "sub" / attack.inner)
+    attack.plant(Repository(tree / "sub" / attack.inner), trap)
+    if attack.inner:
+        run_git(tree / "sub", "add", attack.inner)
 
 
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("key", ["path", "PATH"])
-@pytest.mark.parametrize("name", SUBMODULE_PLANTS)
+@pytest.mark.parametrize("attack", SUBMODULE_ATTACKS, ids=str)
 def test_an_uninitialised_submodule_runs_no_planted_program_in_the_operators_tree(
-    world: LandingWorld, outside: Path, name: str, key: str
+    world: LandingWorld, trap: Trap, attack: Attack, key: str
 ):
-    plant, proof = SUBMODULE_PLANTS[name]
-    shop, trap = make_project_with_submodule(world, list_key=key), Trap.make(outside)
-    plant(shop.path, trap)
-    trap.assert_works(shop.path, proof)
-    assert not use_operator_tree(shop.path, world.folder / "scratch")
+    shop = make_project_with_submodule(world, list_key=key)
+    plant_in_submodule(shop.path, attack, trap)
+    trap.assert_works(shop.path, attack.proof)
+    assert not use_operator_tree(world)
     assert not trap.pop_mark()
     rehearse_and_land(world)
     assert not trap.pop_mark()
 
 
 @pytest.mark.slow_attack
-@pytest.mark.parametrize("name", SUBMODULE_PLANTS)
+@pytest.mark.parametrize("attack", SUBMODULE_ATTACKS, ids=str)
 def test_an_uninitialised_submodule_runs_no_planted_program_in_a_worktree(
-    world: LandingWorld, outside: Path, name: str
+    world: LandingWorld, trap: Trap, attack: Attack
 ):
-    plant, proof = SUBMODULE_PLANTS[name]
-    shop, trap = make_project_with_submodule(world), Trap.make(outside)
+    shop = make_project_with_submodule(world)
 
     def work(folder: Path) -> None:
         git = Git(folder).pin()
-        plant(folder, trap)
-        trap.assert_works(folder, proof)
+        plant_in_submodule(folder, attack, trap)
+        trap.assert_works(folder, attack.proof)
         trees.take_snapshot(git.pin())
         assert not trap.pop_mark()
         use_worktree(world, folder, git)
         if not (folder / "sub/.git").exists():
-            plant(folder, trap)  # again, since flows reset the worktree
+            plant_in_submodule(folder, attack, trap)  # again, since flows reset the worktree
         trap.pop_mark()
         (folder / "a.txt").write_text("worked\n")
 
@@ -174,9 +135,8 @@ def put_link_to_another(folder: Path, trap: Trap) -> None:
 
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("exchange", [put_another_repository, put_file_to_another, put_link_to_another])
-def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(world: LandingWorld, outside: Path, exchange: Plant):
+def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(world: LandingWorld, trap: Trap, exchange: Plant):
     make_project(world)
-    trap = Trap.make(outside)
 
     def work(folder: Path) -> None:
         git = Git(folder).pin()
@@ -194,8 +154,8 @@ def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(world: LandingWor
 
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("bare", [False, True], ids=["nested", "bare"])
-def test_a_nested_repository_runs_no_program(world: LandingWorld, outside: Path, bare: bool):
-    shop, trap = make_project(world), Trap.make(outside)
+def test_a_nested_repository_runs_no_program(world: LandingWorld, trap: Trap, bare: bool):
+    shop = make_project(world)
     nested = shop.path / "docs"
     if bare:
         run_git(shop.path, "init", "-q", "--bare", str(nested))
@@ -203,7 +163,7 @@ def test_a_nested_repository_runs_no_program(world: LandingWorld, outside: Path,
     else:
         make_repository(nested, core__fsmonitor=trap)
     trap.assert_works(nested, STATUS)
-    assert not use_operator_tree(shop.path, world.folder / "scratch")
+    assert not use_operator_tree(world)
     with contextlib.suppress(Refusal):
         Git(nested).text("status")
     rehearse_and_land(world)
@@ -230,9 +190,9 @@ def test_a_list_of_submodules_includes_nothing(tmp_path: Path, outside: Path):
 
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
-def test_clawpy_reads_no_planted_repository(world: LandingWorld, outside: Path, fork_server: ForkServer, verb: str):
-    shop, trap = make_project_with_submodule(world), Trap.make(outside)
-    plant_monitor(shop.path, trap)
+def test_clawpy_reads_no_planted_repository(world: LandingWorld, trap: Trap, fork_server: ForkServer, verb: str):
+    shop = make_project_with_submodule(world)
+    make_repository(shop.path / "sub", core__fsmonitor=trap)
     trap.assert_works(shop.path, STATUS)
     run_clawpy(fork_server, verb, world.folder / "fresh", shop.path)
     assert not trap.pop_mark()

@@ -36,12 +36,6 @@ def each_attack(table: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("code", ATTACKS[table].values(), ids=ATTACKS[table])
 
 
-@pytest.fixture
-def victim(victim: Victim) -> Victim:
-    victim.use_worktree()
-    return victim
-
-
 # Other processes
 
 
@@ -54,31 +48,31 @@ def read_process_settings(pid: int) -> list[Any]:
 
 
 @each_attack("signals")
-def test_no_signal_reaches_another_process(victim: Victim, other_process: subprocess.Popen[bytes], code: str):
-    victim.attempt(code, pid=other_process.pid)
+def test_no_signal_reaches_another_process(worker: Victim, other_process: subprocess.Popen[bytes], code: str):
+    worker.attempt(code, pid=other_process.pid)
     assert psutil.Process(other_process.pid).status() == psutil.STATUS_SLEEPING
 
 
-def test_no_signal_reaches_the_engine(victim: Victim):
+def test_no_signal_reaches_the_engine(worker: Victim):
     arrived = threading.Event()
     before = signal.signal(signal.SIGUSR1, lambda *_: arrived.set())
     try:
-        victim.attempt("os.kill(P['pid'], signal.SIGUSR1)", pid=os.getpid())
+        worker.attempt("os.kill(P['pid'], signal.SIGUSR1)", pid=os.getpid())
         assert not arrived.is_set()
     finally:
         signal.signal(signal.SIGUSR1, before)
 
 
 @each_attack("reads")
-def test_another_process_is_not_read(victim: Victim, other_process: subprocess.Popen[bytes], code: str):
+def test_another_process_is_not_read(worker: Victim, other_process: subprocess.Popen[bytes], code: str):
     at = int(Path(f"/proc/{other_process.pid}/maps").read_text().split("-")[0], 16)
-    assert "hunter2" not in victim.attempt(code, pid=other_process.pid, at=at).output
+    assert "hunter2" not in worker.attempt(code, pid=other_process.pid, at=at).output
 
 
 @each_attack("changes")
-def test_another_process_is_not_changed(victim: Victim, other_process: subprocess.Popen[bytes], code: str):
+def test_another_process_is_not_changed(worker: Victim, other_process: subprocess.Popen[bytes], code: str):
     before = read_process_settings(other_process.pid)
-    victim.attempt(code, pid=other_process.pid)
+    worker.attempt(code, pid=other_process.pid)
     assert read_process_settings(other_process.pid) == before
 
 
@@ -92,20 +86,20 @@ def read_file_state(file: Path) -> Any:
 
 
 @each_attack("on_files")
-def test_a_file_outside_is_neither_read_nor_changed(victim: Victim, outside: Path, code: str):
+def test_a_file_outside_is_neither_read_nor_changed(worker: Victim, outside: Path, code: str):
     canary = outside / "canary"
     canary.write_text("canary 4711")
     canary.chmod(0o600)
     before, folder = read_file_state(canary), outside.stat().st_mode
-    attempt = victim.attempt(code, file=str(canary), at=str(outside))
+    attempt = worker.attempt(code, file=str(canary), at=str(outside))
     assert read_file_state(canary) == before
     assert outside.stat().st_mode == folder
     assert not (outside / "planted").exists()
     assert "4711" not in attempt.output
 
 
-def test_the_files_of_a_session_may_be_changed(victim: Victim):
-    attempt = victim.attempt(
+def test_the_files_of_a_session_may_be_changed(worker: Victim):
+    attempt = worker.attempt(
         "open('f', 'w').close(); os.chmod('f', 0o755); os.utime('f', (5, 5)); os.chown('f', -1, os.getgid())\n"
         "fd = os.open('f', os.O_RDWR); os.fchmod(fd, 0o700); os.truncate('f', 3); os.utime(fd, (7, 7))\n"
         "os.symlink('f', 'l'); os.utime('l', (9, 9), follow_symlinks=False); os.chmod('/proc/self/fd/%d' % fd, 0o711)\n"
@@ -115,57 +109,57 @@ def test_the_files_of_a_session_may_be_changed(victim: Victim):
         "shutil.copytree('d', 'e'); a, b = socket.socketpair(); os.kill(os.getpid(), 0); print('done')"
     )
     assert attempt.output == "done\n", attempt.errors
-    file = victim.confinement.folder / "d" / "g"
+    file = worker.confinement.folder / "d" / "g"
     assert file.stat().st_mode & 0o777 == 0o710
     assert file.stat().st_mtime == 7
     assert file.stat().st_size == 3
 
 
 @each_attack("set_user_id")
-def test_no_program_runs_as_its_owner(victim: Victim, code: str):
-    victim.attempt(code)
-    file = victim.confinement.folder / "f"
+def test_no_program_runs_as_its_owner(worker: Victim, code: str):
+    worker.attempt(code)
+    file = worker.confinement.folder / "f"
     assert not file.exists() or not file.stat().st_mode & stat.S_ISUID
 
 
-def test_a_command_does_not_become_another_user(victim: Victim):
-    attempt = victim.attempt(
+def test_a_command_does_not_become_another_user(worker: Victim):
+    attempt = worker.attempt(
         "print(subprocess.run(['su', '-c', 'id -u', 'nobody'], capture_output=True, text=True).stdout)"
     )
     assert attempt.output.strip() in ("", str(os.getuid()))
-    attempt = victim.attempt("os.setuid(65534 if os.getuid() == 0 else 0); print('another')")
+    attempt = worker.attempt("os.setuid(65534 if os.getuid() == 0 else 0); print('another')")
     assert "another" not in attempt.output
 
 
 # What the machine shares
 
 
-def test_a_crash_leaves_no_core_dump(victim: Victim):
-    victim.attempt("os.kill(os.getpid(), signal.SIGSEGV); time.sleep(5)")
-    assert not list(victim.confinement.folder.glob("core*"))
+def test_a_crash_leaves_no_core_dump(worker: Victim):
+    worker.attempt("os.kill(os.getpid(), signal.SIGSEGV); time.sleep(5)")
+    assert not list(worker.confinement.folder.glob("core*"))
 
 
-def test_the_keyring_of_the_operator_is_not_read(victim: Victim):
+def test_the_keyring_of_the_operator_is_not_read(worker: Victim):
     libc = ctypes.CDLL(None, use_errno=True)
     if os.uname().machine != "x86_64" or libc.syscall(ADD_KEY, b"user", b"clawpy-attack", b"hunter2", 7, -3) < 0:
         pytest.skip("this kernel has no keyring")
     # The call is keyctl(KEYCTL_SEARCH, user's keyring, …), by its numbers on x86-64 and on ARM.
-    attempt = victim.attempt("k = syscall(number(250, 219), 10, -3, b'user', b'clawpy-attack', 0); print('hunter2')")
+    attempt = worker.attempt("k = syscall(number(250, 219), 10, -3, b'user', b'clawpy-attack', 0); print('hunter2')")
     assert "hunter2" not in attempt.output
 
 
-def test_shared_memory_of_the_machine_is_not_opened(victim: Victim):
+def test_shared_memory_of_the_machine_is_not_opened(worker: Victim):
     libc = ctypes.CDLL(None, use_errno=True)
     key = libc.shmget(0x4711CA, 4096, 0o1600)
     try:
-        attempt = victim.attempt("assert libc.shmget(0x4711ca, 4096, 0o600) >= 0; print('found')")
+        attempt = worker.attempt("assert libc.shmget(0x4711ca, 4096, 0o600) >= 0; print('found')")
         assert "found" not in attempt.output
     finally:
         libc.shmctl(key, 0, None)
 
 
 @each_attack("connecting")
-def test_a_socket_of_another_program_is_not_reached(victim: Victim, outside: Path, code: str):
+def test_a_socket_of_another_program_is_not_reached(worker: Victim, outside: Path, code: str):
     path, datagram_path, name = str(outside / "s"), str(outside / "d"), f"clawpy-attack-{os.getpid()}"
     with (
         socket.socket(socket.AF_UNIX) as file,
@@ -177,5 +171,5 @@ def test_a_socket_of_another_program_is_not_reached(victim: Victim, outside: Pat
         for server, address in ((file, path), (abstract, "\0" + name), (port, ("127.0.0.1", 0))):
             server.bind(address)
             server.listen()
-        victim.attempt(code, path=path, name=name, port=port.getsockname()[1], datagram=datagram_path)
+        worker.attempt(code, path=path, name=name, port=port.getsockname()[1], datagram=datagram_path)
         assert select.select([file, abstract, port, datagram], [], [], 0)[0] == []

@@ -31,16 +31,15 @@ TOOLS = TABLE["tools"]
 
 
 @pytest.fixture
-def trapped_repository(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
+def trapped_repository(repository: Repository, trap: Trap) -> Repository:
     """A repository with a manifest of every tool, each of which would leave a mark when its tool read it."""
-    trap = Trap.make(outside)
     for name, text in TABLE["manifests"].items():
         repository.write(name, text.format(trap=trap, mark=trap.mark))
     repository.git("add", "-f", "-A")
     repository.git("commit", "-q", "-m", "everything")
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
     (repository.path / "gradlew").chmod(0o755)
-    return repository, trap
+    return repository
 
 
 def inspect_project(folder: Path) -> None:
@@ -74,14 +73,13 @@ def make_environment(folder: Path, trap: Trap) -> None:
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_sensing_starts_no_tool(
-    trapped_repository: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    trapped_repository: Repository, trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ):
-    repository, trap = trapped_repository
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / name).symlink_to(trap.program)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
-    inspect_project(repository.path)
+    inspect_project(trapped_repository.path)
     assert not trap.pop_mark()
     subprocess.run([name], stdin=subprocess.DEVNULL, capture_output=True, check=True)
     assert trap.pop_mark(), "the stand-in does not leave a mark: it proves nothing"
@@ -90,71 +88,69 @@ def test_sensing_starts_no_tool(
 @pytest.mark.parametrize("entry", [".", "", "bin", "REPOSITORY/bin", "REPOSITORY/.venv/bin"])
 @pytest.mark.parametrize("name", ["git", "python3", "python", "gh"])
 def test_sensing_starts_no_program_of_the_repository(
-    trapped_repository: tuple[Repository, Trap],
+    trapped_repository: Repository,
+    trap: Trap,
     clock: FakeClock,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     entry: str,
 ):
     """`entry` is first on the PATH, and leads into the repository."""
-    repository, trap = trapped_repository
-    entry = entry.replace("REPOSITORY", str(repository.path))
-    folder = repository.path / (entry or ".")
+    entry = entry.replace("REPOSITORY", str(trapped_repository.path))
+    folder = trapped_repository.path / (entry or ".")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).symlink_to(trap.program)
-    monkeypatch.chdir(repository.path)
+    monkeypatch.chdir(trapped_repository.path)
     monkeypatch.setenv("PATH", f"{entry}{os.pathsep}{os.environ['PATH']}")
     subprocess.run([name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert trap.pop_mark(), "the program is not found: it proves nothing"
-    inspect_project(repository.path)
-    Git(repository.path).text("log")
+    inspect_project(trapped_repository.path)
+    Git(trapped_repository.path).text("log")
     if name == "gh":
         github = GitHub(clock)
-        github.latest(str(repository.path))
+        github.latest(str(trapped_repository.path))
         github.settle()
     assert not trap.pop_mark()
 
 
 def test_code_of_the_repository_is_not_imported_by_the_operators_interpreter(
-    trapped_repository: tuple[Repository, Trap], monkeypatch: pytest.MonkeyPatch
+    trapped_repository: Repository, trap: Trap, monkeypatch: pytest.MonkeyPatch
 ):
     """By PYTHONPATH the operator's python would start with the repository's `sitecustomize`."""
-    repository, trap = trapped_repository
-    monkeypatch.setenv("PYTHONPATH", str(repository.path))
+    monkeypatch.setenv("PYTHONPATH", str(trapped_repository.path))
     program = Path(sys.base_prefix, "bin", "python3")
     subprocess.run([str(program), "-c", ""], check=True)
     assert trap.pop_mark(), "the attack does not work with plain Python: it proves nothing"
-    inspect_project(repository.path)
+    inspect_project(trapped_repository.path)
     assert not trap.pop_mark()
 
 
 @pytest.mark.parametrize("locate", [find_poetry_environment, find_pipenv_environment])
 def test_an_environment_kept_elsewhere_is_found_and_not_run(
-    trapped_repository: tuple[Repository, Trap],
+    trapped_repository: Repository,
+    trap: Trap,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     locate: Callable[[Path, Path], Path],
 ):
-    repository, trap = trapped_repository
     for variable in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "WORKON_HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    environment = locate(repository.path, tmp_path / "me")
+    environment = locate(trapped_repository.path, tmp_path / "me")
     make_environment(environment, trap)
-    tool = find_projects(repository.path)[0].tool
+    tool = find_projects(trapped_repository.path)[0].tool
     assert (tool.name, tool.interpreter) == ("pytest", str(environment / "bin/python"))
     assert not trap.pop_mark()
 
 
 def test_the_repository_cannot_say_where_its_environment_is(
-    trapped_repository: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trapped_repository: Repository, trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    repository, trap = trapped_repository
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    planted = repository.path / "envs"
-    repository.write("poetry.toml", f'[virtualenvs]\npath = "{planted}"\n')
-    make_environment(planted / find_poetry_environment(repository.path, planted).name, trap)
-    interpreters = [tool.interpreter for project in find_projects(repository.path) for tool in project.tools]
+    planted = trapped_repository.path / "envs"
+    trapped_repository.write("poetry.toml", f'[virtualenvs]\npath = "{planted}"\n')
+    make_environment(planted / find_poetry_environment(trapped_repository.path, planted).name, trap)
+    interpreters = [tool.interpreter for project in find_projects(trapped_repository.path) for tool in project.tools]
     assert not any(interpreter.startswith(str(planted)) for interpreter in interpreters)
     assert not trap.pop_mark()
 
@@ -162,20 +158,20 @@ def test_the_repository_cannot_say_where_its_environment_is(
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
 def test_clawpy_starts_no_program_of_the_repository(
-    trapped_repository: tuple[Repository, Trap],
+    trapped_repository: Repository,
+    trap: Trap,
     tmp_path: Path,
     fork_server: ForkServer,
     monkeypatch: pytest.MonkeyPatch,
     verb: str,
 ):
-    repository, trap = trapped_repository
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in TOOLS:
         (tools / name).symlink_to(trap.program)
-    (repository.path / "git").symlink_to(trap.program)
+    (trapped_repository.path / "git").symlink_to(trap.program)
     monkeypatch.setenv("PATH", f".{os.pathsep}{tools}{os.pathsep}{os.environ['PATH']}")
-    run_clawpy(fork_server, verb, tmp_path / "home", repository.path)
+    run_clawpy(fork_server, verb, tmp_path / "home", trapped_repository.path)
     started = trap.pop_mark().splitlines()
     # The operator's own `gh` is asked who you are and which pull requests are open, outside of the repository.
     questions = (f"{tools}/gh api user --hostname github.com", f"{tools}/gh pr list --repo github.com/shop/cart ")

@@ -6,7 +6,7 @@ import os
 import select
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,9 @@ import pytest
 
 from engine.execution.sandbox.host_gate import HostGate
 from tests.attacks.victim import PYTHON, Victim, make_canary
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
 
 pytestmark = pytest.mark.attack("sockets")
 
@@ -57,27 +60,16 @@ def has_heard(server: socket.socket) -> bool:
     return bool(select.select([server], [], [], 0)[0])
 
 
-PLACES: dict[str, Callable[[Victim], str]] = {
-    "home": lambda victim: f"{victim.user}/agent.sock",
-    "a hidden folder of home": lambda victim: f"{victim.user}/.gnupg.sock",
-    "the tree": lambda victim: f"{victim.project}/dev.sock",
-    "a folder of the tree": lambda victim: f"{victim.project}/src/vite.sock",
-    "git's own folder": lambda victim: f"{victim.project}/.git/fsmonitor--daemon.ipc",
-    "another repository": lambda victim: f"{victim.user}/other.sock",
-    "the engine's home": lambda victim: f"{victim.home.data}/control.sock",
-    "a terminal multiplexer": lambda victim: f"/tmp/tmux-{os.getpid()}.sock",
-    "a display": lambda victim: f"/tmp/.X11-unix-{os.getpid()}",
-    "another tmp": lambda victim: f"/var/tmp/clawpy-{os.getpid()}.sock",
-    "shared memory": lambda victim: f"/dev/shm/clawpy-{os.getpid()}.sock",
-    "an abstract name": lambda victim: f"@clawpy-{os.getpid()}-{id(victim)}",
-    "an abstract display": lambda victim: f"@/tmp/.X11-unix/X{os.getpid()}",
-}
+def find_place(victim: Victim, place: str) -> str:
+    """The address of a socket of the operator's."""
+    user, project, data = victim.user, victim.project, victim.home.data
+    return TABLE["places"][place].format(user=user, project=project, data=data, pid=os.getpid())
 
 
 @pytest.mark.parametrize("kind", ["stream", "datagram"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", TABLE["places"])
 def test_a_socket_of_the_operator_is_not_reached(victim: Victim, place: str, kind: str):
-    path = PLACES[place](victim)
+    path = find_place(victim, place)
     with listening(path, socket.SOCK_STREAM if kind == "stream" else socket.SOCK_DGRAM) as server:
         assert "ready" in victim.run_python(CONNECT, kind, "0", path)
         assert not has_heard(server)
@@ -86,7 +78,7 @@ def test_a_socket_of_the_operator_is_not_reached(victim: Victim, place: str, kin
 @pytest.mark.long
 @pytest.mark.parametrize("place", ["home", "the tree", "a terminal multiplexer", "an abstract name", "shared memory"])
 def test_a_socket_made_while_a_command_runs_is_not_reached(victim: Victim, place: str):
-    path = PLACES[place](victim)
+    path = find_place(victim, place)
     process = victim.start([*PYTHON, CONNECT, "stream", "0.4", path])
     assert process.stdout.readline() == "ready\n"
     with listening(path) as server:
@@ -153,17 +145,10 @@ print({{"direct": lambda: direct("127.0.0.1"), "any address": lambda: direct("0.
         assert not has_heard(abstract)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/run/docker.sock", "/var/run/docker.sock", "/run/dbus/system_bus_socket", "/run/systemd/private",
-        f"/run/user/{os.getuid()}/bus", f"/run/user/{os.getuid()}/gnupg/S.gpg-agent", "/run/containerd/containerd.sock",
-        "/run/snapd.socket", "/run/podman/podman.sock", "/run/systemd/journal/socket", "/dev/log",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("path", TABLE["system_services"])
 def test_sockets_of_system_services_are_not_seen(victim: Victim, path: str):
     """Nothing is there, whether this machine has it or not."""
-    word = make_canary()
+    word, path = make_canary(), path.format(uid=os.getuid())
     output = victim.run(["sh", "-c", f"test -S {path} && echo {word[:6]}{word[6:]}; echo the end"])
     assert "the end" in output
     assert word not in output

@@ -10,13 +10,6 @@ from tests.support.helpers import read_table
 ATTACKS = read_table(__file__)
 
 
-@pytest.fixture
-def victim(victim: Victim) -> Victim:
-    victim.write_file(".bashrc", "# Ann's\n")
-    victim.write_file(".ssh/id", "key")
-    return victim
-
-
 def assert_changes_nothing(victim: Victim, *argv: str) -> None:
     before, seen_git = victim.read_file_states(), list_git_files(victim)
     victim.run(argv)

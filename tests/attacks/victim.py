@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from engine.execution.sandbox import PRIVATE_FOLDERS, Confinement, Sandbox
@@ -41,6 +42,8 @@ class Victim:
         """Of this victim alone: tests that end a session end every process of the machine with its mark."""
         self.user = root / "ann"
         self.project = self.user / "project"
+        self.environment = {**os.environ, "HOME": str(self.user), "OPENAI_API_KEY": "sk-outside"}
+        """The engine's environment, with a secret."""
         shutil.copytree(make_home_template(), self.user)
         self.home = Home.locate(self.user / ".clawpy")
         for folder in (self.home.config, self.home.data, self.home.logs, *self.other_sessions):
@@ -84,30 +87,22 @@ class Victim:
         """Commit what is in the project; the commit's id."""
         return Repository(self.project).commit(message)
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """The engine's environment, with a secret."""
-        return {**os.environ, "HOME": str(self.user), "OPENAI_API_KEY": "sk-outside"}
-
     def start(
         self,
         argv: Sequence[str],
         confinement: Confinement | None = None,
-        inherited: Mapping[str, str] | None = None,
-        extra: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         stderr: int = subprocess.STDOUT,
     ) -> subprocess.Popen[str]:
-        """Start a command of the session. `inherited` is the engine's environment, `extra` extends the session's."""
+        """Start a command of the session."""
         confined = confinement or self.confinement
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("HOME", str(self.user))
             wrapped = self.rung.wrap(argv, confined, cwd=confined.folder)
-        environment = make_session_environment(confined, self.rung, self.session_id, inherited or self.environment)
         return subprocess.Popen(
             wrapped,
             cwd=confined.folder,
-            env=environment | dict(extra or {}),
+            env=make_session_environment(confined, self.rung, self.session_id, self.environment),
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -116,17 +111,9 @@ class Victim:
             start_new_session=True,
         )
 
-    def run(
-        self,
-        argv: Sequence[str],
-        confinement: Confinement | None = None,
-        *,
-        inherited: Mapping[str, str] | None = None,
-        extra: Mapping[str, str] | None = None,
-    ) -> str:
-        """Run a command of the session to its end, as `start` does; what it printed."""
-        output, _ = self.start(argv, confinement, inherited, extra).communicate(timeout=60)
-        return output
+    def run(self, argv: Sequence[str], confinement: Confinement | None = None) -> str:
+        """Run a command of the session to its end; what it printed."""
+        return self.start(argv, confinement).communicate(timeout=60)[0]
 
     def run_python(self, code: str, *arguments: object, confinement: Confinement | None = None) -> str:
         """Run Python code in the session; what it printed."""
@@ -217,13 +204,8 @@ def make_canary() -> str:
 
 def find_sleepers(seconds: str) -> list[int]:
     """The processes of the machine that were started with this argument."""
-    pids = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if seconds.encode() in Path(entry.path, "cmdline").read_bytes().split(b"\0")[1:2]:
-                    pids.append(int(entry.name))
-    return pids
+    processes = psutil.process_iter(["cmdline"])
+    return [process.pid for process in processes if seconds in (process.info["cmdline"] or ())[1:2]]
 
 
 def make_unique_seconds() -> str:
