@@ -21,7 +21,7 @@ from tests.api.stand_in import StandIn
 from tests.cli.conftest import Clawpy
 from tests.support.helpers import MemoryKeyring, write_settings
 from tests.support.programs import make_clawpy_command
-from tests.support.web_server import LoopbackServer
+from tests.support.web_server import LoopbackServer, send_reply
 
 SECRET = "sk-hush-hush-0123456789abcdef"
 
@@ -35,7 +35,7 @@ def ring(monkeypatch: pytest.MonkeyPatch) -> MemoryKeyring:
 
 
 @pytest.fixture
-def piped_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def piped_key(monkeypatch: pytest.MonkeyPatch):
     """Somebody pipes the key in."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{SECRET}\n"))
 
@@ -44,11 +44,10 @@ class ProviderServer(LoopbackServer):
     """Takes one key; sends whoever asks for `/moved` elsewhere."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             good = self.headers.get("authorization") == f"Bearer {SECRET}" or self.headers.get("x-api-key") == SECRET
-            self.send_response(302 if self.path.startswith("/moved") else 200 if good else 401)
-            self.send_header("location", "https://example.org/")
-            self.end_headers()
+            status = 302 if self.path.startswith("/moved") else 200 if good else 401
+            send_reply(self, b"", {"location": "https://example.org/"}, status)
 
 
 @pytest.fixture

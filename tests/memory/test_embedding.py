@@ -14,7 +14,7 @@ import pytest
 from engine.memory.embedding import Endpoint, EndpointEmbedder, LocalEmbedder, NoEmbedder
 from engine.memory.helper import Helper
 from engine.memory.vector_math import TOKEN_DIMENSIONS, compute_maxsim, pack_tokens
-from tests.support.web_server import LoopbackServer
+from tests.support.web_server import LoopbackServer, send_reply
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +35,7 @@ class EmbeddingHandler(BaseHTTPRequestHandler):
         self.requests.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
         rows = [{"index": n, "embedding": [float(len(text)), 1.0, 0.0]} for n, text in enumerate(body["input"])]
         data = json.dumps({"data": rows[::-1]}).encode()
-        self.send_response(200 if body["model"] == "small" else 404)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        send_reply(self, data, status=200 if body["model"] == "small" else 404)
 
 
 class EmbeddingServer(LoopbackServer):

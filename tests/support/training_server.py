@@ -15,23 +15,16 @@ import email.policy
 import json
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.support.web_server import LoopbackServer
+from tests.support.web_server import LoopbackServer, send_reply
 
 Json = dict[str, Any]
 
-LIMITS: Json = {
-    "model_name": "base", "default_gradient_accumulation_steps": 1, "max_learning_rate": 1.0, "min_learning_rate": 0.0,
-    "max_num_checkpoints": 10, "max_num_epochs": 20, "max_num_evals": 10, "max_seq_length_dpo": 8192,
-    "max_seq_length_sft": 8192, "min_max_seq_length": 1, "merge_output_lora": True, "supports_full_training": False,
-    "supports_reasoning": False, "supports_tools": False, "supports_vision": False,
-    "lora_training": {
-        "default_rank": 8, "max_batch_size": 64, "max_batch_size_dpo": 64, "max_rank": 64, "min_batch_size": 1,
-        "target_modules": ["all-linear"],
-    },
-}  # fmt: skip
+LIMITS = Path(__file__).with_name("training_limits.json").read_bytes()
+"""What Together says of the jobs that it takes."""
 
 
 @dataclass
@@ -62,10 +55,10 @@ class SentJob:
     price: float | None = None
     """Dollars, None if they are not known."""
 
-    def finish(self, model: str, *, dollars: float | None = 0.42) -> None:
+    def finish(self, model: str, *, dollars: float | None = 0.42):
         self.status, self.model, self.price = "completed", model, dollars
 
-    def fail(self) -> None:
+    def fail(self):
         self.status = "error"
 
     @property
@@ -90,16 +83,16 @@ class _Handler(BaseHTTPRequestHandler):
     owner: TrainingServer
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self._serve()
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         self._serve()
 
-    def do_PUT(self) -> None:
+    def do_PUT(self):
         self._serve()
 
-    def _serve(self) -> None:
+    def _serve(self):
         server, path = self.owner, urlsplit(self.path).path
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         for begins, statuses in server.faults.items():
@@ -121,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
                     200, {"object": "list", "data": [_describe_file(file) for file in server.files], "has_more": False}
                 )
             case "GET", ["fine-tunes", "models", "limits"]:
-                self._say(200, LIMITS)
+                self._say(200, json.loads(LIMITS))
             case "POST", ["fine-tunes", "estimate-price"]:
                 self._say(200, {"estimation_available": False})
             case "POST", ["fine-tunes" | "fine_tuning", *_] if path.endswith("/cancel"):
@@ -143,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
             case _:
                 self._say(404, {"error": {"message": f"no {self.command} {path}"}})
 
-    def _upload(self, body: bytes) -> None:
+    def _upload(self, body: bytes):
         """Together sends a form of fields and then puts the file elsewhere; OpenAI sends the file in the form."""
         kind = self.headers["Content-Type"]
         form = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(
@@ -163,17 +156,8 @@ class _Handler(BaseHTTPRequestHandler):
         to = {"Location": f"{self.owner.url}/put/{sent.id}", "X-Together-File-Id": sent.id}
         self._say(302, {}, to)
 
-    def _say(self, status: int, document: Json, headers: dict[str, str] | None = None) -> None:
-        data = json.dumps(document).encode()
-        self.send_response(status)
-        for name, value in {
-            "Content-Type": "application/json",
-            "Content-Length": str(len(data)),
-            **(headers or {}),
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
+    def _say(self, status: int, document: Json, headers: dict[str, str] | None = None):
+        send_reply(self, json.dumps(document).encode(), {"Content-Type": "application/json", **(headers or {})}, status)
 
 
 @dataclass

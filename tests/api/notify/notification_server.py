@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 
-from tests.support.web_server import LoopbackServer
+from tests.support.web_server import LoopbackServer, send_reply
 
 
 @dataclass
@@ -33,24 +33,21 @@ class NotificationServer(LoopbackServer):
     class Handler(BaseHTTPRequestHandler):
         owner: NotificationServer
 
-        def do_POST(self) -> None:
+        def do_POST(self):
             status = self.owner.status
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             self.owner.posts.append(Post(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
             self.owner.open.wait()
             # Discord answers 204 to a webhook; ntfy the message with its id, or its own code of an error.
             discord = self.path.startswith("/api/webhooks/")
-            self.send_response(204 if discord and status == 200 else status)
             reply = b"" if discord else json.dumps({"id": "a", "code": status * 100 + 1}).encode()
-            self.send_header("content-length", str(len(reply)))
-            self.end_headers()
-            self.wfile.write(reply)
+            send_reply(self, reply, status=204 if discord and status == 200 else status)
 
     def __enter__(self) -> Self:
         self.open.set()
         return super().__enter__()
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: object):
         self.open.set()
         super().__exit__()
 

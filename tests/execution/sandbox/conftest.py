@@ -10,7 +10,7 @@ import pytest
 from engine.execution.sandbox.ladder import find_best_sandbox
 from tests.execution.sandbox.gate_world import GateOpener, GateWorld
 from tests.execution.session_world import MakeWorld, ScriptWorld
-from tests.support.web_server import LoopbackServer
+from tests.support.web_server import LoopbackServer, send_reply
 
 
 @pytest.fixture
@@ -25,11 +25,7 @@ class EchoServer(LoopbackServer):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             hosts = ",".join(self.headers.get_all("Host", []))
-            body = f"{self.path} {hosts} {self.headers['Proxy-Authorization']}".encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            send_reply(self, f"{self.path} {hosts} {self.headers['Proxy-Authorization']}".encode())
 
 
 @pytest.fixture
