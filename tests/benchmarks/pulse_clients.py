@@ -45,7 +45,7 @@ class ClientReport:
 class ClientProcess:
     """The process of the clients, seen from the benchmark. `pipe` leads to it."""
 
-    def __init__(self, pipe: Connection) -> None:
+    def __init__(self, pipe: Connection):
         self._pipe = pipe
         assert pipe.poll(60), "the clients did not connect"
         assert pipe.recv() == "listening"
@@ -70,12 +70,12 @@ def connect_clients(port: int, token: str, number: int, stalled: int = 0) -> Ite
         child.join()
 
 
-def _run_clients(pipe: Connection, port: int, token: str, number: int, stalled: int) -> None:
+def _run_clients(pipe: Connection, port: int, token: str, number: int, stalled: int):
     """Connect all clients, send "listening", and count messages until something is received. Then send the report."""
     asyncio.run(_listen(pipe, port, token, number, stalled))
 
 
-async def _listen(pipe: Connection, port: int, token: str, number: int, stalled: int) -> None:
+async def _listen(pipe: Connection, port: int, token: str, number: int, stalled: int):
     clients, tasks = [], []
     open_connections = []  # a connection that nothing refers to is closed
     for _ in range(number):
@@ -83,7 +83,7 @@ async def _listen(pipe: Connection, port: int, token: str, number: int, stalled:
         open_connections.append(writer)
         clients.append(_Client())
         tasks.append(asyncio.create_task(clients[-1].read(reader)))
-    open_connections += [_connect_silently(port, token) for _ in range(stalled)]
+    open_connections += [connect_silently(port, token) for _ in range(stalled)]
     pipe.send("listening")
     while not pipe.poll():
         await asyncio.sleep(0.1)
@@ -102,12 +102,12 @@ async def _listen(pipe: Connection, port: int, token: str, number: int, stalled:
 class _Client:
     """Counts the messages of one connection, its frames in each second, and ages of messages."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.messages = 0
         self.frames_by_second: Counter[int] = Counter()
         self.ages: list[float] = []
 
-    async def read(self, reader: asyncio.StreamReader) -> None:
+    async def read(self, reader: asyncio.StreamReader):
         while True:
             head = await reader.readexactly(2)
             size = head[1] & 0x7F
@@ -119,7 +119,7 @@ class _Client:
             if head[0] & 0x0F == TEXT_FRAME:
                 self._count(body, time.time())
 
-    def _count(self, body: bytes, now: float) -> None:
+    def _count(self, body: bytes, now: float):
         self.frames_by_second[int(now)] += 1
         for at in CARD_EVENT.findall(body):
             self.messages += 1
@@ -136,13 +136,14 @@ async def _connect(port: int, token: str) -> tuple[asyncio.StreamReader, asyncio
     return reader, writer
 
 
-def _connect_silently(port: int, token: str) -> socket.socket:
-    """A client that subscribes and then reads nothing."""
+def connect_silently(port: int, token: str) -> socket.socket:
+    """A client that subscribes and then reads nothing. What it does else may take 5 seconds."""
     silent = socket.socket()
     silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    silent.settimeout(5)
     silent.connect(("127.0.0.1", port))
     silent.sendall(_make_handshake(token))
-    silent.recv(1000)
+    assert b" 101 " in silent.recv(1000)
     silent.sendall(_make_subscription())
     return silent
 

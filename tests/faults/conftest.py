@@ -6,5 +6,5 @@ from tests.memory.conftest import make_memory as make_memory
 
 
 @pytest.fixture(autouse=True)
-def _quick_homes() -> None:
+def _quick_homes():
     """Replaces the fixture of all tests, so that databases are made and written as in use."""

@@ -32,23 +32,23 @@ one.upsert(ids=ids[100:] + ["900001"], embeddings=[[float(n % 5)] * 32 for n in 
 """
 
 
-def delete(folder: Path) -> None:
+def delete(folder: Path):
     shutil.rmtree(folder)
 
 
-def overwrite(folder: Path) -> None:
+def overwrite(folder: Path):
     for file in folder.rglob("*"):
         if file.is_file():
             file.write_bytes(b"\xa5" * max(4096, file.stat().st_size))
 
 
-def truncate(folder: Path) -> None:
+def truncate(folder: Path):
     for file in folder.rglob("*"):
         if file.is_file():
             os.truncate(file, file.stat().st_size // 2)
 
 
-def flip_bits(folder: Path) -> None:
+def flip_bits(folder: Path):
     chance = random.Random(3)
     for file in folder.rglob("*"):
         if file.is_file() and file.stat().st_size:
@@ -58,7 +58,7 @@ def flip_bits(folder: Path) -> None:
             file.write_bytes(bytes(data))
 
 
-def open_twice(folder: Path) -> None:
+def open_twice(folder: Path):
     run_python(OPEN_TWICE, folder)
 
 

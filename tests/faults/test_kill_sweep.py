@@ -13,7 +13,6 @@ import random
 import shutil
 import signal
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from engine.model import Card, ChangeSet, ChangeState, SessionState, Status
 from engine.safety.permits import PermitRow
 from tests.conftest import Repository
 from tests.execution.changesets.landing_world import FileStates, read_file_states
+from tests.faults.kill import fork_child
 
 pytestmark = pytest.mark.faults
 
@@ -48,7 +48,7 @@ class Lap:
     repository: Path
     acknowledgements: Path
 
-    def acknowledge(self, stage: str, **facts: str) -> None:
+    def acknowledge(self, stage: str, **facts: str):
         descriptor = os.open(self.acknowledgements, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.write(descriptor, (json.dumps({"stage": stage, **facts}) + "\n").encode())
         os.close(descriptor)
@@ -63,7 +63,7 @@ def find_changelog_card(engine: Engine) -> Card:
     return next(card for card in engine.cards.list_pending() if card.assignment.flow == FLOW)
 
 
-def run_lap(lap: Lap) -> None:
+def run_lap(lap: Lap):
     """Approve a card, wait for its session, land the changes, undo the landing."""
     engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
     card = find_changelog_card(engine)
@@ -83,21 +83,7 @@ def run_lap(lap: Lap) -> None:
     lap.acknowledge("closed")
 
 
-def fork_child(work: Callable[..., object], *arguments: object) -> int:
-    """Fork, and run `work` in a process group of its own; returns the child's pid."""
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        os.setpgid(0, 0)
-        work(*arguments)
-        os._exit(0)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-
-
-def run_in_child(work: Callable[..., object], *arguments: object, about: str = "") -> None:
+def run_in_child(work: Callable[..., object], *arguments: object, about: str = ""):
     """Run `work` in a child to its end, which must be a good one."""
     assert os.waitpid(fork_child(work, *arguments), 0)[1] == 0, about
 
@@ -147,7 +133,7 @@ def check_decisions(engine: Engine, acknowledged: set[str], *, has_message: bool
     return is_interrupted
 
 
-def check_files(lap: Lap, change: ChangeSet | None, before: FileStates, acknowledged: set[str]) -> None:
+def check_files(lap: Lap, change: ChangeSet | None, before: FileStates, acknowledged: set[str]):
     """Check that the changes landed completely or not at all, and that the change set says which."""
     now = read_file_states(lap.repository)
     if change is not None and change.state is ChangeState.LANDED:
@@ -162,7 +148,7 @@ def check_files(lap: Lap, change: ChangeSet | None, before: FileStates, acknowle
         assert change.state is ChangeState.UNDONE
 
 
-def check_landing_and_undo(engine: Engine, lap: Lap, change: ChangeSet, before: FileStates) -> None:
+def check_landing_and_undo(engine: Engine, lap: Lap, change: ChangeSet, before: FileStates):
     """Check that waiting changes can be landed and undone."""
     engine.changes.land(change.id)
     assert read_file_states(lap.repository) != before
@@ -180,7 +166,7 @@ def make_round(tmp_path: Path, number: int, template: Repository) -> Lap:
     return lap
 
 
-def prepare(lap: Lap) -> None:
+def prepare(lap: Lap):
     """Propose the card of a lap."""
     engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
     engine.cards.propose(f"{FLOW} since=v1.0 create=true", workspace=str(lap.repository))
@@ -214,7 +200,7 @@ def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path):
         os.waitpid(pid, 0)
         result = tmp_path / f"result-{number}.json"
 
-        def verify(lap: Lap = lap, before: FileStates = before, result: Path = result) -> None:
+        def verify(lap: Lap = lap, before: FileStates = before, result: Path = result):
             result.write_text(json.dumps(check(lap, before)))
 
         run_in_child(verify, about=f"round {number}: {lap.read_acknowledgements()}")

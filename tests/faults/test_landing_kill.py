@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ import pytest
 from engine.model import ChangeState, Refusal
 from engine.storage.state import unfinished_intents
 from tests.execution.changesets.landing_world import FileStates, LandingWorld
+from tests.faults.kill import fork_child
 
 pytestmark = pytest.mark.faults
 
@@ -28,7 +28,7 @@ INSTANTS = 200
 TEXT = "\n".join(f"line {number}" for number in range(30)) + "\n"
 
 
-def edit(folder: Path) -> None:
+def edit(folder: Path):
     """Make each sort of change that a landing can do."""
     (folder / "a.txt").write_text((folder / "a.txt").read_text().replace("line 3\n", "theirs\n"))
     (folder / "b.txt").chmod(0o755)
@@ -70,26 +70,21 @@ def run_in_process(
 ) -> bool:
     """Do `work` in a process that is killed at its step number `at`, or `after` seconds, or not at all. Returns whether
     it was killed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # pytest's own threads do not matter to the child
-        child = os.fork()
-    if child == 0:
-        try:
-            os.setpgid(0, 0)
-            count = 0
 
-            def step(name: str) -> None:
-                nonlocal count
-                if count == at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                count += 1
+    def do_work():
+        count = 0
 
-            world = LandingWorld(folder, step)
-            work(world)
-            world.close()
-        except BaseException:
-            os._exit(7)
-        os._exit(0)
+        def step(name: str):
+            nonlocal count
+            if count == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            count += 1
+
+        world = LandingWorld(folder, step)
+        work(world)
+        world.close()
+
+    child = fork_child(do_work)
     if after is not None:
         time.sleep(after)
         os.kill(child, signal.SIGKILL)  # the process alone: a git that it started may still be at work
@@ -133,7 +128,7 @@ def read_states_around_landing(folder: Path, change_set_id: str) -> tuple[FileSt
     return before, after
 
 
-def _let_git_finish(folder: Path) -> None:
+def _let_git_finish(folder: Path):
     """Wait for a git that the killed process had started. At a real start it would have ended long before."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:

@@ -38,7 +38,7 @@ CARDS = 12
 class CardPool:
     """Cards that requests may be about; decided ones are replaced now and then."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served):
         self._served = served
         self._chance = random.Random(7)
         self._ids = [served.propose_card().id for _ in range(CARDS)]
@@ -50,7 +50,7 @@ class CardPool:
         return self._chance.choice(self._ids)
 
 
-def fuzz(served: Served, number: int, *, start: int = 1) -> Counter[str]:
+def fuzz(served: Served, number: int, *, start: int) -> Counter[str]:
     """Send `number` requests; how often each path had which status. Fails at the first reply that the document does not
     describe."""
     document = served.ask("GET", "/api/v1/openapi.json").json()
@@ -74,7 +74,7 @@ def fuzz(served: Served, number: int, *, start: int = 1) -> Counter[str]:
         suppress_health_check=list(HealthCheck),
     )
     @given(case=st.one_of(requests_of), of_card=st.booleans())
-    def send(case: Case, of_card: bool) -> None:
+    def send(case: Case, of_card: bool):
         if of_card and "id" in (case.path_parameters or {}):
             case.path_parameters["id"] = cards.choose()
         if of_card and isinstance(case.body, dict) and "predictionId" in case.body:

@@ -1,19 +1,16 @@
 """Clients of `/pulse` that send too much or read too little, and the end of a connection (SPEC 10.1)."""
 
 import contextlib
-import json
-import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
 from engine.api.gateway.pulse import MAX_FRAME_ENTRIES
-from tests.api.gateway.pulse_listener import SUBSCRIBE, Listener, expire, listening
+from tests.api.gateway.pulse_listener import Listener, expire, listening
 from tests.api.gateway.served import SMALL, Serve, Served
+from tests.benchmarks.pulse_clients import connect_silently
 
 
 def read_closing(listener: Listener, seconds: float = 10.0) -> tuple[int, str]:
@@ -23,24 +20,6 @@ def read_closing(listener: Listener, seconds: float = 10.0) -> tuple[int, str]:
         while time.monotonic() < end:
             listener.connection.recv(timeout=seconds)
     return closed.value.rcvd.code, closed.value.rcvd.reason
-
-
-@contextmanager
-def silent_client(served: Served) -> Iterator[socket.socket]:
-    """A WebSocket whose client sends what a test makes it send, and reads nothing."""
-    with socket.socket() as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.settimeout(5)
-        client.connect(("127.0.0.1", served.port))
-        client.sendall(
-            b"GET /pulse HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: c2l4dGVlbiBieXRlcyBvaw==\r\n"
-            b"Authorization: Bearer " + served.token.encode() + b"\r\n\r\n"
-        )
-        assert b" 101 " in client.recv(1000)
-        subscribe = json.dumps(SUBSCRIBE).encode()
-        client.sendall(bytes([0x81, 0x80 | len(subscribe)]) + b"\0\0\0\0" + subscribe)
-        yield client
 
 
 def count_connections(served: Served) -> int:
@@ -71,7 +50,7 @@ def test_a_message_that_is_too_large_ends_the_connection(served: Served):
 @pytest.mark.long
 def test_a_client_that_does_not_read_is_cut_off_and_delays_no_other(serve: Serve):
     served = serve(limits=replace(SMALL, stall_seconds=1.0))
-    with listening(served) as quick, silent_client(served):
+    with listening(served) as quick, connect_silently(served.port, served.token):
         quick.subscribe()
         end = time.monotonic() + 60
         while served.gateway.state().dropped == 0:
@@ -89,7 +68,7 @@ def test_a_client_that_reads_slowly_is_not_cut_off_and_misses_nothing(serve: Ser
     that reads nothing may stay."""
     stall_seconds, chunk_bytes, rounds, frame_bytes = 1.0, 2048, 60, 600_000
     served = serve(limits=replace(SMALL, stall_seconds=stall_seconds))
-    with listening(served, max_size=None) as quick, silent_client(served) as slow:
+    with listening(served, max_size=None) as quick, connect_silently(served.port, served.token) as slow:
         quick.subscribe()
         expire(served, MAX_FRAME_ENTRIES, reason="x" * (frame_bytes // MAX_FRAME_ENTRIES))
         began, received = time.monotonic(), b""
@@ -114,7 +93,7 @@ def test_a_client_that_reads_slowly_is_not_cut_off_and_misses_nothing(serve: Ser
 def test_pings_of_a_client_that_does_not_read_the_answers_take_no_memory(serve: Serve):
     served = serve(limits=replace(SMALL, stall_seconds=0.4))
     pings = (bytes([0x89, 0x80 | 125]) + b"\0\0\0\0" + b"x" * 125) * 4000
-    with silent_client(served) as client:
+    with connect_silently(served.port, served.token) as client:
         most_kept, end = 0, time.monotonic() + 60
         with contextlib.suppress(OSError):  # cut off
             while time.monotonic() < end:
