@@ -86,7 +86,7 @@ def mount_disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no disk can be mounted here")
 
-    def remount(options: str) -> None:
+    def remount(options: str):
         subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True, capture_output=True)
 
     try:

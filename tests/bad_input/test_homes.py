@@ -3,9 +3,7 @@
 Nothing in them changes, and when they are repaired they have all their data.
 """
 
-import sqlite3
 from collections.abc import Callable, Mapping
-from contextlib import closing
 
 import pytest
 
@@ -34,13 +32,6 @@ def card(clawpy: Clawpy, shop: Repository) -> str:
 
 def list_card_ids(clawpy: Clawpy) -> list[str]:
     return [prediction["id"] for prediction in list_cards(clawpy, "cards")]
-
-
-def execute_in_database(home: Home, statement: str) -> None:
-    """Execute a statement in the database of a home."""
-    with closing(sqlite3.connect(home.database)) as connection:
-        connection.execute(statement)
-        connection.commit()
 
 
 def test_a_home_that_is_a_file_is_refused(clawpy: Clawpy, home: Home, shop: Repository):
@@ -113,47 +104,44 @@ def test_a_disk_that_fills_up_while_the_engine_runs_loses_nothing(home: Home, cl
         assert card.id not in list_card_ids(clawpy)
 
 
-@pytest.mark.long
-async def test_a_home_of_a_newer_version_is_refused_and_unchanged(
-    home: Home, clawpy: Clawpy, card: str, shop: Repository, failed_start: FailedStart
-):
-    execute_in_database(home, "PRAGMA user_version = 9999")
-    before = read_files(home.data)
-    assert_refused(clawpy("cards", "--json"), "newer_home", str(home.database), "9999", "upgrade")
-    assert_refused(clawpy("approve", card, "--json"), "newer_home")
-    assert "upgrade Clawpy Console" in await failed_start([str(shop.path)])
-    result = clawpy("doctor", "--json")
-    assert result.code == 1
-    assert any("newer" in check["message"] for check in result.document["checks"] if check["state"] == "fail")
-    assert read_files(home.data) == before
-
-
-DAMAGES: Mapping[str, Callable[[bytes], bytes]] = {
-    "overwritten": lambda whole: whole[:4096] + b"\xa5" * 200_000 + whole[204_096:],
-    "no database": lambda whole: b"my notes\n" * 1000,
-    "cut short": lambda whole: whole[:20_000],
-    "empty": lambda whole: b"",
+DAMAGED = ("damaged_home", "afresh", "is damaged")
+UNUSABLE: Mapping[str, tuple[Callable[[bytes], bytes], str, str, str]] = {
+    "overwritten": (lambda whole: whole[:4096] + b"\xa5" * 200_000 + whole[204_096:], *DAMAGED),
+    "no database": (lambda whole: b"my notes\n" * 1000, *DAMAGED),
+    "cut short": (lambda whole: whole[:20_000], *DAMAGED),
+    "empty": (lambda whole: b"", *DAMAGED),
+    "of a newer version": (
+        lambda whole: whole[:60] + (9999).to_bytes(4, "big") + whole[64:],
+        *("newer_home", "9999", "upgrade Clawpy Console"),
+    ),
 }
-"""What becomes of the bytes of a database."""
+"""What becomes of the bytes of a database; the code, words of the refusal, and words on the screen."""
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-async def test_a_damaged_database_is_refused_and_unchanged(
+@pytest.mark.parametrize("change, code, words, on_screen", UNUSABLE.values(), ids=UNUSABLE)
+async def test_an_unusable_database_is_refused_and_unchanged(
     home: Home,
     clawpy: Clawpy,
     card: str,
     shop: Repository,
     failed_start: FailedStart,
-    damage: Callable[[bytes], bytes],
+    change: Callable[[bytes], bytes],
+    code: str,
+    words: str,
+    on_screen: str,
 ):
     whole = home.database.read_bytes()
-    home.database.write_bytes(damage(whole))
+    home.database.write_bytes(change(whole))
     before = read_files(home.data)
     for verb in (["cards"], ["approve", card], ["propose", "more"]):
-        assert_refused(clawpy(*verb, "--json"), "damaged_home", str(home.database), "afresh")
-    assert "is damaged" in await failed_start([str(shop.path)])
-    assert clawpy("doctor", "--json").code == 1
+        assert_refused(clawpy(*verb, "--json"), code, str(home.database), words)
+    assert on_screen in await failed_start([str(shop.path)])
+    result = clawpy("doctor", "--json")
+    assert result.code == 1
+    assert any(
+        words in check["message"] + check["fix"] for check in result.document["checks"] if check["state"] == "fail"
+    )
     assert read_files(home.data) == before
     home.database.write_bytes(whole)
     assert list_card_ids(clawpy) == [card]

@@ -8,6 +8,9 @@ import pytest
 from engine.config import Settings
 from engine.config.sections import PROVIDERS, find_model_problem, find_runner_problem, find_url_problem
 from engine.config.settings_file import BadConfig, describe_accepted, parse_key, read_settings
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
 
 
 def parse_settings(text: str) -> Settings:
@@ -33,25 +36,7 @@ def test_a_provider_of_the_file_has_a_kind_and_an_address():
     assert (provider.base_url, provider.host, provider.keyless) == ("http://127.0.0.1:8000/v1", "127.0.0.1:8000", True)
 
 
-@pytest.mark.parametrize(
-    "text, line, key, words",
-    [
-        ("[providers.vllm]\nmodel = 'x'\n", 1, "providers.vllm.kind", "missing"),
-        ("[providers.openai]\nkind = 'gemini'\n", 2, "providers.openai.kind", '"openai", "anthropic"'),
-        ("[providers.openai]\nbaseUrl = 'http://api.example.com'\n", 2, "providers.openai.baseUrl", "insecure = true"),
-        ("[providers.openai]\nbaseUrl = 'https://me:pw@x.org'\n", 2, "providers.openai.baseUrl", "clawpy key set"),
-        ("[providers.openai]\napiKey = 'sk-1'\n", 2, "providers.openai.apiKey", "clawpy key set openai"),
-        ("[providers.openai]\nmodel = 'a b'\n", 2, "providers.openai.model", "no space"),
-        ("[providers.Big]\nkind = 'openai'\n", 1, "providers.Big", "lower-case letter"),
-        ("[acp.claude]\nhosts = []\n", 1, "acp.claude.command", "missing"),
-        ("[acp.claude]\ncommand = []\n", 2, "acp.claude.command", "begins with a program"),
-        ("[acp.c]\ncommand = ['c']\nhosts = ['https://x.org']\n", 3, "acp.c.hosts", "without https://"),
-        ("[acp.c]\ncommand = ['c']\nenv = ['A=hush-hush']\n", 3, "acp.c.env", "names of variables"),
-        ("[channels.research]\nrunner = 'acp'\n", 2, "channels.research.runner", "acp:NAME"),
-        ("[channels.research]\nfallback = ['auto']\n", 2, "channels.research.fallback", "is not a runner"),
-        ("[channels.research]\nmodel = 'gpt-5'\n", 2, "channels.research.model", "provider:model"),
-    ],
-)
+@pytest.mark.parametrize("text, line, key, words", TABLE["problems"])
 def test_a_problem_names_line_key_and_fix(text: str, line: int, key: str, words: str):
     with pytest.raises(BadConfig) as caught:
         parse_settings(text)
@@ -94,27 +79,10 @@ def test_plain_http_is_accepted_for_nearby_addresses_only():
     assert find_url_problem("http://u:p@api.example.com", insecure=True)
 
 
-@pytest.mark.parametrize(
-    "problem, accepted, refused",
-    [
-        (
-            find_runner_problem,
-            ("auto", "flow", "model", "acp:claude", "acp:a-b_c9"),
-            ("", "acp", "acp:", "acp:Big", "Model", "model ", "flow\n", "acp:a" + "b" * 40),
-        ),
-        (
-            find_model_problem,
-            ("openai:gpt-6.1-terra", "together:zai-org/GLM-5.3", "ollama:qwen3:8b"),
-            ("gpt", "openai:", ":gpt", "Open:gpt", "openai:g p", "openai:" + "g" * 201),
-        ),
-    ],
-    ids=["runner", "model"],
-)
-def test_malformed_names_are_refused(
-    problem: Callable[[str], str], accepted: tuple[str, ...], refused: tuple[str, ...]
-):
-    assert [name for name in accepted if problem(name)] == []
-    assert [name for name in refused if not problem(name)] == []
+@pytest.mark.parametrize("find_problem, name", [(find_runner_problem, "runner"), (find_model_problem, "model")])
+def test_malformed_names_are_refused(find_problem: Callable[[str], str], name: str):
+    assert [text for text in TABLE[name]["accepted"] if find_problem(text)] == []
+    assert [text for text in TABLE[name]["refused"] if not find_problem(text)] == []
 
 
 def test_the_built_in_models_have_a_price():

@@ -10,7 +10,9 @@ from engine.config import Settings, WorkspaceAutonomy
 from engine.config.settings_file import VARIABLES, BadConfig, describe_accepted, parse_key, read_settings
 from engine.home import Home
 from engine.model import Refusal
-from tests.support.helpers import write_settings
+from tests.support.helpers import read_table, write_settings
+
+TABLE = read_table(__file__)
 
 
 def parse_settings(text: str, **environment: str) -> Settings:
@@ -31,62 +33,14 @@ def test_a_value_of_a_channel_leaves_the_defaults_of_the_others():
     assert len(settings.channels) == 5
 
 
-@pytest.mark.parametrize(
-    "key, advice",
-    [
-        ("quiet", "did you mean quietHoursStart or quietHoursEnd?"),
-        ("foo", "`clawpy help settings` explains the keys"),
-        ("web.foo", "known keys: searchUrl, allow"),
-        (
-            "keys.stack.approve",
-            'keys.stack is a single value; a name with dots stands in quotes: keys."stack.approve"',
-        ),
-        ("crossPollEnabled.x", "crossPollEnabled is a single value"),
-    ],
-)
+@pytest.mark.parametrize("key, advice", TABLE["unknown_keys"].items())
 def test_an_unknown_key_is_answered_with_what_was_probably_meant_or_where_all_are(key: str, advice: str):
     with pytest.raises(Refusal) as caught:
         parse_key(key)
     assert caught.value.fix == advice
 
 
-@pytest.mark.parametrize(
-    "text, complaint",
-    [
-        ("crosspollEnabld = true", "crosspollEnabld: unknown key; did you mean crossPollEnabled?"),
-        ('theme = "x"', "theme: unknown key; did you mean console.theme?"),
-        ('crossPollEnabled = "yes"', 'crossPollEnabled: "yes" is not accepted; expected true or false'),
-        (
-            'workspaces."/srv/shop".prepare = "yes"',
-            'workspaces."/srv/shop".prepare: "yes" is not accepted; expected true or false',
-        ),
-        ("quietHoursStart = 24", "quietHoursStart: 24 is not accepted; expected a whole number from 0 to 23"),
-        ("quietHoursStart = -1", "quietHoursStart: -1 is not accepted; expected a whole number from 0 to 23"),
-        ("quietHoursStart = 1.5", "quietHoursStart: 1.5 is not accepted; expected a whole number from 0 to 23"),
-        (
-            "crossPollAutoExecuteThreshold = 0.79",
-            "crossPollAutoExecuteThreshold: 0.79 is not accepted; expected a number from 0.8 to 1",
-        ),
-        ("costPerTrigger = nan", "costPerTrigger: nan is not accepted; expected a number from 0 to 1000000"),
-        ("twinModelId = 2026-01-05", "twinModelId: 2026-01-05 is not accepted; expected a string in quotes"),
-        (
-            "production.branches = 3",
-            'production.branches: 3 is not accepted; expected a list of strings, for example ["main", "prod*"]',
-        ),
-        (
-            "channels.koji-core.sessionMinutes = 0",
-            "channels.koji-core.sessionMinutes: 0 is not accepted; expected a number above 0 and up to 1440",
-        ),
-        (
-            'channels.koji-core.agent = "../x"',
-            'channels.koji-core.agent: "../x" is not accepted; expected an id: a lower-case letter, then at most 39 '
-            "of a-z, 0-9, _ and -",
-        ),
-        ('workspaces."/a".autonomy = "on"', 'workspaces."/a".autonomy: "on" is not accepted; expected one of "off", '
-         '"cards", "act"'),
-        ("console = 3", "console: 3 is not accepted; expected a section with theme, mouse, bell, emoji"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text, complaint", TABLE["mistakes"].items())
 def test_a_mistake_is_answered_with_what_is_accepted(text: str, complaint: str):
     assert find_problems(text) == [f"config.toml:1: {complaint}"]
 
