@@ -54,7 +54,7 @@ API = {
 class Situation:
     """One workspace and its engine on a Monday at nine. Time stands still unless `advance` moves it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path):
         self.clock = FakeClock(MONDAY_MORNING)
         self.repository = Repository(folder / "shop")
         self.home = folder / "home"
@@ -76,7 +76,7 @@ class Situation:
             )
         return self._engine
 
-    def close(self) -> None:
+    def close(self):
         if self._engine is not None:
             self._engine.close()
 
@@ -89,7 +89,7 @@ class Situation:
     def git(self, *arguments: str, days_ago: float = 0.0) -> str:
         return self.repository.git(*arguments, at=self.format_time(days_ago))
 
-    def checkout(self, *arguments: str, days_ago: float = 0.0) -> None:
+    def checkout(self, *arguments: str, days_ago: float = 0.0):
         self.git("checkout", "-q", *arguments, days_ago=days_ago)
 
     def write(self, name: str, text: str, *, days_ago: float = 0.0) -> Path:
@@ -132,15 +132,19 @@ class Situation:
         """Run a cycle, and return the kinds of the cards that wait, from the top."""
         return [card.kind for card in self.predict_cards()]
 
-    def predict_top_card(self, kind: str, tier: Tier | None = None) -> Card:
-        """Run a cycle, and return the card on top, which must be of this kind and tier."""
+    def predict_top_card(self, kind: str, tier: Tier | None = None, prompt: str = "") -> Card:
+        """Run a cycle, and return the card on top, which must be of this kind, and of this tier and with this prompt if
+        they are given."""
         card, *_ = self.predict_cards()
-        assert (card.kind, card.tier) == (kind, tier or card.tier)
+        expected = (kind, tier or card.tier, prompt or card.assignment.prompt)
+        assert (card.kind, card.tier, card.assignment.prompt) == expected
         return card
 
-    def predict_card(self, kind: str) -> Card:
-        """Run a cycle, and return the only card of this kind, wherever it stands."""
+    def predict_card(self, kind: str, tier: Tier | None = None, prompt: str = "") -> Card:
+        """Run a cycle, and return the only card of this kind, wherever it stands. It must have this tier and prompt, if
+        they are given."""
         [card] = [card for card in self.predict_cards() if card.kind == kind]
+        assert (card.tier, card.assignment.prompt) == (tier or card.tier, prompt or card.assignment.prompt)
         return card
 
     def propose(self, prompt: str) -> Card:
@@ -152,16 +156,16 @@ class Situation:
         """The problem that the status names, or ""."""
         return "".join(self.engine.checks.remarks().values())
 
-    def assign_coding_agent(self) -> None:
+    def assign_coding_agent(self):
         """Let a coding agent serve the channel of most cards, so that it is offered what no flow can mend."""
         self.engine.settings.set("acp.helper.command", list(acp_agent.COMMAND))
         self.engine.settings.set("channels.koji-core.runner", "acp:helper")
 
-    def land(self, session: SessionView) -> None:
+    def land(self, session: SessionView):
         """Land what the session changed."""
         self.engine.changes.land(session.change_set_id)
 
-    def advance(self, **duration: float) -> None:
+    def advance(self, **duration: float):
         """Let time pass: `minutes=1`."""
         self.clock.advance(timedelta(**duration))
 
@@ -177,7 +181,7 @@ class Situation:
         """Run the whole suite, as the operator asks for it, so that later runs have something to compare with."""
         return self.approve(self.propose("run_tests"))
 
-    def record_test_run(self, *failing: str, passed: int = 1) -> None:
+    def record_test_run(self, *failing: str, passed: int = 1):
         """Store a run of the whole suite on the present files, as if it had just ended."""
         self.git("add", "-A")
         tree = self.git("write-tree")

@@ -14,7 +14,7 @@ MAIN = {"cart.py": "def total(prices):\n    return sum(price for price in prices
 """It changes the line that `FEATURE` changes."""
 
 
-def push_as_colleague(situation: Situation, bare: Path, files: dict[str, str]) -> None:
+def push_as_colleague(situation: Situation, bare: Path, files: dict[str, str]):
     """Push a commit of somebody else to the remote, and fetch it."""
     colleague = Repository(situation.path.parent / "colleague")
     colleague.git("init", "-q")
@@ -34,8 +34,7 @@ def test_a_branch_behind_main_is_rehearsed_with_its_conflict(shop: Situation):
     shop.checkout("rounding")
     objects = set((shop.path / ".git/objects").rglob("*"))
 
-    card = shop.predict_top_card("rehearse_merge", Tier.BLOCKS)
-    assert card.assignment.prompt == "Rehearse merging main into rounding"
+    card = shop.predict_top_card("rehearse_merge", Tier.BLOCKS, "Rehearse merging main into rounding")
     assert card.reasoning == "main has 1 commit that rounding lacks; merging it conflicts in cart.py."
     assert set((shop.path / ".git/objects").rglob("*")) == objects
 
@@ -105,9 +104,9 @@ def test_branches_that_change_the_same_lines_are_ordered(shop: Situation):
         shop.commit(f"Work of {branch}", {"table.py": table, f"{branch}.py": "x = 1\n"}, days_ago=days_ago)
     shop.checkout("main")
 
-    card = shop.predict_card("forecast_conflicts")
-    assert card.tier is Tier.BLOCKS
-    assert card.assignment.prompt == "Find the order of merging high, wide and low with the least conflict"
+    card = shop.predict_card(
+        "forecast_conflicts", Tier.BLOCKS, "Find the order of merging high, wide and low with the least conflict"
+    )
     assert card.reasoning == "high, wide and low change the same lines of table.py."
     session = shop.approve(card)
     assert "1 conflict" in session.summary

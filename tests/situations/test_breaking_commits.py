@@ -32,7 +32,7 @@ def break_and_rehearse_revert(shop: Situation) -> SessionView:
     return shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
 
 
-def land_and_undo(shop: Situation, session: SessionView) -> None:
+def land_and_undo(shop: Situation, session: SessionView):
     """Land the changes of a session, which leave no problem, and undo the landing."""
     shop.advance(minutes=1)
     shop.land(session)
@@ -47,8 +47,7 @@ def test_a_test_that_the_last_commit_broke_blames_it(shop: Situation):
     culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
     shop.record_test_run(TEST, passed=0)
 
-    card = shop.predict_top_card("bisect", Tier.AT_RISK)
-    assert card.assignment.prompt == "Confirm that “Faster cart” broke `test_total`"
+    card = shop.predict_top_card("bisect", Tier.AT_RISK, "Confirm that “Faster cart” broke `test_total`")
     assert card.reasoning.startswith("It passed one commit before")
     assert "still_red" not in shop.predict_kinds(), "it would say less about the same test"
 
@@ -67,8 +66,9 @@ def test_the_commit_that_broke_a_test_is_reverted(shop: Situation):
     blamed = shop.approve(shop.predict_top_card("bisect"))
     assert blamed.next_step == "rehearse_revert"
 
-    card = shop.predict_top_card("rehearse_revert", Tier.AT_RISK)
-    assert card.assignment.prompt == "Revert “Faster cart” in a worktree and run `test_total` and the whole suite"
+    card = shop.predict_top_card(
+        "rehearse_revert", Tier.AT_RISK, "Revert “Faster cart” in a worktree and run `test_total` and the whole suite"
+    )
     assert not {"bisect", "still_red"} & set(shop.predict_kinds())
     session = shop.approve(card)
     assert "reverts cleanly and `tests/test_cart.py::test_total` then passes" in session.summary
@@ -188,6 +188,6 @@ def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_o
     situation.commit("Praise it", {"README.md": "# The shop\n"}, days_ago=1)
     situation.run_tests()
 
-    card = situation.predict_top_card("bisect", Tier.BLOCKS)
-    assert card.assignment.prompt == f"Find what broke `test_total`: look back to {written[:7]}"
-    assert situation.approve(card).summary.startswith(f"{culprit[:10]} “Faster cart”")
+    assert situation.approve(
+        situation.predict_top_card("bisect", Tier.BLOCKS, f"Find what broke `test_total`: look back to {written[:7]}")
+    ).summary.startswith(f"{culprit[:10]} “Faster cart”")

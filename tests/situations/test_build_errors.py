@@ -63,9 +63,7 @@ def test_after_an_edit_the_whole_suite_runs_again(java: Situation):
     java.run_tests()
     java.advance(minutes=5)
     java.write("Cart.java", WRONG)
-    card = java.predict_card("rerun_failing")
-    assert card.assignment.prompt == "Run the whole suite again"
-    session = java.approve(card)
+    session = java.approve(java.predict_card("rerun_failing", prompt="Run the whole suite again"))
     assert (session.check.failed, session.check.failing) == (2, ("CartTest#adds", "CartTest#more"))
     assert java.problem
 
@@ -74,9 +72,9 @@ def test_head_without_the_broken_file_is_offered(java: Situation):
     java.commit("No run saw this commit", {"Cart.java": make_java_class("return b + a;")}, days_ago=0)
     java.write("Cart.java", BROKEN)
     java.run_tests()
-    card = java.predict_card("check_clean_head")
-    assert card.assignment.prompt == "Does the whole suite fail without your uncommitted changes, too?"
-    assert java.approve(card).summary.startswith("HEAD is complete: all 2 tests passed")
+    assert java.approve(
+        java.predict_card("check_clean_head", prompt="Does the whole suite fail without your uncommitted changes, too?")
+    ).summary.startswith("HEAD is complete: all 2 tests passed")
 
 
 def test_a_run_of_named_tests_that_ran_none_is_no_success(java: Situation):

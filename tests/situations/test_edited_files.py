@@ -9,7 +9,7 @@ PRICE_COMMITS = 12
 """Commits that change `price.py` in `commit_history`, without the first one."""
 
 
-def commit_history(situation: Situation) -> None:
+def commit_history(situation: Situation):
     """Commit prices and their rules together, except once. Between, commit other files."""
     situation.commit(
         "The shop", {"price.py": "0\n", "rules.toml": "0\n", "README.md": "0\n", "stock.py": "0\n"}, days_ago=60
@@ -29,8 +29,7 @@ def test_failed_tests_run_again_after_a_change(shop: Situation):
     shop.write("cart.py", WRONG_TOTAL)
     shop.record_test_run("tests/test_cart.py::test_total", passed=0)
     shop.write("cart.py", RIGHT_TOTAL + "\n", days_ago=-0.01)
-    card = shop.predict_top_card("rerun_failing", Tier.BLOCKS)
-    assert card.assignment.prompt == "Run `test_total` again"
+    card = shop.predict_top_card("rerun_failing", Tier.BLOCKS, "Run `test_total` again")
     assert "run_tests" not in shop.predict_kinds(), "these are the same files"
     session = shop.approve(card)
     assert session.check.green
@@ -57,8 +56,7 @@ def test_a_new_test_is_run_first(shop: Situation):
     shop.record_test_run()
     shop.write("tests/test_empty.py", TEST_OF_EMPTY_CART)
 
-    card = shop.predict_top_card("run_tests", Tier.CHECK)
-    assert card.assignment.prompt == "Run the tests of tests/test_empty.py"
+    card = shop.predict_top_card("run_tests", Tier.CHECK, "Run the tests of tests/test_empty.py")
     assert card.check_only
 
     session = shop.approve(card)
@@ -74,9 +72,14 @@ def test_a_test_that_fails_alone_leads_to_the_whole_suite_and_not_to_the_same_ru
     assert card.assignment.parameters == {"paths": ["tests/test_empty.py"]}, "where no run is known"
     session = shop.approve(card)
     assert session.check.failing == ("tests/test_empty.py::test_empty_cart",)
-    card = shop.predict_top_card("rerun_failing", Tier.BLOCKS)
-    assert card.assignment.prompt == "Run the whole suite: does more than `test_empty_cart` fail?"
-    assert shop.approve(card).check.passed == 1
+    assert (
+        shop.approve(
+            shop.predict_top_card(
+                "rerun_failing", Tier.BLOCKS, "Run the whole suite: does more than `test_empty_cart` fail?"
+            )
+        ).check.passed
+        == 1
+    )
     assert not {"still_red", "rerun_failing"} & set(shop.predict_kinds()), "it has run alone, and everything has run"
 
 
@@ -100,9 +103,7 @@ def test_an_unreliable_test_is_skipped_until_a_day(shop: Situation):
     hunt = shop.approve(shop.propose('hunt_flakes {"tests": ["tests/test_cart.py::test_total"], "times": 3}'))
     assert hunt.summary.startswith("1 flaky: tests/test_cart.py::test_total ("), hunt.summary
 
-    card = shop.predict_card("quarantine")
-    assert card.assignment.prompt == "Skip test_total until 19 January"
-    skipped = shop.approve(card)
+    skipped = shop.approve(shop.predict_card("quarantine", prompt="Skip test_total until 19 January"))
     assert skipped.summary.startswith("1 test skipped until 2026-01-19; its file: "), skipped.summary
     shop.land(skipped)
     landed = shop.path.joinpath("tests/test_cart.py").read_text()
@@ -134,8 +135,7 @@ def test_documentation_of_a_renamed_function_is_updated(shop: Situation):
         shop.write(name, text, days_ago=0.01)
     shop.run_tests()
 
-    card = shop.predict_top_card("stale_docs", Tier.CHECK)
-    assert card.assignment.prompt == "Show the documentation that still names total"
+    card = shop.predict_top_card("stale_docs", Tier.CHECK, "Show the documentation that still names total")
     assert card.reasoning == "README.md:3 names `total` (now `sum_of`), which your changes removed."
 
     session = shop.approve(card)
@@ -161,10 +161,7 @@ def test_only_new_lint_findings_are_reported_and_fixed(shop: Situation):
     shop.record_test_run()
     assert "lint" not in shop.predict_kinds(), "what was there before is no news"
     shop.write("cart.py", TOTAL_WITH_UNUSED_IMPORT.replace("import os\n", "import os\nimport sys\n"))
-    card = shop.predict_card("lint")
-    assert card.tier is Tier.CHECK
-    assert card.assignment.prompt == "Lint cart.py with ruff"
-    session = shop.approve(card)
+    session = shop.approve(shop.predict_card("lint", Tier.CHECK, "Lint cart.py with ruff"))
     assert session.summary.startswith("ruff: 1 finding in 1 file is new (F401 1)"), "os was unused before"
     assert session.outcome == PROBLEM_FOUND, "it ran to its end"
     assert "fix_lint" in shop.predict_kinds()

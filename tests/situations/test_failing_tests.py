@@ -23,10 +23,9 @@ def test_failures_are_grouped_by_cause(shop: Situation):
     shop.commit("Rates", TWO_CAUSES, days_ago=2)
     shop.run_tests()
 
-    card = shop.predict_top_card("still_red", Tier.BLOCKS)
-    assert card.assignment.prompt == "Run the 4 failing tests alone and group the failures by cause"
-
-    session = shop.approve(card)
+    session = shop.approve(
+        shop.predict_top_card("still_red", Tier.BLOCKS, "Run the 4 failing tests alone and group the failures by cause")
+    )
     assert session.summary == (
         "4 failures, 2 causes: KeyError: 'de', at cart.py:6 (3); assert 2 == 3, at tests/test_cart.py:11 (1)"
     )

@@ -13,7 +13,7 @@ NAMED_FILES = f"`cart.py`, `{HOSTILE}.py`"
 """The files of `commit_conflicting_branches` that a prompt names: all but the one that contains a command."""
 
 
-def commit_conflicting_branches(situation: Situation) -> None:
+def commit_conflicting_branches(situation: Situation):
     """Two branches change the same line of three files; the names of two, and the subject of a commit, are hostile."""
     situation.commit_shop()
     situation.checkout("-b", "tax")
@@ -30,9 +30,9 @@ def test_an_agent_is_offered_failing_tests(shop: Situation):
     assert FIX_BY_AGENT not in shop.predict_kinds(), "nobody could take it"
 
     shop.assign_coding_agent()
-    card = shop.predict_card(FIX_BY_AGENT)
-    assert card.tier is Tier.BLOCKS
-    assert card.assignment.prompt == "Make `tests/test_cart.py::test_total` pass, by the cause and not by the test"
+    card = shop.predict_card(
+        FIX_BY_AGENT, Tier.BLOCKS, "Make `tests/test_cart.py::test_total` pass, by the cause and not by the test"
+    )
     assert card.assignment.runner == "acp:helper"
     assert card.reasoning.startswith("helper can do what no flow can: 1 of 1 test failed"), card.reasoning
 
@@ -43,8 +43,7 @@ def test_an_agent_is_offered_failing_tests(shop: Situation):
 def test_an_agent_is_offered_a_conflicting_merge(situation: Situation):
     situation.assign_coding_agent()
     commit_conflicting_branches(situation)
-    card = situation.predict_top_card("rehearse_merge")
-    session = situation.approve(card)
+    session = situation.approve(situation.predict_top_card("rehearse_merge"))
     assert HOSTILE in session.summary
     card = situation.predict_card(FIX_BY_AGENT)
     assert card.tier is Tier.BLOCKS
@@ -62,9 +61,9 @@ def test_an_agent_is_offered_an_unfinished_merge(situation: Situation):
     for file in situation.path.glob("*.py"):
         situation.write(file.name, file.read_text(), days_ago=0.01)
     situation.approve(card)
-    card = situation.predict_card(FIX_BY_AGENT)
-    assert card.tier is Tier.BLOCKS
-    assert card.assignment.prompt == f"Resolve the conflicts in {NAMED_FILES}; keep what both sides meant"
+    card = situation.predict_card(
+        FIX_BY_AGENT, Tier.BLOCKS, f"Resolve the conflicts in {NAMED_FILES}; keep what both sides meant"
+    )
 
 
 def test_an_agent_is_offered_a_finding_that_the_linter_cannot_fix(situation: Situation):

@@ -14,10 +14,11 @@ def test_fixup_commits_are_squashed_in_rehearsal(pushed: Situation):
     pushed.commit("squash! Notes", {"notes.txt": "a\nb\n"}, days_ago=0.6)
     head = pushed.git("rev-parse", "HEAD")
 
-    card = pushed.predict_card("autosquash")
-    assert card.tier is Tier.CHECK
-    assert card.assignment.prompt == "Rehearse squashing 2 fixup commits into “Notes” and “Round the total”"
-    session = pushed.approve(card)
+    session = pushed.approve(
+        pushed.predict_card(
+            "autosquash", Tier.CHECK, "Rehearse squashing 2 fixup commits into “Notes” and “Round the total”"
+        )
+    )
     onto = pushed.git("rev-parse", "--short=10", "origin/main")
     assert session.summary.startswith(
         "The autosquash is clean: 4 commits would become 2, with the same files at the end"
@@ -34,8 +35,7 @@ def test_an_autosquash_says_at_which_commit_it_conflicts(shop: Situation):
     shop.commit("Table", {"table.txt": "one\n"}, days_ago=3)
     shop.commit("Other", {"table.txt": "two\n"}, days_ago=2)
     shop.commit("fixup! Table", {"table.txt": "three\n"}, days_ago=1)
-    card = shop.predict_card("autosquash")
-    session = shop.approve(card)
+    session = shop.approve(shop.predict_card("autosquash"))
     assert session.summary.startswith("The autosquash stops at ")
     assert session.summary.endswith(" in table.txt")
 

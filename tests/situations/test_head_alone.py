@@ -11,8 +11,7 @@ def check_head(shop: Situation, committed: str) -> SessionView:
     shop.commit("Rounding", {"cart.py": f"# rounded\n{committed}"}, days_ago=0)
     shop.write("cart.py", f"# not committed\n{WRONG_TOTAL}")
     assert not shop.run_tests().check.green
-    card = shop.predict_card("check_clean_head")
-    assert card.assignment.prompt == "Does `test_total` fail without your uncommitted changes, too?"
+    card = shop.predict_card("check_clean_head", prompt="Does `test_total` fail without your uncommitted changes, too?")
     assert card.source is Source.FOLLOW_UP
     return shop.approve(card)
 
@@ -22,13 +21,10 @@ def test_head_does_not_pass_without_the_uncommitted_file(shop: Situation):
     shop.record_test_run()
     shop.commit("Prices have a module", {"cart.py": "from prices import add\ntotal = add\n"}, days_ago=0)
     shop.write("prices.py", "def add(prices):\n    return sum(prices)\n")
-    card = shop.predict_card("check_clean_head")
-    assert card.tier is Tier.CHECK
-    assert card.assignment.prompt == "Does HEAD pass without prices.py?"
+    card = shop.predict_card("check_clean_head", Tier.CHECK, "Does HEAD pass without prices.py?")
     assert card.reasoning == "It is in no commit: others get main without it."
     shop.write("README.md", "# Shop with prices\n")
-    card = shop.predict_card("check_clean_head")
-    assert card.assignment.prompt == "Does HEAD pass without your 2 uncommitted files?"
+    card = shop.predict_card("check_clean_head", prompt="Does HEAD pass without your 2 uncommitted files?")
     assert card.reasoning == "prices.py is in no commit: others get main without it."
     session = shop.approve(card)
     assert not session.check.green
@@ -74,8 +70,7 @@ def test_a_check_of_head_is_no_run_on_your_own_files(shop: Situation):
     shop.commit("Prices have a module", {"cart.py": "from prices import total\n"}, days_ago=0.1)
     shop.write("prices.py", RIGHT_TOTAL)
     shop.record_test_run()
-    card = shop.predict_card("check_clean_head")
-    session = shop.approve(card)
+    session = shop.approve(shop.predict_card("check_clean_head"))
     assert not session.check.green
     assert not {"run_tests", "rerun_failing", "still_red"} & set(shop.predict_kinds()), "they ran on these very files"
 

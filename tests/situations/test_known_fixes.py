@@ -17,7 +17,7 @@ DIVIDING_TOTAL = "def total(prices):\n    return sum(prices) / len([])\n"
 """It fails with another error than `WRONG_TOTAL`."""
 
 
-def break_and_fix(situation: Situation) -> None:
+def break_and_fix(situation: Situation):
     """Break a test with the last commit, land a revert that makes it pass, and commit that."""
     situation.commit_shop()
     culprit = situation.commit("Mean price", {"cart.py": DIVIDING_TOTAL}, days_ago=0.02)

@@ -14,8 +14,7 @@ def test_an_uncommitted_breakpoint_is_named(shop: Situation):
     shop.run_tests()
     shop.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
 
-    card = shop.predict_top_card("leftovers", Tier.CHECK)
-    assert card.assignment.prompt == "Show what is left in cart.py:2"
+    card = shop.predict_top_card("leftovers", Tier.CHECK, "Show what is left in cart.py:2")
     assert card.reasoning == "You added a breakpoint in cart.py:2, not committed yet."
 
     session = shop.approve(card)
@@ -69,8 +68,7 @@ def test_debugging_is_removed_where_there_are_no_tests(situation: Situation):
     for path in ("cart.py", "-odd.py", "two\nlines.py"):
         situation.write(path, TOTAL_WITH_BREAKPOINT, days_ago=0.01)
     situation.approve(situation.predict_card("leftovers"))
-    card = situation.predict_card("remove_leftovers")
-    assert card.assignment.prompt == "Remove the debugging from -odd.py and cart.py"
+    card = situation.predict_card("remove_leftovers", prompt="Remove the debugging from -odd.py and cart.py")
     assert "Not from two lines.py: hidden characters are in its name." in card.reasoning
     assert situation.approve(card).summary == "2 lines removed from -odd.py and cart.py; no tests ran"
 
@@ -110,8 +108,7 @@ def test_an_unpushed_console_log_is_named(pushed: Situation):
 def test_staged_conflict_markers_block_others_and_are_not_removed(shop: Situation):
     shop.write("rates.py", "<<<<<<< HEAD\na = 1\n=======\na = 2\n>>>>>>> theirs\n", days_ago=0.01)
     shop.git("add", "rates.py")
-    card = shop.predict_top_card("leftovers", Tier.BLOCKS)
-    session = shop.approve(card)
+    session = shop.approve(shop.predict_top_card("leftovers", Tier.BLOCKS))
     assert session.summary == "1 conflict marker: rates.py:1"
     assert "Next: resolve rates.py:1 in your editor" in shop.read_transcript(session)
     assert "remove_leftovers" not in shop.predict_kinds()

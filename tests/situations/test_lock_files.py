@@ -26,7 +26,7 @@ needs_npm_and_bwrap = pytest.mark.skipif(
 )
 
 
-def install_packages(situation: Situation, ignored: str) -> None:
+def install_packages(situation: Situation, ignored: str):
     """Install the packages of a project that has no lock file, and ignores these files."""
     situation.commit(
         "Web",
@@ -77,10 +77,11 @@ def test_a_lock_file_out_of_step_in_a_folder_is_named_with_its_project(situation
 @needs_npm_and_bwrap
 def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: Situation):
     install_packages(situation, "node_modules\n")
-    card = situation.predict_card("update_lock")
-    assert card.tier is Tier.CHECK
-    assert card.assignment.prompt == "Make package-lock.json: npm install --package-lock-only --ignore-scripts"
-    session = situation.approve(card)
+    session = situation.approve(
+        situation.predict_card(
+            "update_lock", Tier.CHECK, "Make package-lock.json: npm install --package-lock-only --ignore-scripts"
+        )
+    )
     assert situation.engine.changes.get(session.change_set_id).files[0].path == "package-lock.json"
     situation.land(session)
     assert "update_lock" not in situation.predict_kinds()

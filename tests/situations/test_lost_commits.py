@@ -11,24 +11,24 @@ from engine.model import Tier
 from tests.situations.situation import ROUNDED_TOTAL, Situation
 
 
-def amend(situation: Situation) -> None:
+def amend(situation: Situation):
     situation.write("cart.py", ROUNDED_TOTAL)
     situation.git("commit", "-qa", "--amend", "-m", "Another name", days_ago=0.2)
 
 
-def rebase(situation: Situation) -> None:
+def rebase(situation: Situation):
     situation.checkout("-b", "feature", "HEAD~1", days_ago=0.9)
     situation.commit("Feature", {"feature.py": "def feature():\n    return True\n"}, days_ago=0.8)
     situation.git("rebase", "-q", "main", days_ago=0.7)
 
 
-def squash(situation: Situation) -> None:
+def squash(situation: Situation):
     situation.commit("More", {"more.py": "def more():\n    return 'more of it'\n"}, days_ago=0.8)
     situation.git("reset", "-q", "--soft", "HEAD~2", days_ago=0.7)
     situation.git("commit", "-qm", "Both at once", days_ago=0.6)
 
 
-def squash_merge(situation: Situation) -> None:
+def squash_merge(situation: Situation):
     situation.checkout("-b", "feature", days_ago=0.9)
     situation.commit("Part one", {"feature.py": "def feature():\n    return True\n"}, days_ago=0.8)
     situation.commit("Part two", {"other.py": "def other():\n    return None\n"}, days_ago=0.7)
@@ -39,16 +39,16 @@ def squash_merge(situation: Situation) -> None:
     situation.commit("Feature goes on", {"other.py": "def other():\n    return None  # yet\n"}, days_ago=0.4)
 
 
-def autosquash(situation: Situation) -> None:
+def autosquash(situation: Situation):
     situation.commit("fixup! Invoices", {"bill.py": "def bill(cart):\n    return round(cart.total)\n"}, days_ago=0.8)
     situation.git("-c", "sequence.editor=:", "rebase", "-q", "-i", "--autosquash", "HEAD~2", days_ago=0.7)
 
 
-def reset_and_keep_files(situation: Situation) -> None:
+def reset_and_keep_files(situation: Situation):
     situation.git("reset", "-q", "HEAD~1", days_ago=0.7)
 
 
-def check_out_from_others(situation: Situation) -> None:
+def check_out_from_others(situation: Situation):
     situation.git(
         "-c", "user.name=X", "-c", "user.email=x@example.org", "commit", "-q", "--allow-empty", "-m", "Theirs"
     )
@@ -65,8 +65,7 @@ def test_commits_on_a_detached_head_are_kept_in_a_branch(shop: Situation):
     shop.commit("Try tax", {"tax.py": "RATE = 7\n"}, days_ago=0.5)
     tip = shop.commit("Use tax", {"tax.py": "RATE = 19\n"}, days_ago=0.4)
 
-    card = shop.predict_top_card("lost_commits", Tier.AT_RISK)
-    assert card.assignment.prompt == "Make a branch for 2 commits that no branch holds"
+    card = shop.predict_top_card("lost_commits", Tier.AT_RISK, "Make a branch for 2 commits that no branch holds")
     assert card.reasoning == (
         "HEAD is detached: 2 commits up to “Use tax” are on no branch, and the next checkout leaves them behind."
     )

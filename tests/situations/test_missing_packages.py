@@ -26,13 +26,13 @@ WITHOUT_PACKAGES = {
 """A project of node whose tests need a package that is not installed."""
 
 
-def print_maven_error(situation: Situation, words: str) -> None:
+def print_maven_error(situation: Situation, words: str):
     """Let the wrapper of Maven fail with these words."""
     situation.write("mvnw", f"#!/bin/sh\necho '[ERROR] {words}'; exit 1\n").chmod(0o755)
 
 
 @pytest.fixture
-def without_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def without_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Of all programs, only git and a shell are installed."""
     find_best_sandbox()  # the process remembers it, and would remember that there is none
     programs = tmp_path / "programs"
@@ -42,11 +42,11 @@ def without_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(programs))
 
 
-def edit_price(situation: Situation) -> None:
+def edit_price(situation: Situation):
     situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
 
 
-def assert_node_is_named(situation: Situation) -> None:
+def assert_node_is_named(situation: Situation):
     """No card would run npm, and the remarks say where to get it."""
     assert "prepare_environment" not in situation.predict_kinds()
     assert situation.problem == "its tests need npm, which is not installed; install Node.js: https://nodejs.org"
@@ -56,8 +56,7 @@ def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(s
     situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
     situation.predict_top_card("prepare_environment", Tier.UPKEEP)
     edit_price(situation)
-    card = situation.predict_top_card("prepare_environment", Tier.BLOCKS)
-    assert card.assignment.prompt == "Install the packages: npm ci"
+    card = situation.predict_top_card("prepare_environment", Tier.BLOCKS, "Install the packages: npm ci")
     assert "network: registry.npmjs.org" in card.reasoning
     assert "creates node_modules in your tree" in card.reasoning
     assert "run_tests" not in situation.predict_kinds(), "they could not run"
@@ -73,8 +72,9 @@ def test_packages_that_need_the_network_are_offered_with_it(situation: Situation
     assert session.state is SessionState.CANNOT_RUN
     assert "one installs the packages (`prepare_environment`)" in session.error
 
-    card = situation.predict_top_card("prepare_environment", Tier.BLOCKS)
-    assert card.assignment.prompt == "Install the packages: ./mvnw --batch-mode dependency:go-offline"
+    card = situation.predict_top_card(
+        "prepare_environment", Tier.BLOCKS, "Install the packages: ./mvnw --batch-mode dependency:go-offline"
+    )
     assert "network: repo.maven.apache.org" in card.reasoning
 
     print_maven_error(situation, "Cannot access central (https://repo.maven.apache.org/maven2) in offline mode")

@@ -26,14 +26,14 @@ CHANGES_REQUESTED = {
 """What GitHub says about a pull request in which a reviewer asked for changes."""
 
 
-def install_gh(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: list[dict[str, Any]]) -> None:
+def install_gh(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: list[dict[str, Any]]):
     """Install a `gh` on the PATH that answers as the real one does: "ada" for the user, else `answer`."""
     make_program(folder / "gh", f'[ "$1" = api ] && echo \'{{"login": "ada"}}\' || cat "{folder}/answer.json"')
     (folder / "answer.json").write_text(json.dumps(answer))
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
-def wait_for_gh(situation: Situation) -> None:
+def wait_for_gh(situation: Situation):
     """Run a cycle, which asks `gh`, and wait at most 30 s for the answer."""
     situation.predict_cards()
     cast(ContextReader, situation.engine.contexts)._sources.github.settle(30)
@@ -51,8 +51,7 @@ def test_a_pull_request_with_requested_changes_is_named(
     situation.checkout("main")
     wait_for_gh(situation)
 
-    card = situation.predict_top_card("pull_request", Tier.BLOCKS)
-    assert card.assignment.prompt == "Look at pull request #7 “Totals are rounded”"
+    card = situation.predict_top_card("pull_request", Tier.BLOCKS, "Look at pull request #7 “Totals are rounded”")
     assert card.reasoning == "bob asked for changes in your pull request #7 (yesterday 08:00)."
 
     session = situation.approve(card)

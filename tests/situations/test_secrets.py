@@ -26,8 +26,7 @@ def make_fixup_command(situation: Situation) -> str:
 
 @pytest.mark.long
 def test_a_key_in_an_unpushed_commit_is_named_with_the_commands_that_take_it_out(with_key: Situation):
-    card = with_key.predict_top_card("secret", Tier.AT_RISK)
-    assert card.assignment.prompt == f"Do not push yet: {KEY_FILE}:2 holds an AWS access key"
+    card = with_key.predict_top_card("secret", Tier.AT_RISK, f"Do not push yet: {KEY_FILE}:2 holds an AWS access key")
     assert card.reasoning == (
         "It came in with “Upload to the bucket”, which no remote has yet. "
         "Approving this lists the commands that take it out, and changes nothing."
@@ -60,9 +59,13 @@ def test_a_key_that_was_edited_out_is_warned_of_until_the_history_is_without_it(
     with_key.approve(with_key.predict_top_card("secret"))
     command = make_fixup_command(with_key)
     with_key.write(KEY_FILE, "KEY = None\n")
-    edited = with_key.predict_top_card("secret")
-    assert edited.assignment.prompt == f"Do not push yet: the history of {KEY_FILE} holds an AWS access key"
-    assert command in with_key.read_transcript(with_key.approve(edited))
+    assert command in with_key.read_transcript(
+        with_key.approve(
+            with_key.predict_top_card(
+                "secret", prompt=f"Do not push yet: the history of {KEY_FILE} holds an AWS access key"
+            )
+        )
+    )
     with_key.commit("No key", {KEY_FILE: "KEY = None\n"}, days_ago=0)
     with_key.git("reset", "-q", "--soft", "origin/main")
     with_key.commit("Upload without a key", days_ago=0)
@@ -93,8 +96,7 @@ def test_a_key_that_a_later_commit_removed_is_still_in_the_history(pushed: Situa
     pushed.commit("Upload", {"upload.rb": SETTINGS}, days_ago=0.2)
     pushed.commit("No key", {"upload.rb": 'KEY = ENV["KEY"]\n'}, days_ago=0.1)
 
-    card = pushed.predict_top_card("secret", Tier.AT_RISK)
-    assert card.assignment.prompt == "Do not push yet: the history of upload.rb holds an AWS access key"
+    pushed.predict_top_card("secret", Tier.AT_RISK, "Do not push yet: the history of upload.rb holds an AWS access key")
     pushed.git("push", "-q", "origin", "upload")
     assert "secret" not in pushed.predict_kinds()  # too late: nothing is about to be pushed
 
@@ -103,8 +105,9 @@ def test_a_key_that_a_later_commit_removed_is_still_in_the_history(pushed: Situa
 def test_a_key_is_named_where_the_name_of_its_file_reads_like_a_command(pushed: Situation):
     pushed.commit("Upload", {"x; rm -rf ~/conf.py": SETTINGS}, days_ago=0.2)
 
-    card = pushed.predict_top_card("secret", Tier.AT_RISK)
-    assert card.assignment.prompt == "Secret about to be pushed, with a name that reads like a command"
+    card = pushed.predict_top_card(
+        "secret", Tier.AT_RISK, "Secret about to be pushed, with a name that reads like a command"
+    )
     assert pushed.problem == "do not push yet: x; rm -rf ~/conf.py:2 holds an AWS access key"
     session = pushed.approve(card)
     assert session.summary.startswith("Do not push: x; rm -rf ~/conf.py:2 holds an AWS access key")
@@ -124,8 +127,7 @@ def test_a_staged_key_becomes_more_urgent_when_it_is_committed(pushed: Situation
     pushed.write("config.yml", f"region: eu\nkey: {KEY}\n")
     pushed.git("add", "config.yml")
 
-    card = pushed.predict_top_card("secret", Tier.BLOCKS)
-    assert card.assignment.prompt == "Do not commit yet: config.yml:2 holds an AWS access key"
+    card = pushed.predict_top_card("secret", Tier.BLOCKS, "Do not commit yet: config.yml:2 holds an AWS access key")
     pushed.engine.cards.dismiss(card.id)
     assert "secret" not in pushed.predict_kinds()
 
@@ -137,9 +139,9 @@ def test_a_staged_key_becomes_more_urgent_when_it_is_committed(pushed: Situation
 def test_a_key_that_is_staged_for_the_first_commit_is_named(situation: Situation):
     situation.write("config.yml", f"region: eu\nkey: {KEY}\n")
     situation.git("add", "config.yml")
-    card = situation.predict_top_card("secret")
-    assert card.assignment.prompt == "Do not commit yet: config.yml:2 holds an AWS access key"
-    session = situation.approve(card)
+    session = situation.approve(
+        situation.predict_top_card("secret", prompt="Do not commit yet: config.yml:2 holds an AWS access key")
+    )
     assert (session.outcome, session.summary) == (PROBLEM_FOUND, "Do not commit: config.yml:2 holds an AWS access key")
     assert "Remove the secret from config.yml" in situation.read_transcript(session)
 
@@ -148,7 +150,6 @@ def test_a_key_that_is_staged_for_the_first_commit_is_named(situation: Situation
 def test_a_committed_file_of_keys_blocks_without_a_remote_too(shop: Situation):
     shop.git("switch", "-q", "-c", "deploy")
     shop.commit("Deploy", {".env": "DATABASE=shop\n"}, days_ago=0.1)
-    card = shop.predict_card("secret")
-    assert card.tier is Tier.BLOCKS
-    assert card.assignment.prompt == "Do not push yet: .env is a file that holds keys"
-    assert "git rm -r --cached --force -- .env" in shop.read_transcript(shop.approve(card))
+    assert "git rm -r --cached --force -- .env" in shop.read_transcript(
+        shop.approve(shop.predict_card("secret", Tier.BLOCKS, "Do not push yet: .env is a file that holds keys"))
+    )

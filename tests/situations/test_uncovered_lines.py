@@ -24,11 +24,9 @@ def test_new_lines_that_no_test_runs_are_named(shop: Situation):
     assert "uncovered_lines" not in shop.predict_kinds(), "no run yet"
     shop.run_tests()
 
-    card = shop.predict_card("uncovered_lines")
-    assert card.tier is Tier.CHECK
-    assert card.assignment.prompt == "Find the changed lines of cart.py that no test runs"
-
-    session = shop.approve(card)
+    session = shop.approve(
+        shop.predict_card("uncovered_lines", Tier.CHECK, "Find the changed lines of cart.py that no test runs")
+    )
     assert session.state is SessionState.SUCCEEDED, session.error
     assert session.summary.startswith("cart.py 6-8: no test runs these 3 lines; the one test passed"), session.summary
     assert "uncovered_lines" not in shop.predict_kinds(), "it is measured"

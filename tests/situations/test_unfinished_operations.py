@@ -9,7 +9,7 @@ from tests.support.programs import run_git_that_stops
 pytestmark = pytest.mark.long
 
 
-def commit_conflicting_branches(situation: Situation) -> None:
+def commit_conflicting_branches(situation: Situation):
     """`main` and `tax` change the same line; with `tax` a test fails. `größe neu.py` is changed by both, too."""
     situation.commit_shop()
     situation.commit("Sizes", {"größe neu.py": "GROSS = 1\n"}, days_ago=6)
@@ -25,8 +25,9 @@ def test_both_sides_of_a_stopped_merge_are_tested_and_nothing_moves(situation: S
     status = situation.git("status", "--porcelain")
     heads = situation.git("rev-parse", "HEAD", "MERGE_HEAD")
 
-    card = situation.predict_top_card("unfinished_operation", Tier.AT_RISK)
-    assert card.assignment.prompt == "Rehearse both sides of the unfinished merge"
+    card = situation.predict_top_card(
+        "unfinished_operation", Tier.AT_RISK, "Rehearse both sides of the unfinished merge"
+    )
     assert card.reasoning == (
         "Merging tax (“Sum with tax”) into main stopped with 2 files in conflict: cart.py and größe neu.py."
     )
@@ -58,9 +59,9 @@ def test_a_resolved_merge_is_tested_as_it_stands(situation: Situation):
     )
     situation.write("größe neu.py", "GROSS = 5\n")
     situation.git("add", "größe neu.py")
-    card = situation.predict_top_card("unfinished_operation")
-    assert card.assignment.prompt == "Test the unfinished merge as it stands"
-    session = situation.approve(card)
+    session = situation.approve(
+        situation.predict_top_card("unfinished_operation", prompt="Test the unfinished merge as it stands")
+    )
     assert session.summary.startswith(
         "No conflict is left in the merge; the tests in the present state: the one test passed"
     )
@@ -120,8 +121,7 @@ def test_a_stash_that_conflicts_when_it_is_popped_is_told(shop: Situation):
     shop.git("stash")
     shop.commit("Max", {"cart.py": WRONG_TOTAL}, days_ago=0.1)
     run_git_that_stops(shop.path, "stash", "pop")
-    card = shop.predict_top_card("unfinished_operation")
-    session = shop.approve(card)
+    session = shop.approve(shop.predict_top_card("unfinished_operation"))
     assert "conflicts in 1 place of cart.py" in session.summary
     assert "git reset --merge" in shop.read_transcript(session)
 

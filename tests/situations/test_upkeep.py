@@ -22,7 +22,7 @@ def finished(pushed: Situation) -> Situation:
     return pushed
 
 
-def commit_and_push(situation: Situation) -> None:
+def commit_and_push(situation: Situation):
     situation.commit("A coupon", {"notes.md": "Coupons\n"}, days_ago=0)
     situation.git("push", "-q", "origin", "main")
 
@@ -126,7 +126,7 @@ def test_the_day_is_not_summed_up_at_two_in_the_morning(finished: Situation):
 # A release is late, or prepared.
 
 
-def release_weekly(situation: Situation) -> None:
+def release_weekly(situation: Situation):
     """Six releases a week apart, four commits each, the last three weeks ago."""
     situation.commit("The shop", {"cart.py": "0\n"}, days_ago=70)
     for week in range(6):
@@ -142,8 +142,7 @@ def test_a_late_release_is_named(situation: Situation):
     release_weekly(situation)
     for number in range(6):
         situation.commit(f"Fix the total of {number} carts", {"cart.py": f"new {number}\n"}, days_ago=6 - number)
-    card = situation.predict_card("release_due")
-    assert card.tier is Tier.UPKEEP
+    card = situation.predict_card("release_due", Tier.UPKEEP)
     assert card.reasoning == (
         "A release usually comes after 7 days and 4 commits; it has been 25 days and 6 commits since v1.5.0."
     )
@@ -161,8 +160,7 @@ def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(situatio
     assert not {"draft_changelog", "release_due"} & set(situation.predict_kinds())
 
     situation.commit("Bump version to 1.1.0", {"version.py": '"1.1.0"\n'}, days_ago=1)
-    card = situation.predict_card("draft_changelog")
-    assert card.tier is Tier.UPKEEP
+    card = situation.predict_card("draft_changelog", Tier.UPKEEP)
     assert card.reasoning == "“Bump version to 1.1.0” prepares a release, and no tag names it yet."
 
     situation.commit("Change log", {"CHANGELOG.md": CHANGE_LOG + "- The total\n"}, days_ago=0.5)
@@ -183,9 +181,9 @@ def test_old_stashes_are_compared_with_head_and_stay(shop: Situation):
     shop.commit("Round the total", {"cart.py": ROUNDED_TOTAL}, days_ago=20)
     assert shop.git("stash", "list").count("\n") == 1
 
-    card = shop.predict_card("old_stash")
-    assert card.tier is Tier.UPKEEP
-    assert card.assignment.prompt == "Look at 2 old stashes: what is in them, and do they still apply?"
+    card = shop.predict_card(
+        "old_stash", Tier.UPKEEP, "Look at 2 old stashes: what is in them, and do they still apply?"
+    )
     assert card.reasoning == (
         "“rounding” made on main with cart.py has been waiting since 14 December 2025, and 1 other older than two "
         "weeks."
@@ -232,8 +230,9 @@ def test_merged_and_stale_branches_are_listed_but_not_checked_out_ones(situation
     situation.commit("Now", {"now.py": "x = 1\n"}, days_ago=1)
     situation.run_tests()
 
-    card = situation.predict_card("report_branches")
-    assert card.assignment.prompt == "List 1 merged branch and 1 stale branch, with the commands that delete them"
+    card = situation.predict_card(
+        "report_branches", prompt="List 1 merged branch and 1 stale branch, with the commands that delete them"
+    )
     assert card.reasoning.startswith("done: merged; old: without a commit for 30 days.")
     session = situation.approve(card)
     transcript = situation.read_transcript(session)

@@ -18,8 +18,9 @@ def test_changes_of_last_week_are_in_no_commit(pushed: Situation):
     )
     pushed.write("README.md", "# Shop\n", days_ago=3)
 
-    card = pushed.predict_top_card("waiting_work", Tier.BLOCKS)
-    assert card.assignment.prompt == ("Look at what is not committed yet: README.md, cart.py, price list.py and 1 more")
+    card = pushed.predict_top_card(
+        "waiting_work", Tier.BLOCKS, ("Look at what is not committed yet: README.md, cart.py, price list.py and 1 more")
+    )
     assert card.reasoning == "4 files changed since Thursday are in no commit."
     session = pushed.approve(card)
     assert session.summary == "4 files not committed; could be 3 commits: cart, documentation and price list"
@@ -43,9 +44,10 @@ def test_the_commands_for_uncommitted_files_name_all_of_them(pushed: Situation):
 def test_commits_that_were_never_pushed_are_named(pushed: Situation):
     pushed.git("switch", "-q", "-c", "faster", "--no-track")
     pushed.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=5)
-    card = pushed.predict_top_card("waiting_work")
-    assert card.assignment.prompt == "Look through the commit to push"
-    assert pushed.approve(card).summary == "1 unpushed commit, nothing that should not be pushed"
+    assert (
+        pushed.approve(pushed.predict_top_card("waiting_work", prompt="Look through the commit to push")).summary
+        == "1 unpushed commit, nothing that should not be pushed"
+    )
 
 
 def test_commits_without_a_remote_logs_and_work_of_yesterday_are_no_card(shop: Situation):
