@@ -64,7 +64,7 @@ class Shop(ModelWorld):
         answered = len(request.tool_results)
         return self.steps[answered] if answered < len(self.steps) else Reply(text=self.said)
 
-    def plant_lines_to_read(self) -> None:
+    def plant_lines_to_read(self):
         """Commit files that contain hostile lines, and have each session read them, repeat them and write one."""
         read = {name: f"Decision: {make_hostile_order(name)}" for name in READ}
         files = {
@@ -85,7 +85,7 @@ class Shop(ModelWorld):
         )
         self.said = "\n\n".join([*SAID.values(), *read.values()])
 
-    def send_lines_by_other_doors(self) -> None:
+    def send_lines_by_other_doors(self):
         """Send hostile lines as notes of an agent, as an imported conversation, and as findings that go up."""
         for kind in ("fact", "decision", "correction"):
             noted = {"text": make_hostile_order("mcp"), "kind": kind, "workspace": str(self.repository.path)}
@@ -108,15 +108,15 @@ class Shop(ModelWorld):
             )
             self.engine.bubbles.offer(learning)
 
-    def run_to_end(self, prompt: str, **options: str) -> None:
+    def run_to_end(self, prompt: str, **options: str):
         """Run a session to its end, on a loaded machine too."""
         self.finish(self.start(prompt, **options), 300)
 
-    def work(self, prompt: str = TASK) -> None:
+    def work(self, prompt: str = TASK):
         self.run_to_end(prompt)
         self.clock.advance(timedelta(minutes=20))
 
-    def learn_from_sessions(self) -> None:
+    def learn_from_sessions(self):
         """Give everything that learns by itself its turn, a day later too."""
         engine = self.engine
         engine.knowledge.catch_up()

@@ -18,7 +18,7 @@ EDITED = "edited\n"
 class Canary:
     """Files of the operator's outside the tree, each with the name of one that a landing writes or removes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path):
         self.folder = folder
         (folder / "old/empty").mkdir(parents=True)
         for name in ("change", "go", "f.txt", "gone.txt", "id_rsa"):
@@ -35,14 +35,14 @@ class Canary:
             entries[str(path)] = (status.st_mode, status.st_mtime_ns, data)
         return entries
 
-    def assert_untouched(self) -> None:
+    def assert_untouched(self):
         assert self._file_states() == self._before
 
 
 PROJECT = {"d/f.txt": "one\n", "d/gone.txt": "gone\n", "d/old/y": "y\n", "top": "top\n"}
 
 
-def make_all_changes(folder: Path) -> None:
+def make_all_changes(folder: Path):
     """Make each sort of change to `PROJECT` that a landing knows, in one folder."""
     (folder / "d/f.txt").write_text(EDITED)
     (folder / "d/gone.txt").unlink()
@@ -53,14 +53,14 @@ def make_all_changes(folder: Path) -> None:
     (folder / "d/l").symlink_to("f.txt")
 
 
-def replace_by_link(folder: Path, target: Path) -> None:
+def replace_by_link(folder: Path, target: Path):
     """Put a link to `target` where `folder` is."""
     with contextlib.suppress(FileNotFoundError):
         folder.rename(folder.with_name(f"{folder.name}-away"))
         folder.symlink_to(target)
 
 
-def ignore_failure(work: Callable[[], object]) -> None:
+def ignore_failure(work: Callable[[], object]):
     """Do work that may be refused or fail: only what it leaves outside counts."""
     with contextlib.suppress(Refusal, OSError, file_plan.FilesChanged, file_plan.NotRestored):
         work()
@@ -96,14 +96,14 @@ def make_tree(top: Path) -> Path:
     return top
 
 
-def carry_out(files: Beneath) -> None:
+def carry_out(files: Beneath):
     file_plan.carry_out(files, *make_plan())
 
 
-def reverse(files: Beneath) -> None:
+def reverse(files: Beneath):
     plan, contents = make_plan()
     file_plan.carry_out(files, plan.reversed(), contents)
 
 
-def roll_back(files: Beneath) -> None:
+def roll_back(files: Beneath):
     file_plan.roll_back(files, *make_plan())

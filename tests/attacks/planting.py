@@ -30,7 +30,7 @@ from tests.support.helpers import make_program
 class Trap:
     """A program that leaves a mark outside of the repository and then passes on what it is given."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path):
         self.mark = folder / "mark"
         body = f'echo "$0 $*" >> \'{self.mark}\'\n[ -f "$1" ] && cat "$1"\n[ $# -eq 0 ] && cat\nexit 0'
         self.program = make_program(folder / "trap", body)
@@ -47,14 +47,14 @@ class Trap:
         self.mark.unlink()
         return text or "something"
 
-    def assert_works(self, folder: Path, command: str, *, terminal: bool = False) -> None:
+    def assert_works(self, folder: Path, command: str, *, terminal: bool = False):
         """Check that plain git starts the program: otherwise the attack proves nothing."""
         self.pop_mark()
         run_plain_git(folder, command, terminal=terminal)
         assert self.pop_mark(), "the attack does not work with plain git: it proves nothing"
 
 
-def run_plain_git(folder: Path, command: str, *, terminal: bool = False) -> None:
+def run_plain_git(folder: Path, command: str, *, terminal: bool = False):
     """A shell command as the operator might type it, with all that the configuration brings. It may fail."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SSH_"))}
     git_settings = {name: os.environ[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")}
@@ -105,7 +105,7 @@ class Attack:
     def __str__(self) -> str:
         return self.name
 
-    def plant(self, shop: Repository, trap: Trap) -> None:
+    def plant(self, shop: Repository, trap: Trap):
         """Prepare the repository."""
         if self.signature:
             sign_last_commit(shop, self.signature)
@@ -124,7 +124,7 @@ class Attack:
         if self.moved:
             self._move(shop.path)
 
-    def _move(self, folder: Path) -> None:
+    def _move(self, folder: Path):
         place, store = folder / ".git", folder / self.store
         if self.moved == "commondir":
             shutil.copytree(place, store)
@@ -138,7 +138,7 @@ class Attack:
             place.symlink_to(self.store)
 
 
-def sign_last_commit(shop: Repository, kind: str) -> None:
+def sign_last_commit(shop: Repository, kind: str):
     header, text = shop.git("cat-file", "commit", "HEAD").split("\n\n", 1)
     signed = f"{header}\ngpgsig -----BEGIN {kind}-----\n \n aaaa\n -----END {kind}-----\n\n{text}\n"
     argv = ["git", "hash-object", "-t", "commit", "-w", "--stdin"]
@@ -146,7 +146,7 @@ def sign_last_commit(shop: Repository, kind: str) -> None:
     shop.git("update-ref", "refs/heads/main", completed.stdout.strip())
 
 
-def remove_promised_object(shop: Repository) -> None:
+def remove_promised_object(shop: Repository):
     shop.git("config", "core.repositoryFormatVersion", "1")
     shop.git("config", "extensions.partialClone", "origin")
     shop.git("config", "remote.origin.promisor", "true")
@@ -154,7 +154,7 @@ def remove_promised_object(shop: Repository) -> None:
     (shop.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
 
-def add_alternate_store(shop: Repository) -> None:
+def add_alternate_store(shop: Repository):
     other = Repository(shop.path.parent / "other-store")
     other.commit("elsewhere", {"x": "1"})
     shop.write(".git/objects/info/alternates", f"{other.path}/.git/objects\n")
@@ -205,17 +205,17 @@ def use_operator_tree(world: LandingWorld) -> list[str]:
     return refused
 
 
-def diff_commits(folder: Path) -> None:
+def diff_commits(folder: Path):
     git = Git(folder).pin()
     base, result = (git.text("rev-parse", f"{name}^{{tree}}") for name in ("upstream", "HEAD"))
     list_file_changes(git, base, result)
     make_file_diffs(git, base, result, base)
 
 
-def rehearse_and_land(world: LandingWorld) -> None:
+def rehearse_and_land(world: LandingWorld):
     """Rehearse a merge in a worktree, capture its diff, land it, undo it, make it a branch."""
 
-    def work(folder: Path) -> None:
+    def work(folder: Path):
         git = Git(folder).pin()
         use_worktree(world, folder, git)
         (folder / "a.txt").write_text("worked\n")
@@ -226,7 +226,7 @@ def rehearse_and_land(world: LandingWorld) -> None:
             step()
 
 
-def use_worktree(world: LandingWorld, folder: Path, git: Git) -> None:
+def use_worktree(world: LandingWorld, folder: Path, git: Git):
     """Do what flows do in a worktree between the tests that they run there."""
     job = Job(world.root, folder, git, ProcessSession(world.folder))
     with contextlib.suppress(Refusal, WorkFailed):

@@ -51,7 +51,7 @@ class Attack:
     def home(self) -> Path:
         return self.root / "home"
 
-    def start(self, code: str, children: int) -> None:
+    def start(self, code: str, children: int):
         """Have it run `code` until it has `children` that carry `seconds`, and stop the engine."""
         imports = "import os, signal, subprocess, time"
         code = f"{imports}\nT = {self.seconds!r}\n{code}\nprint('ready', flush=True)\ntime.sleep(600)"
@@ -73,7 +73,7 @@ class Attack:
         family = psutil.Process(self.pid).children(recursive=True)
         return [process for process in family if is_alive(process.pid)]
 
-    def end(self) -> None:
+    def end(self):
         if self.engine is not None:
             for process in psutil.Process(self.pid).children(recursive=True):
                 with contextlib.suppress(psutil.NoSuchProcess):  # it ended with its parent

@@ -11,7 +11,7 @@ from engine.execution.session_processes import get_pid_folder
 from engine.home import Home
 
 
-def main() -> None:
+def main():
     home, root, rung, session, code = sys.argv[1:]
     sandbox = next(candidate for candidate in find_rungs() if candidate.name == rung)
     confinement = Confinement(Path(root, "folder"), Path(root, "scratch"), Path(root, "caches"))

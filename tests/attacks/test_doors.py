@@ -44,7 +44,7 @@ def control_server(tmp_path: Path) -> Iterator[ControlServer]:
     server.close()
 
 
-def link_to_pipe(home: Home) -> None:
+def link_to_pipe(home: Home):
     os.mkfifo(home.root / "pipe")
     home.config_file.symlink_to(home.root / "pipe")
 

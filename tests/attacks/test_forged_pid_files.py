@@ -16,6 +16,7 @@ from tests.attacks.stopped_attack import run_clawpy_stop
 
 pytestmark = [
     pytest.mark.attack("stop"),
+    pytest.mark.long,
     pytest.mark.skipif(sys.platform != "linux", reason="there are no sessions to be found without an engine"),
 ]
 
@@ -60,7 +61,6 @@ def pids(outside: Path) -> Path:
     return folder
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("way", [*FORGED_FILES, *NOT_REGULAR])
 def test_a_forged_pid_file_kills_no_other_process(
     outside: Path, pids: Path, other_process: subprocess.Popen[bytes], way: str
@@ -76,7 +76,6 @@ def test_a_forged_pid_file_kills_no_other_process(
     assert (document["killed"], document["left"]) == (0, [])
 
 
-@pytest.mark.long
 def test_a_reused_process_id_is_not_killed(outside: Path, pids: Path):
     """The process that the file names is gone. The one that has its id now carries the mark of a session."""
     with subprocess.Popen(["sleep", "60"], env={SESSION_MARK: "sess_other"}) as process:
@@ -86,7 +85,6 @@ def test_a_reused_process_id_is_not_killed(outside: Path, pids: Path):
         process.kill()
 
 
-@pytest.mark.long
 def test_a_control_group_of_another_name_is_not_killed(
     outside: Path, pids: Path, other_process: subprocess.Popen[bytes]
 ):

@@ -56,7 +56,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, model_host: ModelHost) -> Ite
 
 
 @pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
+def key(monkeypatch: pytest.MonkeyPatch):
     """The shop's key, which every test starts without."""
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
 

@@ -35,14 +35,14 @@ pytestmark = pytest.mark.attack("landing")
 # Other kinds of entries in place of a file
 
 
-def plant_hard_link(path: Path, canary: Canary) -> None:
+def plant_hard_link(path: Path, canary: Canary):
     try:
         path.hardlink_to(canary.folder / "id_rsa")
     except OSError as error:
         pytest.skip(f"no hard link from here to there: {error}")
 
 
-def plant_socket(path: Path, canary: Canary) -> None:
+def plant_socket(path: Path, canary: Canary):
     with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(path.parent):
         server.bind(path.name)
 
@@ -65,7 +65,7 @@ def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
     change = project.make_change(make_all_changes)
     place = project.root / "d/f.txt"
 
-    def replace_file() -> None:
+    def replace_file():
         if stat.S_ISREG(place.lstat().st_mode):
             place.unlink()
             plant(place, canary)
@@ -84,7 +84,7 @@ def test_nothing_outside_changes_when_names_of_temporary_files_are_taken(
     change = project.make_change(make_all_changes)
     planted = []
 
-    def step(name: str) -> None:
+    def step(name: str):
         if name == "intent":
             (intent,) = unfinished_intents(project.database, "landing")
             for number in range(len(intent.payload["plan"]["entries"])):
@@ -124,7 +124,7 @@ GIT_NAMES = (
 )  # fmt: skip
 
 
-def run_with_own_mounts(script: str) -> None:
+def run_with_own_mounts(script: str):
     """Run a script that can mount, and ends with 77 if this machine does not let it."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("a mount needs root and unshare")
@@ -187,7 +187,7 @@ def test_no_file_lands_behind_a_link_that_leads_out(project: LandingWorld, canar
 def test_links_that_lead_out_only_together_are_not_landed(project: LandingWorld, canary: Canary):
     """Each link alone stays within the project; one behind the other they lead out."""
 
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         (folder / "d/e").mkdir()
         (folder / "d/e/here").symlink_to("../..")
         (folder / "d/e/out").symlink_to("here/../outside")
@@ -198,7 +198,7 @@ def test_links_that_lead_out_only_together_are_not_landed(project: LandingWorld,
 
 
 def test_links_within_the_project_are_landed(project: LandingWorld):
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         (folder / "d/up").symlink_to("../top")
         (folder / "d/here").symlink_to(".")
         (folder / "later").symlink_to("not/made/yet")
@@ -224,7 +224,7 @@ def test_no_setuid_bit_is_landed(project: LandingWorld, mode: int):
 def test_a_rename_that_changes_only_the_case_changes_nothing_outside(project: LandingWorld, canary: Canary):
     """With a link to outside at the other spelling."""
 
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         (folder / "D").mkdir()
         (folder / "d/f.txt").rename(folder / "D/f.txt")
 

@@ -38,7 +38,7 @@ Move = Callable[[Beneath], None]
 
 
 @pytest.fixture(params=["openat2", "step by step"])
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """A kernel that opens paths beneath a folder by one call, and one on which each step is opened alone."""
     if request.param == "step by step":
         monkeypatch.setattr(beneath, "_load_openat2", lambda: None)
@@ -158,7 +158,7 @@ def test_a_folder_that_becomes_a_link_at_a_step_leads_nowhere(
     if decision == "undo":
         change.land()
 
-    def step(name: str) -> None:
+    def step(name: str):
         if name.startswith(when):
             replace_by_link(project.root / "d", canary.folder)
 

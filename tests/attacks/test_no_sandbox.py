@@ -45,7 +45,7 @@ def card(engine: Engine, repository: Repository) -> Card:
     return engine.cards.propose("run_tests", workspace=str(repository.path))
 
 
-def allow_without_sandbox(engine: Engine, repository: Repository) -> None:
+def allow_without_sandbox(engine: Engine, repository: Repository):
     """Let the workspace work by itself and without a sandbox, as far as settings can."""
     section = f'workspaces."{repository.path}"'
     for key, value in (("autonomy", "act"), ("withoutSandbox", "true")):
@@ -53,13 +53,13 @@ def allow_without_sandbox(engine: Engine, repository: Repository) -> None:
     assert engine.settings.current.workspace(str(repository.path)).without_sandbox
 
 
-def approve_twice(engine: Engine, card: Card) -> None:
+def approve_twice(engine: Engine, card: Card):
     with pytest.raises(Refusal):
         engine.cards.approve(card.id)
     engine.cards.approve(card.id)
 
 
-def ask_gateway(engine: Engine, operation: str, **arguments: str) -> None:
+def ask_gateway(engine: Engine, operation: str, **arguments: str):
     OperationRunner(engine, max_slow_operations=1).run(operation, arguments)
 
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.attack("planted repository")
 def alarm_after_a_minute() -> Iterator[None]:
     """An alarm that ends an endless wait for a pipe."""
 
-    def raise_timeout(number: int, frame: object) -> None:
+    def raise_timeout(number: int, frame: object):
         raise TimeoutError("an endless wait for a pipe")
 
     before = signal.signal(signal.SIGALRM, raise_timeout)

@@ -48,14 +48,14 @@ def make_project_with_submodule(world: LandingWorld, *, list_key: str = "path") 
     return shop
 
 
-def make_repository(folder: Path, **git_settings: object) -> None:
+def make_repository(folder: Path, **git_settings: object):
     """Make a repository with a changed file. `__` in the name of a setting stands for a dot."""
     Repository(folder).commit("one", {"lib.txt": "1\n"})
     (folder / "lib.txt").write_text("2\n")
     configure(folder, **git_settings)
 
 
-def configure(folder: Path, **git_settings: object) -> None:
+def configure(folder: Path, **git_settings: object):
     for name, value in git_settings.items():
         run_git(folder, "config", name.replace("__", "."), str(value))
 
@@ -63,7 +63,7 @@ def configure(folder: Path, **git_settings: object) -> None:
 SUBMODULE_ATTACKS = [Attack(name, **entry) for name, entry in read_table(__file__).items()]
 
 
-def plant_in_submodule(tree: Path, attack: Attack, trap: Trap) -> None:
+def plant_in_submodule(tree: Path, attack: Attack, trap: Trap):
     """Make a repository in `sub`, the folder of the submodule, in which git would start the trap."""
     make_repository(tree / "sub")
     if attack.inner:
@@ -95,7 +95,7 @@ def test_an_uninitialised_submodule_runs_no_planted_program_in_a_worktree(
 ):
     shop = make_project_with_submodule(world)
 
-    def work(folder: Path) -> None:
+    def work(folder: Path):
         git = Git(folder).pin()
         plant_in_submodule(folder, attack, trap)
         trap.assert_works(folder, attack.proof)
@@ -117,17 +117,17 @@ def test_an_uninitialised_submodule_runs_no_planted_program_in_a_worktree(
 # What a session puts where the .git file of its worktree was
 
 
-def put_another_repository(folder: Path, trap: Trap) -> None:
+def put_another_repository(folder: Path, trap: Trap):
     (folder / ".git").unlink()
     make_repository(folder, core__fsmonitor=trap)
 
 
-def put_file_to_another(folder: Path, trap: Trap) -> None:
+def put_file_to_another(folder: Path, trap: Trap):
     make_repository(folder / "evil", core__fsmonitor=trap, core__worktree="../..")
     (folder / ".git").write_text("gitdir: evil/.git\n")
 
 
-def put_link_to_another(folder: Path, trap: Trap) -> None:
+def put_link_to_another(folder: Path, trap: Trap):
     make_repository(folder / "evil", core__fsmonitor=trap)
     (folder / ".git").unlink()
     (folder / ".git").symlink_to("evil/.git")
@@ -138,7 +138,7 @@ def put_link_to_another(folder: Path, trap: Trap) -> None:
 def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(world: LandingWorld, trap: Trap, exchange: Plant):
     make_project(world)
 
-    def work(folder: Path) -> None:
+    def work(folder: Path):
         git = Git(folder).pin()
         (folder / "a.txt").write_text("worked\n")
         exchange(folder, trap)

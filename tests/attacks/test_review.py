@@ -56,7 +56,7 @@ def test_each_explanation_names_the_program_and_the_occasion():
 
 
 def test_files_that_are_executed_automatically_have_a_note(world: LandingWorld):
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         (folder / ".envrc").write_text("curl x | sh\n")
         (folder / ".vscode").mkdir()
         (folder / ".vscode/tasks.json").write_text("{}\n")
@@ -74,7 +74,7 @@ def test_files_that_are_executed_automatically_have_a_note(world: LandingWorld):
 def test_a_deleted_test_file_has_a_note_and_a_moved_one_has_none(world: LandingWorld):
     world.repository.commit("tests", {"tests/test_cart.py": "1\n", "tests/test_shop.py": "2\n"})
 
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         (folder / "a.txt").unlink()
         (folder / "tests/test_cart.py").unlink()
         (folder / "tests/test_shop.py").rename(folder / "tests/test_store.py")
@@ -97,7 +97,7 @@ def test_a_link_that_leads_out_shows_its_target_and_is_refused(world: LandingWor
 
 
 def test_a_file_that_becomes_a_link_and_a_link_that_becomes_a_file_have_a_note(world: LandingWorld):
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         (folder / "a.txt").unlink()
         (folder / "a.txt").symlink_to("d/f.txt")
         (folder / "link").unlink()
@@ -117,7 +117,7 @@ def test_control_characters_in_the_target_of_a_link_are_escaped(world: LandingWo
 
 
 def test_a_changed_mode_has_a_note(world: LandingWorld):
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         (folder / "run.sh").chmod(0o755)
         (folder / "new.sh").write_text("x")
         (folder / "new.sh").chmod(0o755)
@@ -128,7 +128,7 @@ def test_a_changed_mode_has_a_note(world: LandingWorld):
 
 
 def test_a_nested_repository_is_named_and_left_out(world: LandingWorld):
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         (folder / "a.txt").write_text("b\n")
         Repository(folder / "nested")
         (folder / "nested/x").write_text("x")
@@ -141,7 +141,7 @@ def test_a_nested_repository_is_named_and_left_out(world: LandingWorld):
 
 
 def test_a_bare_repository_is_named(world: LandingWorld):
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         run_git(folder, "init", "-q", "--bare", "data")
         (folder / "data/hooks/post-checkout").write_text("#!/bin/sh\n")
 
@@ -151,7 +151,7 @@ def test_a_bare_repository_is_named(world: LandingWorld):
 
 
 def test_a_submodule_is_named_and_refused(world: LandingWorld):
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         (folder / "d/f.txt").unlink()
         (folder / "d").rmdir()
         Repository(folder / "d").commit("x")

@@ -42,7 +42,7 @@ def trapped_repository(repository: Repository, trap: Trap) -> Repository:
     return repository
 
 
-def inspect_project(folder: Path) -> None:
+def inspect_project(folder: Path):
     """Do all that finds out which tools a project has."""
     for project in find_projects(folder):
         describe_how_to_run_tests(project, folder / project.path)
@@ -62,7 +62,7 @@ def find_pipenv_environment(workspace: Path, home: Path) -> Path:
     return home / ".local/share/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}"
 
 
-def make_environment(folder: Path, trap: Trap) -> None:
+def make_environment(folder: Path, trap: Trap):
     """A virtual environment with pytest, whose interpreter is the trap."""
     package = folder / "lib/python3.11/site-packages/pytest"
     package.mkdir(parents=True)

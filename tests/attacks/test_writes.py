@@ -10,7 +10,7 @@ from tests.support.helpers import read_table
 ATTACKS = read_table(__file__)
 
 
-def assert_changes_nothing(victim: Victim, *argv: str) -> None:
+def assert_changes_nothing(victim: Victim, *argv: str):
     before, seen_git = victim.read_file_states(), list_git_files(victim)
     victim.run(argv)
     # The next command of the session mounts anew what the first one prepared.

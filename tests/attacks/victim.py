@@ -36,7 +36,7 @@ class Victim:
     """The operator's home under a folder outside /tmp, attacked by commands of a session on `rung` that only checks, or
     that works in a worktree after `use_worktree`."""
 
-    def __init__(self, root: Path, rung: Sandbox) -> None:
+    def __init__(self, root: Path, rung: Sandbox):
         self.rung = rung
         self.session_id = f"sess_{secrets.token_hex(6)}"
         """Of this victim alone: tests that end a session end every process of the machine with its mark."""
@@ -70,7 +70,7 @@ class Victim:
             return replace(confinement, folder=copy)
         return confinement
 
-    def use_worktree(self) -> None:
+    def use_worktree(self):
         """Attack from a session that works in a worktree from now on."""
         worktree = self.home.worktrees / f"{self.session_id}_worktree"
         run_git(self.project, "worktree", "add", "-q", "--detach", str(worktree))
@@ -138,7 +138,7 @@ class Victim:
         assert output.startswith("begun\n"), f"the attempt did not begin: {output}{errors}"
         return Attempt(output.removeprefix("begun\n"), errors or "", process.returncode)
 
-    def assert_held(self, code: str, **paths: object) -> None:
+    def assert_held(self, code: str, **paths: object):
         """Make an attempt that has to fail, each of its parts, and leaves the operator's files as they are."""
         before = self.read_file_states()
         attempt = self.attempt(code, **paths)

@@ -20,7 +20,7 @@ def main() -> int:
     def open_busy_engine(home: Home, **options: Any) -> Any:
         engine = open_engine(home, **options)
 
-        def write() -> None:
+        def write():
             while engine.gateway.state().clients == 0:
                 time.sleep(0.2)
             EventWriter(engine, "pred_nobodys").run(10_000.0)

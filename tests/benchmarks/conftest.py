@@ -11,14 +11,14 @@ from tests.support.model_server import ModelServer
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]):
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker("benchmark")
 
 
 @pytest.fixture(autouse=True)
-def _quick_homes() -> None:
+def _quick_homes():
     """Override the fixture that makes homes quick."""
 
 

@@ -14,7 +14,7 @@ BEAT = 0.02
 class EventWriter:
     """Records events about the card `card_id`. One in ten says that it is new, so that its whole text is sent."""
 
-    def __init__(self, engine: Engine, card_id: str) -> None:
+    def __init__(self, engine: Engine, card_id: str):
         self._engine = engine
         self.written = 0
         self.transaction_seconds: list[float] = []
@@ -26,7 +26,7 @@ class EventWriter:
             *[PredictionExpired(subject="pred_gone", withdrawn=True, reason="what it was about is no longer so")] * 5,
         ]
 
-    def run(self, seconds: float) -> None:
+    def run(self, seconds: float):
         """Record `EVENTS_PER_SECOND` for so many seconds, in a transaction each `BEAT`."""
         began = time.monotonic()
         while (now := time.monotonic()) - began < seconds:
@@ -35,7 +35,7 @@ class EventWriter:
             time.sleep(max(0.0, BEAT - (time.monotonic() - now)))
         self._engine.database.write(lambda tx: tx.record(TaskChanged(subject="the end", state="done")))
 
-    def _record(self, count: int) -> None:
+    def _record(self, count: int):
         """Record the next `count` events in one transaction."""
         numbers = range(self.written, self.written + count)
         due = [self._events[number % len(self._events)] for number in numbers]

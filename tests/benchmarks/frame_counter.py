@@ -24,7 +24,7 @@ class SilentTerminal(HeadlessDriver):
 class FrameCounter(App[None]):
     """An app with one widget, which counts the frames that it draws."""
 
-    def __init__(self, widget: Widget) -> None:
+    def __init__(self, widget: Widget):
         super().__init__(driver_class=SilentTerminal)
         self._widget = widget
         self.frames = 0
@@ -32,13 +32,13 @@ class FrameCounter(App[None]):
     def compose(self) -> ComposeResult:
         yield self._widget
 
-    def on_mount(self) -> None:
+    def on_mount(self):
         theme = load_theme(find_shipped_folder() / "clawpy-dark.toml")
         self.register_theme(theme)
         self.theme = theme.name
         self._widget.focus()
 
-    def _display(self, screen: Screen[object], renderable: object) -> None:
+    def _display(self, screen: Screen[object], renderable: object):
         super()._display(screen, renderable)
         self.frames += renderable is not None
 
@@ -54,7 +54,7 @@ class FrameCounter(App[None]):
     async def time_key(self, key: str) -> float:
         """Seconds from a key to the next frame."""
 
-        async def press() -> None:
+        async def press():
             self.post_message(events.Key(key, key if len(key) == 1 else None))
 
         return await self.time_frame(press)

@@ -80,7 +80,7 @@ KEYS = (
 class Floor:
     """The least that a key costs here and now: an app that counts keys, in a terminal of its own."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal):
         self._terminal = terminal
         self._pressed = 0
         began = terminal.start([sys.executable, "-c", FLOOR], cwd=Path("/"), environment=WITHOUT_ANIMATIONS)
@@ -96,7 +96,7 @@ class Floor:
 class KeyBench:
     """The console, its home and its repository, and the seconds of its keys."""
 
-    def __init__(self, console: Terminal, floor: Floor, repository: Repository, home: Home) -> None:
+    def __init__(self, console: Terminal, floor: Floor, repository: Repository, home: Home):
         self.console = console
         self.repository = repository
         self.home = home
@@ -109,7 +109,7 @@ class KeyBench:
         """Ask the engine of the console."""
         return ask(read_holder(self.home).address, verb, arguments, timeout=30)
 
-    def press_keys(self, rounds: int) -> None:
+    def press_keys(self, rounds: int):
         """Press `KEYS` and one key of the floor, `rounds` times."""
         for _ in range(rounds):
             for key, seconds in self._press_each_key().items():

@@ -1,15 +1,14 @@
 """Measures time for benchmarks: seconds of calls, the slowest of them, stalls of the process; prints tables."""
 
-from __future__ import annotations
-
 import statistics
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 BEAT = 0.005
-"""Seconds that the thread of `StallMeter` sleeps each time."""
+"""Seconds that the thread of `measure_stalls` sleeps each time."""
 
 T = TypeVar("T")
 
@@ -17,7 +16,7 @@ T = TypeVar("T")
 class Measured(Generic[T]):
     """The result of a call, and the seconds that it took: on the wall clock, and of the processor."""
 
-    def __init__(self, work: Callable[[], T]) -> None:
+    def __init__(self, work: Callable[[], T]):
         began, used = time.perf_counter(), time.process_time()
         self.result = work()
         self.seconds, self.processor = time.perf_counter() - began, time.process_time() - used
@@ -46,7 +45,7 @@ def compute_p95(values: Sequence[float]) -> float:
     return ordered[min(len(ordered), round(0.95 * len(ordered) + 0.5)) - 1]
 
 
-def print_table(title: str, rows: Mapping[str, Sequence[float]], *, baseline: str = "") -> None:
+def print_table(title: str, rows: Mapping[str, Sequence[float]], *, baseline: str = ""):
     """Print a table of rows of seconds. With `baseline`, also how many times the median of that row each median is."""
     print(f"\n{title:<52} fastest      p50      p95  slowest ms")
     for name, seconds in rows.items():
@@ -56,27 +55,20 @@ def print_table(title: str, rows: Mapping[str, Sequence[float]], *, baseline: st
         print(f"  {name:<50}{cells}{ratio}")
 
 
-class StallMeter:
-    """A thread that sleeps `BEAT` seconds again and again. `delays` are the seconds by which it woke up too late, as a
-    screen of this process would."""
+@contextmanager
+def measure_stalls() -> Iterator[list[float]]:
+    """Sleep `BEAT` seconds again and again in a thread. Yields the seconds by which it woke up too late each time, as a
+    screen of this process would: at least one, however short the measured work is."""
+    delays, over = [], threading.Event()
 
-    def __init__(self) -> None:
-        self.delays: list[float] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+    def run():
+        while not delays or not over.is_set():
+            delays.append(time_call(lambda: time.sleep(BEAT)) - BEAT)
 
-    def __enter__(self) -> StallMeter:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        self._measure_delay()  # at least once, however short the measured work is
-        while not self._over.is_set():
-            self._measure_delay()
-
-    def _measure_delay(self) -> None:
-        self.delays.append(time_call(lambda: time.sleep(BEAT)) - BEAT)
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield delays
+    finally:
+        over.set()
+        thread.join()

@@ -17,7 +17,7 @@ from tests.benchmarks.recall_fitting import BY_HAND, fit_weights, rank_without_i
 from tests.benchmarks.recall_measuring import observe_sets, print_recall
 
 
-def main() -> None:
+def main():
     """Fit the weights, and print them with their recall."""
     with tempfile.TemporaryDirectory() as folder:
         kinds = observe_sets(Path(os.environ["CLAWPY_DATA"]), Path(folder))

@@ -75,7 +75,7 @@ def fit(rows: Any, acts: list[str]) -> tuple[list[str], Any]:
     return columns, minimise(compute_gradient, numpy.zeros((rows.shape[1], len(columns))), steps=STEPS)
 
 
-def main() -> None:
+def main():
     """Fit the weights, store them with `--write`, and print how they work on the tuning prompts."""
     helper = Helper()
 
@@ -94,14 +94,14 @@ def main() -> None:
     helper.close()
 
 
-def store_weights(acts: list[str], weights: Any) -> None:
+def store_weights(acts: list[str], weights: Any):
     """Store the weights where `engine.prediction.routing` reads them."""
     roles = [act.split("/")[0] for act in acts]
     channels = [CHANNEL_OF_ROLE[role] for role in roles]
     numpy.savez_compressed(routing.WEIGHTS_FILE, roles=roles, channels=channels, weights=weights.astype(numpy.float16))
 
 
-def print_thresholds(embed: Callable[[list[str]], Any]) -> None:
+def print_thresholds(embed: Callable[[list[str]], Any]):
     """Print for each threshold how many of the tuning prompts go to the right channel, to a wrong one, or to none."""
     tuning = [json.loads(line) for line in TUNING.read_text().splitlines()]
     prompts = [line["prompt"] for line in tuning]

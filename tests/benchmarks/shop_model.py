@@ -26,7 +26,7 @@ class ShopModel:
     `habit_share`: the share of tasks in which it runs `HABIT` before it writes; 0 for no commands. `follow_share`: how
     often it follows its prompt; `guess_share`: how often it is right at once by itself."""
 
-    def __init__(self, tasks: Sequence[ShopTask]) -> None:
+    def __init__(self, tasks: Sequence[ShopTask]):
         self._tasks = {task.prompt: task for task in tasks}
         self.harm_by_words: dict[str, float] = {}
         self.habit_share = 0.0

@@ -106,7 +106,7 @@ def select_as_templates(proposals: Sequence[Proposal]) -> list[Proposal]:
     return best
 
 
-def decide(world: DecisionWorld, card: Card, is_approved: bool) -> None:
+def decide(world: DecisionWorld, card: Card, is_approved: bool):
     """Approve or dismiss a card. No kind stays muted, because the Twin is measured, not mutes."""
     if is_approved:
         world.cards.approve(card.id)

@@ -18,7 +18,7 @@ POLL = 0.002
 class Terminal:
     """A tmux server of our own. Sizes are columns x rows, times are seconds."""
 
-    def __init__(self, width: int = 120, height: int = 40) -> None:
+    def __init__(self, width: int = 120, height: int = 40):
         self._socket = f"clawpy-bench-{os.getpid()}-{time.monotonic_ns()}"
         self._run_tmux("new-session", "-d", "-x", str(width), "-y", str(height), "sleep 100000")
         self._run_tmux("set-option", "-g", "default-terminal", "tmux-256color")
@@ -111,11 +111,11 @@ class Terminal:
         """MiB of the program and its children; what processes share is counted once."""
         return sum(process.memory_full_info().pss for process in self.list_processes()) / 2**20
 
-    def end_program(self) -> None:
+    def end_program(self):
         self._run_tmux("kill-window", "-t", self._window)
         self.wait_for_end()
 
-    def wait_for_end(self) -> None:
+    def wait_for_end(self):
         """Wait until the program has ended."""
         deadline = time.monotonic() + 15
         with suppress(psutil.NoSuchProcess):  # that it is gone is what is waited for
@@ -123,6 +123,6 @@ class Terminal:
                 assert time.monotonic() < deadline, f"it did not end\n{self.read_screen()}"
                 time.sleep(0.01)
 
-    def close(self) -> None:
+    def close(self):
         self._run_tmux("kill-server")
         self._client.communicate()

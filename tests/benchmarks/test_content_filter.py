@@ -48,7 +48,7 @@ def _is_even(command: str) -> bool:
     return hashlib.sha256(command.encode()).digest()[-1] % 2 == 0
 
 
-def _show(mistake: str, command: str, rule: str) -> None:
+def _show(mistake: str, command: str, rule: str):
     """Print a mistake, if CLAWPY_SHOW asks for it."""
     if os.environ.get("CLAWPY_SHOW") == "even":
         print(f"  {mistake:6} {rule:20} {command[:150]!r}")

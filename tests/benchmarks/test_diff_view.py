@@ -61,7 +61,7 @@ def change(tmp_path: Path) -> tuple[LandingWorld, Change]:
     names = [f"shop/part{number % 9}/module{number}.py" for number in range(FILES)]
     world.repository.commit("one", {name: make_module(number, 0) for number, name in enumerate(names)})
 
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         for number, name in enumerate(names):
             (folder / name).write_text(make_module(number, number + 1))
 
@@ -92,11 +92,11 @@ async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[LandingWorld
     def read_diff() -> object:
         return diff_files.read_files(change_set.files, world.changes.diff(change_set.id))
 
-    async def show_diff(view: Widget) -> None:
+    async def show_diff(view: Widget):
         assert isinstance(view, DiffView)
         view.show(await asyncio.to_thread(read_diff))
 
-    async def show_plain(view: Widget) -> None:
+    async def show_plain(view: Widget):
         assert isinstance(view, LinesView)
         view.clear()
         view.extend(("output", line) for text in hunks for line in text.split("\n"))

@@ -49,7 +49,7 @@ def download(pip: list[str], name: str, folder: Path) -> Path:
     return next((folder / "source").iterdir())
 
 
-def commit_all(project: Path) -> None:
+def commit_all(project: Path):
     """Make a repository of the project."""
     for argv in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x"]):
         subprocess.run(["git", *argv], cwd=project, check=True)

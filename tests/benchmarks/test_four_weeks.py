@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from engine.execution.runners.model.host_client import ModelHost
-from tests.benchmarks.closed_loop import LADDERS, MEMORY, SEEDS, Shop, has_passed
+from tests.benchmarks.closed_loop import LADDERS, MEMORY, SEEDS, Shop, approve_candidates, has_passed
 from tests.benchmarks.shop_model import ShopModel
 from tests.benchmarks.shop_tasks import make_tasks
 from tests.benchmarks.sign_test import PHASES_HEADING, compare_phases
@@ -46,7 +46,8 @@ def live_four_weeks(root: Path, server: ModelServer, model_host: ModelHost, seed
             if not is_corrected:
                 results.append(has_passed(view))
             if day % 5 == 4:
-                shop.approve_on_friday()
+                if "behaviour" in on:
+                    approve_candidates(shop)
                 shop.clock.advance(timedelta(days=2))
     return results
 

@@ -13,7 +13,7 @@ from engine.clock import FakeClock
 from engine.memory.graph import TaskGraph
 from engine.model import GraphNode, Relation
 from engine.storage.erasing import SearchTerms
-from tests.benchmarks.measuring import StallMeter, time_call
+from tests.benchmarks.measuring import measure_stalls, time_call
 from tests.conftest import MONDAY_MORNING as NOW
 
 TASKS = 100_000
@@ -25,7 +25,7 @@ def format_task_id(number: int) -> str:
     return f"session_{number:012x}"
 
 
-def write_snapshot(folder: Path) -> None:
+def write_snapshot(folder: Path):
     lines = []
     for number in range(TASKS):
         edges = [["derived_from", format_task_id(number - 1 if number % 10 else number // 2), 1.0]] if number else []
@@ -42,7 +42,7 @@ def write_snapshot(folder: Path) -> None:
     (folder / "task_graph.json").write_text(text)
 
 
-def query_graph(graph: TaskGraph) -> None:
+def query_graph(graph: TaskGraph):
     for number in range(50):
         graph.get_neighbourhood(format_task_id(number * 1_999))
         graph.neighbours([format_task_id(number * 1_999 + offset) for offset in range(20)])
@@ -50,7 +50,7 @@ def query_graph(graph: TaskGraph) -> None:
     assert list(graph.find(SearchTerms(["module 99999"])))
 
 
-def write_graph(graph: TaskGraph) -> None:
+def write_graph(graph: TaskGraph):
     for number in range(1_500):
         graph.put(GraphNode(f"new_{number}", f"new {number}", NOW))
         graph.relate(f"new_{number}", Relation.DERIVED_FROM, format_task_id(number * 60))
@@ -71,10 +71,10 @@ def test_no_thread_stalls_while_the_graph_works(tmp_path: Path):
     print()
     try:
         for label, step in steps:
-            with StallMeter() as meter:
+            with measure_stalls() as delays:
                 seconds = time_call(step)
-            longest = max(meter.delays)
-            print(f"{label:32} {seconds:6.2f} s, longest stall {longest * 1000:6.1f} ms in {len(meter.delays)} beats")
+            longest = max(delays)
+            print(f"{label:32} {seconds:6.2f} s, longest stall {longest * 1000:6.1f} ms in {len(delays)} beats")
             worst = max(worst, longest)
     finally:
         gc.unfreeze()  # `load` freezes what it reads

@@ -27,7 +27,7 @@ WARM, COLD = 500, 15
 SENTENCE = "when the schema changes, migrate first, then run the tests of what reads it, number {n} of {who}"
 
 
-def make_leaders(world: Organisation) -> None:
+def make_leaders(world: Organisation):
     """Ten leaders above one worker, each with a long soul; the other agents beside them."""
     above = "owner"
     for number in range(DEPTH):
@@ -41,7 +41,7 @@ def make_leaders(world: Organisation) -> None:
         world.write_agent(f"agent_{number}", f"leader_{number % DEPTH}", 4)
     profiles = world.profiles
 
-    def write_patterns(tx: object) -> None:
+    def write_patterns(tx: object):
         for number in range(DEPTH):
             for n in range(PATTERNS):
                 text = SENTENCE.format(n=n, who=f"pattern {number}")

@@ -48,7 +48,7 @@ def plant_fragment(shop: Shop, words: str) -> str:
         changed_at=now,
     )
 
-    def add_for_review(tx: Transaction) -> None:
+    def add_for_review(tx: Transaction):
         add_candidate(tx, fragment, "planted").status = CandidateStatus.REVIEW.value
 
     engine.database.write(add_for_review)

@@ -9,12 +9,15 @@ from datetime import timedelta
 from engine.clock import FakeClock
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.insights import InsightsReader
-from engine.model import CalibrationCheck, DecidedBy, DecisionSignal, Phase, Status, TrainingView
+from engine.model import DecidedBy, DecisionSignal, Status
 from engine.prediction.card_rows import make_decided_card
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import as_stored
 from tests.benchmarks.measuring import print_table, time_call
+from tests.learning.decisions.conftest import reader
 from tests.support.card_rows import make_card_row
+
+__all__ = ["reader"]
 
 CARDS, DAYS = 100_000, 1_000
 """Cards of the home, and the days in which they were decided."""
@@ -28,11 +31,11 @@ WEEK_SHARE = 0.17
 """Maximum time that the figures of a week take, as a share of the time that those of all days take."""
 
 
-def add_cards(database: Database, clock: FakeClock) -> None:
+def add_cards(database: Database, clock: FakeClock):
     """Add cards, as many on each day."""
     decisions, at = Decisions(database, clock), clock.now()
 
-    def add_today(tx: Transaction) -> None:
+    def add_today(tx: Transaction):
         for number in range(CARDS // DAYS):
             part = number % PARTS
             row = make_card_row(
@@ -43,7 +46,7 @@ def add_cards(database: Database, clock: FakeClock) -> None:
             signal = DecisionSignal.DISMISSED if part == 0 else DecisionSignal.APPROVED
             decisions.record(tx, signal, make_decided_card(row, row.decided_by or DecidedBy.OPERATOR))
 
-    def copy_to_other_days(tx: Transaction) -> None:
+    def copy_to_other_days(tx: Transaction):
         for table, key in (("predictions", "id"), ("decisions", "prediction_id")):
             columns = [name for _, name, *_ in tx.driver.execute(f"PRAGMA table_info({table})")]
             values = {name: f'"{name}"' for name in columns} | {key: f"{key} || :day", "decided_at": ":at"}
@@ -58,17 +61,10 @@ def add_cards(database: Database, clock: FakeClock) -> None:
     database.write(copy_to_other_days)
 
 
-def test_the_figures_of_a_week_do_not_read_the_decisions_of_all_days(database: Database, clock: FakeClock):
+def test_the_figures_of_a_week_do_not_read_the_decisions_of_all_days(
+    database: Database, clock: FakeClock, reader: InsightsReader
+):
     add_cards(database, clock)
-    reader = InsightsReader(
-        database,
-        clock,
-        read_phase=lambda: Phase(1, 40, "forty"),
-        read_calibration=lambda: CalibrationCheck(40, is_calibrated=False, reason="forty"),
-        read_threshold=lambda: 0.8,
-        missing_for=lambda workspace: "",
-        read_training=lambda: TrainingView(0, 50, "", None, (), "", enabled=False, automatic=False),
-    )
     assert reader.read(7).metrics.total == CARDS // DAYS * 7
     seconds = {
         name: [time_call(lambda days=days: reader.read(days), clock=time.thread_time) for _ in range(READS)]

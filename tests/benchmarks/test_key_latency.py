@@ -30,14 +30,14 @@ AGENTS = 20
 class CycleThread:
     """Asks the console's engine for one prediction cycle after the other, until `end`."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home):
         self._home = home
         self._ended = threading.Event()
         self.count = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
+    def _run(self):
         while not self._ended.wait(PAUSE):
             holder = read_holder(self._home)
             if holder is None or not holder.address:
@@ -48,7 +48,7 @@ class CycleThread:
             except Unreachable:
                 continue
 
-    def end(self) -> None:
+    def end(self):
         self._ended.set()
         self._thread.join(30)
 

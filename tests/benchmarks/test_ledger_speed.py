@@ -27,7 +27,7 @@ LEDGER_BAR, EVENTS_BAR = 0.020, 2_000.0
 KINDS = [f"Kind{number}" for number in range(30)]
 
 
-def fill_ledger(database: Database, clock: FakeClock) -> None:
+def fill_ledger(database: Database, clock: FakeClock):
     """Write `LEDGER` rows of the last 90 days."""
     begin, step = clock.now() - timedelta(days=90), timedelta(days=90) / LEDGER
     insert = "INSERT INTO memory_events (at, kind, subject, workspace, payload) VALUES (?, ?, ?, ?, ?)"
@@ -45,7 +45,7 @@ def fill_ledger(database: Database, clock: FakeClock) -> None:
         database.write(lambda tx, rows=rows: tx.session.connection().exec_driver_sql(insert, rows))
 
 
-def record_groups(database: Database) -> None:
+def record_groups(database: Database):
     events = [SettingChanged(subject="x", value="y")] * GROUP_SIZE
     for _ in range(GROUPS):
         database.write(lambda tx: [tx.record(event) for event in events])

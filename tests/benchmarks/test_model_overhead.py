@@ -11,14 +11,13 @@ from pathlib import Path
 
 import httpx2
 import psutil
-import pytest
 
 from engine import Engine
 from engine.clock import SystemClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import SessionState
 from tests.benchmarks.measuring import print_table, time_in_turns
-from tests.execution.model.model_world import KEY, ModelWorld
+from tests.execution.model.model_world import ModelWorld
 from tests.support.model_server import ModelServer, Reply, make_call
 
 SESSIONS, WARM = 25, 3
@@ -37,7 +36,7 @@ class SessionTimes:
     processor: list[float] = field(default_factory=list)
 
 
-def run_session(world: ModelWorld, engine: Engine, host: ModelHost, text: str, times: SessionTimes) -> None:
+def run_session(world: ModelWorld, engine: Engine, host: ModelHost, text: str, times: SessionTimes):
     """Run a session that writes a text, and add its times."""
     card = world.propose(f"Write {text} into hello.txt")
     before = read_processor_time(host)
@@ -68,28 +67,26 @@ def time_bare_requests(server: ModelServer) -> list[float]:
         return time_in_turns(ask, SESSIONS * 2 + WARM)[""][WARM:]
 
 
-def test_a_warm_session_costs_little_besides_the_models_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_warm_session_costs_little_besides_the_models_time(
+    tmp_path: Path, server: ModelServer, model_host: ModelHost
+):
     """Each session makes two requests: one writes a file, and one gives a summary. The server answers at once. The time
     of the requests is measured by the same requests without the product, and subtracted.
 
     The smaller of wall time and processor time (of this process, git and the host) counts: on a busy machine everything
     waits for the processor."""
-    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
-    host = ModelHost()
-    with ModelServer() as server:
-        world = ModelWorld(tmp_path, SystemClock(), server, host=host)
-        world.configure(crossPollCostCapPerHour=1000, crossPollCostCapPerDay=1000)
-        server.answer = lambda request: (
-            make_call("write", path="hello.txt", content="Hello\n") if not request.tool_results else DONE
-        )
-        times = SessionTimes()
-        with world.opened() as engine:
-            for number in range(WARM):
-                run_session(world, engine, host, f"greeting {number}", SessionTimes())
-            for number in range(SESSIONS):
-                run_session(world, engine, host, f"farewell {number}", times)
-            bare = time_bare_requests(server)
-    host.close()
+    world = ModelWorld(tmp_path, SystemClock(), server, host=model_host)
+    world.configure(crossPollCostCapPerHour=1000, crossPollCostCapPerDay=1000)
+    server.answer = lambda request: (
+        make_call("write", path="hello.txt", content="Hello\n") if not request.tool_results else DONE
+    )
+    times = SessionTimes()
+    with world.opened() as engine:
+        for number in range(WARM):
+            run_session(world, engine, model_host, f"greeting {number}", SessionTimes())
+        for number in range(SESSIONS):
+            run_session(world, engine, model_host, f"farewell {number}", times)
+        bare = time_bare_requests(server)
     model = 2 * statistics.median(bare)
     overhead = min(statistics.median(times.whole), statistics.median(times.processor)) - model
     whole_session = {"from the approval to the end": times.whole, "processor time of it": times.processor}

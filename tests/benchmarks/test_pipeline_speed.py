@@ -26,7 +26,7 @@ BAR_SECONDS = 0.002
 """Maximum seconds of the processor for a decision at p95."""
 
 
-def fill_history(transaction: Transaction, begin: datetime) -> None:
+def fill_history(transaction: Transaction, begin: datetime):
     """Write a month of triggers and costs."""
     connection = transaction.session.connection()
     connection.execute(
@@ -61,7 +61,7 @@ def time_decision(pipeline: Pipeline, costs: Costs, trigger: Trigger, transactio
     session = transaction.session
     spent = cache(lambda: costs.state_in(session))
 
-    def decide_and_write() -> None:
+    def decide_and_write():
         pipeline.decide(transaction, trigger)
         session.flush()
 

@@ -66,7 +66,7 @@ def measure_delivery(served: Served, stalled: int = 0) -> Delivery:
     return delivery
 
 
-def assert_all_arrived_in_time(delivery: Delivery) -> None:
+def assert_all_arrived_in_time(delivery: Delivery):
     assert delivery.written >= EVENTS_PER_SECOND * SECONDS * 0.95, "the machine cannot write as fast"
     assert delivery.p95_age < MAX_AGE
     assert delivery.received.max_frames_per_second <= MAX_FRAMES

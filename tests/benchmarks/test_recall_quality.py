@@ -33,7 +33,7 @@ BARS = {"talk": (0.81, 0.86), "long chats": (0.66, 0.75)}
 """The least recall at 10 and at 20, by kind of conversation."""
 
 
-def assert_recall_is_best(conversation: Conversation, folder: Path, slack: float = 0.0) -> None:
+def assert_recall_is_best(conversation: Conversation, folder: Path, slack: float = 0.0):
     """Check that no other way of searching finds more than recall, but for `slack`."""
     print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
     figures = print_recall(collect_rankings(observe(conversation, folder)))

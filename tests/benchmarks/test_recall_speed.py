@@ -42,7 +42,7 @@ class StandInPassageEmbedder(LocalEmbedder):
         return [Embedding(make_unit_vector(chance.normal(size=384).tolist()), tokens) for _ in texts]
 
 
-def remember_turns(memory: MemoryService) -> None:
+def remember_turns(memory: MemoryService):
     """Remember `MEMORIES` turns, and wait until they are indexed."""
     turns = make_conversation(MEMORIES)
     for start in range(0, MEMORIES, 500):
@@ -74,14 +74,14 @@ def test_recall_takes_little_longer_than_a_bare_index(database: Database, clock:
         def make_question() -> str:
             return "when did " + " ".join(chance.choices(VOCABULARY, cum_weights=SHARES, k=9)) + "?"
 
-        def ask_bare_index() -> None:
+        def ask_bare_index():
             vector = numpy.frombuffer(model.embed_question(make_question()).vector, dtype="<f4")
             bare_index.query(query_embeddings=[vector], n_results=10, include=["distances"])
 
-        def search_vectors() -> None:
+        def search_vectors():
             memory.vectors.search(memory.vectors.embed(make_question()).array, 10)
 
-        def recall() -> None:
+        def recall():
             assert not memory.recall(RecallQuery(make_question()), deadline=60.0).left_out
 
         ways = {

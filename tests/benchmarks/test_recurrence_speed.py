@@ -33,7 +33,7 @@ PROJECT = Scope("shop")
 class Topics:
     """Texts with vectors like those of a model: wordings of one topic are near each other, those of others are not."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         chance = numpy.random.default_rng(7)
         centres = chance.standard_normal((TOPICS, DIMENSIONS)).astype("<f4")
         self.centres = centres / numpy.linalg.norm(centres, axis=1, keepdims=True)

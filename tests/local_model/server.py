@@ -43,13 +43,13 @@ class Endpoint:
 class Smollm2(Endpoint):
     """Runs `serve.py` with its options on a free port, from `with` on. It ends with this process at the latest."""
 
-    def __init__(self, **options: str) -> None:
+    def __init__(self, **options: str):
         self.port = _find_free_port()
         self._command = [sys.executable, str(HERE / "serve.py"), str(self.port), "watch=stdin"]
         self._command += [f"{name}={value}" for name, value in options.items()]
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self) -> None:
+    def start(self):
         """Start it, on the same port each time, and wait until it answers."""
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -60,7 +60,7 @@ class Smollm2(Endpoint):
         timer.cancel()
         assert address.startswith("http"), f"the model server did not start: {' '.join(self._command)}"
 
-    def kill(self) -> None:
+    def kill(self):
         """End it at once, as a machine without memory would."""
         if self._process is not None:
             with self._process as process:
@@ -80,7 +80,7 @@ class Smollm2(Endpoint):
         with urllib.request.urlopen(f"{self.anthropic}/{path}", json.dumps(body).encode(), timeout=60) as answer:
             return json.load(answer)
 
-    def wait_until_idle(self) -> None:
+    def wait_until_idle(self):
         """Wait until it computes nothing: it noticed that the client is gone."""
         wait_until(lambda: not self.is_busy(), 60)
 
@@ -88,7 +88,7 @@ class Smollm2(Endpoint):
         self.start()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: object):
         self.kill()
 
 
@@ -98,7 +98,7 @@ class Proxy(Endpoint):
     `requests` are the JSON bodies that went through, `answers` is the number of pieces of answers.
     """
 
-    def __init__(self, server: Smollm2) -> None:
+    def __init__(self, server: Smollm2):
         self.server = server
         self.requests: list[dict[str, Any]] = []
         self.answers = 0
@@ -110,11 +110,11 @@ class Proxy(Endpoint):
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: object):
         for connection in (self._listener, *self._sockets):
             _close(connection)
 
-    def _accept(self) -> None:
+    def _accept(self):
         with contextlib.suppress(OSError):  # it is closed
             while True:
                 client, _ = self._listener.accept()
@@ -128,7 +128,7 @@ class Proxy(Endpoint):
                 for forward in (self._forward_requests, self._forward_answers):
                     threading.Thread(target=forward, args=(client, server), name="proxy", daemon=True).start()
 
-    def _forward_requests(self, client: socket.socket, server: socket.socket) -> None:
+    def _forward_requests(self, client: socket.socket, server: socket.socket):
         """Forward requests to the server."""
         received = b""
         with contextlib.suppress(OSError):
@@ -150,7 +150,7 @@ class Proxy(Endpoint):
             received = rest[length:]
         return received
 
-    def _forward_answers(self, client: socket.socket, server: socket.socket) -> None:
+    def _forward_answers(self, client: socket.socket, server: socket.socket):
         """Forward answers to the client."""
         with contextlib.suppress(OSError):
             while data := server.recv(65_536):
@@ -159,7 +159,7 @@ class Proxy(Endpoint):
         _close(client)
 
 
-def _close(connection: socket.socket) -> None:
+def _close(connection: socket.socket):
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()

@@ -44,10 +44,10 @@ def get_only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
     return call
 
 
-def record_decisions(engine: Engine, count: int) -> None:
+def record_decisions(engine: Engine, count: int):
     """The operator dismisses and approves cards in turn, on different channels."""
 
-    def record(tx: Transaction) -> None:
+    def record(tx: Transaction):
         for number in range(count):
             for signal, channel in ((DecisionSignal.DISMISSED, "garden"), (DecisionSignal.APPROVED, "research")):
                 id, title, now = f"pred_{channel}_{number}", f"{channel} {number}", f"now {number}"

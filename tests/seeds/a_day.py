@@ -17,11 +17,11 @@ from clawpy_console.cli.printing import render_document
 from engine.api.operations import dispatch
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import PromptRequest
-from tests.benchmarks.closed_loop import CHANNEL, LADDERS, Shop, has_passed
+from tests.benchmarks.closed_loop import Shop, has_passed
 from tests.benchmarks.shop_model import ShopModel
 from tests.benchmarks.shop_tasks import RULES, ShopTask
 from tests.conftest import GIT_CONFIG
-from tests.execution.model.model_world import KEY
+from tests.execution.model.model_world import CHANNEL, KEY
 from tests.support.model_server import ModelServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "A_DAY.md"
@@ -38,12 +38,12 @@ class Week:
     shop: Shop
     page: list[str] = field(default_factory=list)
 
-    def tell(self, *paragraphs: str) -> None:
+    def tell(self, *paragraphs: str):
         """Add paragraphs to the page."""
         for text in paragraphs:
             self.page += [*textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False), ""]
 
-    def show(self, *lines: str) -> None:
+    def show(self, *lines: str):
         """Add a block of output to the page."""
         shop = str(self.shop.repository.path)
         self.page += [*(f"    {line.replace(shop, '~/shop')}".rstrip() for line in lines), ""]
@@ -139,7 +139,7 @@ times in ten.
 """
 
 
-def main() -> None:
+def main():
     """Live the week in a throw-away home, and write the page."""
     with tempfile.TemporaryDirectory() as folder, ModelServer() as server:
         root = Path(folder)
@@ -151,7 +151,7 @@ def main() -> None:
             "CLAWPY_OPENAI_API_KEY": KEY,
         }
         host = ModelHost()
-        shop = Shop(root, server, host, 5, on=LADDERS, tries=0)
+        shop = Shop(root, server, host, 5, tries=0)
         model = server.answer = ShopModel(TASKS)
         model.follow_share = 0.9
         try:

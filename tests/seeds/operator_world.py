@@ -21,6 +21,9 @@ from tests.support.model_server import Request
 RAW_OF_APPROVED, RAW_OF_DISMISSED = 0.95, 0.3
 """What the Twin foresaw of recorded decisions, before its calibration."""
 
+GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
+"""A project whose test passes while a file has a 3."""
+
 Document = dict[str, Any]
 """What a verb prints as JSON."""
 
@@ -28,7 +31,7 @@ Document = dict[str, Any]
 class OperatorWorld(ModelWorld):
     """One operator with one workspace, `repository`. `engine` is open when a test begins."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
         self._numbers = itertools.count()
         self.bearer: dict[str, str]
@@ -38,11 +41,11 @@ class OperatorWorld(ModelWorld):
         """The document that `clawpy VERB --json` prints. Raises `Refusal` where that refuses."""
         return dispatch(self.engine, verb, arguments)
 
-    def change_setting(self, key: str, value: object) -> None:
+    def change_setting(self, key: str, value: object):
         """Change a setting."""
         self.carry_out("config", action="set", key=key, value=value)
 
-    def append_config(self, text: str) -> None:
+    def append_config(self, text: str):
         """Add to the configuration file."""
         with self.home.config_file.open("a") as file:
             file.write(text)
@@ -110,17 +113,17 @@ class OperatorWorld(ModelWorld):
         """The model's last call."""
         return self.server.requests[-1]
 
-    def run_jobs(self, *names: str) -> None:
+    def run_jobs(self, *names: str):
         """Run jobs of the schedule."""
         for name in names:
             self.engine.autonomy.schedule.run(name)
 
-    def leave_alone(self) -> None:
+    def leave_alone(self):
         """Let the operator be away for 31 minutes, after which the engine may act by itself."""
         self.advance(minutes=31)
         self.run_jobs("state", "act")
 
-    def advance(self, **span: float) -> None:
+    def advance(self, **span: float):
         """Let time pass: `minutes=10`."""
         self.clock.advance(timedelta(**span))
 
@@ -139,7 +142,7 @@ class OperatorWorld(ModelWorld):
 
     def record_decisions(
         self, kind: str, signal: DecisionSignal, times: int, *, channel: str = CHANNEL, minutes: float = 60
-    ) -> None:
+    ):
         """Record decisions on cards of this kind, one every `minutes`, each as the Twin foresaw it."""
         raw = RAW_OF_APPROVED if signal is DecisionSignal.APPROVED else RAW_OF_DISMISSED
         for _ in range(times):
@@ -151,13 +154,13 @@ class OperatorWorld(ModelWorld):
             )  # fmt: skip
             self.engine.database.write(lambda tx, card=card: self.engine.decisions.record(tx, signal, card))
 
-    def record_decision_pairs(self, times: int) -> None:
+    def record_decision_pairs(self, times: int):
         """Record that a card of one channel was dismissed and one of another approved, `times` times."""
         for _ in range(times):
             for signal, channel in ((DecisionSignal.DISMISSED, "garden"), (DecisionSignal.APPROVED, "research")):
                 self.record_decisions(channel, signal, 1, channel=channel, minutes=5)
 
-    def write_cascade_config(self, **settings: object) -> None:
+    def write_cascade_config(self, **settings: object):
         """Write `wisdom_cascade_config.json`."""
         (self.home.data / "wisdom_cascade_config.json").write_text(json.dumps(settings))
 

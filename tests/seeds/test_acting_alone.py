@@ -9,8 +9,9 @@ from engine.model import DecidedBy, Outcome
 from tests.seeds.operator_world import OperatorWorld
 from tests.support.model_server import make_call
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.long
+
 def test_autonomous_states(trusted: OperatorWorld):
     """2.2, 7.1, 7.4: Thirty silent minutes prime it, a file that you save ends that; without the flag it never does."""
 
@@ -31,7 +32,6 @@ def test_autonomous_states(trusted: OperatorWorld):
     assert state_after(0) == "DISABLED"
 
 
-@pytest.mark.long
 def test_autonomous_cycle(trusted: OperatorWorld):
     """7.2: In your absence it runs what you have always approved, and tells you what it did."""
     trusted.leave_alone()
@@ -45,7 +45,6 @@ def test_autonomous_cycle(trusted: OperatorWorld):
     assert trusted.engine.since().approved_by_itself == 1, "told after an absence"
 
 
-@pytest.mark.long
 def test_session_boundaries(trusted: OperatorWorld):
     """3.8: What runs by itself is marked and in a sandbox; no session writes beyond its folder or sends messages."""
     trusted.leave_alone()
@@ -62,7 +61,6 @@ def test_session_boundaries(trusted: OperatorWorld):
     assert "No such file" in trusted.last_request.tool_results[-1] or "denied" in trusted.last_request.tool_results[-1]
 
 
-@pytest.mark.long
 def test_quiet_hours(trusted: OperatorWorld):
     """7.3: At night and while you asked not to be disturbed cards are made, but nothing runs by itself."""
     trusted.carry_out("dnd", seconds=7200)

@@ -8,14 +8,13 @@ import pytest
 from engine.events import BudgetExceeded, RetryRepeated
 from engine.model import DecisionSignal, SessionState
 from engine.model.adaptation import CandidateStatus, PromptFragment
-from tests.seeds.operator_world import Document, OperatorWorld
+from tests.seeds.operator_world import GREEN, Document, OperatorWorld
 from tests.support.model_server import Call, Reply, make_call
 
 pytestmark = pytest.mark.long
 
 AGENT = "backend_builder"
 CORRECTION = "Texts are signed with initials"
-GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
 
 
 def find_candidates_to_review(world: OperatorWorld, kind: str = "") -> list[Document]:
@@ -32,7 +31,7 @@ def approve_candidate(world: OperatorWorld, kind: str) -> Document:
     return candidate
 
 
-def roll_back(world: OperatorWorld, candidate: Document) -> None:
+def roll_back(world: OperatorWorld, candidate: Document):
     world.carry_out("candidates", action="rollback", id=candidate["id"])
 
 

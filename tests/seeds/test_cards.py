@@ -10,11 +10,8 @@ from engine.config.sections import Surface
 from engine.model import DecisionSignal, Refusal, SessionState
 from tests.api.notify.notification_server import NotificationServer
 from tests.cli.conftest import add_conflicting_branches
-from tests.seeds.operator_world import OperatorWorld, find_verdict
+from tests.seeds.operator_world import GREEN, OperatorWorld, find_verdict
 from tests.support.model_server import Reply, make_call
-
-GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
-"""A project whose test passes while a file has a 3."""
 
 
 def test_signals(closed: OperatorWorld):

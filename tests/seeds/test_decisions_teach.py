@@ -11,8 +11,9 @@ from tests.seeds.operator_world import OperatorWorld
 from tests.support.model_server import Reply
 from tests.support.training_server import TrainingServer
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.long
+
 def test_feedback_signals(world: OperatorWorld):
     """8.1: Each thing that you do with a card is a signal of its own weight; a snooze is none."""
     add_conflicting_branches(world.repository)
@@ -28,7 +29,6 @@ def test_feedback_signals(world: OperatorWorld):
     ]  # fmt: skip
 
 
-@pytest.mark.long
 def test_preference_pairs(world: OperatorWorld):
     """8.2, 8.3: An approval and a rejection shortly before make a training pair with the situation it was made in."""
     add_conflicting_branches(world.repository)
@@ -48,7 +48,6 @@ def test_preference_pairs(world: OperatorWorld):
     assert set(json.loads(exported[0])["metadata"]) == {"timestamp", "confidence_chosen", "confidence_rejected"}
 
 
-@pytest.mark.long
 def test_twin_training(closed: OperatorWorld, monkeypatch: pytest.MonkeyPatch):
     """8.3, 8.4: From 50 pairs on a model is trained on them, and takes the old one's place without a restart."""
     monkeypatch.setenv("CLAWPY_SCHOOL_API_KEY", "sk-school-0123456789abcdefghij")
@@ -73,7 +72,6 @@ def test_twin_training(closed: OperatorWorld, monkeypatch: pytest.MonkeyPatch):
             assert engine.settings.current.twin_model_id == "school:twin-2"
 
 
-@pytest.mark.long
 def test_metrics(world: OperatorWorld):
     """8.5: How many cards you took, how often, at which confidence, and how well that came true, over any days."""
     add_conflicting_branches(world.repository)

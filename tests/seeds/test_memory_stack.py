@@ -8,7 +8,7 @@ import pytest
 
 from engine.memory.para import NewFact
 from engine.model import Bucket, DecisionSignal, Layer, RecallQuery, Relation
-from tests.seeds.operator_world import OperatorWorld
+from tests.seeds.operator_world import GREEN, OperatorWorld
 from tests.support.model_server import make_call
 
 BLOCK = "<recalled-memory>"
@@ -19,7 +19,7 @@ def read_recalled_memory(world: OperatorWorld) -> str:
     return world.system_prompt.partition(BLOCK)[2].partition("</recalled-memory>")[0]
 
 
-def remember(world: OperatorWorld, *texts: str) -> None:
+def remember(world: OperatorWorld, *texts: str):
     """Import these texts, and wait for their vectors."""
     lines = [json.dumps({"id": f"turn_{number}", "text": text}) for number, text in enumerate(texts)]
     assert world.carry_out("remember", lines=lines, settle=30)["settled"]
@@ -65,7 +65,7 @@ def test_event_ledger(world: OperatorWorld):
     assert kinds == ["PredictionConfirmed", "SessionStarted", "SessionEnded"]
     world.carry_out("candidates", action="digest")
     assert world.read_rows("SELECT count(*) AS n FROM learning_records")[0]["n"] > 0
-    world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"})
+    world.repository.commit("A cart", GREEN)
     world.run_flow("run_tests")
     (run,) = world.read_rows("SELECT * FROM validation_runs")
     assert run["workspace"] == str(world.repository.path)
@@ -123,7 +123,7 @@ def test_auto_recall(meaning: OperatorWorld):
 def test_task_graph(world: OperatorWorld):
     """4.6: Tasks and how they hang together are kept for good: what failed blocks what needs it, until it is done."""
     shop = str(world.repository.path)
-    world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "4\n"})
+    world.repository.commit("A cart", GREEN | {"cart.txt": "4\n"})
     tests = world.carry_out("tasks", action="add", title="Run the tests", workspace=shop)["task"]
     release = world.carry_out("tasks", action="add", title="Tag the release", workspace=shop, needs=[tests["id"]])[
         "task"

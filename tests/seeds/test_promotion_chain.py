@@ -26,7 +26,7 @@ def read_entries(world: OperatorWorld, scope: str, **arguments: object) -> list[
     return [entry for entry in learnings if RULE in entry["text"]]
 
 
-def answer_questions(world: OperatorWorld, answer: str) -> None:
+def answer_questions(world: OperatorWorld, answer: str):
     """Let the model finish sessions at once, and answer everything else with `answer`."""
     world.server.answer = lambda request: Reply(text="Done." if request.tools else answer)
 

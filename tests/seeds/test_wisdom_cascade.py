@@ -66,7 +66,7 @@ def test_reporting_chain(world: OperatorWorld):
         document = world.carry_out("agents", action="show", id="junior_backend")
         return document["chain"], document["chainEnd"]
 
-    def set_cto_leader(leader: str) -> None:
+    def set_cto_leader(leader: str):
         comms = world.agent_folder("cto") / "comms.json"
         comms.write_text(json.dumps(json.loads(comms.read_text()) | {"reports_to": leader}))
 

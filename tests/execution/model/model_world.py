@@ -17,7 +17,7 @@ from engine.execution.runners.model.request_limits import MAX_RETRY_AFTER_S
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_processes import find_marked_processes
-from engine.model import Card, ModelCall, SessionState, SessionView
+from engine.model import Card, ModelCall, Randomness, SessionState, SessionView
 from engine.services import Overrides
 from tests.conftest import Repository
 from tests.support.helpers import write_settings
@@ -53,6 +53,7 @@ class ModelWorld:
         self.throw_away = True
         """Whether the home may be lost: memory has no index and no embedder, and commits do not wait for the disk."""
 
+        self.randomness = Randomness()
         self.clock = clock
         self.server = server
         self.kind = kind
@@ -82,6 +83,7 @@ class ModelWorld:
         address = base_url or (self.server.anthropic if self.kind == "anthropic" else self.server.openai)
         channel = {name: settings.pop(name) for name in ("sessionCostCap", "sessionMinutes") if name in settings}
         provider = "local" if keyless else self.kind
+        settings["validation.enabled"] = validation
         lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
         lines += [f"[providers.{provider}]", f'kind = "{self.kind}"', f'baseUrl = "{address}"']
         lines += [f'model = "{model or self.model}"', f"keyless = {str(keyless).lower()}"]
@@ -90,7 +92,6 @@ class ModelWorld:
             'agent = "backend_builder"',
             *(f"{key} = {value}" for key, value in channel.items()),
         ]
-        lines += ["[validation]", f"enabled = {str(validation).lower()}"]
         write_settings(self.home, "\n".join(lines) + "\n")
 
     @contextmanager
@@ -101,6 +102,7 @@ class ModelWorld:
             self.home,
             workspaces=[str(self.repository.path)],
             clock=self.clock,
+            randomness=self.randomness,
             start_schedule=False,
             overrides=Overrides(
                 sandbox=self.sandbox, unreachable=True, throw_away=self.throw_away, model_host=self.host

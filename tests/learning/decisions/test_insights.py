@@ -26,23 +26,19 @@ from engine.learning.decisions.insights import (
 )
 from engine.model import (
     COLD_START,
-    CalibrationCheck,
     DecidedBy,
     DecisionSignal,
     Insights,
     Outcome,
-    Phase,
     Source,
     Status,
     TasteShift,
-    TrainingView,
 )
 from engine.prediction.card_rows import CardRow, make_decided_card
 from engine.storage.database import Database, Transaction
 from tests.support.card_rows import make_card_row
 
 SHOP, BLOG = "/shop", "/blog"
-TRAINING = TrainingView(0, 50, "", None, (), "", enabled=False, automatic=False)
 
 # Which cards are included
 
@@ -69,19 +65,6 @@ def decide(database: Database, clock: FakeClock) -> Decide:
             database.write(partial(store, row=make_card_row(f"pred_{name}", at, **decided | more)))
 
     return add
-
-
-@pytest.fixture
-def reader(database: Database, clock: FakeClock) -> InsightsReader:
-    return InsightsReader(
-        database,
-        clock,
-        read_phase=lambda: Phase(1, 40, "forty"),
-        read_calibration=lambda: CalibrationCheck(40, is_calibrated=False, reason="forty"),
-        read_threshold=lambda: 0.8,
-        missing_for=lambda workspace: f"for {workspace or 'all'}",
-        read_training=lambda: TRAINING,
-    )
 
 
 def count_approvals(insights: Insights) -> tuple[int, int]:
