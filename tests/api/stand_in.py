@@ -48,6 +48,7 @@ from engine.prediction.tasks import TaskBoard
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from tests.support.helpers import make_session_view
 
 STATED_CONFIDENCE = ConfidenceParts(0.8, 0.7, 0.6, 0.7, 0.72, stated=True)
 
@@ -65,19 +66,19 @@ def make_card(card_id: str, now: datetime, workspace: str = "/srv/shop", **chang
 
 
 def make_session(session_id: str, card_id: str, now: datetime, **changes: Any) -> SessionView:
-    default = SessionView(
-        id=session_id, prediction_id=card_id, prompt="Run the tests", workspace="/srv/shop", channel="koji-core",
-        agent="backend_builder", runner="flow", flow="run_tests", state=SessionState.SUCCEEDED, mode="approved",
-        sandbox="bubblewrap", cwd="/srv/shop", created_at=now, started_at=now, ended_at=now, tokens=0, cost=0,
-        summary="23 passed", lines=3,
-    )  # fmt: skip
-    return replace(default, **changes)
+    values = {
+        "id": session_id, "prediction_id": card_id, "prompt": "Run the tests", "workspace": "/srv/shop",
+        "agent": "backend_builder", "runner": "flow", "flow": "run_tests", "state": SessionState.SUCCEEDED,
+        "sandbox": "bubblewrap", "cwd": "/srv/shop", "created_at": now, "started_at": now, "ended_at": now,
+        "summary": "23 passed", "lines": 3,
+    }  # fmt: skip
+    return make_session_view(**values | changes)
 
 
 class ValuesById:
     """Values by id, and the refusal of an unknown one."""
 
-    def __init__(self, unknown: str) -> None:
+    def __init__(self, unknown: str):
         self.by_id: dict[str, Any] = {}
         self._unknown = unknown
 
@@ -93,7 +94,7 @@ class ValuesById:
 
 
 class StandInCards(ValuesById):
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime):
         super().__init__("unknown_card")
         self.now = now
         self.shown: list[str] = []
@@ -142,15 +143,15 @@ class StandInCards(ValuesById):
         self.by_id[card_id] = replace(new, assignment=replace(new.assignment, prompt=text))
         return self.by_id[card_id]
 
-    def mark_reviewed(self, card_id: str) -> None:
+    def mark_reviewed(self, card_id: str):
         self.reviewed.append(card_id)
 
-    def mark_shown(self, card_ids: list[str]) -> None:
+    def mark_shown(self, card_ids: list[str]):
         self.shown.extend(card_ids)
 
 
 class StandInSessions(ValuesById):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__("unknown_session")
         self.waited: list[str] = []
 
@@ -173,7 +174,7 @@ class StandInSessions(ValuesById):
 
 
 class StandInChanges(ValuesById):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__("unknown_change_set")
         self.landed_parts: Sequence[FilePart] = ()
         """The parts of the last landing."""
@@ -184,20 +185,20 @@ class StandInChanges(ValuesById):
     def for_session(self, session_id: str) -> ChangeSet | None:
         return next((change for change in self.by_id.values() if change.session_id == session_id), None)
 
-    def load_row(self, change_set_id: str, becoming: ChangeState) -> None:
+    def load_row(self, change_set_id: str, becoming: ChangeState):
         self.get(change_set_id)
 
-    def _become(self, change_id: str, state: ChangeState) -> None:
+    def _become(self, change_id: str, state: ChangeState):
         self.by_id[change_id] = replace(self.get(change_id), state=state)
 
-    def land(self, change_id: str, only: Sequence[FilePart] = ()) -> None:
+    def land(self, change_id: str, only: Sequence[FilePart] = ()):
         self.landed_parts = only
         self._become(change_id, ChangeState.LANDED)
 
-    def branch(self, change_id: str) -> None:
+    def branch(self, change_id: str):
         self._become(change_id, ChangeState.BRANCHED)
 
-    def discard(self, change_id: str) -> None:
+    def discard(self, change_id: str):
         self._become(change_id, ChangeState.DISCARDED)
 
     def diff(self, change_id: str) -> list[Any]:
@@ -205,17 +206,17 @@ class StandInChanges(ValuesById):
 
 
 class StandInKillSwitch:
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime):
         self._now = now
         self._holds: dict[str, Hold] = {}
 
     def holds(self) -> list[Hold]:
         return list(self._holds.values())
 
-    def stop(self, reason: str, by: str) -> None:
+    def stop(self, reason: str, by: str):
         self._holds["stop"] = Hold("stop", reason, self._now)
 
-    def resume(self, word: str) -> None:
+    def resume(self, word: str):
         if self._holds.pop(word, None) is None:
             raise Refusal("not_held", f"there is no {word} active", "clawpy status shows what is")
 
@@ -224,7 +225,7 @@ class StandInKillSwitch:
 
 
 class StandInSafety:
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime):
         self._now = now
         self.kill_switch = StandInKillSwitch(now)
         self.costs = SimpleNamespace(
@@ -243,7 +244,7 @@ class StandInAutonomy:
 
     schedule = SimpleNamespace(running=True)
 
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime):
         self._now = now
         self.activity_count = 0
 
@@ -262,20 +263,20 @@ class StandInAutonomy:
     def quiet(self) -> bool:
         return False
 
-    def dnd_until(self) -> None:
+    def dnd_until(self):
         """Nobody asked not to be disturbed."""
 
     def set_dnd(self, span: timedelta | None) -> datetime | None:
         return None if span is None else self._now + span
 
-    def note_activity(self) -> None:
+    def note_activity(self):
         self.activity_count += 1
 
 
 class StandInChecks:
     """Finds the same card in every check."""
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, card: Card):
         self._card = card
 
     def remarks(self) -> dict[str, str]:
@@ -288,7 +289,7 @@ class StandInChecks:
 class StandIn:
     """Has every service that verbs use."""
 
-    def __init__(self, home: Home, clock: FakeClock, workspaces: tuple[str, ...] = ("/srv/shop",)) -> None:
+    def __init__(self, home: Home, clock: FakeClock, workspaces: tuple[str, ...] = ("/srv/shop",)):
         home.data.mkdir(parents=True, exist_ok=True)
         self.home, self.workspaces, self.clock = home, list(workspaces), clock
         self.bus = EventBus()
@@ -341,7 +342,7 @@ class StandIn:
         """What the content filter has against each line: against one that fetches and runs."""
         return [["runs what it downloads" if "| sh" in line.text else "" for line in part.lines] for part in parts]
 
-    def move_all_to(self, workspace: str) -> None:
+    def move_all_to(self, workspace: str):
         """Let everything belong to one workspace."""
         for id, card in self.cards.by_id.items():
             self.cards.by_id[id] = replace(card, assignment=replace(card.assignment, workspace=workspace))
@@ -354,15 +355,15 @@ class StandIn:
     def wind_down(self, *, finish: bool) -> list[Any]:
         return []
 
-    def learn(self) -> None:
+    def learn(self):
         """Nothing to take in."""
 
-    def close(self) -> None:
+    def close(self):
         self.closed = True
         self.database.close()
 
 
-def request_permission(engine: StandIn, request_id: str) -> None:
+def request_permission(engine: StandIn, request_id: str):
     """Store a permission request that a session made a minute ago."""
     row = PermissionRow(
         id=request_id, session_id="sess_aaa", agent="builder", workspace="/srv/shop", tool="exec", title="push",

@@ -159,7 +159,7 @@ def test_an_address_without_an_engine_is_unreachable(tmp_path: Path, serve: Serv
 
 
 @pytest.fixture
-def _engine_that_hangs_up(engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def _engine_that_hangs_up(engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch):
     """An engine holds the home, and hangs up after each request."""
     note = {"pid": 1, "since": "2026-01-05", "address": "/x.sock", "data": str(home.data)}
     (home.data / "engine.json").write_text(json.dumps(note))

@@ -33,7 +33,7 @@ from tests.support.helpers import MemoryKeyring, write_settings
 
 
 @pytest.fixture(autouse=True)
-def _without_keys_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_keys_of_this_machine(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(keyring, "get_keyring", MemoryKeyring)
     for name in [name for name in os.environ if name.endswith("_API_KEY")]:
         monkeypatch.delenv(name)
@@ -250,7 +250,7 @@ def test_only_a_damaged_database_is_to_be_moved_away(
     home.data.mkdir(parents=True)
     create_or_check(home.database)
 
-    def fail(path: Path, query: str) -> None:
+    def fail(path: Path, query: str):
         raise error
 
     monkeypatch.setattr(doctor, "read_rows", fail)

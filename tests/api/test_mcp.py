@@ -34,7 +34,7 @@ def make_client(ask: Any, agent: str = "") -> Client:
 class ScriptedAnswers:
     """Answers each verb with a document or a refusal, and records the requests."""
 
-    def __init__(self, **answers: Any) -> None:
+    def __init__(self, **answers: Any):
         self._answers = answers
         self.requests: list[tuple[str, Mapping[str, Any]]] = []
 

@@ -71,7 +71,7 @@ def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: p
     return folder
 
 
-def add_conflicting_branches(repository: Repository) -> None:
+def add_conflicting_branches(repository: Repository):
     """Add two branches that change the same line. At any hour of the day there is a card about them."""
     current_branch = repository.git("branch", "--show-current").strip()
     for name in ("gifts", "express"):

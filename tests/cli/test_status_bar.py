@@ -46,7 +46,7 @@ def read_line_without_engine(argv: list[str]) -> str | None:
 class StatusBarWorld:
     """The file of an engine whose pending cards and holds a test sets."""
 
-    def __init__(self, home: Home, clock: FakeClock, bus: EventBus) -> None:
+    def __init__(self, home: Home, clock: FakeClock, bus: EventBus):
         self.home, self.clock, self.bus = home, clock, bus
         self.pending: list[Card] = []
         self.holds: list[Hold] = []

@@ -37,7 +37,7 @@ SESSION = "agent-1"
 class Agent:
     """One connection. The main thread reads; each prompt has a thread of its own."""
 
-    def __init__(self, modes: set[str]) -> None:
+    def __init__(self, modes: set[str]):
         """`modes` are the options of the command line."""
         self.modes = modes
         self.lock = threading.Lock()
@@ -52,12 +52,12 @@ class Agent:
         self.last_answer = ""
         """What the client answered to the last step that asked for something."""
 
-    def write_raw(self, data: bytes) -> None:
+    def write_raw(self, data: bytes):
         with self.lock:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
 
-    def send(self, **message: Any) -> None:
+    def send(self, **message: Any):
         self.write_raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     def ask(self, method: str, params: dict[str, Any], *, session: str = SESSION) -> dict[str, Any]:
@@ -69,14 +69,14 @@ class Agent:
         self.send(id=request_id, method=method, params={"sessionId": session, **params})
         return answer.get()
 
-    def send_update(self, update: dict[str, Any], *, session: str = SESSION) -> None:
+    def send_update(self, update: dict[str, Any], *, session: str = SESSION):
         self.send(method="session/update", params={"sessionId": session, "update": update})
 
-    def say(self, text: str, *, session: str = SESSION) -> None:
+    def say(self, text: str, *, session: str = SESSION):
         chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
         self.send_update(chunk, session=session)
 
-    def serve(self) -> None:
+    def serve(self):
         """Read messages until the client closes the connection."""
         for line in sys.stdin.buffer:
             if self.is_deaf.is_set():
@@ -89,7 +89,7 @@ class Agent:
             else:
                 threading.Thread(target=self.handle, args=(message,), daemon=True).start()
 
-    def handle(self, message: dict[str, Any]) -> None:
+    def handle(self, message: dict[str, Any]):
         """Answer a request of the client."""
         request_id = message["id"]
         match message["method"]:
@@ -106,7 +106,7 @@ class Agent:
             case _:
                 self.send(id=request_id, error={"code": -32601, "message": "no such method"})
 
-    def initialize(self, request_id: int) -> None:
+    def initialize(self, request_id: int):
         if "--garbage" in self.modes:
             self.write_raw(b"{not json\n[1,2]\n\xff\xfe\n42\n" + b"[" * 100_000 + b"\n")
         if "--chatter" in self.modes:
@@ -142,57 +142,57 @@ class Agent:
 
     # -- the verbs of a script; one that returns something ends the turn with it
 
-    def do_say(self, text: str) -> None:
+    def do_say(self, text: str):
         self.say(text)
 
-    def do_send_update(self, update: dict[str, Any]) -> None:
+    def do_send_update(self, update: dict[str, Any]):
         self.send_update(update)
 
-    def do_say_elsewhere(self, text: str) -> None:
+    def do_say_elsewhere(self, text: str):
         self.say(text, session="another")
 
-    def do_ask_permission(self, request: dict[str, Any]) -> None:
+    def do_ask_permission(self, request: dict[str, Any]):
         self.last_answer = self.ask_permission(request)
         self.say(f"answer {self.last_answer}\n")
 
-    def do_ask_all_at_once(self, requests: list[dict[str, Any]]) -> None:
+    def do_ask_all_at_once(self, requests: list[dict[str, Any]]):
         """All at once."""
         with ThreadPoolExecutor(len(requests)) as pool:
             self.say(f"answers {list(pool.map(self.ask_permission, requests))}\n")
 
-    def do_request(self, request: dict[str, Any]) -> None:
+    def do_request(self, request: dict[str, Any]):
         answer = self.ask(request["method"], request["params"], session=request.get("session", SESSION))
         self.last_answer = json.dumps(answer.get("result", answer.get("error")))
         self.say(f"got {self.last_answer}\n")
 
-    def do_read(self, params: dict[str, Any]) -> None:
+    def do_read(self, params: dict[str, Any]):
         answer = self.ask("fs/read_text_file", params)
         self.say(f"read {answer['result']['content'] if 'result' in answer else answer['error']['message']}\n")
 
-    def do_write(self, params: dict[str, Any]) -> None:
+    def do_write(self, params: dict[str, Any]):
         answer = self.ask("fs/write_text_file", params)
         self.say(f"wrote {'ok' if 'result' in answer else answer['error']['message']}\n")
 
-    def do_write_by_itself(self, file: dict[str, str]) -> None:
+    def do_write_by_itself(self, file: dict[str, str]):
         """Write a file without the client, as Claude Code does."""
         Path(file["path"]).write_text(file["content"], encoding="utf-8")
 
-    def do_read_by_itself(self, path: str) -> None:
+    def do_read_by_itself(self, path: str):
         try:
             self.say(f"own read {Path(path).read_text(encoding='utf-8')}\n")
         except OSError as error:
             self.say(f"own read {type(error).__name__}\n")
 
-    def do_tell_environment(self, names: list[str]) -> None:
+    def do_tell_environment(self, names: list[str]):
         self.say(f"environment {json.dumps({name: os.environ.get(name) for name in names})}\n")
 
-    def do_send_raw(self, text: str) -> None:
+    def do_send_raw(self, text: str):
         self.write_raw(text.encode("utf-8", "surrogateescape").replace(b"<FF>", b"\xff"))
 
-    def do_send_line_without_end(self, length: int) -> None:
+    def do_send_line_without_end(self, length: int):
         self.write_raw(b"y" * length)
 
-    def do_flood_with_requests(self, count: int) -> None:
+    def do_flood_with_requests(self, count: int):
         request_ids = range(1_000_000, 1_000_000 + count)
         self.answers |= {request_id: queue.Queue() for request_id in request_ids}
         for request_id in request_ids:
@@ -202,15 +202,15 @@ class Agent:
         refused = sum("error" in self.answers[request_id].get() for request_id in request_ids)
         self.say(f"refused {refused}\n")
 
-    def do_wait_for_cancel(self, path: str) -> None:
+    def do_wait_for_cancel(self, path: str):
         self.cancelled.wait()
         Path(path).write_text("cancelled", encoding="utf-8")
 
-    def do_keep_answer(self, path: str) -> None:
+    def do_keep_answer(self, path: str):
         """Write what the client answered last into a file, where a test finds it after the end."""
         Path(path).write_text(self.last_answer, encoding="utf-8")
 
-    def do_read_and_listen_to_nothing(self, request: dict[str, Any]) -> None:
+    def do_read_and_listen_to_nothing(self, request: dict[str, Any]):
         """Ask for a file many times, and read no answer."""
         self.is_deaf.set()
         for number in range(request["times"]):
@@ -218,13 +218,13 @@ class Agent:
             self.send(id=1_000_000 + number, method="fs/read_text_file", params=params)
         time.sleep(3600)
 
-    def do_hang(self, _: Any) -> None:
+    def do_hang(self, _: Any):
         time.sleep(3600)
 
-    def do_start_child(self, _: Any) -> None:
+    def do_start_child(self, _: Any):
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
 
-    def do_die(self, code: int) -> None:
+    def do_die(self, code: int):
         print("oh no, out of memory", file=sys.stderr, flush=True)
         os._exit(code)
 
@@ -234,7 +234,7 @@ class Agent:
     def do_end_turn_with_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
         return {"result": {"stopReason": "end_turn", "usage": usage}}
 
-    def do_run_in_terminal(self, request: dict[str, Any]) -> None:
+    def do_run_in_terminal(self, request: dict[str, Any]):
         kill = request.pop("kill", False)
         created = self.ask("terminal/create", request)
         if "error" in created:

@@ -34,9 +34,7 @@ class ForkedProcess:
     `out` is the descriptor of its standard output; None makes a pipe.
     """
 
-    def __init__(
-        self, fork_server: ForkServer, code: str, argv: tuple[str, ...], folder: Path, out: int | None
-    ) -> None:
+    def __init__(self, fork_server: ForkServer, code: str, argv: tuple[str, ...], folder: Path, out: int | None):
         self._fork_server = fork_server
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         child_in, parent_in = os.pipe()
@@ -80,14 +78,14 @@ class ForkedProcess:
                 return output.decode(errors="replace"), self._errors.read().decode(errors="replace")
         raise subprocess.TimeoutExpired(f"process {self.pid}", timeout, output)
 
-    def send_signal(self, number: int) -> None:
+    def send_signal(self, number: int):
         if self.poll() is None:
             os.kill(self.pid, number)
 
-    def kill(self) -> None:
+    def kill(self):
         self.send_signal(signal.SIGKILL)
 
-    def close(self) -> None:
+    def close(self):
         """End it, if it has not ended yet."""
         self.kill()
         self.wait()
@@ -99,7 +97,7 @@ class ForkedProcess:
 class ForkServer:
     """Forks processes. One server is for all tests of a process, one at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._requests, server_end = socket.socketpair()
         with server_end:
             number = server_end.fileno()
@@ -134,7 +132,7 @@ class ForkServer:
         self._requests.sendall(json.dumps(request).encode() + b"\n")
         return json.loads(_read_line(self._requests))
 
-    def close(self) -> None:
+    def close(self):
         self._requests.close()
         self._process.wait(30)
 
@@ -149,7 +147,7 @@ def _read_line(connection: socket.socket) -> bytes:
     return line
 
 
-def _serve(requests: socket.socket) -> None:
+def _serve(requests: socket.socket):
     """Fork a process for each request until the connection ends. Returns in the forked process too."""
     while True:
         kind, streams, _, _ = socket.recv_fds(requests, 1, 3)
@@ -170,7 +168,7 @@ def _serve(requests: socket.socket) -> None:
         requests.sendall(json.dumps(answer).encode() + b"\n")
 
 
-def _become(request: dict[str, Any], streams: list[int]) -> None:
+def _become(request: dict[str, Any], streams: list[int]):
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)

@@ -41,7 +41,7 @@ def _does_run(program: str) -> bool:
     return subprocess.run([program, argument], capture_output=True).returncode == 0
 
 
-def needs(*programs: str, host: str = "") -> None:
+def needs(*programs: str, host: str = ""):
     """Skip the test if a program does not run here, or if `host` does not answer.
 
     The program of a version manager may be installed, and have no version to run.
@@ -58,7 +58,7 @@ def read_table(module_file: str) -> dict[str, Any]:
     return tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def assert_contains(text: str, *parts: str) -> None:
+def assert_contains(text: str, *parts: str):
     """Check that `text` contains each of the `parts`."""
     missing = [part for part in parts if part not in text]
     assert missing == [], text
@@ -73,7 +73,7 @@ def refused(code: str, action: Callable[[], object]) -> Refusal:
     return refusal.value
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 15.0, describe: Callable[[], str] = str) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 15.0, describe: Callable[[], str] = str):
     """Wait for a process, thread or server until `condition` is true.
 
     After `seconds` the test fails, with what `describe` returns.
@@ -84,12 +84,12 @@ def wait_until(condition: Callable[[], object], seconds: float = 15.0, describe:
         time.sleep(0.01)
 
 
-def wait_for_threads(beginning: str) -> None:
+def wait_for_threads(beginning: str):
     """Wait until no thread is alive whose name begins like this."""
     wait_until(lambda: not any(thread.name.startswith(beginning) for thread in threading.enumerate()))
 
 
-def write_settings(home: Home, text: str) -> None:
+def write_settings(home: Home, text: str):
     """Write the configuration file of a home."""
     home.config.mkdir(parents=True, exist_ok=True)
     home.config_file.write_text(text)
@@ -147,7 +147,7 @@ class MemoryKeyring(KeyringBackend):
 
     priority = 1
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.held: dict[tuple[str, str], str] = {}
         self.asked = 0
@@ -156,15 +156,15 @@ class MemoryKeyring(KeyringBackend):
         self.asked += 1
         return self.held.get((service, username))
 
-    def set_password(self, service: str, username: str, password: str) -> None:
+    def set_password(self, service: str, username: str, password: str):
         self.held[service, username] = password
 
-    def delete_password(self, service: str, username: str) -> None:
+    def delete_password(self, service: str, username: str):
         del self.held[service, username]
 
 
 class NobodyAsks:
     """Stands in for a model where none is configured."""
 
-    def ask(self, question: Question, /) -> None:
+    def ask(self, question: Question, /):
         return None

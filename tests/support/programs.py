@@ -11,7 +11,7 @@ def run_git(folder: Path, *arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
-def run_git_that_stops(folder: Path, *arguments: str) -> None:
+def run_git_that_stops(folder: Path, *arguments: str):
     """Run a command of git that stops at a conflict."""
     completed = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
     assert completed.returncode, completed.stdout

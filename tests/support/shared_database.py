@@ -17,7 +17,7 @@ class LocalSharedDatabase(SharedDatabase):
     effect but the client does not know yet, "" does not cut it.
     """
 
-    def __init__(self, url: str = "shared", cuts: Sequence[str] = ()) -> None:
+    def __init__(self, url: str = "shared", cuts: Sequence[str] = ()):
         super().__init__(url)
         self.cuts = list(cuts)
         self._connection = sqlite3.connect(":memory:", check_same_thread=False, factory=_Connection)

@@ -17,11 +17,11 @@ SUBSCRIBE = {"type": "subscribe", "channels": ["crosspoll"]}
 class Listener:
     """A client of the WebSocket, which reads its frames message by message."""
 
-    def __init__(self, connection: ClientConnection) -> None:
+    def __init__(self, connection: ClientConnection):
         self.connection = connection
         self._unread: list[dict[str, Any]] = []
 
-    def send(self, document: Any) -> None:
+    def send(self, document: Any):
         self.connection.send(json.dumps(document))
 
     def receive(self, seconds: float = 10.0) -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ class Listener:
                     return message
             self._unread = self.receive(max(0.01, end - time.monotonic()))
 
-    def receive_until_id(self, message_id: int) -> None:
+    def receive_until_id(self, message_id: int):
         """Read frames until one has the message with this id."""
         while not any(message["id"] == message_id for message in self.receive()):
             pass

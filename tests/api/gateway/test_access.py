@@ -166,7 +166,7 @@ def press_button(button: dict[str, Any]) -> httpx.Response:
     return httpx.request(button["method"], button["url"], headers=button["headers"], timeout=30, trust_env=False)
 
 
-def make_predicted_cards(served: Served, *flows: str) -> None:
+def make_predicted_cards(served: Served, *flows: str):
     """Have a cycle make cards of flows that another program predicts."""
     stamp = served.engine.clock.now().isoformat()
     lines = [

@@ -164,7 +164,7 @@ def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.Monke
     token = served.token.encode()
     credential = served.gateway.issue_pass("GET", "/api/v1/health", until=time.time() + 60)
 
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object):
         raise RuntimeError(f"broken by {served.token} and {credential}")
 
     monkeypatch.setattr(OperationRunner, "run", fail)

@@ -61,7 +61,7 @@ def test_an_invalid_address_is_refused(options: dict[str, Any]):
 # Opening and closing
 
 
-def run_openssl(*arguments: str) -> None:
+def run_openssl(*arguments: str):
     """Run OpenSSL. Skips the test where it is not installed."""
     needs("openssl")
     subprocess.run(["openssl", *arguments], check=True, capture_output=True)

@@ -29,7 +29,7 @@ class MutableSettings:
 class StandInKeys(Keys):
     """Keys by name, which are in a keyring, and one known secret."""
 
-    def __init__(self, values: dict[str, str] | None = None) -> None:
+    def __init__(self, values: dict[str, str] | None = None):
         self.values = values or {}
 
     def secrets(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class StandInCards:
 class NotifyWorld:
     """Notifications of an engine whose cards and sessions a test sets. A stand-in delivers them unless `real`."""
 
-    def __init__(self, database: Database, clock: FakeClock, bus: EventBus, *, real: bool = False) -> None:
+    def __init__(self, database: Database, clock: FakeClock, bus: EventBus, *, real: bool = False):
         self.database, self.clock = database, clock
         self.settings = MutableSettings(Settings(glasses_alerts_enabled=True))
         self.keys = StandInKeys()
@@ -103,7 +103,7 @@ class NotifyWorld:
         # Notifications read the environment of the process; a test sets its own.
         self.notifications.addresses = Addresses(self.settings, self.keys, environment=self.environment)
 
-    def set_addresses(self, gateway: str = "", **urls: str) -> None:
+    def set_addresses(self, gateway: str = "", **urls: str):
         """Set the addresses of surfaces, and the gateway that their buttons call."""
         sections = {name: SurfaceSettings(url=url) for name, url in urls.items()}
         notify = NotifySettings(digest_minutes=5, gateway=gateway, **sections)
@@ -122,16 +122,16 @@ class NotifyWorld:
         self.cards.cards_by_id[card_id] = added
         return added
 
-    def dismiss(self, card_id: str) -> None:
+    def dismiss(self, card_id: str):
         self.cards.cards_by_id[card_id] = replace(self.cards.get(card_id), status=Status.DISMISSED)
 
-    def record_events(self, *events: Event) -> None:
+    def record_events(self, *events: Event):
         """Record events, and have them read."""
         for event in events:
             self.database.write(lambda tx, event=event: tx.record(event))
         self.notifications.catch_up()
 
-    def deliver(self, surfaces: Sequence[Surface] = tuple(Surface)) -> None:
+    def deliver(self, surfaces: Sequence[Surface] = tuple(Surface)):
         """Send everything that is due."""
         for surface in surfaces:
             while self.notifications.deliver_due(surface) == 0:

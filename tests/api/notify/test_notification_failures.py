@@ -139,7 +139,7 @@ class Crash(BaseException):
 class StandInPhone:
     """Takes notes, unless it fails, or crashes after it took one."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.counts: Counter[str] = Counter()
         """How often it took a note with each amount."""
         self.fails = self.crashes = False
@@ -159,7 +159,7 @@ STEP = st.sampled_from(
 )
 
 
-def check_steps(steps: list[str], database: Database, clock: FakeClock) -> None:
+def check_steps(steps: list[str], database: Database, clock: FakeClock):
     """Carry the steps out, then let everything be delivered, and count the notes on the phone."""
     phone, amounts, crashed = StandInPhone(), [], False
 

@@ -45,7 +45,7 @@ def run(engine: Engine, *words: str) -> tuple[dict[str, Any], str]:
 class ProfileVerb:
     """The verb `profile` for the leader cto, whose principles are one: Simple beats clever."""
 
-    def __init__(self, engine: Engine, file: Path) -> None:
+    def __init__(self, engine: Engine, file: Path):
         self.engine, self.file = engine, file
 
     def read(self) -> tuple[dict[str, Any], str]:

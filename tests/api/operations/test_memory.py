@@ -75,7 +75,7 @@ def test_a_name_of_its_own_is_kept(name: str):
 # forget
 
 
-def store_captures(engine: Engine, *texts: str) -> None:
+def store_captures(engine: Engine, *texts: str):
     """Store `texts` as captured from a session."""
     rows = [
         CaptureRow(
