@@ -210,7 +210,7 @@ class Captures:
     def count(self) -> tuple[int, datetime | None]:
         """How many there are, and when the newest was said."""
         with self.database.read() as session:
-            number, newest = ask(session, "SELECT count(*), max(at) FROM captures").one()
+            [(number, newest)] = ask(session, "SELECT count(*), max(at) FROM captures")
         return number, newest and datetime.fromisoformat(newest)
 
     def _read(self, clauses: str, **values: object) -> list[Capture]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import date, datetime, timedelta
 from typing import Annotated
 
@@ -137,40 +137,27 @@ class NightRow(Row, table=True):
         return not self.reason
 
 
+@frozen
 class Nightly:
     """Processes days. All methods may be called from any thread; one day is processed at a time."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        clock: Clock,
-        *,
-        captures: Captures,
-        work: WorkReader,
-        drafts: Drafts,
-        para: Para,
-        files: AgentFiles,
-        model: Asks,
-    ) -> None:
-        """`model` evaluates days, if the operator named one."""
-        self._database = ledger.database
-        self._clock = clock
-        self._ledger = ledger
-        self._captures = captures
-        self._work = work
-        self._drafts = drafts
-        self._para = para
-        self._files = files
-        self._runs = ValidationRuns(ledger.database)
-        self._model = model
-        self._lock = threading.Lock()
+    ledger: Ledger
+    clock: Clock
+    captures: Captures
+    work: WorkReader
+    drafts: Drafts
+    para: Para
+    files: AgentFiles
+    model: Asks
+    """Evaluates days, if the operator named a model."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def due(self) -> list[date]:
         """The local days to process now, oldest first: from `START_HOUR` on the day before, with earlier ones that were
         missed. The first start begins with the day before."""
-        with self._database.read() as session:
+        with self.ledger.database.read() as session:
             stored = state.get(session, LAST_DAY_KEY)
-        newest = find_latest_day(self._clock.local())
+        newest = find_latest_day(self.clock.local())
         last_day = date.fromisoformat(stored) if stored else newest - timedelta(days=1)
         return list_missed_days(last_day, newest)
 
@@ -185,7 +172,7 @@ class Nightly:
     def run(self, day: date) -> NightlyFinished:
         """Process one local day; a second call changes nothing. Raises OSError and `Refusal` if facts cannot be
         written; then the day is due again."""
-        with self._lock:
+        with self.lock:
             day_record = self._read_day(day)
             night = self._load_or_evaluate(day_record)
             if night.state == DONE:
@@ -195,17 +182,17 @@ class Nightly:
     def _keep(self, day: Day, night: NightRow) -> NightlyFinished:
         """Store the facts and drafts of an evaluated day, write the diaries, and mark the day as done."""
         proposed = [day.make_fact(**fact.model_dump()) for fact in night.facts]
-        promoted = self._para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])
+        promoted = self.para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])
         drafts = [replace(fact, reason="the model would keep it") for fact in proposed if fact.trust is Trust.QUOTED]
         if not night.is_evaluated_by_model:
-            drafts = day.draft(self._para.facts())
+            drafts = day.draft(self.para.facts())
         self._write_diaries(day)
 
         def finish(tx: Transaction) -> NightlyFinished:
             finished = NightlyFinished(
                 subject=day.date,
                 promoted=len(promoted),
-                drafted=self._drafts.add(tx, day.date, drafts),
+                drafted=self.drafts.add(tx, day.date, drafts),
                 cost=night.cost_microusd,
                 reason=night.reason or ("" if proposed else NOTHING_KEPT),
             )
@@ -217,11 +204,11 @@ class Nightly:
             state.put(tx, LAST_DAY_KEY, max(state.get(tx.session, LAST_DAY_KEY, ""), day.date))
             return finished
 
-        return self._database.write(finish)
+        return self.ledger.database.write(finish)
 
     def _load_or_evaluate(self, day: Day) -> NightRow:
         """The day's row with its evaluation, which is made now if there is none."""
-        with self._database.read() as session:
+        with self.ledger.database.read() as session:
             night = session.get(NightRow, day.date)
         if night is not None:
             return night
@@ -233,13 +220,14 @@ class Nightly:
             cost_microusd=evaluation.runs[-1][1] if evaluation.runs else 0,
             reason=evaluation.unusable_reason,
             facts=evaluation.facts,
-            at=self._clock.now(),
+            at=self.clock.now(),
         )
 
         def store(tx: Transaction) -> None:
             tx.session.add(night)
+            test_runs = ValidationRuns(self.ledger.database)
             for attempt, (check, cost) in enumerate(evaluation.runs, 1):
-                self._runs.record(
+                test_runs.record(
                     tx,
                     session_id=f"nightly:{day.date}",
                     workspace="",
@@ -249,7 +237,7 @@ class Nightly:
                     cost=cost,
                 )
 
-        self._database.write(store)
+        self.ledger.database.write(store)
         return night
 
     def _evaluate(self, day: Day) -> _Evaluation:
@@ -265,7 +253,7 @@ class Nightly:
             facts: tuple[ProposedFact, ...] = ()
             failure = ""
             try:
-                answer = self._model.ask(_make_question(day.date, synthesis, faults, COST_CAP_MICROUSD - cost))
+                answer = self.model.ask(_make_question(day.date, synthesis, faults, COST_CAP_MICROUSD - cost))
             except NoAnswer as error:
                 log.warning("no model evaluated %s: %s", day.date, error)
                 failure = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
@@ -286,8 +274,8 @@ class Nightly:
 
     def _read_day(self, day: date) -> Day:
         """What happened on a local day, as the ledger, sessions and captures say."""
-        start, end = find_day_bounds(day, self._clock)
-        entries = self._ledger.between(start, end, _EVENT_KINDS)
+        start, end = find_day_bounds(day, self.clock)
+        entries = self.ledger.between(start, end, _EVENT_KINDS)
         landed = {
             entry.payload["session_id"]: entry.payload["files"] for entry in entries if entry.kind == "ChangeSetLanded"
         }
@@ -297,12 +285,12 @@ class Nightly:
             for entry in entries
             if entry.kind in ("ValidationFailed", "RetryRepeated")
         }
-        views = (self._work.find_session(session) for session in dict.fromkeys([*sessions, *landed]))
+        views = (self.work.find_session(session) for session in dict.fromkeys([*sessions, *landed]))
         return Day(
             day.isoformat(),
             tuple(view for view in views if view is not None),
             landed,
-            tuple(self._captures.between(start, end)),
+            tuple(self.captures.between(start, end)),
             failing,
             sum(entry.kind == "PredictionConfirmed" for entry in entries),
             sum(entry.kind == "PredictionRejected" for entry in entries),
@@ -312,13 +300,13 @@ class Nightly:
         """Add the day to the `memory.md` of each agent that was active on it, unless it is there."""
         heading = f"## {day.date}"
         active_agents = {session.agent for session in day.sessions} | {capture.agent for capture in day.captures}
-        for agent in active_agents.intersection(self._files.agents()):
+        for agent in active_agents.intersection(self.files.agents()):
             body = "\n".join(f"- {line}" for line in day.make_lines_for(agent))
             try:
-                text = self._files.read(agent, MEMORY_FILE).text
+                text = self.files.read(agent, MEMORY_FILE).text
                 if heading not in text.splitlines():
                     separator = "" if not text or text.endswith("\n\n") else "\n"
-                    self._files.append(agent, MEMORY_FILE, f"{separator}{heading}\n\n{body}\n")
+                    self.files.append(agent, MEMORY_FILE, f"{separator}{heading}\n\n{body}\n")
             except Refusal as refusal:
                 log.warning("the day is not in the memory.md of %s: %s", agent, refusal)
 

@@ -185,10 +185,8 @@ def select_candidates(
     similarities = {seq: similarity for similarity, _, seq in reversed(near)}
     found_scores = _add_searches([row.seq for row in rows], word_scores, similarities)
     adjacent = _find_best_adjacent(rows, previous, found_scores.total)
-    is_asked_speaker = numpy.array([row.speaker.casefold() in question.speakers for row in rows], numpy.float32)
-    date_fit = numpy.array(
-        [question.compute_date_fit(row.at) if question.dates else 0.0 for row in rows], numpy.float32
-    )
+    is_asked_speaker = _make_vector([row.speaker.casefold() in question.speakers for row in rows])
+    date_fit = _make_vector([question.compute_date_fit(row.at) if question.dates else 0.0 for row in rows])
     preliminary_scores = (
         found_scores.total + ADJACENT_SHARE * adjacent + SPEAKER_SHARE * is_asked_speaker + DATE_SHARE * date_fit
     )
@@ -221,8 +219,8 @@ def _add_searches(
     seqs: Sequence[int], word_scores: Mapping[int, float], similarities: Mapping[int, float]
 ) -> _FoundScores:
     """The scores of the memories `seqs`. A memory that a search did not find has 0 in it."""
-    words = _scale(numpy.array([word_scores.get(seq, 0.0) for seq in seqs], numpy.float32), 0.0)
-    meaning = numpy.array([similarities.get(seq, 0.0) for seq in seqs], numpy.float32)
+    words = _scale(_make_vector([word_scores.get(seq, 0.0) for seq in seqs]), 0.0)
+    meaning = _make_vector([similarities.get(seq, 0.0) for seq in seqs])
     has_meaning = numpy.array([seq in similarities for seq in seqs], bool)
     best_meanings = numpy.sort(meaning[has_meaning])[::-1][:MAX_FOUND]
     floor = float(best_meanings[-1]) if len(best_meanings) else 0.0
@@ -249,7 +247,7 @@ def _find_best_of_session(rows: Sequence[MemoryRow], values: Vector) -> Vector:
     best: dict[str | int, float] = {}
     for session, value in zip(sessions, values.tolist(), strict=True):
         best[session] = max(value, best.get(session, 0.0))
-    return numpy.array([best[session] for session in sessions], numpy.float32)
+    return _make_vector([best[session] for session in sessions])
 
 
 def add_text_features(
@@ -263,16 +261,16 @@ def add_text_features(
     terms_in_rows = _find_terms(terms, texts)
     coverage = _compute_coverage(terms, terms_in_rows)
     # Another embedder gives no tokens. Then the vector counts, and without a vector the words.
-    token_scores = numpy.array(tokens, numpy.float32)
+    token_scores = _make_vector(tokens)
     without_tokens = numpy.maximum(selection.features[Feature.MEANING], coverage)
     features = {
         **selection.features,
         Feature.COVERAGE: coverage,
-        Feature.PASSAGES: numpy.array(passages, numpy.float32).clip(0.0, 1.0),
+        Feature.PASSAGES: _make_vector(passages).clip(0.0, 1.0),
         Feature.TOKENS: numpy.where(token_scores > 0, token_scores, without_tokens),
         Feature.USER_RULE: _find_user_rules(question, rows, texts),
-        Feature.TIME: numpy.array(
-            [question.asks_when and not _TIMES.isdisjoint(WORD_PATTERN.findall(text)) for text in texts], numpy.float32
+        Feature.TIME: _make_vector(
+            [question.asks_when and not _TIMES.isdisjoint(WORD_PATTERN.findall(text)) for text in texts]
         ),
         Feature.RECENT: _compute_recency(selection),
     }
@@ -298,7 +296,7 @@ def _find_user_rules(question: ParsedQuestion, rows: Sequence[MemoryRow], texts:
         and bool(_RULE.search(text) or (question.asks_advice and _PREFERENCE.search(text)))
         for row, text in zip(rows, texts, strict=True)
     ]
-    return numpy.array(is_rule, numpy.float32)
+    return _make_vector(is_rule)
 
 
 def _compute_recency(selection: Selection) -> Vector:
@@ -326,6 +324,10 @@ def _find_terms(terms: Sequence[str], texts: Sequence[str]) -> list[frozenset[st
     word = re.compile(rf"(?<![^\W_])(?:{beginnings})[^\W_]*")
     wanted_terms = frozenset(terms)
     return [wanted_terms.intersection(map(make_stem, word.findall(text))) for text in texts]
+
+
+def _make_vector(values: Sequence[float]) -> Vector:
+    return numpy.array(values, numpy.float32)
 
 
 def _scale(values: Vector, floor: float) -> Vector:

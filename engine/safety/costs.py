@@ -185,7 +185,7 @@ class Costs:
         oldest = min(find_windows(local).month, local.astimezone(UTC) - max(PACE_SPAN.values()))
         with self._database.read() as session:
             rows = ask(session, _SELECT_PRICES, {"oldest": as_stored(oldest)})
-            (reserved,) = ask(session, _RESERVED_IN_ALL).one()
+            [(reserved,)] = ask(session, _RESERVED_IN_ALL)
             caps = self.state_in(session).caps
         prices = [(datetime.fromisoformat(at), amount) for at, amount in rows]
         return tuple(measure_burn(window, local, prices, reserved, cap) for window, cap in caps.items())
@@ -391,7 +391,7 @@ class Costs:
         """The sums of one agent or all. Each includes all reservations, however old they are."""
         windows = find_windows(self._clock.local())
         values = {name: as_stored(begin) for name, begin in shallow_dict(windows).items()}
-        reserved, hour, day, month = ask(session, _SELECT_SUMS, values | {"agent": agent}).one()
+        [(reserved, hour, day, month)] = ask(session, _SELECT_SUMS, values | {"agent": agent})
         return _Sums(reserved + hour, reserved + day, reserved + month)
 
 

@@ -353,7 +353,7 @@ class Pipeline:
         start: str | None = find_chain_start(trigger)
         if start == channel or start not in (OWNER, *self._settings.current.channels):
             start = None
-        if ask(session, _PAIR, {"channel": channel, "start": start}).first() is not None:
+        if ask(session, _PAIR, {"channel": channel, "start": start}):
             return ""
         if start in (None, OWNER):
             return f"nothing {'that you asked for ' if start else ''}has run on {channel} yet"

@@ -159,7 +159,7 @@ class Safety:
     def triggers(self) -> tuple[int, datetime | None]:
         """The number of all triggers that passed (`totalTriggers`), and the time of the last (`lastTriggerAt`)."""
         with self._database.read() as session:
-            number, last = ask(session, _PASSED).one()
+            [(number, last)] = ask(session, _PASSED)
         return number, None if last is None else datetime.fromisoformat(last)
 
     def log(self, limit: int = 50, *, blocked_only: bool = False) -> list[LogEntry]:

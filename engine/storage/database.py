@@ -102,7 +102,7 @@ class Database:
         """Number of commits that wrote to the ledger. While it stays the same, consumers have nothing new to read."""
         self._clock = clock
         self._bus = bus
-        with TranslatedErrors(path):
+        with translate_errors(path):
             create_or_check(path)
             use_write_ahead_log(path)
         self._engine = open_sqlite(path, read_only=False, durable=durable)
@@ -146,7 +146,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session that reads one consistent snapshot, and cannot write. Do not keep it open across slow work."""
-        with TranslatedErrors(self.path):
+        with translate_errors(self.path):
             try:
                 reader = self._idle_readers.pop()
             except IndexError:
@@ -188,7 +188,7 @@ class Database:
     def scrub(self) -> bool:
         """Remove what was erased from the file, too; see `erasing.scrub`. It waits for queued writes, and others wait
         for it: about a second for each 100 MB."""
-        with TranslatedErrors(self.path):
+        with translate_errors(self.path):
             return self._run_in_writer(lambda: erasing.scrub(self._writing.driver)).result()
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class Database:
             deferred, self._deferred = self._deferred, {}
         self._changed_tables.clear()
         try:
-            with TranslatedErrors(self.path), self._writing as session:
+            with translate_errors(self.path), self._writing as session:
                 transaction = Transaction(session, self._clock.now())
                 _write_deferred(transaction, deferred.values())  # first, so that a newer value of `work` replaces it
                 result = work(transaction)
@@ -390,22 +390,16 @@ def create_file(path: Path) -> None:
     unfinished.replace(path)
 
 
-class TranslatedErrors:
+@contextmanager
+def translate_errors(path: Path) -> Iterator[None]:
     """A context that turns SQLite's faults of the file or the disk into a `Refusal`, which says how to fix them."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, DBAPIError | sqlite3.DatabaseError):
-            refusal = _make_refusal(str(error.orig if isinstance(error, DBAPIError) else error), self._path)
-            if refusal is not None:
-                raise refusal from error
+    try:
+        yield
+    except (DBAPIError, sqlite3.DatabaseError) as error:
+        refusal = _make_refusal(str(error.orig if isinstance(error, DBAPIError) else error), path)
+        if refusal is None:
+            raise
+        raise refusal from error
 
 
 def _make_refusal(error: str, path: Path) -> Refusal | None:

@@ -191,15 +191,6 @@ Convert = Callable[[Any], Any]
 class Answer(list[tuple[Any, ...]]):
     """What a statement found: of each row, in order, the values of its columns."""
 
-    def first(self) -> tuple[Any, ...] | None:
-        """The first row, None when there is none."""
-        return self[0] if self else None
-
-    def one(self) -> tuple[Any, ...]:
-        """The only row. Raises ValueError when there are none or several."""
-        (row,) = self
-        return row
-
     def scalar(self) -> Any:
         """The first column of the first row, None when there is none."""
         return self[0][0] if self else None

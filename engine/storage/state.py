@@ -37,8 +37,8 @@ class EngineState(Row, table=True):
 
 def get(session: Session, key: str, default: Any = None) -> Any:
     """The value under `key`, or `default`."""
-    row = ask(session, _SELECT_VALUE, {"key": key}).first()
-    return default if row is None else json.loads(row[0])
+    value = ask(session, _SELECT_VALUE, {"key": key}).scalar()
+    return default if value is None else json.loads(value)
 
 
 def get_all(session: Session, prefix: str) -> dict[str, Any]:
