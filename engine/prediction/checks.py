@@ -23,7 +23,13 @@ from engine.frozen import frozen
 from engine.model import Card, CheckReport, Randomness, Refusal, Result, sanitise
 from engine.model.text import count, join_names
 from engine.prediction.approvals import Approvals
-from engine.prediction.card_rows import CardRow, load_card, load_pending_cards, make_card_of_row
+from engine.prediction.card_rows import (
+    CardRow,
+    load_card,
+    load_own_session_ids,
+    load_pending_cards,
+    make_card_of_row,
+)
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.dismissals import read_mute_index
@@ -34,9 +40,9 @@ from engine.prediction.selection import (
     CardSelector,
     Findings,
     Selection,
-    explain_leaving,
     find_content_block,
     find_leaving_cards,
+    is_done_by_operator,
     renew_reasons,
 )
 from engine.prediction.stack import NO_PLACE, Room
@@ -313,8 +319,14 @@ class CardChecks:
         withdrawn = sorted(find_leaving_cards(tx.session, pending, findings, tx.now))
         for card_id in withdrawn:
             row = load_card(tx.session, card_id)
-            leaving = explain_leaving(tx.session, row, findings[row.workspace])
-            self._store.withdraw(tx, row, leaving.reason, by_operator=leaving.by_operator)
+            found, reason = findings[row.workspace], "its reason no longer applies"
+            own_sessions = load_own_session_ids(tx.session, row.workspace, row.created_at)
+            by_operator = is_done_by_operator(row, found.context, own_sessions)
+            if by_operator:
+                reason = "you did it yourself"
+            elif found.can_replace and found.has_subject(row.about):
+                reason = "another card says what is there now"
+            self._store.withdraw(tx, row, reason, by_operator=by_operator)
         staying = [card for card in pending if card.id not in withdrawn]
         renew_reasons(tx.session, staying, findings)
         self._store_remarks(tx, findings)

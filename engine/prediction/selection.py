@@ -39,7 +39,6 @@ from engine.prediction.card_rows import (
     CardRow,
     load_card,
     load_last_trigger_times,
-    load_own_session_ids,
     make_card_of_row,
     make_row,
 )
@@ -115,22 +114,6 @@ def find_leaving_cards(
         for card in cards
         if card.workspace in findings and findings[card.workspace].has_lost(session, card, now)
     }
-
-
-@frozen
-class Leaving:
-    """Why a card leaves. `by_operator`: the operator did its work."""
-
-    reason: str
-    by_operator: bool = False
-
-
-def explain_leaving(session: Session, row: CardRow, findings: Findings) -> Leaving:
-    """Why a card leaves that has lost its evidence."""
-    if is_done_by_operator(row, findings.context, load_own_session_ids(session, row.workspace, row.created_at)):
-        return Leaving("you did it yourself", by_operator=True)
-    is_replaced = findings.can_replace and findings.has_subject(row.about)
-    return Leaving("another card says what is there now" if is_replaced else "its reason no longer applies")
 
 
 def is_done_by_operator(card: CardRow, context: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:

@@ -8,6 +8,7 @@ sessions are left out, because they are not the operator's.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -136,11 +137,15 @@ class Threads:
         if listing and listing.folders == folders and now_s - listing.listed_at_s < LISTING_MAX_AGE_S:
             return listing.files
         now, files = self._clock.now(), list[_GrownFile]()
-        for name in folders:
-            for path, status in _find_transcripts(Path(name).expanduser()):
-                at = datetime.fromtimestamp(status.st_mtime, UTC)
-                if now - MAX_AGE < at <= now + MAX_CLOCK_DIFFERENCE:
-                    files.append(_GrownFile(at, path, status.st_size))
+        for path in itertools.chain.from_iterable(map(_find_transcripts, folders)):
+            try:
+                status = path.stat()
+            except OSError as error:
+                log.info("transcripts: %s", error)
+                continue
+            at = datetime.fromtimestamp(status.st_mtime, UTC)
+            if now - MAX_AGE < at <= now + MAX_CLOCK_DIFFERENCE:
+                files.append(_GrownFile(at, path, status.st_size))
         self._listing = _Listing(now_s, folders, sorted(files, reverse=True)[:MAX_FILES])
         return self._listing.files
 
@@ -199,13 +204,9 @@ def _find_named_folder(lines: Iterable[bytes]) -> str:
     return ""
 
 
-def _find_transcripts(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """The files below `folder` that may be transcripts. What cannot be read is logged and left out."""
-    for parent, _, names in os.walk(folder, onerror=lambda error: log.info("transcripts: %s", error)):
-        for path in (Path(parent, name) for name in names if name.endswith(".jsonl")):
-            try:
-                status = path.stat()
-            except OSError as error:
-                log.info("transcripts: %s", error)
-            else:
-                yield path, status
+def _find_transcripts(folder: str) -> Iterator[Path]:
+    """The files below a folder that may be transcripts. A folder that cannot be read is logged and left out."""
+    for parent, _, names in os.walk(
+        Path(folder).expanduser(), onerror=lambda error: log.info("transcripts: %s", error)
+    ):
+        yield from (Path(parent, name) for name in names if name.endswith(".jsonl"))
