@@ -34,8 +34,7 @@ class StateChanged(Event, topics="autonomy"):
     after: str
     cause: str
 
-    def sentence(self) -> str:
-        return f"{self.before} → {self.after}: {self.cause}"
+    template = "{before} → {after}: {cause}"
 
 
 class SettingChanged(Event, topics="settings autonomy costs phase place"):
@@ -52,8 +51,7 @@ class SettingChanged(Event, topics="settings autonomy costs phase place"):
 class WorkspaceAdded(Event, topics="place settings autonomy"):
     """A console was opened in a repository (`subject`), which the engine watches until it ends."""
 
-    def sentence(self) -> str:
-        return f"{self.subject} is looked after too"
+    template = "{subject} is looked after too"
 
 
 class GatewayOpened(Event, topics="place"):
@@ -61,15 +59,13 @@ class GatewayOpened(Event, topics="place"):
 
     words: str
 
-    def sentence(self) -> str:
-        return f"listening at {self.subject} ({self.words})"
+    template = "listening at {subject} ({words})"
 
 
 class GatewayClosed(Event, topics="place"):
     """The gateway no longer listens at an address (`subject`)."""
 
-    def sentence(self) -> str:
-        return f"no longer listening at {self.subject}"
+    template = "no longer listening at {subject}"
 
 
 class NotificationsGivenUp(Event, topics="changes"):
@@ -88,8 +84,7 @@ class FaultReported(Event, topics="settings"):
     where: str
     message: str
 
-    def sentence(self) -> str:
-        return f"fault in {self.where}: {self.message}"
+    template = "fault in {where}: {message}"
 
 
 class RowsLetGo(Event):
@@ -129,8 +124,7 @@ class LoopDetected(Event, topics="log"):
 
     reason: str
 
-    def sentence(self) -> str:
-        return f"loop: {self.reason}"
+    template = "loop: {reason}"
 
 
 class CostReserved(Event, topics="costs"):
@@ -173,8 +167,7 @@ class HoldPlaced(Event, topics="costs autonomy"):
 
     reason: str
 
-    def sentence(self) -> str:
-        return f"{self.subject}: {self.reason}"
+    template = "{subject}: {reason}"
 
 
 class HoldLifted(Event, topics="costs autonomy"):
@@ -182,8 +175,7 @@ class HoldLifted(Event, topics="costs autonomy"):
 
     reason: str
 
-    def sentence(self) -> str:
-        return f"the {self.subject} ended: {self.reason}"
+    template = "the {subject} ended: {reason}"
 
 
 # -- agents
@@ -211,8 +203,7 @@ class AgentMoved(Event, topics="agents"):
 class AgentRetired(Event, topics="agents"):
     """An agent was retired. It does no more work; its folder stays."""
 
-    def sentence(self) -> str:
-        return f"{self.subject} was retired"
+    template = "{subject} was retired"
 
 
 class AgentFileChanged(Event, topics="agents memory"):
@@ -328,8 +319,7 @@ class BubbleQueued(Event, topics="changes agents"):
     agent: str
     leader: str
 
-    def sentence(self) -> str:
-        return f"a finding of {self.agent} is waiting to go to {self.leader}"
+    template = "a finding of {agent} is waiting to go to {leader}"
 
 
 class BubbleApproved(Event, topics="changes agents"):
@@ -338,8 +328,7 @@ class BubbleApproved(Event, topics="changes agents"):
     agent: str
     leader: str
 
-    def sentence(self) -> str:
-        return f"you approved a finding of {self.agent} for {self.leader}"
+    template = "you approved a finding of {agent} for {leader}"
 
 
 class BubbleRefused(Event, topics="changes agents"):
@@ -349,8 +338,7 @@ class BubbleRefused(Event, topics="changes agents"):
     gate: str
     reason: str
 
-    def sentence(self) -> str:
-        return f"a finding of {self.agent} was refused by {self.gate}: {self.reason}"
+    template = "a finding of {agent} was refused by {gate}: {reason}"
 
 
 class MemoryBubbleFlushed(Event, topics="changes agents"):
@@ -373,8 +361,7 @@ class ProfileEdited(Event, topics="agents"):
     section: str
     key: str
 
-    def sentence(self) -> str:
-        return f"the profile of {self.subject} was edited: {self.section}, {self.key}"
+    template = "the profile of {subject} was edited: {section}, {key}"
 
 
 class CloudSyncFailed(Event):
@@ -384,5 +371,4 @@ class CloudSyncFailed(Event):
     message: str
     unsent: int
 
-    def sentence(self) -> str:
-        return f"{self.subject} not shared with other machines: {self.message}; {self.unsent} unsent"
+    template = "{subject} not shared with other machines: {message}; {unsent} unsent"

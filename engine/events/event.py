@@ -24,12 +24,15 @@ class Event:
 
     Every subclass becomes a frozen dataclass with keyword arguments. Its `topics`, separated by spaces, are the parts
     of the screen that must be read again after the event. A `volatile` event is only for screens, and is never stored.
+    A subclass has a `template`, a `sentence` of its own, or neither.
     """
 
     kinds: ClassVar[dict[str, type[Event]]] = {}
     """Every class of event by its name."""
     volatile: ClassVar[bool] = False
     topics: ClassVar[tuple[str, ...]] = ()
+    template: ClassVar[str] = ""
+    """The sentence, with the names of fields in braces."""
     subject: str = ""
     workspace: str = ""
 
@@ -48,7 +51,7 @@ class Event:
 
     def sentence(self) -> str:
         """A sentence about the event, on one line; "" if another event has the sentence."""
-        return ""
+        return self.template.format_map(vars(self))
 
 
 def list_names(names: Sequence[str]) -> str:

@@ -93,8 +93,7 @@ class LearningRetracted(Event, topics="learnings changes"):
 class LearningKept(Event, topics="learnings changes"):
     """The operator decided that an entry (`subject`) under review is valid."""
 
-    def sentence(self) -> str:
-        return f"you kept learning {self.subject}"
+    template = "you kept learning {subject}"
 
 
 class FactPromoted(Event, topics="memory changes"):
@@ -111,8 +110,7 @@ class FactPromoted(Event, topics="memory changes"):
 class FactRejected(Event, topics="memory changes"):
     """The operator dismissed the draft of a fact (`subject`)."""
 
-    def sentence(self) -> str:
-        return f"the draft {self.subject} was dismissed"
+    template = "the draft {subject} was dismissed"
 
 
 class NightlyFinished(Event, topics="memory changes"):
@@ -169,8 +167,7 @@ class CandidateDrafted(Event, topics="adaptation"):
     score: float
     records: tuple[str, ...]
 
-    def sentence(self) -> str:
-        return f"candidate {self.subject}: {self.title}"
+    template = "candidate {subject}: {title}"
 
 
 class CandidateWeighed(Event, topics="adaptation changes"):

@@ -118,8 +118,7 @@ class PredictionReopened(Event, topics="cards phase"):
 
     was: str
 
-    def sentence(self) -> str:
-        return f"pending again: {self.subject}"
+    template = "pending again: {subject}"
 
 
 class PredictionReassigned(Event, topics="cards"):
@@ -152,8 +151,7 @@ class TaskAdded(Event, topics="tasks"):
 
     title: str
 
-    def sentence(self) -> str:
-        return f"task {self.subject}: {self.title}"
+    template = "task {subject}: {title}"
 
 
 class TaskChanged(Event, topics="tasks"):
@@ -161,8 +159,7 @@ class TaskChanged(Event, topics="tasks"):
 
     state: str
 
-    def sentence(self) -> str:
-        return f"task {self.subject}: {self.state}"
+    template = "task {subject}: {state}"
 
 
 # -- sessions
@@ -181,8 +178,7 @@ class SessionStarted(Event, topics="sessions tasks agents"):
     prediction_id: str
     sandbox: str
 
-    def sentence(self) -> str:
-        return f"session {self.subject} started for {self.prediction_id}, sandbox {self.sandbox}"
+    template = "session {subject} started for {prediction_id}, sandbox {sandbox}"
 
 
 class SessionOutput(Event, volatile=True):
@@ -226,8 +222,7 @@ class PermissionAsked(Event, topics="permissions agents"):
     tool: str
     title: str
 
-    def sentence(self) -> str:
-        return f"session {self.session_id} asks permission for {self.tool}: {self.title}"
+    template = "session {session_id} asks permission for {tool}: {title}"
 
 
 class PermissionAnswered(Event, topics="permissions agents"):
@@ -253,8 +248,7 @@ class PermissionWithdrawn(Event, topics="permissions agents"):
     tool: str
     reason: str
 
-    def sentence(self) -> str:
-        return f"request {self.subject} no longer needs an answer: {self.reason}"
+    template = "request {subject} no longer needs an answer: {reason}"
 
 
 class ToolRefused(Event):
@@ -266,8 +260,7 @@ class ToolRefused(Event):
     rule: str
     reason: str
 
-    def sentence(self) -> str:
-        return f"session {self.subject} may not use {self.tool} ({self.rule}): {self.reason}"
+    template = "session {subject} may not use {tool} ({rule}): {reason}"
 
 
 # -- changes
@@ -303,8 +296,7 @@ class ChangeSetBranched(Event, topics="changes"):
     branch: str
     landed: int = 0
 
-    def sentence(self) -> str:
-        return f"changes {self.subject} were committed to the branch {self.branch}"
+    template = "changes {subject} were committed to the branch {branch}"
 
 
 class ChangeSetDiscarded(Event, topics="changes"):
@@ -325,8 +317,7 @@ class ChangeSetNarrowed(Event, topics="changes"):
     session_id: str
     files: int
 
-    def sentence(self) -> str:
-        return f"the rest of changes {self.subject} was discarded"
+    template = "the rest of changes {subject} was discarded"
 
 
 class ChangeSetCommented(Event, topics="changes"):
