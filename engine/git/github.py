@@ -274,10 +274,8 @@ class _ListedPullRequest(BaseModel):
     def wait(self, me: str) -> Wait | None:
         """The step for which it waits, if the operator is `me`. None if it does not wait for the operator, or if the
         server does not say enough."""
-        return self._wait_as_author(me) if self.author.login == me else self._wait_as_reviewer(me)
-
-    def _wait_as_reviewer(self, me: str) -> Wait | None:
-        """The author asked the operator for a review."""
+        if self.author.login == me:
+            return self._wait_as_author(me)
         is_requested = any(reviewer.login == me for reviewer in self.reviewers or ())
         return Wait(WaitsFor.REVIEW, self.author.login, None) if is_requested and not self.draft else None
 

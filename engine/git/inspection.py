@@ -87,10 +87,6 @@ class _Answer:
     """The error that was raised instead of an answer."""
     at: float = field(default_factory=time.monotonic)
 
-    def is_valid(self, key: object) -> bool:
-        """Whether it is still the answer for this key, and an error is not to be tried again."""
-        return self.key == key and (self.error is None or time.monotonic() - self.at <= RETRY_S)
-
 
 class Answers:
     """Remembers the last answer to each question, as long as the key of the question is the same. Thread-safe."""
@@ -104,7 +100,8 @@ class Answers:
         error is remembered, too, for `RETRY_S` seconds."""
         with self._lock:
             last = self._last.get(question)
-        if last is None or not last.is_valid(key):
+        is_to_retry = last is not None and last.error is not None and time.monotonic() - last.at > RETRY_S
+        if last is None or last.key != key or is_to_retry:
             try:
                 last = _Answer(key, ask())
             except Exception as error:

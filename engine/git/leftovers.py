@@ -285,7 +285,8 @@ def find_secret_kind(path: str, line: str, after: str = "") -> str:
     if _begins_private_key(line, after):
         return "private key"
     for kind, pattern in _TOKEN_PATTERNS.items():
-        if (match := pattern.search(line)) and _looks_like_token(match[0]):
+        match = pattern.search(line)
+        if match and not _TOKEN_PLACEHOLDER.search(match[0]) and _compute_entropy(match[0]) > MIN_TOKEN_ENTROPY:
             return kind
     if any(_is_secret_password(*parts) for parts in _URL_WITH_PASSWORD.findall(line)):
         return "password in a URL"
@@ -298,11 +299,6 @@ def find_secret_kind(path: str, line: str, after: str = "") -> str:
 def _begins_private_key(line: str, after: str) -> bool:
     begins = _PRIVATE_KEY_BEGIN.search(line)
     return begins is not None and bool(_PRIVATE_KEY_BODY.search(begins[1]) or _PRIVATE_KEY_BODY.match(after.strip()))
-
-
-def _looks_like_token(text: str) -> bool:
-    """Whether a text that has the form of a token is no placeholder."""
-    return not _TOKEN_PLACEHOLDER.search(text) and _compute_entropy(text) > MIN_TOKEN_ENTROPY
 
 
 def _is_secret_password(user: str, password: str, host: str) -> bool:

@@ -64,7 +64,9 @@ def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCom
     left last. While a merge or the like is unfinished, there are none. Raises `GitError`."""
     if not state.head or state.operation:
         return ()
-    reflog = _read_recent_entries(git, now - MAX_AGE)
+    logs = [read_reflog(git, ref) for ref in ("HEAD", *_find_branches_with_log(git))]
+    recent = (entry for log in logs for entry in log if entry.at >= now - MAX_AGE)
+    reflog = sorted(recent, key=lambda entry: entry.at)
     left_at = {commit: entry.at for entry in reflog for commit in (entry.old, entry.new) if commit.strip("0")}
     if state.detached:
         left_at.setdefault(state.head, now)
@@ -106,12 +108,6 @@ def _find_own_lines(
     return lines
 
 
-def _read_recent_entries(git: Git, since: datetime) -> list[ReflogEntry]:
-    """The reflog entries of HEAD and of the branches since a time, oldest first."""
-    logs = [read_reflog(git, ref) for ref in ("HEAD", *_find_branches_with_log(git))]
-    return sorted((entry for log in logs for entry in log if entry.at >= since), key=lambda entry: entry.at)
-
-
 def _find_branches_with_log(git: Git) -> list[str]:
     """The refs of at most `MAX_LOGS` branches that have a log."""
     top = git.repository.common / "logs"
@@ -130,13 +126,20 @@ def _read_unreachable_commits(git: Git, candidates: Iterable[str]) -> dict[str, 
 def _find_rewritten_commits(git: Git, reflog: Sequence[ReflogEntry], commits: Mapping[str, Commit]) -> set[str]:
     """Those of `commits` whose work is in another commit, by any of the rules."""
     amended = {entry.old for entry in reflog if entry.action.startswith("commit (amend)") and entry.old != entry.new}
+    rebased_tips = _find_rebased_tips(reflog) - amended
+    starts = {entry.new for entry in reflog if entry.action.startswith("rebase (start)")} & commits.keys()
     on_branches = _read_commits_on_branches(git, min(commit.at for commit in commits.values()))
+    subjects = {subject for _, subject in on_branches}
     return {
-        *_find_copied_commits(commits, on_branches),
-        *_find_squashed_fixups(commits, on_branches),
-        *_find_rebased_commits(commits, _find_rebased_tips(reflog) - amended),
+        # A rebase or cherry-pick copied them: a commit on a branch has the same author date and subject.
+        *(commit.id for commit in commits.values() if (commit.authored, commit.subject) in on_branches),
+        # The fixup commits of a commit on a branch.
+        *(commit.id for commit in commits.values() if commit.is_fixup and commit.target_subject in subjects),
+        # HEAD left them by a rebase.
+        *(commit.id for tip in rebased_tips for commit in _collect_ancestry(commits, tip)),
         *_find_recommitted(git, commits, reflog),
-        *_find_root_starts(commits, reflog),
+        # The empty commits without a message from which `git rebase --root` starts, and which it makes for itself.
+        *(start for start in starts if not commits[start].parents and not commits[start].subject),
         # The last of several amended commits has the work of all of them, whether it is lost or on a branch.
         *(amended & commits.keys()),
     }
@@ -149,22 +152,6 @@ def _read_commits_on_branches(git: Git, since: datetime) -> set[tuple[str, str]]
         "--format=%at %s", "--branches", "--remotes", "--tags",
     )  # fmt: skip
     return {(authored, subject) for authored, _, subject in (record.partition(" ") for record in records)}
-
-
-def _find_copied_commits(commits: Mapping[str, Commit], on_branches: Collection[tuple[str, str]]) -> set[str]:
-    """Those that a rebase or cherry-pick copied: a commit on a branch has the same author date and subject."""
-    return {commit.id for commit in commits.values() if (commit.authored, commit.subject) in on_branches}
-
-
-def _find_squashed_fixups(commits: Mapping[str, Commit], on_branches: Collection[tuple[str, str]]) -> set[str]:
-    """The fixup commits of a commit on a branch."""
-    subjects = {subject for _, subject in on_branches}
-    return {commit.id for commit in commits.values() if commit.is_fixup and commit.target_subject in subjects}
-
-
-def _find_rebased_commits(commits: Mapping[str, Commit], tips: Iterable[str]) -> set[str]:
-    """Those up to `tips`, which HEAD left by a rebase."""
-    return {commit.id for tip in tips for commit in _collect_ancestry(commits, tip)}
 
 
 def _find_rebased_tips(reflog: Iterable[ReflogEntry]) -> set[str]:
@@ -180,30 +167,16 @@ def _find_rebased_tips(reflog: Iterable[ReflogEntry]) -> set[str]:
 
 def _find_recommitted(git: Git, commits: Mapping[str, Commit], reflog: Iterable[ReflogEntry]) -> set[str]:
     """Those that were squashed by a reset and a commit with all their messages."""
-    recommitted = set()
-    for tip, commit in _find_tips_reset_before_commits(reflog):
-        line = _collect_ancestry(commits, tip)
-        if len(line) > 1 and _count_message_lines(git, f"{commit}..{tip}") == _count_message_lines(git, "-1", commit):
-            recommitted |= {replaced.id for replaced in line}
-    return recommitted
-
-
-def _find_tips_reset_before_commits(reflog: Iterable[ReflogEntry]) -> list[tuple[str, str]]:
-    """(tip, commit) for each commit that was made just after a reset had left the commit `tip`."""
-    tips: dict[str, str] = {}
-    pairs = []
+    recommitted: set[str] = set()
+    tips: dict[str, str] = {}  # the commit that a reset left, by the commit to which it went
     for entry in reflog:
         if entry.action.startswith("reset:"):
             tips[entry.new] = entry.old
-        elif entry.action.startswith("commit") and entry.old in tips:
-            pairs.append((tips[entry.old], entry.new))
-    return pairs
-
-
-def _find_root_starts(commits: Mapping[str, Commit], reflog: Iterable[ReflogEntry]) -> set[str]:
-    """The empty commits without a message from which `git rebase --root` starts, and which it makes for itself."""
-    starts = {entry.new for entry in reflog if entry.action.startswith("rebase (start)")} & commits.keys()
-    return {start for start in starts if not commits[start].parents and not commits[start].subject}
+        elif entry.action.startswith("commit") and (tip := tips.get(entry.old)):
+            line, span = _collect_ancestry(commits, tip), f"{entry.new}..{tip}"
+            if len(line) > 1 and _count_message_lines(git, span) == _count_message_lines(git, "-1", entry.new):
+                recommitted |= {replaced.id for replaced in line}
+    return recommitted
 
 
 def _count_message_lines(git: Git, *revisions: str) -> Counter[str]:
@@ -263,11 +236,8 @@ def _read_added_lines(git: Git, old: str, new: str) -> dict[str, set[str]]:
     if not paths or len(patch) > MAX_DIFF_CHARS:
         return {}
     added = {file.path: {line.text.strip() for line in file.added} for file in read_patch(patch.split("\n"))}
-    return {path: meaningful for path, lines in added.items() if (meaningful := set(filter(_is_meaningful, lines)))}
-
-
-def _is_meaningful(line: str) -> bool:
-    return sum(character.isalnum() for character in line) >= 4
+    meaningful = {path: {line for line in lines if sum(map(str.isalnum, line)) >= 4} for path, lines in added.items()}
+    return {path: lines for path, lines in meaningful.items() if lines}
 
 
 def _read_lines(git: Git, path: str, commit: str) -> set[str]:

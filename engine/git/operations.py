@@ -221,7 +221,7 @@ def read_operation(git: Git) -> GitOperation | None:
     subjects = _read_subjects(git, [head, onto, theirs])
     our_name = _name_branch_or_id(git, onto) or git.text("symbolic-ref", "-q", "--short", "HEAD", allowed=(0, 1))
     their_name = _name_branch_or_id(git, theirs) if name == "merge" else theirs[:10]
-    resolved = {_parse_entry_path(entry) for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
+    resolved = {entry.partition("\t")[2] for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
     return GitOperation(
         name,
         ours=Side(our_name or head[:10], head, subjects.get(onto or head, "")),
@@ -297,8 +297,9 @@ def read_conflicted_files(git: Git) -> dict[str, StagedVersions]:
     """The files in conflict, sorted, each with its versions."""
     files: dict[str, StagedVersions] = {}
     for entry in git.items("ls-files", "--unmerged", "-z"):
-        mode, blob, stage = entry.partition("\t")[0].split()
-        files.setdefault(_parse_entry_path(entry), {})[Stage(int(stage))] = StagedVersion(mode, blob)
+        fields, _, path = entry.partition("\t")
+        mode, blob, stage = fields.split()
+        files.setdefault(path, {})[Stage(int(stage))] = StagedVersion(mode, blob)
     return dict(sorted(files.items()))
 
 
@@ -343,10 +344,6 @@ def _name_branch_or_id(git: Git, commit: str) -> str:
 def _read_subjects(git: Git, commits: list[str]) -> dict[str, str]:
     ids = dict.fromkeys(filter(None, commits))
     return {commit.id: commit.subject for commit in log_commits(git, "--no-walk=unsorted", *ids)} if ids else {}
-
-
-def _parse_entry_path(entry: str) -> str:
-    return entry.partition("\t")[2]
 
 
 def _read_commit_id(file: Path) -> str:

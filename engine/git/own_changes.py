@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import PurePosixPath
 
@@ -24,6 +23,7 @@ from engine.git.leftovers import (
 )
 from engine.git.patch import MAX_FILE_BYTES, Patch, PatchLine, read_own_patch
 from engine.git.state import GitState
+from engine.model import group_pairs
 from engine.model.text import compute_text_hash
 
 
@@ -102,12 +102,8 @@ def find_own_leftovers(git: Git, state: GitState, patch: Patch, since: datetime 
         ]
     if state.operation:
         leftovers = [leftover for leftover in leftovers if leftover.kind == CONFLICT_MARKER]
-    leftovers.sort(key=_rank_leftover)
+    leftovers.sort(key=lambda item: (item.kind != CONFLICT_MARKER, item.kind in TODO_KINDS, item.path, item.line))
     return tuple(leftovers[:MAX_LEFTOVERS])
-
-
-def _rank_leftover(leftover: LocatedLeftover) -> tuple[bool, bool, str, int]:
-    return leftover.kind != CONFLICT_MARKER, leftover.kind in TODO_KINDS, leftover.path, leftover.line
 
 
 def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Iterator[LocatedLeftover]:
@@ -120,36 +116,18 @@ def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> 
     ]
     if not matches:
         return
-    surroundings = _read_surroundings(path, read_text(git, path))
-    for line, kind in matches:
-        if surroundings.is_leftover(line, kind):
-            yield LocatedLeftover(kind, path, line.line, compute_text_hash(line.text.strip()))
-
-
-@frozen
-class _Surroundings:
-    """The file around its added lines."""
-
-    quoted: frozenset[int]
-    """The lines in strings, or between the fences of a document."""
-    breakpoints: frozenset[int] | None
-    """The lines of Python that start or import a debugger; None if that is unknown."""
-    has_conflict: bool
-
-    def is_leftover(self, line: PatchLine, kind: str) -> bool:
-        """Whether a line that looks like a leftover of this kind is one, and not part of a comment or a string."""
-        if line.line in self.quoted:
-            return False
-        if kind in ("breakpoint", "debugger import"):
-            return self.breakpoints is None or line.line in self.breakpoints
-        return kind != CONFLICT_MARKER or (self.has_conflict and line.text.startswith("<<<<<<<"))
-
-
-def _read_surroundings(path: str, text: str) -> _Surroundings:
-    is_python = path.endswith(".py")
+    text, is_python = read_text(git, path), path.endswith(".py")
     tree = parse_python(text) if is_python else None
     quoted = find_quoted_lines(tree) if is_python else _find_fenced_lines(text)
-    return _Surroundings(quoted, find_breakpoint_lines(tree), _has_conflict(path, text))
+    breakpoints, has_conflict = find_breakpoint_lines(tree), _has_conflict(path, text)
+    for line, kind in matches:
+        is_leftover = line.line not in quoted
+        if kind in ("breakpoint", "debugger import") and breakpoints is not None:
+            is_leftover &= line.line in breakpoints
+        elif kind == CONFLICT_MARKER:
+            is_leftover &= has_conflict and line.text.startswith("<<<<<<<")
+        if is_leftover:
+            yield LocatedLeftover(kind, path, line.line, compute_text_hash(line.text.strip()))
 
 
 def _is_reported(path: str, kind: str) -> bool:
@@ -289,29 +267,18 @@ def _find_removed_names(git: Git, patch: Patch) -> dict[str, str]:
 def _find_removed_definitions(patch: Patch) -> dict[str, str]:
     """The names of removed definitions. The value is the name that replaced it: the only added definition of the same
     sort in the same hunk, or "" if there is none."""
-    names_of: defaultdict[tuple[int, str], _HunkNames] = defaultdict(_HunkNames)
-    """By hunk and sort."""
-    for line in patch.removed:
-        for sort, name in _find_definitions(line):
-            names_of[line.hunk, sort].removed.add(name)
-    for line in patch.added:
-        for sort, name in _find_definitions(line):
-            names_of[line.hunk, sort].added.add(name)
-    defined = {name for names in names_of.values() for name in names.added}
+    removed, added = _group_definitions(patch.removed), _group_definitions(patch.added)
+    defined = {name for names in added.values() for name in names}
     successors: dict[str, str] = {}
-    for names in names_of.values():
-        gone = sorted(names.removed - defined)
-        is_clear = len(gone) == len(names.added) == 1
-        successors |= dict.fromkeys(gone, min(names.added) if is_clear else "")
+    for hunk_and_sort, names in removed.items():
+        gone, new = [name for name in sorted({*names}) if name not in defined], {*added.get(hunk_and_sort, ())}
+        successors |= dict.fromkeys(gone, min(new) if len(gone) == len(new) == 1 else "")
     return successors
 
 
-@dataclass
-class _HunkNames:
-    """The names that the definitions of one sort in one hunk have."""
-
-    removed: set[str] = field(default_factory=set)
-    added: set[str] = field(default_factory=set)
+def _group_definitions(lines: Iterable[PatchLine]) -> dict[tuple[int, str], list[str]]:
+    """The names of the definitions in these lines, by hunk and sort."""
+    return group_pairs(((line.hunk, sort), name) for line in lines for sort, name in _find_definitions(line))
 
 
 def _find_definitions(line: PatchLine) -> Iterable[tuple[str, str]]:

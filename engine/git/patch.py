@@ -127,18 +127,14 @@ def _read_untracked_lines(git: Git, paths: Sequence[str], max_bytes: int, max_li
     written = [path for path in paths if not _GENERATED_FILE.search(path) and not is_byproduct(path)]
     lines: list[PatchLine] = []
     for path in written[:MAX_PATHS]:
-        content = _read_untracked(git, path, min(MAX_FILE_BYTES, max_bytes))
+        content = read_plain_or_nothing(git.folder / path, min(MAX_FILE_BYTES, max_bytes), follow=False)
+        if b"\0" in content[:8_000]:  # no text
+            continue
         max_bytes -= len(content)
         rows = content.decode(errors="surrogateescape").split("\n") if content else []
         rows = rows[: max(0, max_lines - len(lines))]
         lines += [PatchLine(path, number, text.rstrip("\r")) for number, text in enumerate(rows, 1)]
     return lines
-
-
-def _read_untracked(git: Git, path: str, max_bytes: int) -> bytes:
-    """The content of an untracked file. b"" if it is larger than `max_bytes` or no text."""
-    content = read_plain_or_nothing(git.folder / path, max_bytes, follow=False)
-    return b"" if b"\0" in content[:8_000] else content
 
 
 @dataclass

@@ -199,9 +199,9 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
     dated = _read_branches(git, status.branch)  # all of them, because the base may be older than the newest 300
     email, default_branch = _read_settings(git)
     base, base_tip = _choose_base(dated, links, default_branch)
+    branches = [*dated[:MAX_BRANCHES], *(branch for branch in dated[MAX_BRANCHES:] if branch.name == base)]
     walked = _list_history(git, status.head)
-    base_history = walked if base_tip == status.head else _list_history(git, base_tip)
-    merged = frozenset(base_history)
+    merged = frozenset(walked if base_tip == status.head else _list_history(git, base_tip))
     upstream_tip = tips.get(f"refs/remotes/{status.upstream}", tips.get(f"refs/heads/{status.upstream}", ""))
     ahead, behind = count_apart(git, status.head, upstream_tip)
     ahead_of_base, behind_base = count_apart(git, status.head, base_tip)
@@ -223,7 +223,7 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
         me=email,
         recent=recent,
         recent_of_branches=_read_recent_of_branches(git, status.head, tips, recent),
-        branches=tuple(replace(branch, merged=branch.tip in merged) for branch in _limit_branches(dated, base)),
+        branches=tuple(replace(branch, merged=branch.tip in merged) for branch in branches),
         tag=tags.newest,
         commits_since_tag=tags.commits_since,
         subjects=_read_subjects_since(git, status.head, tags.newest if tags.commits_since else tags.previous),
@@ -266,12 +266,6 @@ def _read_branches(git: Git, present: str) -> list[Branch]:
         if bare == present or not is_session_branch(bare, session):
             branches.append(Branch(short, tip, to_datetime(seconds), remote=remote, taken=bool(worktree)))
     return branches
-
-
-def _limit_branches(branches: list[Branch], base: str) -> list[Branch]:
-    """The newest `MAX_BRANCHES` branches, and the base, which may be older."""
-    older = branches[MAX_BRANCHES:]
-    return [*branches[:MAX_BRANCHES], *(branch for branch in older if branch.name == base)]
 
 
 def _read_settings(git: Git) -> tuple[str, str]:

@@ -39,7 +39,8 @@ def find_repository(folder: Path) -> Repository | None:
     for top in (folder, *folder.parents):
         git_dir = _find_git_dir(top)
         if git_dir is not None:
-            return Repository(top, git_dir, _find_common_folder(git_dir))
+            common = os.fsdecode(read_plain_or_nothing(git_dir / "commondir", 65_536).rstrip(b"\r\n"))
+            return Repository(top, git_dir, Path(os.path.realpath(git_dir / common)))
     return None
 
 
@@ -52,11 +53,6 @@ def _find_git_dir(top: Path) -> Path | None:
     if not text.startswith(b"gitdir: "):
         return None
     return Path(os.path.realpath(top / os.fsdecode(text[len(b"gitdir: ") :].rstrip(b"\r\n"))))
-
-
-def _find_common_folder(git_dir: Path) -> Path:
-    target = os.fsdecode(read_plain_or_nothing(git_dir / "commondir", 65_536).rstrip(b"\r\n"))
-    return Path(os.path.realpath(git_dir / target))
 
 
 def find_repository_root(folder: Path) -> Path:

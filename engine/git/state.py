@@ -238,19 +238,9 @@ def read_status(git: Git) -> Status:
     records = git.items(
         "status", "--porcelain=v2", "--branch", "-z", "--no-ahead-behind", "--no-renames", "--untracked-files=normal"
     )
-    header: dict[str, str] = {}
-    files: list[FileState] = []
-    omitted = 0
-    for part in records:
-        if part.startswith("# "):
-            name, _, value = part[2:].partition(" ")
-            header[name] = value
-            continue
-        for file in _parse_file_states(git.folder, part):
-            if len(files) < MAX_FILES:
-                files.append(file)
-            else:
-                omitted += 1
+    header = dict(part[2:].partition(" ")[::2] for part in records if part.startswith("# "))
+    states = [file for part in records for file in _parse_file_states(git.folder, part)]
+    files = states[:MAX_FILES]
     head, branch = header.get("branch.oid", ""), header.get("branch.head", "")
     tracked = [part for part in records if part[0] in "12u"]
     times = [str(file.modified_at) for file in files if not file.untracked]
@@ -260,13 +250,13 @@ def read_status(git: Git) -> Status:
         branch="" if branch == "(detached)" else branch,
         upstream=header.get("branch.upstream", ""),
         files=tuple(files),
-        more_files=omitted,
+        more_files=len(states) - len(files),
         digest=hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest(),
     )
 
 
 def _parse_file_states(root: Path, part: str) -> Iterator[FileState]:
-    """The files of one record of `status --porcelain=v2`. For an untracked folder these are the files in it."""
+    """The files of one record of `status --porcelain=v2`: none of a header, and of an untracked folder those in it."""
     kind = part[0]
     if kind == "?":
         path = part[2:]
