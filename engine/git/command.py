@@ -55,12 +55,15 @@ LITERAL_PATHS: Mapping[str, str] = {"GIT_LITERAL_PATHSPECS": "1"}
 
 
 class RunOptions(TypedDict, total=False):
-    """The options of `Git.run`, for the methods that call it."""
+    """The options of `Git.run`, and of the methods that call it."""
 
     stdin: bytes | None
-    environment: Mapping[str, str] | None
+    environment: Mapping[str, str]
+    """Variables that are added."""
     allowed: Sequence[int]
-    timeout: float | None
+    """The exit codes that are no error, by default 0."""
+    timeout: float
+    """Seconds, by default those of the `Git`."""
 
 
 @frozen
@@ -121,14 +124,7 @@ class Git:
         """The items that a command with `-z` prints, without empty ones."""
         return list(filter(None, self.text(*arguments, **options).split("\0")))
 
-    def run(
-        self,
-        *arguments: str,
-        stdin: bytes | None = None,
-        environment: Mapping[str, str] | None = None,
-        allowed: Sequence[int] = (0,),
-        timeout: float | None = None,
-    ) -> subprocess.CompletedProcess[bytes]:
+    def run(self, *arguments: str, **options: Unpack[RunOptions]) -> subprocess.CompletedProcess[bytes]:
         """Run `git ARGUMENTS`. Returns the finished process, for callers that need its exit code. Raises as
         `output`."""
         self.check()
@@ -137,12 +133,12 @@ class Git:
             completed = run_git(
                 _add_options(arguments),
                 self.folder,
-                {**repository.environment(), **self.environment, **(environment or {})},
+                {**repository.environment(), **self.environment, **options.get("environment", {})},
                 without=(repository.top, repository.common.parent),
-                stdin=stdin,
-                timeout=timeout or self.timeout,
+                stdin=options.get("stdin"),
+                timeout=options.get("timeout", self.timeout),
             )
-            if completed.returncode not in allowed:
+            if completed.returncode not in options.get("allowed", (0,)):
                 raise GitError(arguments, completed.returncode, completed.stderr.decode(errors="replace"), self.folder)
         except GitError as error:
             self.check()

@@ -130,9 +130,12 @@ class InspectionSubject:
 def inspect(subject: InspectionSubject, answers: Answers) -> Inspection:
     """The results of all checks. Never raises: a check that fails is named in `unknown`."""
     git, state = subject.git, subject.state
-    refs = (state.refs, state.operation, _read_logs_stamp(git), subject.today)
+    repository = git.repository
+    # These files change whenever something is committed, reset or checked out here, or a stash is made or dropped.
+    logs = (repository.git_dir / "logs/HEAD", repository.common / "logs/refs/stash")
+    refs = (state.refs, state.operation, *map(read_modified_at, logs), subject.today)
     index = [touch.at for touch in state.touches if touch.path == ".git/index"]
-    files = (*refs, state.files, index, read_operation_stamp(git.repository.git_dir))
+    files = (*refs, state.files, index, read_operation_stamp(repository.git_dir))
     results: dict[str, Any] = {}
     unknown: dict[str, str] = {}
 
@@ -148,13 +151,6 @@ def inspect(subject: InspectionSubject, answers: Answers) -> Inspection:
     if unpushed := results.get("unpushed"):
         run_checks(files, {"unpushed": lambda _: mark_edited_out(git, unpushed, state.files)}, "with marks")
     return Inspection(**results, unknown=unknown)
-
-
-def _read_logs_stamp(git: Git) -> tuple[object, ...]:
-    """A value that changes whenever something is committed, reset or checked out here, or a stash is made or
-    dropped."""
-    repository = git.repository
-    return read_modified_at(repository.git_dir / "logs/HEAD"), read_modified_at(repository.common / "logs/refs/stash")
 
 
 def _find_due_merges(subject: InspectionSubject) -> tuple[Merge, ...]:

@@ -157,13 +157,11 @@ def find_removable_lines(path: str, text: str, lines: Sequence[int]) -> list[int
 def remove_lines(path: str, text: str, lines: Sequence[int]) -> str:
     """Remove `lines` of `find_removable_lines` from `text`. A Python block that would be empty gets a `pass`.
     Raises `SyntaxError` if the result is not valid Python."""
-    rows = text.split("\n")
-    empty = _find_emptied_blocks(text, set(lines)) if path.endswith(".py") else {}
-    for number in lines:
-        if number in empty:
-            rows[number - 1] = empty[number]
-    removed = {number for number in lines if number not in empty}
-    after = "\n".join(row for number, row in enumerate(rows, 1) if number not in removed)
+    removed = set(lines)
+    passes = _find_emptied_blocks(text, removed) if path.endswith(".py") else {}
+    rows = enumerate(text.split("\n"), 1)
+    kept = (passes.get(number, row) for number, row in rows if number in passes or number not in removed)
+    after = "\n".join(kept)
     if path.endswith(".py"):
         ast.parse(after)
     return after
@@ -203,11 +201,11 @@ def _find_removable_python_lines(text: str) -> set[int]:
 
 def _find_emptied_blocks(text: str, lines: set[int]) -> dict[int, str]:
     """For each block that would lose all its statements, an indented `pass`, by the line of its first statement."""
-    replacements: dict[int, str] = {}
-    for block, node in _walk_statements(text):
-        if block[0] is node and all(statement.lineno in lines for statement in block):
-            replacements[node.lineno] = " " * node.col_offset + "pass"
-    return replacements
+    return {
+        node.lineno: " " * node.col_offset + "pass"
+        for block, node in _walk_statements(text)
+        if block[0] is node and all(statement.lineno in lines for statement in block)
+    }
 
 
 def _is_whole_statement(rows: list[str], index: int) -> bool:
@@ -288,8 +286,9 @@ def find_secret_kind(path: str, line: str, after: str = "") -> str:
         match = pattern.search(line)
         if match and not _TOKEN_PLACEHOLDER.search(match[0]) and _compute_entropy(match[0]) > MIN_TOKEN_ENTROPY:
             return kind
-    if any(_is_secret_password(*parts) for parts in _URL_WITH_PASSWORD.findall(line)):
-        return "password in a URL"
+    for user, password, host in _URL_WITH_PASSWORD.findall(line):
+        if password != user and not _HARMLESS_HOST.match(host) and _looks_secret(password, MIN_TOKEN_ENTROPY):
+            return "password in a URL"
     if _PROSE_FILE.search(path):
         return ""
     match = _NAMED_SECRET.search(line) or (_UNQUOTED_SETTING.match(line) if _SETTINGS_FILE.search(path) else None)
@@ -299,11 +298,6 @@ def find_secret_kind(path: str, line: str, after: str = "") -> str:
 def _begins_private_key(line: str, after: str) -> bool:
     begins = _PRIVATE_KEY_BEGIN.search(line)
     return begins is not None and bool(_PRIVATE_KEY_BODY.search(begins[1]) or _PRIVATE_KEY_BODY.match(after.strip()))
-
-
-def _is_secret_password(user: str, password: str, host: str) -> bool:
-    """Whether the password in a URL is worth keeping secret."""
-    return password != user and not _HARMLESS_HOST.match(host) and _looks_secret(password, MIN_TOKEN_ENTROPY)
 
 
 def is_secret_file(path: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -21,7 +20,6 @@ from engine.git import Git, GitError
 from engine.git.command import split_nul
 from engine.git.habits import CoChanges, Partner, ReleaseRhythm, measure_release_rhythm
 from engine.git.history import (
-    Commit,
     count_apart,
     is_ancestor,
     log_commits,
@@ -189,13 +187,9 @@ def holds_patch(workspace: Path, patch: str) -> bool:
 
 def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
     """The part of the state that changes only when HEAD or a ref moves."""
-    tips: dict[str, str] = {}
-    links: dict[str, str] = {}
-    for line in refs:
-        tip, name, target = line.split(" ", 2)
-        tips[name] = tip
-        if target:
-            links[name] = target
+    rows = [line.split(" ", 2) for line in refs]
+    tips = {name: tip for tip, name, _ in rows}
+    links = {name: target for _, name, target in rows if target}
     dated = _read_branches(git, status.branch)  # all of them, because the base may be older than the newest 300
     email, default_branch = _read_settings(git)
     base, base_tip = _choose_base(dated, links, default_branch)
@@ -206,6 +200,8 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
     ahead, behind = count_apart(git, status.head, upstream_tip)
     ahead_of_base, behind_base = count_apart(git, status.head, base_tip)
     recent = tuple(log_commits(git, f"-n{MAX_RECENT}", status.head)) if status.head else ()
+    has_other_tips = any(tip != status.head for name, tip in tips.items() if name.startswith("refs/heads/"))
+    of_branches = log_commits(git, f"-n{MAX_RECENT}", "--branches", "HEAD") if recent and has_other_tips else recent
     tags = _find_newest_tags(git, status.head, walked, tips)
     return GitState(
         head=status.head,
@@ -222,20 +218,12 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
         own_files=_read_own_files(git, status.head, upstream_tip or base_tip),
         me=email,
         recent=recent,
-        recent_of_branches=_read_recent_of_branches(git, status.head, tips, recent),
+        recent_of_branches=tuple(of_branches),
         branches=tuple(replace(branch, merged=branch.tip in merged) for branch in branches),
         tag=tags.newest,
         commits_since_tag=tags.commits_since,
         subjects=_read_subjects_since(git, status.head, tags.newest if tags.commits_since else tags.previous),
     )
-
-
-def _read_recent_of_branches(
-    git: Git, head: str, tips: Mapping[str, str], recent: tuple[Commit, ...]
-) -> tuple[Commit, ...]:
-    """The newest commits of HEAD and of all local branches. `recent` are those of HEAD."""
-    other_tips = {tip for name, tip in tips.items() if name.startswith("refs/heads/")} - {head}
-    return tuple(log_commits(git, f"-n{MAX_RECENT}", "--branches", "HEAD")) if recent and other_tips else recent
 
 
 def _list_history(git: Git, tip: str) -> list[str]:
@@ -311,9 +299,7 @@ def _find_newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, st
 
     `git describe --tags` finds the same tag, but walks through the whole history if there is no tag.
     """
-    if not head:
-        return _NewestTags("", "", 0)
-    tags = read_tags_by_commit(git) if any(name.startswith("refs/tags/") for name in tips) else {}
+    tags = read_tags_by_commit(git) if walked and any(name.startswith("refs/tags/") for name in tips) else {}
     tagged = [commit for commit in walked if commit in tags][:2]
     if not tagged:
         return _NewestTags("", "", min(len(walked), MAX_UNTAGGED))
