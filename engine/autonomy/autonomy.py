@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from engine.autonomy.autonomous_runs import AutonomousRuns, AutonomyRequirements, find_reason_not_to_start
 from engine.autonomy.schedule import Job, Schedule
 from engine.autonomy.state import (
+    TRANSITIONS,
     AutonomyTrigger,
     Facts,
     Presence,
-    compute_next_state,
     compute_time_until_transition,
     find_next_trigger,
     find_transitions,
@@ -96,9 +96,19 @@ class Autonomy:
             database,
             clock,
             [
-                Job(CARD_JOB, self._get_card_interval, runs.run_check, self.is_operator_present),
+                Job(
+                    CARD_JOB,
+                    lambda: timedelta(milliseconds=settings.current.card_cycle_ms),
+                    runs.run_check,
+                    self.is_operator_present,
+                ),
                 Job(STATE_JOB, lambda: STATE_EVERY, self._tick, is_stored=False),
-                Job(ACT_JOB, self._get_act_interval, self.run_autonomous_cycle, self._may_act),
+                Job(
+                    ACT_JOB,
+                    lambda: timedelta(milliseconds=settings.current.autonomous_cycle_ms),
+                    self.run_autonomous_cycle,
+                    self._may_act,
+                ),
                 *jobs,
             ],
         )
@@ -184,7 +194,9 @@ class Autonomy:
             return AutonomousCycleFinished(reason=f"somebody came while it predicted: {state.value}", errors=errors)
         finished = self._runs.start_first(lambda: self._look_for_operator() in ACTING)
         if finished.acted:
-            self._apply_trigger(AutonomyTrigger.CARD_READY)
+            with self._changing:  # no stored fact says that a card began
+                if after := TRANSITIONS.get((self._view.state, AutonomyTrigger.CARD_READY)):
+                    self._make_transitions([(after, AutonomyTrigger.CARD_READY)])
         return replace(finished, errors=errors)
 
     def _look_for_operator(self) -> AutonomyState:
@@ -197,13 +209,6 @@ class Autonomy:
         with self._changing:
             self._apply_facts(self._kill_switch.holds())
             return self._view.state
-
-    def _apply_trigger(self, trigger: AutonomyTrigger) -> None:
-        """Make the transition of a trigger that does not follow from stored facts, such as a card that is ready."""
-        with self._changing:
-            after = compute_next_state(self._view.state, trigger)
-            if after is not self._view.state:
-                self._make_transitions([(after, trigger)])
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
         """The requirements for cards in `workspaces` to run by themselves."""
@@ -263,12 +268,6 @@ class Autonomy:
         """When do-not-disturb ends; None when it is off."""
         until = self._dnd_until
         return until if until is not None and self._clock.now() < until else None
-
-    def _get_card_interval(self) -> timedelta:
-        return timedelta(milliseconds=self._settings.current.card_cycle_ms)
-
-    def _get_act_interval(self) -> timedelta:
-        return timedelta(milliseconds=self._settings.current.autonomous_cycle_ms)
 
     def _get_silence_threshold(self) -> timedelta:
         return timedelta(milliseconds=self._settings.current.silence_threshold_ms)

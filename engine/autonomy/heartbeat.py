@@ -20,7 +20,7 @@ makes none while its last task waits or runs; one that was tried without success
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from typing import Any
@@ -230,7 +230,10 @@ class Heartbeat:
 
         def update(transaction: Transaction) -> list[str]:
             task_ids = self._update_tasks(transaction, items_of_pages, workspaces, all_read=not unread)
-            self._report(transaction, faults)
+            for fault in faults:
+                if fault not in self._reported:  # each is reported once
+                    self._reported.add(fault)
+                    transaction.record(FaultReported(where="heartbeat", message=fault))
             return task_ids
 
         return self._database.write(update)
@@ -258,13 +261,6 @@ class Heartbeat:
             places = [(item, place) for item in items if (place := workspaces[item.workspace_name]) is not None]
             task_ids += self._add_due_tasks(transaction, page, places, histories_of.get(page.agent, {}))
         return task_ids
-
-    def _report(self, transaction: Transaction, faults: Iterable[str]) -> None:
-        """Report each fault once."""
-        for fault in faults:
-            if fault not in self._reported:
-                self._reported.add(fault)
-                transaction.record(FaultReported(where="heartbeat", message=fault))
 
     def _add_due_tasks(
         self,

@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 TICK_S = 30
 """Seconds between two checks of which jobs are due."""
 
+LAST_RUN_PREFIX = "schedule.last_run."
+"""Prefix of the keys in the state table: the time of the last run of each job."""
+
 MAX_EARLY = timedelta(seconds=5)
 """A job may begin this much too early, because the next check comes half a minute later."""
 
@@ -109,7 +112,7 @@ class Schedule:
         """When the job last ran, also before a restart if that is stored."""
         if name not in self._last_runs:  # read once: only this engine writes it
             with self._database.read() as session:
-                stored = state.get(session, _make_last_run_key(name))
+                stored = state.get(session, LAST_RUN_PREFIX + name)
             self._last_runs[name] = datetime.fromisoformat(stored) if stored else None
         return self._last_runs[name]
 
@@ -143,7 +146,7 @@ class Schedule:
             if has_work:
                 self._last_runs[name] = now = self._clock.now()
                 if job.is_stored:
-                    state.put_with_next_write(self._database, _make_last_run_key(name), now.isoformat())
+                    state.put_with_next_write(self._database, LAST_RUN_PREFIX + name, now.isoformat())
                 job.action()
         except Exception:
             log.exception("the job %s failed", name)
@@ -163,7 +166,3 @@ class Schedule:
                     self._running.discard(name)
                     return
                 self._to_repeat.discard(name)
-
-
-def _make_last_run_key(name: str) -> str:
-    return f"schedule.last_run.{name}"

@@ -56,11 +56,6 @@ TRANSITIONS: dict[tuple[AutonomyState, AutonomyTrigger], AutonomyState] = {
 """All transitions. A trigger without an entry for a state changes nothing."""
 
 
-def compute_next_state(state: AutonomyState, trigger: AutonomyTrigger) -> AutonomyState:
-    """The state after `trigger`."""
-    return TRANSITIONS.get((state, trigger), state)
-
-
 @frozen
 class Facts:
     """The facts that triggers follow from."""
@@ -120,7 +115,7 @@ def find_transitions(state: AutonomyState, facts: Facts) -> list[tuple[AutonomyS
         trigger = find_next_trigger(state, facts)
         if trigger is None:
             break
-        state = compute_next_state(state, trigger)
+        state = TRANSITIONS[state, trigger]
         transitions.append((state, trigger))
     return transitions
 

@@ -13,19 +13,20 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from engine.autonomy.autonomy import ACT_JOB, CARD_JOB, STATE_JOB
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.hierarchy.teaching import run_round
-from engine.model import (
-    CostState,
-    Refusal,
-    SessionState,
-    Source,
+from engine.model import Hold, Refusal, SessionState, Source
+from engine.simulation.operator import (
+    Day,
+    Oddity,
+    OperatorAction,
+    SimulatedOperator,
+    deal_oddities,
+    plan_day,
 )
-from engine.simulation.operator import Day, Oddity, OddityDeck, OperatorAction, SimulatedOperator
 from engine.simulation.world import HANG_TIMEOUT_S, NEXT_STEPS, STEPS_ELSEWHERE, SimulatedRunner
 
 POLL_EVERY, POLL_EVERY_WHILE_AWAY = timedelta(minutes=10), timedelta(minutes=30)
@@ -39,15 +40,6 @@ CHATTER = timedelta(minutes=5)
 
 HASTY_FROM, HASTY_UNTIL = 10, 11
 """The hasty hours of a hasty day: from 10 up to, but not including, 11 o'clock."""
-
-
-class ObservedHold(NamedTuple):
-    """A stop or a pause during the simulation."""
-
-    began_at: datetime
-    word: str
-    """The word that ends it."""
-    reason: str
 
 
 @dataclass
@@ -66,8 +58,8 @@ class Observations:
     """(number of the day, its oddity)."""
     peak: dict[str, int] = field(default_factory=lambda: {"hour": 0, "day": 0, "month": 0})
     """The highest cost in each window, in micro-dollars."""
-    holds: list[ObservedHold] = field(default_factory=list)
-    """The stops and pauses, in the order in which they began."""
+    holds: list[tuple[datetime, Hold]] = field(default_factory=list)
+    """The stops and pauses, and when each was first seen, in this order."""
 
 
 class SimulatedMonth:
@@ -90,8 +82,8 @@ class SimulatedMonth:
         self._events_when_idle = -1
         """How many events were recorded when last no session was running. If no more are, no session has begun."""
         self._chance = random.Random(f"{seed}/days")
-        self._oddities = OddityDeck(self._chance)
-        self._last_holds: dict[str, str] = {}
+        self._oddities = deal_oddities(self._chance)
+        self._last_holds: set[str] = set()
         self._settings: dict[str, object] = {"autonomousModeEnabled": True, "autonomousCycleMs": 1_800_000}
         self._state = engine.autonomy.update_state().state.value
         self._day = Day(0, clock.now())
@@ -106,7 +98,7 @@ class SimulatedMonth:
         """Simulate this many days; returns the observations."""
         begin = self._clock.now()
         for number in range(days):
-            self._simulate_day(self._oddities.plan_day(number, begin + timedelta(days=number)))
+            self._simulate_day(plan_day(number, begin + timedelta(days=number), self._oddities, self._chance))
         self._advance_to(begin + timedelta(days=days, minutes=-1))
         return self.observed
 
@@ -126,8 +118,10 @@ class SimulatedMonth:
             else:
                 self._act(action)
                 self._run_due_jobs()
-        self._note_phase()
-        engine = self._engine
+        engine, phases = self._engine, self.observed.phases
+        phase = engine.embedded_twin.read_phase().number
+        if not phases or phases[-1][0] != phase:
+            phases.append((phase, self._clock.now()))
         run_round(engine.bubbles, engine.guided_sessions, engine.teaching)
 
     def _find_sleeps(self, day: Day) -> Iterator[tuple[datetime, datetime | OperatorAction]]:
@@ -231,28 +225,18 @@ class SimulatedMonth:
         self._runner.gate.clear()
         self._events_when_idle = self._engine.database.recorded
         if begun:
-            self._note_cost(self._engine.safety.costs.state())
+            cost, peak = self._engine.safety.costs.state(), self.observed.peak
+            peak |= {window: max(getattr(cost, window), highest) for window, highest in peak.items()}
             self._engine.learnings.catch_up()
             if self._runner.chatty:  # the next steps of the session follow soon
                 self._busy_until = self._clock.now() + CHATTER
 
     # -- observations
 
-    def _note_cost(self, now: CostState) -> None:
-        for window, spent in (("hour", now.hour), ("day", now.day), ("month", now.month)):
-            self.observed.peak[window] = max(self.observed.peak[window], spent)
-
     def _note_holds(self) -> None:
-        standing = {hold.word: hold.reason for hold in self._engine.safety.kill_switch.holds()}
-        for word, reason in standing.items():
-            if word not in self._last_holds:
-                self.observed.holds.append(ObservedHold(self._clock.now(), word, reason))
-        self._last_holds = standing
-
-    def _note_phase(self) -> None:
-        number = self._engine.embedded_twin.read_phase().number
-        if not self.observed.phases or self.observed.phases[-1][0] != number:
-            self.observed.phases.append((number, self._clock.now()))
+        holds, now = self._engine.safety.kill_switch.holds(), self._clock.now()
+        self.observed.holds += [(now, hold) for hold in holds if hold.word not in self._last_holds]
+        self._last_holds = {hold.word for hold in holds}
 
     def _change_setting(self, key: str, value: object) -> None:
         if self._settings.get(key) != value:

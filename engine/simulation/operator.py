@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from datetime import date, datetime, timedelta
 from enum import StrEnum
+from itertools import islice
 
 from engine.engine import Engine
 from engine.files import read_table
@@ -82,27 +83,19 @@ class Day:
     """The spans in which the lid is closed, in order and without overlap."""
 
 
-class OddityDeck:
-    """Deals oddities to days like cards from a shuffled deck: each is dealt once before any is dealt again."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-        self._left: list[Oddity] = []
-
-    def plan_day(self, number: int, begin: datetime) -> Day:
-        """Plan the day with this number (from 0), which begins at the local midnight `begin`."""
-        cards = 0 if number < ORDINARY_DAYS else 1 + (self._chance.random() < SECOND_ODDITY)
-        return make_day(number, begin, frozenset(self._deal_oddity() for _ in range(cards)), self._chance)
-
-    def _deal_oddity(self) -> Oddity:
-        if not self._left:
-            self._left = list(Oddity)
-            self._chance.shuffle(self._left)
-        return self._left.pop()
+def deal_oddities(chance: random.Random) -> Iterator[Oddity]:
+    """Deal oddities without end, like cards from a shuffled deck: each is dealt once before any is dealt again."""
+    while True:
+        deck = list(Oddity)
+        chance.shuffle(deck)
+        yield from reversed(deck)
 
 
-def make_day(number: int, begin: datetime, odd: frozenset[Oddity], chance: random.Random) -> Day:
-    """Plan a day with two stretches of work, or one on Saturdays, and on Sundays that have an oddity."""
+def plan_day(number: int, begin: datetime, oddities: Iterator[Oddity], chance: random.Random) -> Day:
+    """Plan the day with this number (from 0), which begins at the local midnight `begin`. It has two stretches of work,
+    or one on Saturdays, and on Sundays that have one of the `oddities`."""
+    odd_count = 0 if number < ORDINARY_DAYS else 1 + (chance.random() < SECOND_ODDITY)
+    odd = frozenset(islice(oddities, odd_count))
     if begin.weekday() < 5:
         stretches = [(9, 40), (14, 40)]
     elif begin.weekday() == 5 or odd:

@@ -99,9 +99,7 @@ def make_document(engine: Engine, observed: Observations, *, days: int, seed: in
         "asleepHours": round(observed.asleep.total_seconds() / 3600, 2),
         "cycles": {name: observed.jobs[name] for name in ("cards", "act")},
         "phases": [{"phase": number, "at": at.isoformat()} for number, at in observed.phases],
-        "holds": [
-            {"at": hold.began_at.isoformat(), "word": hold.word, "reason": hold.reason} for hold in observed.holds
-        ],
+        "holds": [{"at": at.isoformat(), "word": hold.word, "reason": hold.reason} for at, hold in observed.holds],
         "cost": {
             "total": dollars(sum(view.cost for view in sessions)),
             "peaks": {window: dollars(amount) for window, amount in observed.peak.items()},

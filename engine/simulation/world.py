@@ -32,7 +32,7 @@ from engine.git.history import Commit
 from engine.git.state import Branch, FileState, GitState, Touch
 from engine.home import Home
 from engine.model import MICRO, Assignment, CheckResult, Randomness, Refusal, RunnerInfo, SessionView
-from engine.prediction.context import ChangedFile, Part, WorkspaceContext, find_files_changed_since
+from engine.prediction.context import Part, WorkspaceContext, find_files_changed_since
 from engine.prediction.signals import (
     OurWrite,
     make_calendar_signal,
@@ -199,12 +199,6 @@ class SimulatedProject:
             touches=touches,
         )
 
-    def changed_files(self, files: tuple[FileState, ...]) -> tuple[ChangedFile, ...]:
-        """The uncommitted files that differ from the last run."""
-        if not self.runs:
-            return ()
-        return find_files_changed_since(self.runs[0].ran_at, None, files, exact=False)
-
     def _commit(self, now: datetime, subject: str) -> None:
         self.id_counter += 1
         parents = (self.commits[0].id,) if self.commits else ()
@@ -241,8 +235,8 @@ class SimulatedContexts:
         sign = self._find_last_sign([project], last_input)
         silence = None if sign is None else now - sign
         with project.lock:
-            git = project.git_state()
-            changed, sessions, runs = project.changed_files(git.files), tuple(project.sessions), tuple(project.runs)
+            git, sessions, runs = project.git_state(), tuple(project.sessions), tuple(project.runs)
+        changed = find_files_changed_since(runs[0].ran_at, None, git.files, exact=False) if runs else ()
         return WorkspaceContext(
             workspace=project.workspace,
             now=now,

@@ -11,7 +11,6 @@ from engine.autonomy.state import (
     AutonomyTrigger,
     Facts,
     Presence,
-    compute_next_state,
     find_next_trigger,
     find_transitions,
 )
@@ -27,7 +26,6 @@ SPECIFIED = read_table(__file__)["transitions"]
 def test_exactly_the_specified_transitions_exist():
     transitions = [[before.name, trigger.name, after.name] for (before, trigger), after in TRANSITIONS.items()]
     assert sorted(transitions) == sorted(SPECIFIED)
-    assert compute_next_state(AutonomyState.DISABLED, AutonomyTrigger.SILENT) is AutonomyState.DISABLED
 
 
 FACTS = st.builds(
@@ -48,7 +46,7 @@ def test_every_sequence_of_facts_and_triggers_ends_in_a_state_that_fits_the_fact
 ):
     for step in steps:
         if isinstance(step, AutonomyTrigger):
-            state = compute_next_state(state, step)
+            state = TRANSITIONS.get((state, step), state)
             continue
         for after, cause in find_transitions(state, step):
             assert TRANSITIONS[state, cause] is after
