@@ -218,7 +218,9 @@ class Agents:
         self, agent_id: str, *, reports_to: str, title: str = "", archetype: str = "", domain: str = ""
     ) -> AgentView:
         """Create an agent. Raises `Refusal`: `bad_id`, `bad_archetype`, `agent_exists`, `unknown_agent` (leader)."""
-        _check_id(agent_id)
+        if not AGENT_ID.fullmatch(agent_id):
+            fix = "use a lower-case letter, then at most 39 of a-z, 0-9, _ and -; `owner` means you"
+            raise Refusal("bad_id", f"{sanitise(agent_id)!r} is not an agent id", fix)
         if archetype and archetype not in ARCHETYPES:
             raise Refusal(
                 "bad_archetype", f"{archetype!r} is not an archetype", "known archetypes: " + ", ".join(ARCHETYPES)
@@ -431,12 +433,3 @@ def _move_folder(folder: Path, target: Path) -> None:
 
 def _strip_number(name: str) -> str:
     return name.partition(".")[0]
-
-
-def _check_id(agent_id: str) -> None:
-    if not AGENT_ID.fullmatch(agent_id):
-        raise Refusal(
-            "bad_id",
-            f"{sanitise(agent_id)!r} is not an agent id",
-            "use a lower-case letter, then at most 39 of a-z, 0-9, _ and -; `owner` means you",
-        )

@@ -145,7 +145,7 @@ class Bubbles:
             if row.state is not BubbleState.QUEUED or row.bubble.may_guide:
                 raise Refusal("not_waiting", f"{row.id} does not need your approval", "clawpy bubbles list")
             row.approved_at = tx.now
-            tx.record(BubbleApproved(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
+            tx.record(value_of(row, BubbleApproved, subject=row.id))
             return row.bubble
 
         return self._database.write(store_approval)
@@ -278,7 +278,7 @@ class Bubbles:
         row.state = BubbleState.QUEUED if gates[-1].passed else BubbleState.REFUSED
         tx.session.add(row)
         if gates[-1].passed:
-            tx.record(BubbleQueued(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
+            tx.record(value_of(row, BubbleQueued, subject=row.id))
         else:
             _record_refused(tx, row)
 
@@ -371,4 +371,4 @@ def _record_refused(tx: Transaction, row: BubbleRow) -> None:
     """Record which gate refused a finding, and why."""
     gate = row.gates[-1]
     name = f"gate {gate.number}, {gate.name}"
-    tx.record(BubbleRefused(subject=row.id, workspace=row.workspace, agent=row.agent, gate=name, reason=gate.reason))
+    tx.record(value_of(row, BubbleRefused, subject=row.id, gate=name, reason=gate.reason))

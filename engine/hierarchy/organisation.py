@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 from engine.config.sections import NAME_PATTERN, find_model_problem
 from engine.files import FileCache, create_filled_folder, encode_json, read_plain, read_table, write_json
@@ -242,15 +242,12 @@ def read_config(text: str, name: str) -> ReadConfig:
         last_place = max(0, text.rfind(json.dumps(key)))  # JSON uses the last one of equal keys
         line = text.count("\n", 0, last_place) + 1
         path = ".".join([*within, sanitise(key)[:60]])
-        problems.append(f"{name}:{line}: {path}: {_describe_fault(fault)}")
+        problem = f"{fault['msg']}; the default is used"
+        if fault["type"] == "extra_forbidden":
+            problem = f"unknown key; known keys: {', '.join(CascadeConfig.model_fields)}"
+        problems.append(f"{name}:{line}: {path}: {problem}")
         del (written[within[0]] if within else written)[key]
     return ReadConfig(CascadeConfig.model_validate(written), tuple(problems))
-
-
-def _describe_fault(fault: ErrorDetails) -> str:
-    if fault["type"] == "extra_forbidden":
-        return f"unknown key; known keys: {', '.join(CascadeConfig.model_fields)}"
-    return f"{fault['msg']}; the default is used"
 
 
 class CascadeConfigFile:

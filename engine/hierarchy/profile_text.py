@@ -147,10 +147,17 @@ def _compute_version(profile: LeaderProfile) -> str:
 
 
 def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
-    """The edits that turn `before` into `text`, in the order of the sections. Raises `Refusal`: `stale_profile` if the
-    text names an older version of the profile, and `bad_profile` for an unknown heading and for text below no heading,
-    because these lines would be lost."""
-    _refuse_stale(before, text)
+    """The edits that turn `before` into `text`, in the order of the sections. Raises `Refusal`: `bad_profile` for an
+    unknown heading and for text below no heading, because these lines would be lost; and `stale_profile` if the text
+    was printed from an older version of the profile, because the findings that were added since would be removed. A
+    text without a version is accepted."""
+    version = _VERSION_COMMENT.search(text)
+    if version and version[1] != _compute_version(before):
+        raise Refusal(
+            "stale_profile",
+            f"the guidance of {before.leader} has changed since this text was printed",
+            f"`clawpy profile {before.leader}` prints it again; or delete its version line to save it anyway",
+        )
     lines = _group_items(text)
     for heading in lines:
         if heading not in PROFILE_SECTIONS:
@@ -171,18 +178,6 @@ def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
                 new.append(ProfileEdit(section, line))
         changes += [ProfileEdit(section, edited[key], key) for key in texts if edited[key] != texts[key]]
     return (*changes, *new)
-
-
-def _refuse_stale(profile: LeaderProfile, text: str) -> None:
-    """Raise `Refusal` `stale_profile` if a text was printed from an older version of a profile: saving it would remove
-    the findings that were added since. A text without a version is accepted."""
-    version = _VERSION_COMMENT.search(text)
-    if version and version[1] != _compute_version(profile):
-        raise Refusal(
-            "stale_profile",
-            f"the guidance of {profile.leader} has changed since this text was printed",
-            f"`clawpy profile {profile.leader}` prints it again; or delete its version line to save it anyway",
-        )
 
 
 def normalise_edit(seed: LeaderProfile, edit: ProfileEdit) -> ProfileEdit:

@@ -191,15 +191,11 @@ class Adaptation:
 
     def waiting(self) -> list[Waiting]:
         """The decisions that wait for the operator (SPEC 9.3), on candidates in review and on harmful candidates."""
-        in_review = self._load_present(CandidateStatus.REVIEW)
-        return [*map(_make_activation_question, in_review), *self._make_rollback_questions()]
-
-    def _make_rollback_questions(self) -> list[Waiting]:
-        """The questions about harmful candidates."""
+        questions = [*map(_make_activation_question, self._load_present(CandidateStatus.REVIEW))]
         harmful = self._trials.find_harmful()
         rows = load_candidates(self._database, CandidateStatus.ACTIVE) if harmful else []
         active = {row.id: row for row in rows}
-        return [
+        return questions + [
             Waiting("candidate", row.id, f"roll back? {row.title}: {describe_lift(lift)}", row.changed_at)
             for overlay, lift in harmful
             if (row := active.get(overlay.candidate_id))

@@ -147,16 +147,7 @@ def add_candidate(tx: Transaction, candidate: Candidate, reason: str) -> Candida
     values = shallow_dict(candidate) | {"effect": candidate.effect.to_json(), "created_at": tx.now, "reason": reason}
     row = CandidateRow(**values, dedupe_key=candidate.dedupe_key, history=[])
     _add_step(tx, row, "draft", CandidateStatus.DRAFTED, reason=reason)
-    tx.record(
-        CandidateDrafted(
-            subject=row.id,
-            workspace=row.workspace,
-            type=row.type,
-            title=row.title,
-            score=row.score,
-            records=row.drafted_from,
-        )
-    )
+    tx.record(value_of(row, CandidateDrafted, subject=row.id, records=row.drafted_from))
     return row
 
 
@@ -169,16 +160,7 @@ def store_evaluation(tx: Transaction, row: CandidateRow, evaluation: Evaluation,
     tx.session.add(row)
     if move is not None:
         _add_step(tx, row, move, new_status, reason=evaluation.reason)
-        tx.record(
-            CandidateWeighed(
-                subject=row.id,
-                workspace=row.workspace,
-                status=row.status,
-                score=evaluation.score,
-                corroborated_by=evaluation.corroborated_by,
-                against=evaluation.against,
-            )
-        )
+        tx.record(value_of(row, CandidateWeighed, subject=row.id, score=evaluation.score))
 
 
 _EVENTS = {
@@ -200,9 +182,7 @@ def decide_candidate(
     new_status = compute_candidate_status(row.id, row.status, move)
     _add_step(tx, row, move, new_status, by=by, reason=reason, flow_names=flow_names)
     row.decided_by, row.reason = by, reason
-    tx.record(
-        _EVENTS[move](subject=row.id, workspace=row.workspace, type=row.type, title=row.title, by=by, reason=reason)
-    )
+    tx.record(value_of(row, _EVENTS[move], subject=row.id, by=by))
 
 
 def undo_decision(tx: Transaction, row: CandidateRow, flow_names: Collection[str]) -> None:
@@ -221,11 +201,7 @@ def undo_decision(tx: Transaction, row: CandidateRow, flow_names: Collection[str
     status_before = CandidateStatus(before["status"])
     _add_step(tx, row, CandidateMove.UNDO, status_before, by="operator", reason=reason, flow_names=flow_names)
     row.decided_by, row.reason = before["by"], before["reason"]
-    tx.record(
-        CandidateDecisionUndone(
-            subject=row.id, workspace=row.workspace, type=row.type, title=row.title, status=row.status
-        )
-    )
+    tx.record(value_of(row, CandidateDecisionUndone, subject=row.id))
 
 
 def _add_step(

@@ -101,8 +101,9 @@ def _draft_fix_template(evidence: Evidence) -> Draft:
     """Draft the repair of a test from the newest session that fixed it."""
     record, sources = evidence.record, evidence.sources
     test = str(record.details["test"])
-    heal = _find_heal(evidence, test)
-    if heal is None:
+    records = (record, *evidence.related)
+    heals = (heal for heal in records if heal.kind is RecordKind.SUCCESSFUL_HEAL and heal.details.get("test") == test)
+    if (heal := next(heals, None)) is None:
         raise NothingToDraft(f"nothing has fixed {test} yet")
     session = evidence.require_ended_session(heal.session_id)
     patch = sources.patch(session, landed="landed" in heal.details)
@@ -120,14 +121,6 @@ def _draft_fix_template(evidence: Evidence) -> Draft:
     )
     title = f"Keep the repair of {test}{other_tests} as a playbook"
     return Draft(template, title, run_kind="heal", workspace=record.workspace)
-
-
-def _find_heal(evidence: Evidence, test: str) -> LearningRecord | None:
-    """The record of a session that fixed a test: the record itself, or else the first of the related ones."""
-    for record in (evidence.record, *evidence.related):
-        if record.kind is RecordKind.SUCCESSFUL_HEAL and record.details.get("test") == test:
-            return record
-    return None
 
 
 # -- models and limits
@@ -444,7 +437,8 @@ def _find_common_commands(transcripts: Sequence[Sequence[TranscriptLine]], calls
     command_words = [call.partition(":")[2].split() for call in calls]
     counts: Counter[tuple[str, ...]] = Counter()
     for lines in transcripts:
-        commands = [_read_command(line.text) for line in lines if line.kind == "tool"]
+        runs_of_tools = (line.text.partition(" ") for line in lines if line.kind == "tool")
+        commands = [command.strip() if tool == "exec" else "" for tool, _, command in runs_of_tools]
         starts = range(len(commands) - len(command_words) + 1)
         runs = (tuple(commands[start : start + len(command_words)]) for start in starts)
         counts.update({run for run in runs if all(map(_is_call_of, run, command_words))})
@@ -463,12 +457,6 @@ def _is_error(line: TranscriptLine, tool: str, cause: str) -> bool:
     if cause[:80] not in line.text:
         return False
     return line.kind in ("error", "exit", "output") or (line.kind == "tool" and line.text.startswith(tool))
-
-
-def _read_command(call: str) -> str:
-    """The command that a call ran, "" for a call that ran none."""
-    tool, _, command = call.partition(" ")
-    return command.strip() if tool == "exec" else ""
 
 
 def _is_call_of(command: str, call_words: Sequence[str]) -> bool:

@@ -106,9 +106,12 @@ class Reflection:
         ]
 
     def _find_sequences(self, agent: str, newest: LedgerEntry, *, since_id: int) -> list[LearningRecord]:
-        """The records of an agent's sequences: one for each session with a sequence whose ledger entry is not older
-        than `since_id`. Older sessions have their records already."""
-        sessions = self._read_recent_sessions(agent, newest)
+        """The records of the sequences in an agent's recent sessions up to `newest`: one for each session with a
+        sequence whose ledger entry is not older than `since_id`. Older sessions have their records already."""
+        until = newest.at + timedelta(microseconds=1)
+        entries = self._ledger.between(newest.at - SEQUENCE_SPAN, until, (TOOLS_USED,))
+        of_agent = [entry for entry in entries if entry.id <= newest.id and entry.payload["agent"] == agent]
+        sessions = of_agent[-MAX_SESSIONS:]
         records = []
         for sequence in find_sequences([entry.payload["calls"][:MAX_CALLS] for entry in sessions]):
             supporting = [sessions[number] for number in sequence.runs]
@@ -118,13 +121,6 @@ class Reflection:
                 if entry.id >= since_id
             ]
         return records
-
-    def _read_recent_sessions(self, agent: str, newest: LedgerEntry) -> list[LedgerEntry]:
-        """The entries of the agent's recent sessions up to `newest`, oldest first."""
-        until = newest.at + timedelta(microseconds=1)
-        entries = self._ledger.between(newest.at - SEQUENCE_SPAN, until, (TOOLS_USED,))
-        of_agent = [entry for entry in entries if entry.id <= newest.id and entry.payload["agent"] == agent]
-        return of_agent[-MAX_SESSIONS:]
 
 
 def _make_sequence_record(
@@ -196,13 +192,18 @@ def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
     counts = [Counter(line) for line in lines]
     places = {length: _find_places(lines, length) for length in range(MIN_LENGTH - 1, MAX_LENGTH + 1)}
     sequences: list[CallSequence] = []
-    used_calls: set[tuple[int, int]] = set()
+    used_calls: set[tuple[int, int]] = set()  # (number of the run, index of the call)
     for length in range(MAX_LENGTH, MIN_LENGTH - 1, -1):
         for calls in _select_repeated(places, length):
             unused_places = _leave_out(places[length][calls], length, used_calls)
             if sequence := _test_against_chance(calls, unused_places, counts):
                 sequences.append(sequence)
-                used_calls |= _list_calls(unused_places, length)
+                used_calls |= {
+                    (run, start + step)
+                    for run, starts in unused_places.items()
+                    for start in starts
+                    for step in range(length)
+                }
     return sorted(sequences, key=lambda sequence: (-sequence.z, sequence.calls))
 
 
@@ -235,16 +236,12 @@ def _select_repeated(places: Mapping[int, Mapping[Calls, Places]], length: int) 
     repeated = [
         calls
         for calls, starts_by_run in places[length].items()
-        if len(starts_by_run) >= MIN_RUNS and not _repeats_a_call(calls)
+        if len(starts_by_run) >= MIN_RUNS
+        and not any(call == following for call, following in pairwise(calls))  # agents often repeat a call
     ]
     if length > MIN_LENGTH:
         repeated = [calls for calls in repeated if _is_dominant(calls, places)]
     return sorted(repeated, key=rank)
-
-
-def _repeats_a_call(calls: Calls) -> bool:
-    """Whether a call follows itself, which agents often do."""
-    return any(call == following for call, following in pairwise(calls))
 
 
 DOMINANT_SHARE = 2 / 3
@@ -258,11 +255,6 @@ def _is_dominant(calls: Calls, places: Mapping[int, Mapping[Calls, Places]]) -> 
     shorter = places[len(calls) - 1]
     most_runs_of_part = max(len(shorter[calls[1:]]), len(shorter[calls[:-1]]))
     return len(places[len(calls)][calls]) >= DOMINANT_SHARE * most_runs_of_part
-
-
-def _list_calls(places: Places, length: int) -> set[tuple[int, int]]:
-    """The calls of a sequence of this length at these places: (number of the run, index of the call)."""
-    return {(run, start + step) for run, starts in places.items() for start in starts for step in range(length)}
 
 
 def _leave_out(places: Places, length: int, used_calls: set[tuple[int, int]]) -> Places:

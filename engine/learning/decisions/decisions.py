@@ -181,7 +181,8 @@ class Decisions:
         edited = approved and bool(card.original_prompt)
         if edited:
             tx.insert(self._make_row(tx, DecisionSignal.ORIGINAL, card, card.original_prompt))
-            add_pair_of_edit(tx, card)
+            original = format_side(card.original_prompt, card.channel)
+            add_pair(tx, card, original, card.confidence, card.prediction_id)
             # The features and the confidence were those of the original.
             card = replace(card, text_features=b"", raw=None)
         row = self._make_row(tx, signal, card, card.prompt, at)
@@ -293,7 +294,7 @@ class Decisions:
             tx.session.add(row)
             had_any = True
         if had_any:
-            forget_pairs(tx, prediction_id)
+            ask(tx.session, _FORGET_PAIRS, {"card": prediction_id})
         return had_any
 
     def _count_change(self, tx: Transaction, *, has_replaced: bool) -> None:
@@ -400,21 +401,11 @@ def add_pair(
     )
 
 
-def add_pair_of_edit(tx: Transaction, edited: DecidedCard) -> None:
-    """Store the pair of an edit: the edited prompt is chosen, the original is rejected."""
-    original = format_side(edited.original_prompt, edited.channel)
-    add_pair(tx, edited, original, edited.confidence, edited.prediction_id)
-
-
 _FORGET_PAIRS = """
     DELETE FROM dpo_pairs
     WHERE (chosen_prediction_id = :card OR rejected_prediction_id = :card) AND exported_at IS NULL
 """
-
-
-def forget_pairs(tx: Transaction, prediction_id: str) -> None:
-    """Remove the pairs of a decision that was taken back, except exported ones."""
-    ask(tx.session, _FORGET_PAIRS, {"card": prediction_id})
+"""Removes the pairs of a decision that was taken back, except exported ones."""
 
 
 class PairTexts(NamedTuple):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
-from sqlmodel import Session, col, select
+from sqlmodel import col, select
 
 from engine.clock import format_instant
 from engine.events import PairsExported
@@ -119,6 +119,7 @@ _SELECT_APPROVED_CARDS = f"""
     WHERE signal IN ('{DecisionSignal.APPROVED}', '{DecisionSignal.DONE_BY_OPERATOR}') AND taken_back_at IS NULL
     ORDER BY decisions.id
 """
+"""Selects the cards that the operator approved or carried out, oldest first."""
 
 
 class Exporter:
@@ -213,7 +214,10 @@ class Exporter:
         """The examples of `export_conversations` without secrets, oldest first, each once."""
         secrets = tuple(self._secrets())
         with self._database.read() as session:
-            cards = [(situation, reply, TWIN_INSTRUCTION) for situation, reply in _load_approved_cards(session)]
+            cards = [
+                (context, format_answer(prompt, channel, confidence, reasoning), TWIN_INSTRUCTION)
+                for prompt, channel, confidence, context, reasoning in ask(session, _SELECT_APPROVED_CARDS)
+            ]
         replies = [(message, reply, OPERATOR_INSTRUCTION) for message, reply in self._conversations()]
         exchanges = (
             Exchange(redact(situation, secrets), redact(reply, secrets), system)
@@ -265,15 +269,6 @@ class Exporter:
         ]
 
 
-def _load_approved_cards(session: Session) -> list[tuple[str, str]]:
-    """(situation, reply that the Twin should give) of each card that the operator approved or carried out, oldest
-    first."""
-    return [
-        (context, format_answer(prompt, channel, confidence, reasoning))
-        for prompt, channel, confidence, context, reasoning in ask(session, _SELECT_APPROVED_CARDS)
-    ]
-
-
 def _append_once(file: Path, data: bytes) -> None:
     """Append `data`, unless an earlier attempt has appended it already."""
     before = file.read_bytes() if file.exists() else b""
@@ -302,8 +297,20 @@ def format_answer(prompt: str, channel: str, confidence: float, reasoning: str) 
 
 
 def format_preference(pair: Preference, shape: Shape) -> str:
-    """A pair as one line of JSON, without its line end."""
-    return json.dumps(_format_preference(pair, shape), ensure_ascii=False)
+    """A pair in a format, as one line of JSON, without its line end."""
+    messages = _make_prompt_messages(pair.context, INSTRUCTION_OF_PAIRS)
+    chosen, rejected = [_reply_message(pair.chosen)], [_reply_message(pair.rejected)]
+    document: dict[str, Any]
+    match shape:
+        case Shape.PLAIN:
+            confidences = {"confidence_chosen": pair.chosen_confidence, "confidence_rejected": pair.rejected_confidence}
+            metadata = {"timestamp": format_instant(pair.at), **confidences}
+            document = {"prompt": pair.context, "chosen": pair.chosen, "rejected": pair.rejected, "metadata": metadata}
+        case Shape.TRL:
+            document = {"prompt": messages, "chosen": chosen, "rejected": rejected}
+        case _:
+            document = {"input": {"messages": messages}, "preferred_output": chosen, "non_preferred_output": rejected}
+    return json.dumps(document, ensure_ascii=False)
 
 
 def format_exchange(exchange: Exchange) -> str:
@@ -322,19 +329,6 @@ def format_weight(pair: Preference) -> str:
 def encode_lines(lines: Iterable[str]) -> bytes:
     """The content of a file with these lines."""
     return "".join(f"{line}\n" for line in lines).encode()
-
-
-def _format_preference(pair: Preference, shape: Shape) -> dict[str, Any]:
-    """The document of a pair in a format."""
-    if shape is Shape.PLAIN:
-        confidences = {"confidence_chosen": pair.chosen_confidence, "confidence_rejected": pair.rejected_confidence}
-        metadata = {"timestamp": format_instant(pair.at), **confidences}
-        return {"prompt": pair.context, "chosen": pair.chosen, "rejected": pair.rejected, "metadata": metadata}
-    messages = _make_prompt_messages(pair.context, INSTRUCTION_OF_PAIRS)
-    chosen, rejected = [_reply_message(pair.chosen)], [_reply_message(pair.rejected)]
-    if shape is Shape.TRL:
-        return {"prompt": messages, "chosen": chosen, "rejected": rejected}
-    return {"input": {"messages": messages}, "preferred_output": chosen, "non_preferred_output": rejected}
 
 
 def _make_prompt_messages(situation: str, system: str) -> list[dict[str, str]]:

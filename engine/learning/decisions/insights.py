@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from math import ceil
 from statistics import fmean
@@ -104,9 +104,12 @@ class InsightsReader:
         local = self.clock.local()
         now, zone = self.clock.now(), local.tzinfo
         assert zone is not None
-        since = None if days is None else _find_first_midnight(local, days)
+        since = None
+        if days is not None:  # the first of them begins at a local midnight, and the last is today
+            since = datetime.combine(local.date() - timedelta(days=days - 1), time(), zone)
         with self.database.read() as session:
-            cards = _load_cards(session, since, workspace, zone)
+            values = {"since": "" if since is None else as_stored(since), "workspace": workspace}
+            cards = [_make_figures(_CardRow(*row), zone) for row in ask(session, _SELECT_CARDS, values)]
             newest = _load_newest(session, workspace)
         began = since if since is not None else cards[0].at if cards else now
         threshold = self.read_threshold()
@@ -123,12 +126,6 @@ class InsightsReader:
             drift=find_drift(newest),
             training=self.read_training(),
         )
-
-
-def _find_first_midnight(local: datetime, days: int) -> datetime:
-    """The local midnight at which the last `days` days begin, including today."""
-    day = local.date() - timedelta(days=days - 1)
-    return datetime(day.year, day.month, day.day, tzinfo=local.tzinfo)
 
 
 # Cards and costs are read by their columns, because their rows belong to packages that build on this one.
@@ -150,6 +147,7 @@ _SELECT_CARDS = f"""
            )
     FROM predictions WHERE at >= :since AND :workspace IN ('', workspace) ORDER BY at
 """
+"""Selects the cards from a time on ("" for all) and of a workspace ("" for all), oldest first."""
 
 
 class _CardRow(NamedTuple):
@@ -168,12 +166,6 @@ class _CardRow(NamedTuple):
     is_undone: int
     at: str
     cost: int
-
-
-def _load_cards(session: Session, since: datetime | None, workspace: str, zone: tzinfo) -> list[CardFigures]:
-    """The cards from a time on (None for all) and of a workspace ("" for all), oldest first."""
-    values = {"since": "" if since is None else as_stored(since), "workspace": workspace}
-    return [_make_figures(_CardRow(*row), zone) for row in ask(session, _SELECT_CARDS, values)]
 
 
 def _make_figures(row: _CardRow, zone: tzinfo) -> CardFigures:
@@ -246,8 +238,8 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
         sources=_group_cards(cards, lambda card: card.source),
         channels=_group_cards(cards, lambda card: card.channel),
         kinds=_group_cards(predictions, lambda card: card.kind),
-        parts=_group_cards(decided_by_you, lambda card: part_of_day(card.at).value, rank=_rank_by_part),
-        hours=_group_cards(decided_by_you, lambda card: f"{card.at.hour:02}", rank=lambda group: group.name),
+        parts=_group_cards(decided_by_you, lambda card: part_of_day(card.at).value, rank=PART_NAMES.index),
+        hours=_group_cards(decided_by_you, lambda card: f"{card.at.hour:02}", rank=str),
         spent=sum(card.cost for card in cards),
         cost_per_accepted=_compute_cost_per_accepted(cards),
     )
@@ -297,7 +289,7 @@ def count_per_slice(
     for card in select_decided(cards):
         counts = approved if card.counted_as == CountedAs.APPROVED else rejected
         counts[slices - 1 - (last_day - card.at.date()).days // length] += 1
-    midnights = [datetime(day.year, day.month, day.day, tzinfo=zone) for day in begins]
+    midnights = [datetime.combine(day, time(), zone) for day in begins]
     return tuple(
         DecisionSlice(midnights[index], midnights[index + 1], approved[index], rejected[index])
         for index in range(slices)
@@ -340,22 +332,16 @@ def _describe_trend(cards: Sequence[CardFigures]) -> str:
     return "improving" if after > before else "declining"
 
 
-def _rank_by_part(group: CardGroup) -> int:
-    """The sort key for groups of the parts of the day."""
-    return list(PartOfDay).index(PartOfDay(group.name))
-
-
-def _rank_by_size(group: CardGroup) -> tuple[int, str]:
-    """The sort key that puts the largest group first."""
-    return -group.predictions, group.name
+PART_NAMES = [part.value for part in PartOfDay]
 
 
 def _group_cards(
-    cards: Iterable[CardFigures], by: Callable[[CardFigures], str], *, rank: Callable[[CardGroup], Any] = _rank_by_size
+    cards: Iterable[CardFigures], by: Callable[[CardFigures], str], *, rank: Callable[[str], Any] | None = None
 ) -> tuple[CardGroup, ...]:
-    """The cards in groups whose names `by` returns, in the order of `rank`."""
+    """The cards in groups whose names `by` returns, ordered by the `rank` of the name, or else the largest first."""
     by_name = group_pairs((by(card), card) for card in cards)
-    return tuple(sorted((_make_group(name, members) for name, members in by_name.items()), key=rank))
+    names = sorted(by_name, key=rank or (lambda name: (-len(by_name[name]), name)))
+    return tuple(_make_group(name, by_name[name]) for name in names)
 
 
 def _make_group(name: str, cards: Sequence[CardFigures]) -> CardGroup:
@@ -428,17 +414,10 @@ def find_drift(decisions: Sequence[tuple[str, bool]]) -> TasteDrift:
     if not compared:
         return TasteDrift(len(newest), "too few earlier decisions to detect changes of taste")
     shifts = tuple(
-        shift
+        TasteShift(kind, sum(newer), len(newer), sum(older) / len(older))
         for kind in compared
-        if (shift := _find_shift(kind, newest_by_kind[kind], earlier_by_kind[kind])) is not None
+        if not _may_differ_by_chance(newer := newest_by_kind[kind], older := earlier_by_kind[kind])
     )
     if shifts:
         return TasteDrift(len(newest), f"your taste changed in the last {len(newest)} decisions", shifts)
     return TasteDrift(len(newest), f"no change: the last {len(newest)} decisions were like the earlier ones")
-
-
-def _find_shift(kind: str, newest: Sequence[bool], earlier: Sequence[bool]) -> TasteShift | None:
-    """The change of taste about a kind, None if the intervals of its shares approved overlap."""
-    if _may_differ_by_chance(newest, earlier):
-        return None
-    return TasteShift(kind, sum(newest), len(newest), sum(earlier) / len(earlier))

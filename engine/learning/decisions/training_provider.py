@@ -93,14 +93,12 @@ class Provider:
     def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> Job:
         """Start a job on a file. `method` is sft or dpo. Training begins with the result of the job `checkpoint`, or
         with `model` if that is ""."""
-        fields: dict[str, Any] = {
-            "file": file,
-            "model": model,
-            "checkpoint": checkpoint,
-            "method": method,
-            "suffix": suffix,
-        }
-        return Job(**self._call("start", epochs=EPOCHS[method], **fields))
+        epochs = EPOCHS[method]
+        return Job(
+            **self._call(
+                "start", file=file, model=model, checkpoint=checkpoint, method=method, suffix=suffix, epochs=epochs
+            )
+        )
 
     def find_job(self, file: str) -> Job | None:
         """The job that was started on a file, None for none."""

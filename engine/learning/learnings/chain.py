@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsExtracted
@@ -157,10 +157,13 @@ class Chain:
         with self._store.lock:
             if self._store.erasures != erasures:
                 raise NotReady("something was forgotten meanwhile")
-            if entry.kind in LANDED_KINDS:
-                self._retire_undone(known, entry.at)
-            elif entry.kind == "LandingUndone" and findings:
-                self._revive_undone(known, entry.at)
+            for other in known:
+                # What says that the changes were undone is retired when they are landed, and revived when undone again.
+                if entry.kind in LANDED_KINDS and other.active and other.about.startswith("undone/"):
+                    plan, _ = plan_retraction(other, self._read_provenance(), LANDED_AFTER_ALL, entry.at)
+                    self._store.apply(plan)
+                elif entry.kind == "LandingUndone" and findings and other.retired_because == LANDED_AFTER_ALL:
+                    self._store.apply(plan_decision(other, self._read_provenance(), VALID, entry.at))
             extracted = [
                 (make_entry(finding, record, entry.at, secrets), finding.general)
                 for finding in (*findings, *(claims or ()))
@@ -168,18 +171,6 @@ class Chain:
             self._write(extracted, scope, known, "rules" if claims is None else "rules and model")
             if is_end:
                 self.compact(scope)
-
-    def _retire_undone(self, known: Iterable[LearningEntry], at: datetime) -> None:
-        """Retire the entries of a session which say that its changes were undone or discarded: they were landed."""
-        for entry in known:
-            if entry.active and entry.about.startswith("undone/"):
-                self._store.apply(plan_retraction(entry, self._read_provenance(), LANDED_AFTER_ALL, at)[0])
-
-    def _revive_undone(self, known: Iterable[LearningEntry], at: datetime) -> None:
-        """Make the entries valid again that `_retire_undone` retired: the changes were undone again."""
-        for entry in known:
-            if entry.retired_because == LANDED_AFTER_ALL:
-                self._store.apply(plan_decision(entry, self._read_provenance(), VALID, at))
 
     def _find(self, entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
         """What a ledger entry about a session teaches, by rules."""
