@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from engine.files import read_plain
+from engine.files import read_plain, read_signature
 from engine.frozen import frozen
 from engine.installed import find_program, search_path_without
 from engine.model import Refusal
@@ -395,12 +395,4 @@ def read_configuration_stamp(repository: Repository, operators: tuple[Path, ...]
     """A value that changes whenever a configuration changes."""
     files = (repository.common / "config", repository.git_dir / "config.worktree", *operators)
     has_logs, no_system = (repository.common / "logs").is_dir(), os.environ.get("GIT_CONFIG_NOSYSTEM")
-    return *map(_read_file_stamp, files), has_logs, repository.common, no_system, operators
-
-
-def _read_file_stamp(file: Path) -> tuple[int, ...] | None:
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return *map(read_signature, files), has_logs, repository.common, no_system, operators
