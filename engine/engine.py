@@ -57,7 +57,7 @@ class _LogHandler(RotatingFileHandler):
 def set_up_logging(home: Home) -> None:
     """Write the log of the engine and its libraries to `logs/clawpy.log`, and never to the terminal."""
     file = home.logs / "clawpy.log"
-    for name in ("engine", "uvicorn", "asyncio"):
+    for name in ("engine", "apscheduler", "uvicorn", "asyncio"):
         logger = logging.getLogger(name)
         if any(getattr(handler, "baseFilename", "") == str(file) for handler in logger.handlers):
             continue
@@ -67,7 +67,7 @@ def set_up_logging(home: Home) -> None:
         handler = _LogHandler(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
+        logger.setLevel(logging.WARNING if name == "apscheduler" else logging.INFO)  # or two lines for each check
         logger.propagate = False
 
 

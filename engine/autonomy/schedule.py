@@ -1,7 +1,8 @@
 """Runs the jobs of the engine when they are due (SPEC 7.2).
 
-A thread looks twice a minute which jobs are due, and the time of each last run is stored. Therefore a job that was
-missed several times runs once, also after the machine slept, and a changed interval counts at once.
+APScheduler checks all jobs twice a minute, and the time of each last run is stored. Therefore a job that was missed
+several times runs once, also after the machine slept, and a changed interval counts at once. Nothing heavy is imported
+before `start`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from engine.clock import Clock
 from engine.frozen import frozen
@@ -63,36 +65,44 @@ class Schedule:
         self._running: set[str] = set()
         self._to_repeat: set[str] = set()
         """Running jobs that run once more after that."""
-        self._thread = threading.Thread(target=self._start_due_jobs, name="clawpy-schedule", daemon=True)
+        self._scheduler: Any = None
         self._closing = threading.Event()
         self._pool = ThreadPoolExecutor(4, "clawpy-job")
 
     def start(self) -> None:
-        """Start the jobs that are due, and look again twice a minute."""
-        self._thread.start()
-        for name in self._jobs:
-            self.run_if_due(name)
+        """Import APScheduler and begin."""
+        from apscheduler.schedulers.background import BackgroundScheduler
 
-    def _start_due_jobs(self) -> None:
+        # Without a handler its log would go to stderr and destroy the screen.
+        logging.getLogger("apscheduler").addHandler(logging.NullHandler())
+        self._scheduler = BackgroundScheduler(timezone="UTC")
+        check = self._scheduler.add_job(
+            self._start_due, "interval", seconds=TICK_S, coalesce=True, misfire_grace_time=None
+        )
+        self._scheduler.start()
+        threading.Thread(target=self._watch_clock, args=(check,), name="clawpy-clock", daemon=True).start()
+        self._start_due()
+
+    def _watch_clock(self, check: Any) -> None:
+        """Check at once when the clock was set back: APScheduler would wait for the time of the next check."""
         while not self._closing.wait(TICK_S):
-            for name in self._jobs:
-                try:
-                    self.run_if_due(name)
-                except Exception:
-                    log.exception("it is not known whether the job %s is due; this is looked up again", name)
+            now = datetime.now(UTC)
+            if check.next_run_time is not None and check.next_run_time - now > timedelta(seconds=2 * TICK_S):
+                check.modify(next_run_time=now)
 
     def close(self) -> None:
         """Stop; waits for a running job. Safe to call twice."""
         with self._lock:
-            self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join()
+            scheduler, self._scheduler = self._scheduler, None
+        self._closing.set()
+        if scheduler is not None:
+            scheduler.shutdown()
         self._pool.shutdown()
 
     @property
     def running(self) -> bool:
         """Whether it is between `start` and `close`."""
-        return self._thread.is_alive() and not self._closing.is_set()
+        return self._scheduler is not None
 
     def next_run_of(self, name: str) -> datetime:
         """When the job runs next."""
@@ -124,7 +134,7 @@ class Schedule:
 
     def _begin(self, name: str) -> None:
         """Run the job in the pool, unless the schedule is closed. Call with the lock held."""
-        if self.running:
+        if self._scheduler is not None:
             self._running.add(name)
             self._pool.submit(self._run_in_pool, name)
 
@@ -142,12 +152,17 @@ class Schedule:
             log.exception("the job %s failed", name)
         return has_work
 
+    def _start_due(self) -> None:
+        """Start every job that is due."""
+        for name in self._jobs:
+            self.run_if_due(name)
+
     def _run_in_pool(self, name: str) -> None:
         """Run the job. If `run_soon` was called meanwhile, run it again. Runs of a job never overlap."""
         while True:
             self.run(name)
             with self._lock:
-                if name not in self._to_repeat or not self.running:
+                if name not in self._to_repeat or self._scheduler is None:
                     self._running.discard(name)
                     return
                 self._to_repeat.discard(name)

@@ -1,5 +1,6 @@
 """Jobs run an interval after their last run, once however often they were missed, also after a restart (SPEC 7.2)."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -9,9 +10,12 @@ import pytest
 
 from engine.autonomy.schedule import Job, Schedule, compute_next_run
 from engine.clock import FakeClock, SystemClock
+from engine.engine import set_up_logging
 from engine.events import EventBus
+from engine.home import Home
 from engine.storage.database import Database
 from tests.support.helpers import wait_until
+from tests.support.programs import find_imported
 
 
 @pytest.fixture
@@ -96,30 +100,15 @@ def test_the_last_run_of_a_job_is_stored_only_where_it_is_wanted(database: Datab
     assert restarted.last_run("often") is None
 
 
-def test_a_job_runs_again_when_it_is_due_even_after_an_error(
-    system_database: Database, monkeypatch: pytest.MonkeyPatch
-):
-    looks = []
-    has_run_again = threading.Event()
+@pytest.mark.long
+def test_apscheduler_is_imported_only_at_start():
+    assert not find_imported("import engine.autonomy.autonomy", "apscheduler")
 
-    def fail_once() -> timedelta:
-        looks.append(1)
-        if len(looks) == 2:
-            raise RuntimeError("the settings cannot be read")
-        return timedelta(0)
 
-    def action() -> None:
-        if len(looks) > 2:
-            has_run_again.set()
-
-    monkeypatch.setattr("engine.autonomy.schedule.TICK_S", 0.01)
-    schedule = Schedule(system_database, SystemClock(UTC), [Job("cards", fail_once, action)])
-    try:
-        schedule.start()
-        assert has_run_again.wait(10)
-    finally:
-        schedule.close()
-    assert not schedule.running
+def test_the_log_has_only_warnings_of_apscheduler(tmp_path: Path):
+    set_up_logging(Home.locate(tmp_path))
+    logger = logging.getLogger("apscheduler.executors.default")
+    assert (logger.isEnabledFor(logging.INFO), logger.isEnabledFor(logging.WARNING)) == (False, True)
 
 
 def test_a_job_that_is_requested_while_it_runs_runs_once_more(system_database: Database):

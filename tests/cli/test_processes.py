@@ -20,7 +20,7 @@ from tests.support.helpers import wait_until
 from tests.support.programs import make_clawpy_command, run_python
 
 LATE_MODULES = {
-    *("textual", "chromadb", "onnxruntime", "numpy", "tokenizers", "apprise", "icalendar"),
+    *("textual", "chromadb", "onnxruntime", "numpy", "tokenizers", "apprise", "icalendar", "apscheduler"),
     *("fastapi", "starlette", "uvicorn", "websockets", "httpx", "mcp", "acp", "pydantic_ai", "openai", "anthropic"),
     *("keyring", "tomlkit", "watchfiles", "opentelemetry", "together", "psycopg"),
 }
@@ -42,7 +42,7 @@ from clawpy_console.cli import split_options
 where, _ = split_options(["--home", sys.argv[1]])
 where.locate()
 assert where.all_workspaces()
-unwanted = {"textual", "pydantic", "sqlalchemy", "sqlmodel", "chromadb", "keyring", "tomlkit",
+unwanted = {"textual", "pydantic", "sqlalchemy", "sqlmodel", "chromadb", "keyring", "apscheduler", "tomlkit",
          "psutil", "filelock", "asyncio", "argparse"}
 print(*sorted(unwanted & set(sys.modules)))
 """

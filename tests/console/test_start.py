@@ -26,7 +26,7 @@ from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
 
 HEAVY = (
-    "sqlalchemy", "sqlmodel", "pydantic", "chromadb", "keyring", "watchfiles", "numpy",
+    "sqlalchemy", "sqlmodel", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",
     "tomlkit", "fastapi", "bashlex", "psutil", "filelock", "sqlite3", "email",
 )  # fmt: skip
 """Packages that take long to import."""
