@@ -87,7 +87,7 @@ class FlowResult(WorkResult):
     """The result of a flow."""
 
     full: bool = False
-    """Whether `check` covers the whole suite."""
+    """Whether `check`, if there is one, covers the whole suite."""
 
     def __post_init__(self) -> None:
         """Sanitise all text. It contains names and messages of a repository, which may contain anything."""

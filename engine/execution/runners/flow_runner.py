@@ -377,8 +377,15 @@ def make_parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_p
     if not fields:
         return Refusal(code, problem, "it has no parameters")
     form = " ".join(f"{name}=…" if field.is_required() else f"[{name}=…]" for name, field in fields)
-    accepted = "; ".join(_describe_field(name, field) for name, field in fields)
-    return Refusal(code, problem, f"`{flow.name} {form}`; {accepted}")
+    accepted = []
+    for name, field in fields:
+        kind = "list" if get_origin(field.annotation) is list else getattr(field.annotation, "__name__", "text")
+        default = ""
+        if not field.is_required():
+            default = f" = {json.dumps(field.get_default(call_default_factory=True), default=str)}"
+        note = f" ({field.description})" if field.description else ""
+        accepted.append(f"{name}: {'text' if kind == 'str' else kind}{default}{note}")
+    return Refusal(code, problem, f"`{flow.name} {form}`; {'; '.join(accepted)}")
 
 
 def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> Flow:
@@ -429,13 +436,3 @@ def _parse_value(field: FieldInfo, text: str) -> Any:
         except json.JSONDecodeError:
             return text
     return text
-
-
-def _describe_field(name: str, field: FieldInfo) -> str:
-    """The name, type, default value and description of a parameter."""
-    kind = "list" if get_origin(field.annotation) is list else getattr(field.annotation, "__name__", "text")
-    default = ""
-    if not field.is_required():
-        default = f" = {json.dumps(field.get_default(call_default_factory=True), default=str)}"
-    note = f" ({field.description})" if field.description else ""
-    return f"{name}: {'text' if kind == 'str' else kind}{default}{note}"

@@ -43,7 +43,7 @@ from engine.execution.runners.flows.upkeep import (
 from engine.model import FlowForm
 from engine.model.text import count, find_last_error_line
 
-_FLOW_CLASSES: tuple[type[Flow], ...] = (
+_FLOW_CLASSES = (
     RunTests, Bisect, RehearseMerge, RehearseRevert, ApplyFix, HuntFlakes, CheckCleanHead, DraftChangelog, Lint,
     FixLint, ForecastConflicts, ReviewUnpushed, LookAtChanges, UndoLanding, ReclaimSpace, ReportBranches,
     SummariseDay, PrepareEnvironment, UpdateLock, WriteAgentsMd, FindJointChanges, LookAtRelease, UnfinishedOperation,

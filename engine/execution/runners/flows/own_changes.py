@@ -278,7 +278,9 @@ class FindJointChanges(Flow):
     def run(self, job: Job) -> FlowResult:
         git = make_operator_git(job)
         path, partner = self.path, self.partner
-        commits = _read_joint_commits(git, path, partner)
+        log = ("log", "--no-merges", f"-n{MAX_SEARCHED_COMMITS}", "--format=%H", "HEAD", "--")
+        partner_commits = set(git.lines(*log, _make_pathspec(partner)))
+        commits = [sha for sha in git.lines(*log, _make_pathspec(path)) if sha in partner_commits]
         if not commits:
             raise WorkFailed(f"no commit changed both {path} and {partner}")
         changes = [_read_joint_change(git, sha, partner) for sha in commits[:MAX_SHOWN_COMMITS]]
@@ -311,16 +313,6 @@ class JointChange:
     """The number of the partner's added lines, "-" for a binary file."""
     deleted: str
     """The number of its deleted lines, in the same form."""
-
-
-def _read_joint_commits(git: Git, path: str, partner: str) -> list[str]:
-    """The commits in which both files changed, newest first, without merges."""
-    first, second = (
-        git.lines("log", "--no-merges", f"-n{MAX_SEARCHED_COMMITS}", "--format=%H", "HEAD", "--", _make_pathspec(name))
-        for name in (path, partner)
-    )
-    partner_commits = set(second)
-    return [sha for sha in first if sha in partner_commits]
 
 
 def _make_pathspec(path: str) -> str:

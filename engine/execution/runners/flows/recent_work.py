@@ -51,8 +51,16 @@ class SummariseDay(Flow):
         commits = _read_commits(job, self.since, self.until)
         entries = job.git.items("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
         uncommitted = [entry[3:] for entry in entries]
-        summary = _format_day_summary(commits, self.sessions, self.checks, uncommitted)
-        for line in summary.split("\n"):
+        days = sorted({commit.day for commit in commits}, reverse=True)
+        by_day = {day: [commit for commit in commits if commit.day == day] for day in days}
+        lines = [line for day, done in by_day.items() for line in _describe_day(day, done)] or ["No commits."]
+        for title, items in (("Sessions", self.sessions), ("Checks", self.checks)):
+            if items:
+                lines += [f"{title}:", *(f"  - {item}" for item in items)]
+        lines.append(
+            f"Not committed yet: {join_names(uncommitted, 10)}." if uncommitted else "Everything is committed."
+        )
+        for line in lines:
             job.say(line)
         files = {file.path for commit in commits for file in commit.files}
         parts = [count(len(commits), "commit"), f"{count(len(files), 'file')} changed"]
@@ -60,23 +68,8 @@ class SummariseDay(Flow):
             parts.append(count(len(self.sessions), "session"))
         parts.append(f"{count(len(uncommitted), 'file')} not committed" if uncommitted else "everything is committed")
         return FlowResult(
-            ", ".join(parts), facts={"text": summary, "commits": len(commits), "uncommitted": uncommitted}
+            ", ".join(parts), facts={"text": "\n".join(lines), "commits": len(commits), "uncommitted": uncommitted}
         )
-
-
-def _format_day_summary(
-    commits: Sequence[CommitSummary], sessions: Sequence[str], checks: Sequence[str], uncommitted: Sequence[str]
-) -> str:
-    """The summary as plain text, the newest day first."""
-    days = sorted({commit.day for commit in commits}, reverse=True)
-    lines = [line for day in days for line in _describe_day(day, [commit for commit in commits if commit.day == day])]
-    if not commits:
-        lines.append("No commits.")
-    for title, items in (("Sessions", sessions), ("Checks", checks)):
-        if items:
-            lines += [f"{title}:", *(f"  - {item}" for item in items)]
-    lines.append(f"Not committed yet: {join_names(uncommitted, 10)}." if uncommitted else "Everything is committed.")
-    return "\n".join(lines)
 
 
 def _describe_day(day: str, commits: Sequence[CommitSummary]) -> list[str]:

@@ -92,7 +92,18 @@ class ReviewUnpushed(Flow):
 
 
 def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
-    facts: Facts = {"commits": unpushed.commits, "findings": list(map(_make_finding_facts, findings[:MAX_FINDINGS]))}
+    finding_facts = [
+        {
+            "kind": finding.kind,
+            "path": finding.path,
+            "line": finding.line,
+            "commit": finding.sha,
+            "gone": finding.is_in_history_only,
+            **({"size": finding.size} if finding.size else {}),
+        }
+        for finding in findings[:MAX_FINDINGS]
+    ]
+    facts: Facts = {"commits": unpushed.commits, "findings": finding_facts}
     commits = count(unpushed.commits, "unpushed commit")
     if not findings and not branch_problems:
         unread = f", but {unpushed.unread} of them could not be read" if unpushed.unread else ""
@@ -113,17 +124,6 @@ def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem], branch
 def _is_serious(finding: UnpushedProblem) -> bool:
     """Whether a finding must not be pushed, and not only be looked at."""
     return finding.is_secret or not finding.line
-
-
-def _make_finding_facts(finding: UnpushedProblem) -> Facts:
-    facts = {
-        "kind": finding.kind,
-        "path": finding.path,
-        "line": finding.line,
-        "commit": finding.sha,
-        "gone": finding.is_in_history_only,
-    }
-    return facts | {"size": finding.size} if finding.size else facts
 
 
 def _describe_cleanup(

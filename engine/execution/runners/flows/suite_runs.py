@@ -64,7 +64,7 @@ def find_project(job: Job, path: str) -> Project:
     return chosen_project
 
 
-def find_toolchains(job: Job, path: str) -> list[Toolchain]:
+def find_toolchains(job: Job, path: str) -> Sequence[Toolchain]:
     """All tools that can test the project at `path`. Raises `CannotRun` if there are none, with the places that were
     searched."""
     project = find_project(job, path)
@@ -72,7 +72,7 @@ def find_toolchains(job: Job, path: str) -> list[Toolchain]:
         if tool.substitution:
             job.say(tool.substitution)
     if project.tools:
-        return list(project.tools)
+        return project.tools
     name = project.path or "this project"
     why = f"looked for {', '.join(project.searched)}" if project.searched else project.untested_reason
     raise CannotRun(f"no way to run the tests of {name}: {why}", describe_how_to_run_tests(project, job.workspace))

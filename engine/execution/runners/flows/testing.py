@@ -131,7 +131,7 @@ class RunTests(ProjectFlow):
             full=full and len(results) == len(tools),
         )
 
-    def _plan_changed_paths(self, job: Job, tools: list[Toolchain], *, has_folder: bool) -> _TestPlan:
+    def _plan_changed_paths(self, job: Job, tools: Sequence[Toolchain], *, has_folder: bool) -> _TestPlan:
         """The tests that each tool runs for the files of `paths`. If these files have no tests of their own, a tool
         runs its whole suite, or nothing if a path is a folder."""
         runs: list[PlannedTests] = []
@@ -141,24 +141,20 @@ class RunTests(ProjectFlow):
             if covered := [path for path in files if tool.covers(path)]:
                 tests_of_tool = tool.find_tests_for(covered)
                 tests_by_path |= {f"{self.path_prefix}{path}": names for path, names in tests_of_tool.items()}
-                if collect_tests(tests_of_tool) or not has_folder:
-                    runs.append(PlannedTests(tool, _choose_tests(job, tool, tests_of_tool)))
+                tests = collect_tests(tests_of_tool)
+                if not tests and has_folder:
+                    continue
+                for path, names in tests_of_tool.items():
+                    job.say(f"{path} → {join_names(names, 4) if names else 'no tests of its own'}")
+                if not tests or len(tests) > MAX_TESTS_IN_COMMAND:
+                    job.say(f"Running the whole suite with {tool.title}")
+                    tests = []
+                runs.append(PlannedTests(tool, tests))
         if not (runs or has_folder):
             if self.paths:
                 job.say(f"No tests found for {join_names(self.paths, 4)}: running the whole suite")
             runs = list(map(PlannedTests, tools))
         return _TestPlan(runs, tests_by_path)
-
-
-def _choose_tests(job: Job, tool: Toolchain, tests_by_path: Mapping[str, list[str]]) -> list[str]:
-    """The tests of the changed files; [] for the whole suite if there are none, or too many."""
-    for path, names in tests_by_path.items():
-        job.say(f"{path} → {join_names(names, 4) if names else 'no tests of its own'}")
-    tests = collect_tests(tests_by_path)
-    if tests and len(tests) <= MAX_TESTS_IN_COMMAND:
-        return tests
-    job.say(f"Running the whole suite with {tool.title}")
-    return []
 
 
 # -- does HEAD pass without the uncommitted files?

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -68,11 +69,11 @@ class _LintFlow(ProjectFlow):
         default=[], max_length=1000, description="files and folders; none = the whole project"
     )
 
-    def _find_linters(self, job: Job) -> list[Linter]:
+    def _find_linters(self, job: Job) -> Sequence[Linter]:
         """The linters of the project. Raises `CannotRun` if it has none."""
         project = find_project(job, self.project)
         if project.linters:
-            return list(project.linters)
+            return project.linters
         needed = project.missing_tool  # the tool of some languages lints and tests
         if needed in PROGRAM_FIXES and any(row.lint_command.startswith(f"{needed} ") for row in LINTERS):
             raise CannotRun(f"no linter{self.where}: {needed} is not installed", PROGRAM_FIXES[needed])
@@ -88,7 +89,7 @@ class _LintFlow(ProjectFlow):
             add_package_command(job.workspace / self.project, job.workspace, "ruff") if has_python else fix,
         )
 
-    def _select_targets(self, job: Job, linters: list[Linter]) -> list[tuple[Linter, list[str]]]:
+    def _select_targets(self, job: Job, linters: Sequence[Linter]) -> list[tuple[Linter, list[str]]]:
         """(linter, existing files of `paths` that it reads, relative to its folder). A linter that reads none of the
         files is left out."""
         paths = self.find_files(job, self.paths)

@@ -140,7 +140,10 @@ class Toolchain(ProjectTool):
             argv += tuple(f"--ignore={folder}" for folder in self.below)
         if self.row.kind == "python":
             start = [str(self.folder / name) for name in self.placeholders.get("start", ())]
-            environment["PYTHONPATH"] = os.pathsep.join([*start, *python_projects.find_import_roots(self.folder)])
+            # The code of the folder is imported, and not that of another tree which is installed as editable.
+            roots = [str(self.folder / name) for name in ("src", "") if (self.folder / name).is_dir()]
+            paths_of_imports = filter(None, [*start, *roots, os.environ.get("PYTHONPATH")])
+            environment["PYTHONPATH"] = os.pathsep.join(paths_of_imports)
         return replace(command, argv=argv, environment=environment, report=report if self._writes_report else None)
 
     def read_run(self, report: Path, output: str, exit_code: int) -> FinishedRun:

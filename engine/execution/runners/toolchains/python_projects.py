@@ -62,13 +62,6 @@ _IMPORT = re.compile(r"^\s*(?:import\s+([\w., ]+)|from\s+([\w.]+)\s+import\b[ \t
 # -- imports and environments
 
 
-def find_import_roots(folder: Path) -> list[str]:
-    """The folders for PYTHONPATH. With these, the code in `folder` is imported, and not that of another tree which is
-    installed as editable."""
-    roots = [str(folder / name) for name in ("src", "") if (folder / name).is_dir()]
-    return [*roots, *filter(None, [os.environ.get("PYTHONPATH")])]
-
-
 def is_collected(folder: Path, inside: str) -> bool:
     """Whether pytest in `folder` is configured to collect the folder `inside` below it (`testpaths`)."""
     paths: list[str] = []

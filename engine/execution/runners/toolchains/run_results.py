@@ -375,28 +375,24 @@ def _read_tap_tests(form: PrintedFormat, text: str) -> list[PrintedTest]:
 
 
 def _read_go_tests(form: PrintedFormat, text: str) -> Iterator[PrintedTest]:
-    """The tests of a package come before its `ok` or `FAIL` line. Ids are `package::TestName`. A package that fails
-    without a failed test has an error."""
+    """The tests of a package come before its `ok` or `FAIL` line. Ids are `package::TestName`. A test with subtests is
+    left out, unless it failed and none of its subtests did. A package that fails without a failed test has an error."""
     pending: dict[str, re.Match[str]] = {}
     for line in text.splitlines():
         if match := _GO_TEST.match(line):
             pending[match["name"]] = match
         elif package := form.total.match(line):
-            yield from _select_go_tests(package["package"], pending)
-            if package["what"] == "FAIL" and not any(test["what"] == "FAIL" for test in pending.values()):
+            parents = {name.rpartition("/")[0] for name in pending}
+            failed = [name for name, test in pending.items() if test["what"] == "FAIL"]
+            for name, test in pending.items():
+                test_id = f"{package['package']}::{name}"
+                if name not in parents:
+                    yield PrintedTest(test_id, _OUTCOMES[test["what"]], _read_seconds(test))
+                elif name in failed and not any(other.startswith(f"{name}/") for other in failed):
+                    yield PrintedTest(test_id, "failed")
+            if package["what"] == "FAIL" and not failed:
                 yield PrintedTest(package["package"], "errors")
             pending = {}
-
-
-def _select_go_tests(package: str, tests: Mapping[str, re.Match[str]]) -> Iterator[PrintedTest]:
-    """The tests of a package. One with subtests is left out, unless it failed and none of its subtests did."""
-    parents = {name.rpartition("/")[0] for name in tests}
-    failed = [name for name, match in tests.items() if match["what"] == "FAIL"]
-    for name, match in tests.items():
-        if name not in parents:
-            yield PrintedTest(f"{package}::{name}", _OUTCOMES[match["what"]], _read_seconds(match))
-        elif match["what"] == "FAIL" and not any(other.startswith(f"{name}/") for other in failed):
-            yield PrintedTest(f"{package}::{name}", "failed")
 
 
 _TEST_READERS: Mapping[str, Callable[[PrintedFormat, str], Iterable[PrintedTest]]] = {
