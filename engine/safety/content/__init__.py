@@ -7,7 +7,7 @@ sent and on packages of unknown origin. `prompts` judges the requests of a promp
 are only data are in the folder `rules`.
 
 A verdict depends on the text and the operator's rules only, and takes at most 50 ms. If a text cannot be judged, for
-instance because a program's name is computed, the verdict is `ask`. May import engine.model only.
+instance because a program's name is computed, the verdict is `ask`. May import engine.model and engine.files only.
 """
 
 from __future__ import annotations

@@ -80,6 +80,8 @@ _PIPE_OPTIONS = frozenset({"--pipe", "--pipepart", "--pipe-part", "--spreadstdin
 _ARGUMENT_FILE = re.compile(r"(^| )(-\w*a|--arg-file)[ =]?<\(\)")
 """The option by which xargs reads its words from the output of a command."""
 _CONTAINER_VALUES = read_word_list("container_values")
+_ASSIGNMENTS = {"env": re.compile(r"[A-Za-z_][A-Za-z0-9_]*="), "sudo": re.compile(r"(?s)(?!/).*=")}
+"""The words `NAME=value` that wrappers take before the command, by wrapper."""
 
 
 @dataclass(slots=True)
@@ -296,7 +298,10 @@ def _find_wrapped_command(call: Call) -> InnerCommand:
     if base in _PLACEHOLDER_OPTIONS:
         words = _find_fed_command(args, valued, _PLACEHOLDER_OPTIONS[base])
     else:
-        words = _skip_assignments(base, skip_options(args, valued))[skipped:]
+        words = skip_options(args, valued)
+        if is_assignment := _ASSIGNMENTS.get(base):
+            words = list(dropwhile(is_assignment.match, words))
+        words = words[skipped:]
     if base == "parallel" and ":::" in words:
         words = _expand_parallel(words)
     elif base in _PLACEHOLDER_OPTIONS:
@@ -357,17 +362,6 @@ def _find_env_script(args: list[str]) -> str | None:
             text = word.removeprefix("-S").removeprefix("--split-string").removeprefix("=")
             return " ".join([text, *args[index + 1 :]])
     return None
-
-
-def _skip_assignments(base: str, words: list[str]) -> list[str]:
-    """The words after the `NAME=value` that env and sudo take before the command."""
-    if base == "env":
-        while words and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", words[0]):
-            words = words[1:]
-    elif base == "sudo":
-        while words and "=" in words[0] and not words[0].startswith("/"):
-            words = words[1:]
-    return words
 
 
 def _expand_parallel(words: list[str]) -> list[str]:
@@ -587,21 +581,19 @@ def _find_tmux_commands(args: list[str]) -> list[str]:
     return [word for word in args if " " in word]
 
 
-def _find_editor_commands(args: list[str]) -> list[str]:
-    """The commands after `!`, as in `vim +!COMMAND`."""
-    return [word.lstrip(":+")[1:] for word in args if word.lstrip(":+").startswith("!")]
-
-
-def _find_sed_commands(args: list[str]) -> list[str]:
-    """The commands that the instruction `e` of sed runs."""
-    return [match[1] for word in args for match in re.finditer(r"(?:^|[;}\d/])e\s+([^\n]+)", word)]
-
+_SED_COMMAND = re.compile(r"(?:^|[;}\d/])e\s+([^\n]+)")
+"""The instruction `e` of sed, which runs a command."""
+_EDITOR_COMMAND = re.compile(r"(?s)[:+]*!(.*)")
+"""A command of an editor, as in `vim +!COMMAND`."""
 
 _COMMANDS_IN_ARGUMENTS: dict[str, Callable[[list[str]], list[str]]] = {
     "git": _find_git_commands,
     "tmux": _find_tmux_commands,
-    "sed": _find_sed_commands,
-    **dict.fromkeys(("vim", "vi", "nvim", "ex", "less", "man"), _find_editor_commands),
+    "sed": lambda args: [command for word in args for command in _SED_COMMAND.findall(word)],
+    **dict.fromkeys(
+        ("vim", "vi", "nvim", "ex", "less", "man"),
+        lambda args: [match[1] for word in args if (match := _EDITOR_COMMAND.match(word))],
+    ),
 }
 _COMMANDS_IN_INPUT: dict[str, Callable[[str], str]] = {
     "at": str,

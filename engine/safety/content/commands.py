@@ -73,20 +73,16 @@ def _judge_call(call: Call, own: OwnRules) -> Objection | None:
         return blocked
     if own.allows(call):
         return targets.judge_redirects(call)
+    only_shows_help = "--help" in call.args or call.args in (["--version"], ["help"])
     return find_strictest(
         [
-            None if _only_shows_help(call) else rulebook.judge(call),
+            None if only_shows_help else rulebook.judge(call),
             targets.judge(call),
             leaks.judge_leak(call),
             leaks.judge_index(call),
             _judge_statement(call),
         ]
     )
-
-
-def _only_shows_help(call: Call) -> bool:
-    """Whether a call only prints its help or its version."""
-    return "--help" in call.args or call.args in (["--version"], ["help"])
 
 
 def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> Iterator[Objection | None]:

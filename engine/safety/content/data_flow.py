@@ -127,38 +127,17 @@ def _run_printf(args: list[str]) -> str | None:
     return text
 
 
-def _run_which(args: list[str]) -> str | None:
-    return args[0] if len(args) == 1 else None
-
-
 _OUTPUT_WITHOUT_INPUT: dict[str, Callable[[list[str]], str | None]] = {
     "echo": _run_echo,
     "printf": _run_printf,
-    "which": _run_which,
-    "whereis": _run_which,
+    **dict.fromkeys(("which", "whereis"), lambda args: args[0] if len(args) == 1 else None),
 }
 """The output of programs that need no input, by their arguments."""
-
-
-def _run_base64(args: list[str], text: str) -> str | None:
-    return decode_base64(text) if any(word in ("-d", "-D", "--decode", "-di") for word in args) else None
-
-
-def _run_base32(args: list[str], text: str) -> str | None:
-    return _decode_or_none(lambda: base64.b32decode(text.strip())) if "-d" in args or "--decode" in args else None
 
 
 def _run_xxd(args: list[str], text: str) -> str | None:
     is_reverse = "-r" in " ".join(args)
     return _decode_or_none(lambda: bytes.fromhex(re.sub(r"[^0-9a-fA-F]", "", text))) if is_reverse else None
-
-
-def _run_openssl(args: list[str], text: str) -> str | None:
-    return decode_base64(text) if "-d" in args and "base64" in " ".join(args) else None
-
-
-def _run_rev(_args: list[str], text: str) -> str:
-    return "\n".join(line[::-1] for line in text.splitlines())
 
 
 def _run_tr(args: list[str], text: str) -> str | None:
@@ -167,18 +146,18 @@ def _run_tr(args: list[str], text: str) -> str | None:
     return text.translate(str.maketrans(args[0], args[1]))
 
 
-def _copy_input(_args: list[str], text: str) -> str:
-    return text
+def _run_base32(args: list[str], text: str) -> str | None:
+    return _decode_or_none(lambda: base64.b32decode(text.strip())) if "-d" in args or "--decode" in args else None
 
 
 _OUTPUT_OF_INPUT: dict[str, Callable[[list[str], str], str | None]] = {
-    "base64": _run_base64,
+    "base64": lambda args, text: None if {"-d", "-D", "--decode", "-di"}.isdisjoint(args) else decode_base64(text),
     "base32": _run_base32,
     "xxd": _run_xxd,
-    "openssl": _run_openssl,
-    "rev": _run_rev,
+    "openssl": lambda args, text: decode_base64(text) if "-d" in args and "base64" in " ".join(args) else None,
+    "rev": lambda args, text: "\n".join(line[::-1] for line in text.splitlines()),
     "tr": _run_tr,
-    **dict.fromkeys(("cat", "tee", "head", "tail", "sort", "uniq"), _copy_input),
+    **dict.fromkeys(("cat", "tee", "head", "tail", "sort", "uniq"), lambda args, text: text),
 }
 """The output of programs that change their input, by their arguments and the input."""
 

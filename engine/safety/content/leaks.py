@@ -146,23 +146,20 @@ _LOCAL_ADDRESS = re.compile(
 
 
 def judge_http(call: Call) -> Objection | None:
-    """The objection to a DELETE request or a mail of curl, wget or httpie, None for none. Other requests are judged by
+    """The objection to a DELETE request of curl, wget or httpie, None for none. Other requests are judged by
     `rules/targets.toml`."""
-    args = call.args
-    words = [word for word in args if word[:1] != "-"]
-    if _find_method(call) == "DELETE" or has_option(args, "-Q", "--quote"):
-        if any(_LOCAL_ADDRESS.match(word) for word in words):
+    if _find_method(call) == "DELETE" or has_option(call.args, "-Q", "--quote"):
+        if any(word[:1] != "-" and _LOCAL_ADDRESS.match(word) for word in call.args):
             return Objection(ASK, "http-delete", "deletes something at a local service")
         return Objection(BLOCK, "http-delete", "deletes something at a service")
-    if any(word.startswith("--mail-") for word in args):
-        return Objection(ASK, "message", "sends mail")
     return None
 
 
 def find_sent_request(call: Call) -> list[str]:
     """The address and the data of a request that writes, as one text; [] for a request that reads."""
     args = call.args
-    if _find_method(call) in ("POST", "PUT", "PATCH") or (_has_data(args) and not has_option(args, "-G", "--get")):
+    has_data = any(word in _DATA_OPTIONS or word.startswith(("--data", "-d", "--post")) for word in args)
+    if _find_method(call) in ("POST", "PUT", "PATCH") or (has_data and not has_option(args, "-G", "--get")):
         words = [word for word in args if word[:1] != "-" or word.startswith(("--data", "--json", "-d"))]
         return [" ".join(sorted(words, key=lambda word: word[:1] == "-"))[:8000]]
     return []
@@ -184,7 +181,3 @@ def _find_method(call: Call) -> str:
         elif word.lower().replace(" ", "").startswith(("x-http-method-override:delete", "x-http-method:delete")):
             return "DELETE"
     return method
-
-
-def _has_data(args: list[str]) -> bool:
-    return any(word in _DATA_OPTIONS or word.startswith(("--data", "-d", "--post")) for word in args)

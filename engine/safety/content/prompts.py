@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import islice
+from typing import Any
 
 from engine.frozen import frozen, frozen_kw_only
 from engine.safety.content.commands import judge_command
@@ -295,17 +295,17 @@ def _split_sentence(sentence: str, quotations: _Quotations, *, only_talks: bool)
 
 def _is_question(sentence: str) -> bool:
     first_words = _remove_filler(sentence)[:80]
-    return bool(_load_vocabulary().questions.match(first_words)) and not sentence.lower().startswith("if ")
+    return bool(_load_pattern("questions").match(first_words)) and not sentence.lower().startswith("if ")
 
 
 def _make_clause(bare: str, pieces: list[_Quotation], *, asks: bool) -> Clause:
-    negation = _load_vocabulary().negations.search(bare)
+    negation = _load_pattern("negations").search(bare)
     return Clause(
         bare,
         asks=asks,
         code=tuple(piece.text for piece in pieces if piece.is_code),
         quoted=tuple(piece.text for piece in pieces if not piece.is_code),
-        carries=bool(pieces) and bool(_load_vocabulary().carriers.match(bare)),
+        carries=bool(pieces) and bool(_load_pattern("carriers").match(bare)),
         negated_from=negation.end() if negation else None,
     )
 
@@ -317,8 +317,7 @@ _JOINING_WORDS = ("and", "or", "nor", "&", ",")
 
 def _talks_by_itself(text: str) -> bool:
     """Whether a clause, judged by itself, talks about something, or says when something is to be done."""
-    vocabulary = _load_vocabulary()
-    return bool(_CONDITION_WORD.match(text) or vocabulary.talk.match(text) or vocabulary.about.search(text))
+    return bool(_CONDITION_WORD.match(text) or _load_pattern("talk").match(text) or _load_pattern("about").search(text))
 
 
 def _continues_talk(before: Clause, joined_words: str, conjunction: str) -> bool:
@@ -329,15 +328,15 @@ def _continues_talk(before: Clause, joined_words: str, conjunction: str) -> bool
     is_alternative = conjunction in ("or", "nor")
     if before.asks:
         return is_alternative and before.negated_from is not None
-    if _load_vocabulary().talk.match(joined_words):
+    if _load_pattern("talk").match(joined_words):
         return conjunction == ":" or (conjunction in _JOINING_WORDS and bool(_SUBORDINATE_WORD.search(joined_words)))
-    return is_alternative and bool(_load_vocabulary().negations.search(joined_words))
+    return is_alternative and bool(_load_pattern("negations").search(joined_words))
 
 
 def _remove_filler(text: str) -> str:
     text = text.strip()
     for _ in range(12):
-        shorter = _load_vocabulary().fillers.sub("", text, count=1).strip()
+        shorter = _load_pattern("fillers").sub("", text, count=1).strip()
         if shorter == text:
             break
         text = shorter
@@ -394,7 +393,7 @@ def _find_object_end(objects: re.Pattern[str], text: str, verb_end: int) -> int 
     following = text[verb_end : verb_end + 200]
     for object_match in objects.finditer(following):
         gap = _WORD.findall(following[: object_match.start()].lower())
-        if len(gap) > _MAX_GAP or not _load_vocabulary().harmless.isdisjoint(gap):
+        if len(gap) > _MAX_GAP or not _load_harmless_words().isdisjoint(gap):
             return None
         if not _is_code(following[object_match.end() :]):
             return verb_end + object_match.end()
@@ -404,75 +403,43 @@ def _find_object_end(objects: re.Pattern[str], text: str, verb_end: int) -> int 
 def _is_asked(text: str, start: int) -> bool:
     """Whether the verb at `start` is a request: it begins the clause, or follows a word of request."""
     before = text[:start] if start <= 80 else f"-{text[start - 80 : start]}"
-    return not before or _load_vocabulary().asking.search(before) is not None
+    return not before or _load_pattern("asking").search(before) is not None
 
 
 def _is_code(after: str) -> bool:
     """Whether the words after an object say that it is code or text: "database migration", "… from the list"."""
     word = re.match(r"(?:'s)?\s+([\w-]+)", after)
-    return (word is not None and word[1].lower() in _load_vocabulary().code_nouns) or bool(
-        _load_vocabulary().in_code.match(after)
-    )
+    return (word is not None and word[1].lower() in _load_code_nouns()) or bool(_load_pattern("in_code").match(after))
 
 
-def load_prompt_rules() -> tuple[ProseRule, ...]:
-    """All rules on prompts, those that block before those that ask."""
-    return _load_vocabulary().rules
-
-
-# -- the words of the rules
-
-
-@dataclass(frozen=True)
-class _Vocabulary:
-    """The words of `rules/prose.toml`."""
-
-    rules: tuple[ProseRule, ...]
-    asking: re.Pattern[str]
-    """The words before a verb of a request."""
-    code_nouns: frozenset[str]
-    """Nouns after which an object is code, not the thing itself: "the database migration", "the production flag"."""
-    harmless: frozenset[str]
-    """The words in `code_nouns`, and words that say that a thing has no value."""
-    fillers: re.Pattern[str]
-    """Words that may stand before a requested verb and do not change its meaning."""
-    talk: re.Pattern[str]
-    """The beginning of a clause that talks about something."""
-    questions: re.Pattern[str]
-    negations: re.Pattern[str]
-    about: re.Pattern[str]
-    """Words with which a clause makes a statement about a thing."""
-    carriers: re.Pattern[str]
-    """Matches a clause that only asks to do what it quotes."""
-    in_code: re.Pattern[str]
-    """Words after an object that say that it is code or text."""
+# -- the words of the rules, which are read when they are first needed
 
 
 @cache
-def _load_vocabulary() -> _Vocabulary:
-    tables = read_rules("prose.toml")
-    nouns = frozenset(form for noun in tables["code_nouns"].split() for form in (noun, f"{noun}s", f"{noun}es"))
-    words = {name: "|".join(patterns) for name, patterns in tables["clauses"].items()}
-    return _Vocabulary(
-        rules=tuple(map(ProseRule.parse, tables["rule"])),
-        asking=_compile_pattern(f"{tables['words']['asked']}$"),
-        code_nouns=nouns,
-        harmless=nouns | frozenset(tables["placeholders"].split()),
-        fillers=_compile_pattern(rf"^(?:{words['fillers']})(?:\s*[,:!]\s*|\s+|$)"),
-        talk=_compile_pattern(rf"^(?:{words['talk_about_texts']}|(?:re)?(?:{words['talk']}))\b(?!\s*[:,])"),
-        questions=_compile_pattern(rf"^(?:{words['questions']})\b"),
-        negations=_compile_pattern(rf"\b(?:{words['negations']})\b(?! (?:forget|hesitate|wait|ask|worry|mind|stop))"),
-        about=_compile_pattern(
-            rf"\b(?:is|are|was|were|be|being|gets?|got)\s+(?:\w+\s+)?(?:{words['judgements']})\b"
-            rf"|\b(?:{words['mentions']})\b"
-        ),
-        carriers=_compile_pattern(rf"^(?:(?:{words['carriers']})\W*)*$"),
-        in_code=_compile_pattern(
-            r"\s+(?:from|in|of|out of|inside|under|below|on)\s+(?:the\s+|this\s+|our\s+|that\s+)?(?:\./)?(?:\w+\s+)?"
-            rf"(?:{words['places_of_code']})\b"
-        ),
-    )
+def _load_tables() -> dict[str, Any]:
+    return read_rules("prose.toml")
 
 
-def _compile_pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE)
+@cache
+def load_prompt_rules() -> tuple[ProseRule, ...]:
+    """All rules on prompts, those that block before those that ask."""
+    return tuple(map(ProseRule.parse, _load_tables()["rule"]))
+
+
+@cache
+def _load_pattern(name: str) -> re.Pattern[str]:
+    """The pattern of this name, in any case."""
+    return re.compile(_load_tables()["patterns"][name], re.IGNORECASE)
+
+
+@cache
+def _load_code_nouns() -> frozenset[str]:
+    """Nouns after which an object is code, not the thing itself: "the database migration", "the production flag"."""
+    nouns = _load_tables()["code_nouns"].split()
+    return frozenset(form for noun in nouns for form in (noun, f"{noun}s", f"{noun}es"))
+
+
+@cache
+def _load_harmless_words() -> frozenset[str]:
+    """Those nouns, and words that say that a thing has no value."""
+    return _load_code_nouns().union(_load_tables()["placeholders"].split())

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
 from functools import cache, lru_cache
+from itertools import takewhile
 
 from engine.frozen import frozen, frozen_kw_only
 from engine.safety.content.calls import Call
@@ -106,11 +107,10 @@ def find_plain_words(call: Call) -> list[str]:
 
 def _follow_each_other(words: list[str], wanted: tuple[re.Pattern[str], ...], last: int) -> bool:
     """Whether the wanted words follow each other, beginning at index `last` or before."""
-    length = len(wanted)
-    for start in range(min(last, len(words) - length) + 1):
-        if all(pattern.match(words[start + offset]) for offset, pattern in enumerate(wanted)):
-            return True
-    return False
+    return any(
+        all(pattern.match(words[start + offset]) for offset, pattern in enumerate(wanted))
+        for start in range(min(last, len(words) - len(wanted)) + 1)
+    )
 
 
 MIN_ABBREVIATION = 6
@@ -122,12 +122,8 @@ one dash."""
 
 def has_option(args: list[str], *options: str) -> bool:
     """Whether one of the options is among the arguments before `--`."""
-    for word in args:
-        if word == "--":
-            return False
-        if word[:1] == "-" and any(_is_option(word, option) for option in options):
-            return True
-    return False
+    before_dashes = takewhile(lambda word: word != "--", args)
+    return any(word[:1] == "-" and _is_option(word, option) for word in before_dashes for option in options)
 
 
 def _is_option(word: str, option: str) -> bool:

@@ -313,16 +313,6 @@ def _judge_file(path: str) -> Objection | None:
     return None
 
 
-def _judge_windows(call: Call) -> Objection | None:
-    """The objection to `del /s`, `rd /s`, `Remove-Item -Recurse` or `format c:`, None for none."""
-    options = {word.lower() for word in call.args if word[:1] in "-/"}
-    recursive = "/s" in options or any(option.startswith("-r") and "-recurse".startswith(option) for option in options)
-    everything = any(word.rstrip("\\/").endswith(("*", "*.*", ":")) for word in call.args)
-    if recursive or (everything and call.base != "rmdir"):
-        return Objection(BLOCK, "rm-recursive", "deletes whole folders")
-    return None
-
-
 def _judge_find(call: Call) -> Objection | None:
     """The objection to `find … -delete` or `-exec rm` without conditions, or starting at the root or at home; None for
     none."""
@@ -459,7 +449,6 @@ def _lists_every_file(simple: Simple) -> bool:
 
 _PROGRAMS_OF_JUDGES: tuple[tuple[Callable[[Call], Objection | None], str], ...] = (
     (_judge_rm, "rm rimraf unlink srm rmtrash"),
-    (_judge_windows, "del erase rd rmdir remove-item ri"),
     (_judge_find, "find fd"),
     (_judge_xargs, "xargs parallel"),
     (judge_http, "curl wget http https xh httpie"),

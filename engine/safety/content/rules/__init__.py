@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from engine.files import read_table
 from engine.frozen import frozen_kw_only
 from engine.model import Verdict
 
@@ -55,11 +54,12 @@ class Rule:
 
 
 def read_rules(name: str) -> dict[str, Any]:
-    """The tables of a file. Each `<word>` is replaced by the text of that name in the file's table `words`."""
-    tables = tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    """The tables of a file. Each `<word>` is replaced by the text of that name in the file's table `words`. A list
+    there stands for its alternatives."""
+    tables = read_table(__file__, name)
     words: dict[str, str] = {}
     for word, text in tables.get("words", {}).items():
-        words[word] = _fill(text, words)
+        words[word] = _fill(text if isinstance(text, str) else "|".join(text), words)
     return {key: _fill(value, words) for key, value in tables.items()}
 
 
