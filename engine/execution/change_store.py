@@ -22,6 +22,7 @@ from engine.events import ChangeSetCommented, Event
 from engine.execution.diffs import make_file_diffs, printable_text
 from engine.execution.session_store import read_check
 from engine.execution.trees import find_changed_files, find_missing_objects, join_paths, make_patch, printable_path
+from engine.frozen import frozen
 from engine.git import Git
 from engine.model import (
     LEFT_OUT,
@@ -303,12 +304,12 @@ def _is_as_written(workspace: str, path: str, mtime_ns: int) -> bool:
 Comments = tuple[DiffComment, ...]
 
 
+@frozen
 class ChangeComments:
     """Comments on lines of change sets, for the agent that made them."""
 
-    def __init__(self, database: Database, reader: ChangeReader) -> None:
-        self._database = database
-        self._reader = reader
+    database: Database
+    reader: ChangeReader
 
     def add(self, change_set_id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
         """Comment on a line of a changed file. Lines are counted from 1, in the file after the change, or before it if
@@ -316,7 +317,7 @@ class ChangeComments:
         text = sanitise(text).strip()[:MAX_COMMENT_CHARS]
         if not text:
             raise Refusal("bad_comment", "the comment is empty", "write what to change")
-        quote = _quote_line(self._reader.load_row(change_set_id), path, line, old=old)
+        quote = _quote_line(self.reader.load_row(change_set_id), path, line, old=old)
 
         def append(comments: Comments, now: str) -> Comments:
             number = max((comment.number for comment in comments), default=0) + 1
@@ -339,7 +340,7 @@ class ChangeComments:
     def make_unsent_message(self, change_set_id: str) -> tuple[str, tuple[int, ...]]:
         """A message with the comments that no agent has received yet, and their numbers. Raises `Refusal`:
         `unknown_change_set`, `no_comments`."""
-        change = self._reader.get(change_set_id)
+        change = self.reader.get(change_set_id)
         unsent = [comment for comment in change.comments if not comment.sent]
         if not unsent:
             raise Refusal("no_comments", "it has no unsent comments", "`clawpy comment ID FILE:LINE TEXT`")
@@ -368,7 +369,7 @@ class ChangeComments:
             tx.session.flush()
             return row.view
 
-        return self._database.write(store)
+        return self.database.write(store)
 
 
 def _quote_line(row: ChangeSetRow, path: str, line: int, *, old: bool) -> str:

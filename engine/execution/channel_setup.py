@@ -28,6 +28,7 @@ from engine.config.sections import (
 )
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, find_agents
+from engine.frozen import frozen
 from engine.model import FoundAgent, LocalModels, Refusal, SetupStep, sanitise
 from engine.settings_store import SettingsStore
 
@@ -46,30 +47,24 @@ MAX_MODELS = 9
 _LATE = f"did not list its models within {TIMEOUT_S:g} s"
 
 
+@frozen
 class ChannelSetup:
-    """Reads and changes the agent or model that serves a channel."""
+    """Reads and changes the agent or model that serves a channel.
 
-    def __init__(
-        self,
-        settings: SettingsStore,
-        *,
-        data: Path,
-        model_for: Callable[[str, str], ModelChoice],
-        missing_steps: Callable[[], Sequence[SetupStep]],
-        path: str | None = None,
-    ) -> None:
-        """`model_for(agent, channel)` returns the model that would answer, or raises `Refusal`. `missing_steps` are
-        those before a model can, the next one first. Agents are searched in `path`, by default in PATH."""
-        self._settings = settings
-        self._data = data
-        self._model_for = model_for
-        self._missing_steps = missing_steps
-        self._path = path
+    `model_for(agent, channel)` returns the model that would answer, or raises `Refusal`. `missing_steps` are
+    those before a model can, the next one first. Agents are searched in `path`, by default in PATH.
+    """
+
+    settings: SettingsStore
+    data: Path
+    model_for: Callable[[str, str], ModelChoice]
+    missing_steps: Callable[[], Sequence[SetupStep]]
+    path: str | None = None
 
     def served_by(self, channel: str = DEFAULT_CHANNEL) -> str:
         """The coding agent or the id of the model that serves text prompts on `channel` now; "" for none. May read the
         keyring. An assigned agent counts even if it is gone, because its cards say what is missing."""
-        channel_settings = self._settings.current.channels.get(channel)
+        channel_settings = self.settings.current.channels.get(channel)
         if channel_settings is None:
             return ""
         if channel_settings.runner.startswith(ACP_PREFIX):
@@ -77,18 +72,18 @@ class ChannelSetup:
         if channel_settings.runner not in (AUTO, MODEL):
             return ""
         try:
-            return self._model_for(channel_settings.agent, channel).id
+            return self.model_for(channel_settings.agent, channel).id
         except Refusal:
             return ""
 
     def find_next_step(self) -> SetupStep:
         """The next step towards a model for `DEFAULT_CHANNEL`, which nothing serves. May read the keyring."""
-        steps = self._missing_steps()
+        steps = self.missing_steps()
         return steps[0] if steps else SetupStep(f"no model serves {DEFAULT_CHANNEL}", "clawpy doctor")
 
     def find_local_models(self) -> LocalModels:
         """The models of local providers, and the problems of those that list none. Blocks for at most a second."""
-        current = self._settings.current
+        current = self.settings.current
         providers = {name: provider for name in current.provider_names() if (provider := current.provider(name))}
         return query_local_models(providers)
 
@@ -99,20 +94,20 @@ class ChannelSetup:
         if problem:
             raise Refusal("no_model", problem, "for example ollama:qwen3")
         provider, _, model = model_id.partition(":")
-        self._settings.set(f"providers.{provider}.model", model)
-        channel_settings = self._settings.current.channels.get(DEFAULT_CHANNEL)
+        self.settings.set(f"providers.{provider}.model", model)
+        channel_settings = self.settings.current.channels.get(DEFAULT_CHANNEL)
         if channel_settings is not None and channel_settings.runner.startswith(ACP_PREFIX):
-            self._settings.set(f"channels.{DEFAULT_CHANNEL}.runner", AUTO)
+            self.settings.set(f"channels.{DEFAULT_CHANNEL}.runner", AUTO)
 
     def find_agents(self) -> list[FoundAgent]:
         """The coding agents of this machine, with those that lack their adapter."""
-        return find_agents(self._data, self._path)
+        return find_agents(self.data, self.path)
 
     def list_agents(self) -> list[FoundAgent]:
         """The agents of the settings, then the others of this machine."""
         configured_agents = {
-            name: replace(describe_agent(name, configured.command, self._data), hosts=configured.hosts)
-            for name, configured in self._settings.current.acp.items()
+            name: replace(describe_agent(name, configured.command, self.data), hosts=configured.hosts)
+            for name, configured in self.settings.current.acp.items()
         }
         return [
             *configured_agents.values(),
@@ -137,12 +132,12 @@ class ChannelSetup:
             raise Refusal("unknown_agent", f"no coding agent {name!r} is installed here", f"found: {names}")
         if agent.missing:
             raise Refusal("adapter_missing", f"{agent.title} lacks its adapter for the protocol", agent.missing)
-        self._settings.current.channel(channel)
-        if name not in self._settings.current.acp:
-            self._settings.set(f"acp.{name}.command", list(agent.command))
+        self.settings.current.channel(channel)
+        if name not in self.settings.current.acp:
+            self.settings.set(f"acp.{name}.command", list(agent.command))
             if agent.hosts:
-                self._settings.set(f"acp.{name}.hosts", list(agent.hosts))
-        self._settings.set(f"channels.{channel}.runner", f"{ACP_PREFIX}{name}")
+                self.settings.set(f"acp.{name}.hosts", list(agent.hosts))
+        self.settings.set(f"channels.{channel}.runner", f"{ACP_PREFIX}{name}")
         return agent
 
 

@@ -75,33 +75,25 @@ class LandingIntent:
     landed: Files
 
 
+@frozen
 class Landings:
-    """Lands and undoes. The operator's files change as a whole or not at all, even when the process is killed."""
+    """Lands and undoes. The operator's files change as a whole or not at all, even when the process is killed.
 
-    def __init__(
-        self,
-        database: Database,
-        reader: ChangeReader,
-        worktrees: Worktrees,
-        *,
-        randomness: Randomness,
-        scratch: Path,
-        step: Callable[[str], None],
-    ) -> None:
-        """`scratch` is a folder of its own for temporary files. `step` is called with the name of each step before the
-        step. Tests stop the process there."""
-        self._database = database
-        self._reader = reader
-        self._worktrees = worktrees
-        self._locks = worktrees.locks
-        self._randomness = randomness
-        self._scratch = scratch
-        self._step = step
+    `scratch` is a folder of its own for temporary files. `step` is called with the name of each step before the
+    step. Tests stop the process there.
+    """
+
+    database: Database
+    reader: ChangeReader
+    worktrees: Worktrees
+    randomness: Randomness
+    scratch: Path
+    step: Callable[[str], None]
 
     def preview(self, change_set_id: str, only: Sequence[FilePart]) -> LandPreview:
         """See `ChangeSets.preview_land`."""
-        row = self._reader.load_row(change_set_id)
-        with self._locks.hold(row.workspace), open_workspace(row.workspace) as root:
+        row = self.reader.load_row(change_set_id)
+        with self.worktrees.locks.hold(row.workspace), open_workspace(row.workspace) as root:
             git = row.open_git()
             present, target = take_snapshot(git).tree, write_target_tree(git, row, only)
             return try_landing(git, root, row, present, target).preview
@@ -128,22 +120,22 @@ class Landings:
                 raise _make_later_edits_refusal(changed)
             old_folders = {*plan.old_folders, *find_replaced_folders(root, plan.entries).items()}
             plan = dataclasses.replace(
-                plan, token=self._randomness.new_id("land"), old_folders=tuple(sorted(old_folders))
+                plan, token=self.randomness.new_id("land"), old_folders=tuple(sorted(old_folders))
             )
             tree = row.landings[-2]["tree"] if len(row.landings) > 1 else row.base_tree
             return self._apply(row.open_git(), root, row, plan, ChangeState.UNDONE, tree)
 
     def recover(self) -> list[str]:
         """At start-up: finish or roll back the landings that a crash interrupted. Returns a message on each."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        return [self._recover_landing(intent) for intent in unfinished_intents(self._database, LANDING)]
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        return [self._recover_landing(intent) for intent in unfinished_intents(self.database, LANDING)]
 
     @contextmanager
     def _lock_for_decision(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
         """Lock the row and the operator's files against other changes, and finish an interrupted change first."""
-        workspace = self._reader.load_row(change_set_id).workspace
-        with self._locks.hold_exclusively(workspace), open_workspace(workspace) as root:
-            intents = unfinished_intents(self._database, LANDING)
+        workspace = self.reader.load_row(change_set_id).workspace
+        with self.worktrees.locks.hold_exclusively(workspace), open_workspace(workspace) as root:
+            intents = unfinished_intents(self.database, LANDING)
             try:
                 for intent in intents:
                     if LandingIntent(**intent.payload).workspace == workspace:
@@ -154,7 +146,7 @@ class Landings:
                     f"an earlier change of {workspace} is still half done: {error}",
                     "see `clawpy doctor`; free disk space and make the folder writable, then try again",
                 ) from error
-            yield self._reader.load_row(change_set_id, becoming=becoming), root
+            yield self.reader.load_row(change_set_id, becoming=becoming), root
 
     def _plan_landing(self, git: Git, root: Beneath, row: ChangeSetRow, target: str) -> Plan:
         """The plan that lands `row` up to the tree `target`. Raises `Refusal` when the present files prevent that."""
@@ -171,9 +163,9 @@ class Landings:
             if preview.in_the_way:
                 message = f"untracked or ignored files are in the way: {join_paths(preview.in_the_way)}"
                 raise Refusal("conflict", message, f"move them away and land again, or {way_out}")
-            token = self._randomness.new_id("land")
-            plan = make_plan(git, root, trial.tree, trial.changes, token=token, scratch=self._scratch)
-            self._step("planned")
+            token = self.randomness.new_id("land")
+            plan = make_plan(git, root, trial.tree, trial.changes, token=token, scratch=self.scratch)
+            self.step("planned")
             # A file may have been edited while its merged contents were computed: then the plan is made again.
             edited = {change.path for change in diff_trees(git, present, take_snapshot(git).tree)}
             if not edited & {change.path for change in trial.changes}:
@@ -185,7 +177,7 @@ class Landings:
         )
 
     def _refuse_unsupported(self, row: ChangeSetRow, reasons: Mapping[bytes, str]) -> Refusal:
-        folder = self._worktrees.folder_of(row.session_id)
+        folder = self.worktrees.folder_of(row.session_id)
         return make_unsupported_refusal(row, reasons, folder, "nothing was landed")
 
     def _apply(
@@ -196,10 +188,10 @@ class Landings:
         begun = LandingIntent(
             row.id, row.workspace, state=state.value, plan=plan.as_json(), tree=tree, files=files, landed=landed
         )
-        intent = self._database.write(lambda tx: begin_intent(tx, LANDING, row.id, dataclasses.asdict(begun)))
-        self._step("intent")
+        intent = self.database.write(lambda tx: begin_intent(tx, LANDING, row.id, dataclasses.asdict(begun)))
+        self.step("intent")
         try:
-            written = carry_out(root, plan, partial(read_blobs, git), self._step)
+            written = carry_out(root, plan, partial(read_blobs, git), self.step)
         except NotRestored as error:
             raise Refusal(
                 "not_restored",
@@ -207,12 +199,12 @@ class Landings:
                 "fix the cause (a full disk?) and restart; the change is undone first",
             ) from error
         except (FilesChanged, OSError, Refusal) as error:
-            finish_intent_now(self._database, intent)
+            finish_intent_now(self.database, intent)
             raise _make_refusal(error, row.workspace, state) from error
-        self._step("files done")
+        self.step("files done")
         changed = self._record(root, begun, plan, written, intent)
         if changed.state is ChangeState.LANDED:
-            self._worktrees.remove(row.session_id)
+            self.worktrees.remove(row.session_id)
         return changed
 
     def _record(
@@ -239,11 +231,11 @@ class Landings:
         def store(tx: Transaction) -> ChangeSet:
             return store_decision(tx, begun.change_set, requested, decide, intent)
 
-        return self._database.write(store)
+        return self.database.write(store)
 
     def _recover_landing(self, intent: Intent) -> str:
         """Finish or roll back a landing that a crash interrupted. Returns a message on what was done."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             row = load_checked_row(session, intent.subject, None)
         is_landing = LandingIntent(**intent.payload).state == ChangeState.LANDED
         action = f"{'landing' if is_landing else 'undoing the landing of'} “{row.title}” ({row.id}) was interrupted"
@@ -257,7 +249,7 @@ class Landings:
         of a sentence. The intent stays when this raises `Refusal`, OSError or `FilesChanged`."""
         begun = LandingIntent(**intent.payload)
         workspace, plan = begun.workspace, Plan.from_json(begun.plan)
-        with self._locks.hold(workspace), open_workspace(workspace) as root:
+        with self.worktrees.locks.hold(workspace), open_workspace(workspace) as root:
             git = Git(Path(workspace)).pin()
             if is_carried_out(root, plan):
                 finish(root, plan)
@@ -265,8 +257,8 @@ class Landings:
                 plan = dataclasses.replace(plan, tree="", tree_before="")
                 self._record(root, begun, plan, read_modification_times(root, plan), intent.id)
                 return "after its last file; it is complete"
-            rollback = roll_back(root, plan, partial(read_blobs, git), self._step)
-        finish_intent_now(self._database, intent.id)
+            rollback = roll_back(root, plan, partial(read_blobs, git), self.step)
+        finish_intent_now(self.database, intent.id)
         message = f"and undone; files restored: {len(rollback.restored)}"
         if foreign_paths := rollback.changed_by_others:
             message += f"; changed by somebody else in the meantime and left alone: {join_paths(foreign_paths)}"

@@ -119,22 +119,17 @@ OnPrompt = Callable[[Transaction, SessionView | Caller, str, Mapping[str, Any]],
 """Receives the provenance of a new prompt, in the transaction in which its call begins. Must be quick and not raise."""
 
 
+@frozen
 class ModelCalls:
-    """Stores and reads calls. It observes sessions, because calls end with them. Thread-safe."""
+    """Stores and reads calls. It observes sessions, because calls end with them. Thread-safe.
 
-    def __init__(
-        self,
-        database: Database,
-        randomness: Randomness,
-        *,
-        secrets: Callable[[], Iterable[str]] = tuple,
-        on_prompt: OnPrompt = lambda tx, caller, call_id, provenance: None,
-    ) -> None:
-        """`secrets` returns values that are never stored (SPEC 11.1), besides those that look secret."""
-        self._on_prompt = on_prompt
-        self._database = database
-        self._randomness = randomness
-        self._secrets = secrets
+    `secrets` returns values that are never stored (SPEC 11.1), besides those that look secret.
+    """
+
+    database: Database
+    randomness: Randomness
+    secrets: Callable[[], Iterable[str]] = tuple
+    on_prompt: OnPrompt = lambda tx, caller, call_id, provenance: None
 
     # -- writing
 
@@ -158,8 +153,8 @@ class ModelCalls:
                 tool results (role "tool"). Parts without a token count get one.
             follows: the earlier call of the conversation, "" for none.
         """
-        call_id = self._randomness.new_id("call")
-        secrets = tuple(self._secrets())
+        call_id = self.randomness.new_id("call")
+        secrets = tuple(self.secrets())
         prompt_parts = prompt.parts if prompt else ()
         packed = pack_parts([add_token_count(remove_secrets(part, secrets)) for part in (*prompt_parts, *messages)])
 
@@ -182,10 +177,10 @@ class ModelCalls:
                 )
             )
             if prompt is not None:
-                self._on_prompt(tx, caller, call_id, provenance)
+                self.on_prompt(tx, caller, call_id, provenance)
             tx.record(ModelCallBegan(subject=call_id, workspace=caller.workspace, session_id=caller.id))
 
-        self._database.write(store_call)
+        self.database.write(store_call)
         return call_id
 
     def finish(
@@ -203,7 +198,7 @@ class ModelCalls:
         If the call ended with its session already, only the figures are stored. Any other call that is over does not
         change. Raises `Refusal` `unknown_call`.
         """
-        secrets = tuple(self._secrets())
+        secrets = tuple(self.secrets())
         packed_reply = b""
         if reply:
             packed_reply = zlib.compress(redact(sanitise(reply), secrets)[:MAX_REPLY_CHARS].encode(errors="replace"))
@@ -221,7 +216,7 @@ class ModelCalls:
             tx.session.add(row)
             tx.record(ModelCallEnded(subject=call_id, session_id=row.session_id, state=row.state))
 
-        self._database.write(store_end)
+        self.database.write(store_end)
 
     def recover(self) -> int:
         """At start-up: mark the calls that were running as interrupted. Returns their number."""
@@ -230,7 +225,7 @@ class ModelCalls:
             running = load_all(tx.session, ModelCallRow, _RUNNING)
             return _end_calls(tx, running, CallState.INTERRUPTED, "the engine stopped while it ran")
 
-        return self._database.write(interrupt_running)
+        return self.database.write(interrupt_running)
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Cancel the running calls of a session that is over."""
@@ -241,7 +236,7 @@ class ModelCalls:
 
     def for_session(self, session_id: str) -> list[ModelCall]:
         """The calls of a session, oldest first."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             query = select(ModelCallRow).where(col(ModelCallRow.session_id) == session_id)
             rows = session.exec(query.order_by(col(ModelCallRow.started_at), literal_column("rowid")))
             return [row.view for row in rows]
@@ -256,13 +251,13 @@ class ModelCalls:
             .group_by(col(ModelCallRow.provider), col(ModelCallRow.model))
             .order_by(number.desc(), col(ModelCallRow.provider), col(ModelCallRow.model))
         )
-        with self._database.read() as session:
+        with self.database.read() as session:
             return [f"{provider}:{model}" for provider, model, _ in session.exec(query)]
 
     def find_calls_with_memory(self, memory_id: str) -> list[ModelCall]:
         """The calls whose prompts recalled this memory, newest first. Only the newest `MAX_SEARCHED_CALLS` calls are
         searched."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             rowid: Any = literal_column("rowid")
             provenance = cast(col(ModelCallRow.provenance), String)
             newest: Any = select(rowid).select_from(ModelCallRow).order_by(rowid.desc()).limit(MAX_SEARCHED_CALLS)
@@ -278,14 +273,14 @@ class ModelCalls:
 
     def get(self, call_id: str) -> ModelCall:
         """One call. Raises `Refusal` `unknown_call`."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             return _load_row(session, call_id).view
 
     def read_prompt(self, call_id: str) -> tuple[PromptPart, ...]:
         """The whole prompt of a call, with the conversation before it. In damaged rows a call may follow itself, or a
         later one: each call is then read once. Raises `Refusal` `unknown_call`."""
         parts_of: dict[str, tuple[PromptPart, ...]] = {}
-        with self._database.read() as session:
+        with self.database.read() as session:
             row: ModelCallRow | None = _load_row(session, call_id)
             while row is not None and row.id not in parts_of:
                 parts_of[row.id] = unpack_parts(row.messages)
@@ -294,7 +289,7 @@ class ModelCalls:
 
     def reply(self, call_id: str) -> str:
         """The model's answer to a call, "" for none. Raises `Refusal` `unknown_call`."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             stored = _load_row(session, call_id).reply
         return zlib.decompress(stored).decode() if stored else ""
 

@@ -124,6 +124,7 @@ class ProviderState:
         return bool(self.source)
 
 
+@frozen
 class ModelRouter:
     """Chooses models. Thread-safe, and quick except for the first read of a keyring.
 
@@ -131,24 +132,16 @@ class ModelRouter:
     agent that does not exist or is broken.
     """
 
-    def __init__(
-        self,
-        settings: SettingsSource,
-        keys: Keys,
-        *,
-        models: Callable[[str], Mapping[str, str]],
-        hints: Hints = lambda run: None,
-    ) -> None:
-        self._settings = settings
-        self._keys = keys
-        self._models = models
-        self._hints = hints
+    settings: SettingsSource
+    keys: Keys
+    models: Callable[[str], Mapping[str, str]]
+    hints: Hints = lambda run: None
 
     def choose(
         self, agent: str, channel: str, run_kind: str = "task", prompt: str = "", workspace: str = ""
     ) -> ModelChoice:
         """The model for one run. Raises `Refusal` `no_model`, and as the agent's folder."""
-        hinted = self._choose_hinted_model(self._hints(ModelRun(agent, channel, run_kind, prompt, workspace)))
+        hinted = self._choose_hinted_model(self.hints(ModelRun(agent, channel, run_kind, prompt, workspace)))
         if hinted is None:
             return self._choose_configured_model(agent, channel, run_kind)
         if hinted.keyless:
@@ -170,12 +163,12 @@ class ModelRouter:
 
     def _choose_configured_model(self, agent: str, channel: str, run_kind: str) -> ModelChoice:
         """The operator's choice, or the model of the first usable provider."""
-        models = self._models(agent)
+        models = self.models(agent)
         for kind in (run_kind, DEFAULT):
             configured_model = models.get(kind)
             if configured_model:
                 return self.choose_named(configured_model, f"tools.json of {agent} names it for {kind}")
-        channel_settings = self._settings.current.channels.get(channel)
+        channel_settings = self.settings.current.channels.get(channel)
         if channel_settings is not None and channel_settings.model:
             return self.choose_named(channel_settings.model, f"channel {channel} names it")
         states = self.providers()
@@ -190,11 +183,11 @@ class ModelRouter:
 
     def providers(self) -> list[ProviderState]:
         """Every provider. Those that the settings name are first."""
-        return [self.provider(name) for name in self._settings.current.provider_names()]
+        return [self.provider(name) for name in self.settings.current.provider_names()]
 
     def provider(self, name: str) -> ProviderState:
         """One provider. Raises `Refusal` `no_model` when there is none of that name."""
-        current = self._settings.current
+        current = self.settings.current
         settings = current.provider(name)
         if settings is None:
             names = ", ".join(current.provider_names())
@@ -209,7 +202,7 @@ class ModelRouter:
             return ProviderState(name, settings, "", problem, kind, is_configured)
 
         try:
-            key = self._keys.get(name)
+            key = self.keys.get(name)
         except Refusal as refusal:
             return make_unusable(ProviderProblem.UNREADABLE_KEYS, f"{refusal.message}: {refusal.fix}")
         if key is None and not settings.keyless:
@@ -225,7 +218,7 @@ class ModelRouter:
 
     def key(self, provider: str) -> Key | None:
         """The key of a provider. Raises `Refusal` when its place is not safe."""
-        return self._keys.get(provider)
+        return self.keys.get(provider)
 
     def choose_named(self, model_id: str, reason: str, *, keyed: bool = False) -> ModelChoice:
         """The model with the id `PROVIDER:MODEL`, which is named for a `reason`. `keyed` says that the caller has a key

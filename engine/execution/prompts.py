@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from engine import tokenizer
 from engine.background import run_in_thread
 from engine.files import read_plain
+from engine.frozen import frozen
 from engine.git.repository import MODULES_FILE, read_submodule_paths
 from engine.hierarchy.agents import Agents
 from engine.model import (
@@ -194,31 +195,27 @@ def make_block(
     )
 
 
+@frozen
 class IdentityPart:
-    """The agent's place in the organisation and its `soul.md` (SPEC 4.1)."""
+    """The agent's place in the organisation and its `soul.md` (SPEC 4.1).
+
+    `folder` has the agents' folders. `without` returns the lessons that another part of the prompt has.
+    """
 
     name = "identity"
 
-    def __init__(
-        self,
-        agents: Agents,
-        *,
-        folder: Path,
-        without: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
-    ) -> None:
-        """`folder` has the agents' folders. `without` returns the lessons that another part of the prompt has."""
-        self._agents = agents
-        self._folder = folder
-        self._without = without
+    agents: Agents
+    folder: Path
+    without: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset()
 
     def make_part(self, request: PromptRequest) -> Contribution:
         """The part. Raises `Refusal` when the agent's folder cannot be read."""
         if not request.agent:
             return Contribution(None)
-        agent = self._agents.get(request.agent)
-        path = self._folder / agent.id / "soul.md"
+        agent = self.agents.get(request.agent)
+        path = self.folder / agent.id / "soul.md"
         text, notes = cut_text(
-            self._agents.make_soul_for_prompt(agent.id, self._without(request)), MAX_SOUL_CHARS, str(path)
+            self.agents.make_soul_for_prompt(agent.id, self.without(request)), MAX_SOUL_CHARS, str(path)
         )
         source = PromptSource(SourceKind.SOUL, str(path), f"{agent.id}/soul.md", Trust.OPERATOR)
         attributes = {"agent": agent.id, "title": agent.title, "domain": agent.domain}
@@ -267,23 +264,21 @@ class ProjectPart:
         return Contribution(make_block("project", lines) if lines else None, notes=notes)
 
 
+@frozen
 class TaskPart:
-    """The task (SPEC 2.7): the card's prompt, the reasons for the card, and the last test result."""
+    """The task (SPEC 2.7): the card's prompt, the reasons for the card, and the last test result.
+
+    `card` returns a card by its id. `last_run` returns the newest test result of a workspace.
+    """
 
     name = "task"
 
-    def __init__(
-        self,
-        card: Callable[[str], Card | None],
-        last_run: Callable[[str], CheckResult | None],
-    ) -> None:
-        """`card` returns a card by its id. `last_run` returns the newest test result of a workspace."""
-        self._card = card
-        self._last_run = last_run
+    card: Callable[[str], Card | None]
+    last_run: Callable[[str], CheckResult | None]
 
     def make_part(self, request: PromptRequest) -> PromptPart:
         """The part, with the lines of the operator and of others by their source."""
-        card = self._card(request.prediction_id) if request.prediction_id else None
+        card = self.card(request.prediction_id) if request.prediction_id else None
         is_own = card is not None and card.source is Source.OPERATOR
         trust = Trust.OPERATOR if is_own else Trust.QUOTED
         source = PromptSource(SourceKind.TASK, request.prediction_id, "task", trust)
@@ -292,7 +287,7 @@ class TaskPart:
             evidence = [sentence for signal in card.signals if signal.relevance for sentence in signal.evidence]
             about = PromptSource(SourceKind.TASK, card.id, "card", Trust.QUOTED)
             lines += _make_sub_block("why", [card.reasoning, *evidence], about)
-        last_check = self._last_run(request.workspace)
+        last_check = self.last_run(request.workspace)
         if last_check is not None:
             names = [*last_check.failing, last_check.error] if last_check.error else last_check.failing
             tests_source = PromptSource(SourceKind.TASK, request.workspace, "tests", find_trust_of_names(names))

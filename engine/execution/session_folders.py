@@ -93,16 +93,14 @@ class SessionFolder:
         return present
 
 
+@frozen
 class SessionFolders:
     """Opens the folders of sessions, and stores their test runs and changes."""
 
-    def __init__(self, database: Database, settings: SettingsSource, changes: ChangeSets, caches: Caches) -> None:
-        self._database = database
-        self._settings = settings
-        self._changes = changes
-        self._worktrees = changes.worktrees
-        self._caches = caches
-        self._runs = ValidationRuns(database)
+    database: Database
+    settings: SettingsSource
+    changes: ChangeSets
+    caches: Caches
 
     @contextmanager
     def open(
@@ -128,7 +126,7 @@ class SessionFolders:
         with ExitStack() as stack:
             if ground is Ground.TREE or place is Place.INSTALL or not is_confined:
                 # No change set lands in files that the commands of this session may write.
-                locks = self._worktrees.locks
+                locks = self.changes.worktrees.locks
                 stack.enter_context(locks.register_writer(live.id, project, is_confined=is_confined))
             if ground is Ground.WORKTREE:
                 folder = stack.enter_context(self._open_worktree(live, view, place, for_agent=for_agent))
@@ -160,13 +158,13 @@ class SessionFolders:
         live.processes.end(grace=0)
         captured = None
         if folder.worktree is not None and folder.place is Place.CHANGE_SET:
-            captured = self._changes.capture(folder.worktree)
+            captured = self.changes.capture(folder.worktree)
         stored_check = None if check is None else check.for_storage(live.remove_secrets)
         record_run: Callable[[Transaction], object] | None = None
         if stored_check is not None and scope is not None:
             files = folder.capture_tested_files()
             record_run = partial(
-                self._runs.record,
+                ValidationRuns(self.database).record,
                 check=stored_check,
                 session_id=view.id,
                 workspace=view.workspace,
@@ -190,7 +188,7 @@ class SessionFolders:
 
     def describe_carried(self, continues: str) -> str:
         """A sentence for a model that continues a session: whether the changes of that session are in the files."""
-        change = self._changes.for_session(continues)
+        change = self.changes.for_session(continues)
         if change is None:
             return "The files are the operator's present ones: nothing that you changed in them before was kept."
         if change.state in (ChangeState.WAITING, ChangeState.UNDONE, ChangeState.LANDED):
@@ -204,16 +202,16 @@ class SessionFolders:
         A change set is stored and its session's row names it in one transaction. So if this start is killed too, either
         the worktree or the change set is there.
         """
-        self._caches.sweep()
+        self.caches.sweep()
         messages: list[str] = []
         unsaved: set[str] = set()
-        for worktree in self._worktrees.list_unsaved():
-            with self._database.read() as session:
+        for worktree in self.changes.worktrees.list_unsaved():
+            with self.database.read() as session:
                 row = session.get(SessionRow, worktree.session_id)
-            if row is None or not _may_have_unsaved_changes(row) or self._changes.for_session(row.id) is not None:
+            if row is None or not _may_have_unsaved_changes(row) or self.changes.for_session(row.id) is not None:
                 continue
             try:
-                captured = self._changes.capture(worktree)
+                captured = self.changes.capture(worktree)
             except (Refusal, OSError) as error:
                 log.warning("the changes of %s cannot be saved", row.id, exc_info=True)
                 messages.append(
@@ -224,7 +222,7 @@ class SessionFolders:
                 continue
             if captured is not None and self._attach(row, captured):
                 messages.append(f"{CHANGES_WAIT}: {count(len(captured.files), 'file')} ({row.id})")
-        return messages + self._changes.recover(spare=unsaved)
+        return messages + self.changes.recover(spare=unsaved)
 
     @contextmanager
     def _open_worktree(
@@ -232,11 +230,11 @@ class SessionFolders:
     ) -> Iterator[SessionFolder]:
         """Make a worktree and prepare it. If the block raises, its changes are stored or it is discarded."""
         folder = None
-        project, settings = Path(live.assignment.workspace), self._settings.current.workspace(live.assignment.workspace)
+        project, settings = Path(live.assignment.workspace), self.settings.current.workspace(live.assignment.workspace)
         try:
             continues = get_continued_session(live.assignment)
-            onto = self._changes.make_starting_tree_builder(continues) if continues else None
-            worktree = self._worktrees.create(live.id, project, onto=onto)
+            onto = self.changes.make_starting_tree_builder(continues) if continues else None
+            worktree = self.changes.worktrees.create(live.id, project, onto=onto)
             live.commands.confine(folder=worktree.folder)
             if worktree.included.summary:
                 live.write("note", worktree.included.summary)
@@ -245,7 +243,7 @@ class SessionFolders:
             if command := settings.setup.strip():
                 _run_setup_command(live, command)
             if for_agent:
-                self._worktrees.mark_worth_keeping(worktree)  # from here on a crash loses nothing either
+                self.changes.worktrees.mark_worth_keeping(worktree)  # from here on a crash loses nothing either
             git = Git(worktree.folder).pin()
             folder = SessionFolder(worktree.folder, git, place, worktree, continues=continues)
             yield folder
@@ -268,7 +266,7 @@ class SessionFolders:
         if not head:  # no commit yet, or git cannot tell: a cache of its own
             yield
             return
-        with self._caches.use_cache(live.assignment.workspace, head, descends) as caches:
+        with self.caches.use_cache(live.assignment.workspace, head, descends) as caches:
             live.commands.confine(caches=caches)
             yield
 
@@ -281,7 +279,7 @@ class SessionFolders:
             return False
         assert folder.worktree is not None
         try:
-            captured = self._changes.capture(folder.worktree)
+            captured = self.changes.capture(folder.worktree)
         except (Refusal, OSError) as problem:
             live.write("error", f"the changes cannot be saved yet; the next start tries again: {problem}")
             return True
@@ -298,7 +296,7 @@ class SessionFolders:
             return self._store_changes(tx, captured, row, get_continued_session(row.assignment))
 
         cwd = str(captured.worktree.folder)
-        return self._database.write(lambda tx: attach_changes(tx, row.id, write, cwd=cwd))
+        return self.database.write(lambda tx: attach_changes(tx, row.id, write, cwd=cwd))
 
     def _store_changes(
         self,
@@ -311,7 +309,7 @@ class SessionFolders:
         """Store a change set. Returns its id, "" when nothing was captured."""
         if captured is None:
             return ""
-        return self._changes.store(
+        return self.changes.store(
             tx,
             captured,
             prediction_id=session.prediction_id,
@@ -322,8 +320,8 @@ class SessionFolders:
         ).id
 
     def _discard_worktree(self, live: LiveSession) -> None:
-        self._worktrees.remove(live.id)
-        self._worktrees.release(Path(live.assignment.workspace), live.id)
+        self.changes.worktrees.remove(live.id)
+        self.changes.worktrees.release(Path(live.assignment.workspace), live.id)
 
 
 def _choose_ground(live: LiveSession, place: Place) -> Ground:

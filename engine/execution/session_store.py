@@ -378,20 +378,19 @@ def _move_to(tx: Transaction, session_id: str, after: SessionState) -> SessionRo
     return row
 
 
+@frozen
 class LateEnds:
     """The ends of sessions that are not stored yet. Each is tried again in a thread until the engine closes. Then it is
-    left to the next start, which reports the session as interrupted."""
+    left to the next start, which reports the session as interrupted.
 
-    def __init__(
-        self, bus: EventBus, closing: threading.Event, start_thread: Callable[[str, Callable[[], None]], None]
-    ) -> None:
-        """`closing` is set when the engine closes. `start_thread` starts a thread by its name and its work, or raises
-        `RuntimeError`."""
-        self._bus = bus
-        self._closing = closing
-        self._start_thread = start_thread
-        self.results: dict[str, SessionResult] = {}
-        """The results of sessions whose end could not be stored at once."""
+    `closing` is set when the engine closes. `start_thread` starts a thread by its name and its work, or raises
+    `RuntimeError`.
+    """
+
+    bus: EventBus
+    closing: threading.Event
+    start_thread: Callable[[str, Callable[[], None]], None]
+    results: dict[str, SessionResult] = field(default_factory=dict)
 
     def store_now_or_later(self, session_id: str, result: SessionResult, store: Callable[[], None]) -> None:
         """Store the end of a session with `store`. If that fails, report it, and try again until it succeeds; until
@@ -406,7 +405,7 @@ class LateEnds:
     def _retry(self, session_id: str, store: Callable[[], None], failed: Exception) -> None:
         next_try = "it is tried again"
         try:
-            self._start_thread(f"clawpy-late-{session_id}", partial(self._store_late, session_id, store))
+            self.start_thread(f"clawpy-late-{session_id}", partial(self._store_late, session_id, store))
         except RuntimeError:  # the machine has no thread left
             next_try = "the next start reports it as interrupted"
         self._report(session_id, f"the end of session {session_id} could not be stored; {next_try}: {failed}")
@@ -414,7 +413,7 @@ class LateEnds:
     def _store_late(self, session_id: str, store: Callable[[], None]) -> None:
         """Try `store` until it succeeds or the engine closes."""
         wait = FIRST_RETRY_S
-        while not self._closing.wait(wait):
+        while not self.closing.wait(wait):
             try:
                 store()
             except Exception as error:
@@ -426,4 +425,4 @@ class LateEnds:
 
     def _report(self, session_id: str, message: str) -> None:
         log.error("%s", message)
-        self._bus.publish(FaultReported(subject=session_id, where="sessions", message=message))
+        self.bus.publish(FaultReported(subject=session_id, where="sessions", message=message))

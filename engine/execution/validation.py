@@ -127,31 +127,25 @@ def make_heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
     )
 
 
+@frozen
 class Validation:
-    """Runs the loop in the session's own thread. It is as slow as the tests."""
+    """Runs the loop in the session's own thread. It is as slow as the tests.
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        settings: SettingsSource,
-        repairs: Callable[..., Sequence[str]] = lambda **about: (),
-        tweaks: Callable[..., Sequence[PolicyTweak]] = lambda **about: (),
-    ) -> None:
-        """`repairs(agent, workspace, broken, session_id)` returns repairs that fixed similar failures. `tweaks(agent,
-        workspace)` returns lower caps (SPEC 5.4)."""
-        self._database = database
-        self._settings = settings
-        self._runs = ValidationRuns(database)
-        self._repairs = repairs
-        self._tweaks = tweaks
+    `repairs(agent, workspace, broken, session_id)` returns repairs that fixed similar failures. `tweaks(agent,
+    workspace)` returns lower caps (SPEC 5.4).
+    """
+
+    database: Database
+    settings: SettingsSource
+    repairs: Callable[..., Sequence[str]] = lambda **about: ()
+    tweaks: Callable[..., Sequence[PolicyTweak]] = lambda **about: ()
 
     def validate(
         self, live: LiveSession, view: SessionView, folder: SessionFolder, heal: Callable[[str], None]
     ) -> ValidationResult:
         """Run the tests of the changes in `folder`. `heal` gives the agent one more turn with a prompt. Raises
         `SessionStopped` when the session is ending, and as `heal`."""
-        if not self._settings.current.validation.enabled or folder.worktree is None:
+        if not self.settings.current.validation.enabled or folder.worktree is None:
             return ValidationResult()
         tests = _ChangedTests(live, folder)
         caps = self._find_caps(view)
@@ -175,16 +169,16 @@ class Validation:
             if reason or not attempt.broken:
                 return _summarise(attempts, reason)
             live.say(f"{capitalised(describe_check(attempt.check))}{HANDED_BACK}{len(attempts)}")
-            repairs = self._repairs(
+            repairs = self.repairs(
                 agent=view.agent, workspace=view.workspace, broken=sorted(attempt.broken), session_id=view.id
             )
             heal(live.remove_secrets(make_heal_prompt(attempt, playbook=repairs)))
 
     def _find_caps(self, view: SessionView) -> Caps:
         """The caps of the settings, which policy tweaks for the agent may lower."""
-        settings = self._settings.current.validation
+        settings = self.settings.current.validation
         caps = Caps(settings.tries, microusd(settings.cost_cap))
-        for tweak in self._tweaks(agent=view.agent, workspace=view.workspace):
+        for tweak in self.tweaks(agent=view.agent, workspace=view.workspace):
             caps = caps.tighten(tweak)
         return caps
 
@@ -203,7 +197,7 @@ class Validation:
 
         def write(tx: Transaction) -> None:
             tried = len(attempts)
-            self._runs.record(
+            ValidationRuns(self.database).record(
                 tx,
                 check=latest.check.for_storage(redact),
                 session_id=view.id,
@@ -231,7 +225,7 @@ class Validation:
             if reason:
                 tx.record(ValidationFailed(**about, failing=failing, reason=redact(reason)))
 
-        self._database.write(write)
+        self.database.write(write)
 
 
 class _ChangedTests:

@@ -19,6 +19,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import field
 from pathlib import Path
 
 from engine.execution.trees import (
@@ -157,13 +158,13 @@ class WorkspaceLocks:
                 self._writers.pop(session_id, None)
 
 
+@frozen
 class Worktrees:
     """The worktrees of one home, which are in its cache."""
 
-    def __init__(self, home: Home, database: Database) -> None:
-        self._home = home
-        self._database = database
-        self.locks = WorkspaceLocks()
+    home: Home
+    database: Database
+    locks: WorkspaceLocks = field(default_factory=WorkspaceLocks)
 
     def create(self, session_id: str, workspace: Path, *, onto: StartingTreeBuilder | None = None) -> Worktree:
         """Make a worktree for `session_id` with the present files of `workspace`, which is the top folder of a
@@ -176,7 +177,7 @@ class Worktrees:
         git = Git(workspace).pin()
         require_merge_tree()
         payload = {"workspace": os.fsdecode(workspace), "folder": os.fsdecode(folder)}
-        self._database.write(lambda tx: begin_intent(tx, INTENT, session_id, payload))
+        self.database.write(lambda tx: begin_intent(tx, INTENT, session_id, payload))
         try:
             with self.locks.hold(str(workspace)):
                 snapshot = take_snapshot(git)
@@ -207,13 +208,13 @@ class Worktrees:
             for intent in read_intents(tx, INTENT, worktree.session_id):
                 intent.payload = {**intent.payload, "base": worktree.base}
 
-        self._database.write(note)
+        self.database.write(note)
 
     def list_unsaved(self) -> list[Worktree]:
         """The existing worktrees of an earlier run that are worth keeping, oldest first. They have only the fields that
         `capture` needs."""
         worktrees = []
-        for intent in unfinished_intents(self._database, INTENT):
+        for intent in unfinished_intents(self.database, INTENT):
             base, workspace, folder = (intent.payload.get(name, "") for name in ("base", "workspace", "folder"))
             if base and Path(workspace).is_dir() and Path(folder).is_dir():
                 worktrees.append(
@@ -224,12 +225,12 @@ class Worktrees:
     def list_sessions(self) -> dict[str, bool]:
         """The sessions that have a worktree, each with whether it is worth keeping."""
         return {
-            intent.subject: bool(intent.payload.get("base")) for intent in unfinished_intents(self._database, INTENT)
+            intent.subject: bool(intent.payload.get("base")) for intent in unfinished_intents(self.database, INTENT)
         }
 
     def folder_of(self, session_id: str) -> Path:
         """The folder for a session's worktree, whether it exists or not."""
-        return self._home.worktrees / validate_id(session_id)
+        return self.home.worktrees / validate_id(session_id)
 
     def capture(self, worktree: Worktree) -> Snapshot:
         """Store the files of a worktree as a tree in the operator's repository, which a ref of the session keeps. The
@@ -261,7 +262,7 @@ class Worktrees:
     def remove(self, session_id: str) -> None:
         """Remove a session's worktree, if it has one. Its trees stay in the repository. A worktree that cannot be
         removed, because it has files of another user, is left to the next start."""
-        for intent in unfinished_intents(self._database, INTENT):
+        for intent in unfinished_intents(self.database, INTENT):
             if intent.subject == session_id:
                 self._clear_away(intent)
 
@@ -275,7 +276,7 @@ class Worktrees:
         """At start-up: remove the worktrees of an earlier run, except for the sessions in `keep`, and release their
         trees, except for those in `keep_refs`. Returns messages on what was done."""
         messages = []
-        for intent in unfinished_intents(self._database, INTENT):
+        for intent in unfinished_intents(self.database, INTENT):
             if intent.subject not in keep:
                 removed = self._clear_away(intent)
                 if intent.subject not in keep_refs:
@@ -296,7 +297,7 @@ class Worktrees:
         except OSError:
             log.warning("the worktree %s cannot be removed", folder, exc_info=True)
             return False
-        finish_intent_now(self._database, intent.id)
+        finish_intent_now(self.database, intent.id)
         return True
 
     def _remove(self, workspace: Path, folder: Path) -> None:

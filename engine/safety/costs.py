@@ -139,6 +139,7 @@ class CostEntry(Row, table=True):
         return {"subject": self.prediction_id or self.purpose, "workspace": self.workspace, "channel": self.channel}
 
 
+@frozen
 class Costs:
     """Reserves, settles and reports costs.
 
@@ -146,30 +147,21 @@ class Costs:
     with the window and the reason, inside the transaction that reached a cap. The kill switch then places its hold.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        settings: SettingsSource,
-        clock: Clock,
-        *,
-        agent_budget: Callable[[str], int | None],
-        cap_reached: Callable[[Transaction, str, str], object],
-    ) -> None:
-        self._database = database
-        self._settings = settings
-        self._clock = clock
-        self._agent_budget = agent_budget
-        self._cap_reached = cap_reached
+    database: Database
+    settings: SettingsSource
+    clock: Clock
+    agent_budget: Callable[[str], int | None]
+    cap_reached: Callable[[Transaction, str, str], object]
 
     def state(self) -> CostState:
         """Settled plus reserved cost in each window, and the caps."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             return self.state_in(session)
 
     def state_in(self, session: Session) -> CostState:
         """`state` as this session sees it, so that a decision and its reservation agree."""
         sums = self._read_sums(session)
-        settings = self._settings.current
+        settings = self.settings.current
         return CostState(
             hour=sums.hour,
             day=sums.day,
@@ -181,9 +173,9 @@ class Costs:
 
     def history(self) -> tuple[Burn, ...]:
         """Hour, day and month with their buckets, pace, and when the cap would be reached (SPEC 9.1)."""
-        local = self._clock.local()
+        local = self.clock.local()
         oldest = min(find_windows(local).month, local.astimezone(UTC) - max(PACE_SPAN.values()))
-        with self._database.read() as session:
+        with self.database.read() as session:
             rows = ask(session, _SELECT_PRICES, {"oldest": as_stored(oldest)})
             [(reserved,)] = ask(session, _RESERVED_IN_ALL)
             caps = self.state_in(session).caps
@@ -192,12 +184,12 @@ class Costs:
 
     def sum_settled_since(self, instant: datetime) -> int:
         """The micro-dollars of all entries that were settled after `instant`."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             return int(ask(session, _SETTLED_SINCE, {"instant": as_stored(instant)}).scalar())
 
     def read_budget(self, session: Session, agent: str) -> AgentBudget:
         """What `agent` spent today, and its budget. `spent` is 0 without a budget."""
-        budget = self._agent_budget(agent) if agent else None
+        budget = self.agent_budget(agent) if agent else None
         if budget is None:
             return AgentBudget(agent)
         return AgentBudget(agent, self._read_sums(session, agent).day, budget)
@@ -228,7 +220,7 @@ class Costs:
         verdict = decide_cost(spent, estimate, self.read_budget(session, agent))
         if not verdict.allows:
             if verdict.rule == AGENT_BUDGET:  # in a transaction of its own, because this one is rolled back
-                self._database.submit(lambda tx: self.handle_reached_cap(tx, AGENT_BUDGET, agent))
+                self.database.submit(lambda tx: self.handle_reached_cap(tx, AGENT_BUDGET, agent))
             raise Refusal("cost_cap", f"{purpose}: {verdict.reason}", "or wait")
         return self._reserve(transaction, spent, purpose, estimate, agent=agent)
 
@@ -257,7 +249,7 @@ class Costs:
             self._record_reserved(transaction, spent, increase, entry)
             return ""
 
-        return self._database.write(raise_entry)
+        return self.database.write(raise_entry)
 
     def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None:
         """Replace the estimate by the real price (micro-dollars, at least 0). Does nothing for a settled entry."""
@@ -320,9 +312,9 @@ class Costs:
         cap = spent.caps.get(rule)
         if cap is not None:
             reason = f"cost: more work would exceed the {rule}'s cap of {_format_usd(cap)}"
-            self._cap_reached(transaction, rule, reason)
+            self.cap_reached(transaction, rule, reason)
         if rule == "day":
-            today = self._clock.local().date().isoformat()
+            today = self.clock.local().date().isoformat()
             if state.get(transaction.session, _WARNED_DAY) != today:
                 state.put(transaction, _WARNED_DAY, today)
                 transaction.record(CostWarned(window="day", spent=spent.day, cap=spent.day_cap))
@@ -372,7 +364,7 @@ class Costs:
                 transaction.record(CostWarned(window=window, spent=spent + increase, cap=cap))
         if before.month + increase > before.month_cap:
             reason = f"cost: the month's cap of {_format_usd(before.month_cap)} has been exceeded"
-            self._cap_reached(transaction, "month", reason)
+            self.cap_reached(transaction, "month", reason)
         if entry.state == SETTLED and entry.agent and entry.amount_microusd > entry.estimate_microusd:
             self._record_exceeded_budget(transaction, entry.agent)
 
@@ -389,7 +381,7 @@ class Costs:
 
     def _read_sums(self, session: Session, agent: str | None = None) -> _Sums:
         """The sums of one agent or all. Each includes all reservations, however old they are."""
-        windows = find_windows(self._clock.local())
+        windows = find_windows(self.clock.local())
         values = {name: as_stored(begin) for name, begin in shallow_dict(windows).items()}
         [(reserved, hour, day, month)] = ask(session, _SELECT_SUMS, values | {"agent": agent})
         return _Sums(reserved + hour, reserved + day, reserved + month)

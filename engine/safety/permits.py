@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from sqlmodel import Field, col, select
 
 from engine.events import PermitIssued
+from engine.frozen import frozen
 from engine.model import Permit, Randomness, Refusal, Trigger, TriggerType
 from engine.safety.kill_switch import KillSwitch
 from engine.storage.database import Database, Transaction
@@ -38,18 +39,18 @@ _EXPIRE = """
 """
 
 
+@frozen
 class Permits:
     """Issues permits for the pipeline and takes them back from the session that starts."""
 
-    def __init__(self, database: Database, randomness: Randomness, kill_switch: KillSwitch) -> None:
-        self._database = database
-        self._randomness = randomness
-        self._kill_switch = kill_switch
+    database: Database
+    randomness: Randomness
+    kill_switch: KillSwitch
 
     def issue(self, transaction: Transaction, trigger: Trigger) -> Permit:
         """A fresh permit. Only the pipeline calls this, after every rail let the trigger pass."""
         permit = Permit(
-            id=self._randomness.new_id("permit"),
+            id=self.randomness.new_id("permit"),
             prediction_id=trigger.prediction_id,
             digest=trigger.assignment.digest,
             trigger_type=trigger.type,
@@ -88,7 +89,7 @@ class Permits:
                 "approve the card again",
             )
         by_operator = permit.trigger_type is TriggerType.MANUAL
-        stopped = self._kill_switch.verdict(transaction.session, by_operator=by_operator)
+        stopped = self.kill_switch.verdict(transaction.session, by_operator=by_operator)
         if not stopped.allows:
             raise Refusal("stopped", stopped.reason, "clawpy resume")
         row.consumed_at = transaction.now
@@ -109,6 +110,6 @@ class Permits:
     def read_unconsumed(self) -> list[Permit]:
         """The permits that were neither used nor revoked, oldest first, expired or not. A crash between an approval and
         the start of its session leaves such a permit."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             rows = session.exec(select(PermitRow).where(*_OPEN).order_by(col(PermitRow.issued_at))).all()
         return [value_of(row, Permit) for row in rows]

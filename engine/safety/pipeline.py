@@ -23,7 +23,7 @@ from engine.clock import Clock
 from engine.config import SettingsSource, WorkspaceAutonomy
 from engine.config.sections import FLOW
 from engine.events import LoopDetected, TriggerBlocked
-from engine.frozen import frozen_kw_only
+from engine.frozen import frozen, frozen_kw_only
 from engine.model import (
     ALWAYS_ASKED,
     FAULT,
@@ -147,27 +147,17 @@ class Hooks:
     """Called after holds changed, possibly on the writer thread, so it must neither write nor wait."""
 
 
+@frozen
 class Pipeline:
     """Asks all rails about triggers."""
 
-    def __init__(
-        self,
-        database: Database,
-        settings: SettingsSource,
-        clock: Clock,
-        *,
-        costs: Costs,
-        permits: Permits,
-        kill_switch: KillSwitch,
-        hooks: Hooks,
-    ) -> None:
-        self._database = database
-        self._settings = settings
-        self._clock = clock
-        self._costs = costs
-        self._permits = permits
-        self._kill_switch = kill_switch
-        self._hooks = hooks
+    database: Database
+    settings: SettingsSource
+    clock: Clock
+    costs: Costs
+    permits: Permits
+    kill_switch: KillSwitch
+    hooks: Hooks
 
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
         """The verdicts of all rails on a pending card; changes nothing.
@@ -175,21 +165,21 @@ class Pipeline:
         Gate and content answer as without an operator's approval, so that the card shows what they ask. If the gate's
         `rule` contains `novel-pair`, the card has the NEW badge.
         """
-        with self._database.read() as session:
-            return self._ask_all(session, trigger, self._clock.now(), self._make_cost_reader(session), decided=False)
+        with self.database.read() as session:
+            return self._ask_all(session, trigger, self.clock.now(), self._make_cost_reader(session), decided=False)
 
     def decide(self, transaction: Transaction, trigger: Trigger) -> Ruling:
         """Ask the rails about a trigger and log it; if all allow, reserve its cost and issue its permit."""
-        self._kill_switch.end_expired(transaction)
-        for prediction_id in self._permits.revoke_expired(transaction):
-            self._costs.release_prediction(transaction, prediction_id)
+        self.kill_switch.end_expired(transaction)
+        for prediction_id in self.permits.revoke_expired(transaction):
+            self.costs.release_prediction(transaction, prediction_id)
         spent = self._make_cost_reader(transaction.session)
         verdicts = self._ask_all(transaction.session, trigger, transaction.now, spent, decided=True)
         blocked_by = next((verdict for verdict in verdicts if not verdict.allows), None)
         permit: Permit | None = None
         if blocked_by is None:
-            permit = self._permits.issue(transaction, trigger)
-            self._costs.reserve(transaction, trigger, permit.id, spent())
+            permit = self.permits.issue(transaction, trigger)
+            self.costs.reserve(transaction, trigger, permit.id, spent())
         else:
             self._record_block(transaction, trigger, verdicts, blocked_by)
         if blocked_by is None or (trigger.asked_by and blocked_by.rail == RATE_RAIL):
@@ -202,8 +192,8 @@ class Pipeline:
     def revoke(self, transaction: Transaction, prediction_id: str) -> None:
         """Revoke the permit of an approval that was undone before its session started, and release its
         reservation."""
-        self._permits.revoke(transaction, prediction_id)
-        self._costs.release_prediction(transaction, prediction_id)
+        self.permits.revoke(transaction, prediction_id)
+        self.costs.release_prediction(transaction, prediction_id)
 
     def allow_once(self, transaction: Transaction, prediction_id: str) -> str:
         """Allow one run of the work that the content filter blocked last for this card; returns its digest.
@@ -223,13 +213,13 @@ class Pipeline:
 
     def open_allowances(self, session: Session) -> set[str]:
         """The digests of the work that the operator allowed once in the last 24 hours and that did not run since."""
-        since = as_stored(self._clock.now() - ALLOWANCE_LIFETIME)
+        since = as_stored(self.clock.now() - ALLOWANCE_LIFETIME)
         return {digest for (digest,) in ask(session, _OPEN_ALLOWANCES, {"since": since})}
 
     def is_allowed_once(self, permit_id: str) -> bool:
         """Whether the content rail let the work of this permit pass only because the operator allowed it once. The log
         has the verdict of that time."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             row = _load_newest_entry(session, CrosspollLog.permit_id == permit_id)
         return row is not None and any(verdict.is_allowed_once for verdict in row.verdicts)
 
@@ -270,28 +260,28 @@ class Pipeline:
         self, session: Session, trigger: Trigger, spent: CostState, content: Verdict, *, by_operator: bool
     ) -> GateFacts:
         """The facts by which the gate judges a trigger. `content` is what the content filter says."""
-        settings = self._settings.current
+        settings = self.settings.current
         workspace = settings.workspace(trigger.assignment.workspace)
         return GateFacts(
             confidence=trigger.confidence,
             estimate=trigger.estimate,
             targets=find_targets_of_trigger(trigger, settings.production),
             novel_pair=self._describe_novel_pair(session, trigger),
-            rejections=self._kill_switch.rejections(session),
-            decisions=self._kill_switch.decisions.count_decided_cards(session),
+            rejections=self.kill_switch.rejections(session),
+            decisions=self.kill_switch.decisions.count_decided_cards(session),
             content=content,
             day_cost=spent.day,
             day_cap=spent.day_cap,
             by_operator=by_operator,
             autonomous=settings.autonomous_mode_enabled,
             workspace_acts=workspace.autonomy is WorkspaceAutonomy.ACT,
-            quiet=self._hooks.quiet(),
+            quiet=self.hooks.quiet(),
             phase=trigger.phase,
             approval_bound=trigger.approval_bound,
             threshold=settings.cross_poll_auto_execute_threshold,
             suggested=trigger.suggested,
             ordered=trigger.ordered,
-            confined=self._hooks.confined(),
+            confined=self.hooks.confined(),
             waived=workspace.without_sandbox,
             confirmed=trigger.without_sandbox,
             always_asked=trigger.assignment.flow in ALWAYS_ASKED,
@@ -300,14 +290,14 @@ class Pipeline:
     def _make_cost_reader(self, session: Session) -> Callable[[], CostState]:
         """A function that reads the costs at its first call. If reading fails, the rail that calls it fails, and so
         blocks."""
-        return cache(lambda: self._costs.state_in(session))
+        return cache(lambda: self.costs.state_in(session))
 
     def _ask_all(
         self, session: Session, trigger: Trigger, now: datetime, spent: Callable[[], CostState], *, decided: bool
     ) -> tuple[RailVerdict, ...]:
         """The verdicts of all rails, in the order of `RAIL_ORDER`."""
         by_operator = is_by_operator(trigger)
-        interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
+        interval = timedelta(milliseconds=self.settings.current.cross_poll_interval_ms)
         content_verdict = _ask_rail(
             CONTENT, lambda: self._decide_content(session, trigger, by_operator=decided and by_operator)
         )
@@ -326,18 +316,18 @@ class Pipeline:
             ),
             _ask_rail(
                 costs.RAIL,
-                lambda: costs.decide_cost(spent(), trigger.estimate, self._costs.read_budget(session, trigger.agent)),
+                lambda: costs.decide_cost(spent(), trigger.estimate, self.costs.read_budget(session, trigger.agent)),
             ),
             content_verdict,
             _ask_rail(gate.RAIL, decide_gate_now),
-            _ask_rail(KILL, lambda: self._kill_switch.verdict(session, by_operator=by_operator)),
+            _ask_rail(KILL, lambda: self.kill_switch.verdict(session, by_operator=by_operator)),
         )
 
     def _decide_content(self, session: Session, trigger: Trigger, *, by_operator: bool) -> RailVerdict:
-        settings = self._settings.current
+        settings = self.settings.current
         own = make_own_rules(settings.content.allow, settings.content.block)
         assignment = trigger.assignment
-        data_parameters = self._hooks.data_parameters(assignment.flow) if assignment.runner == FLOW else frozenset()
+        data_parameters = self.hooks.data_parameters(assignment.flow) if assignment.runner == FLOW else frozenset()
         verdict = check_assignment(assignment, settings.channels, own=own, data=data_parameters)
         facts = ContentFacts(
             by_operator=by_operator,
@@ -351,7 +341,7 @@ class Pipeline:
         channel or by a program, only the target channel counts."""
         channel = trigger.assignment.channel
         start: str | None = find_chain_start(trigger)
-        if start == channel or start not in (OWNER, *self._settings.current.channels):
+        if start == channel or start not in (OWNER, *self.settings.current.channels):
             start = None
         if ask(session, _PAIR, {"channel": channel, "start": start}):
             return ""
@@ -374,9 +364,9 @@ class Pipeline:
                 log.warning("loop %d: %s", count, verdict.reason)
                 transaction.record(LoopDetected(**about, reason=verdict.reason))
             if verdict.rail == costs.RAIL:
-                self._costs.handle_reached_cap(transaction, verdict.rule, trigger.agent)
+                self.costs.handle_reached_cap(transaction, verdict.rule, trigger.agent)
             if verdict.rail == gate.RAIL and verdict.applies(GateRuleName.REJECTIONS):
-                self._kill_switch.pause_after_rejections(transaction)
+                self.kill_switch.pause_after_rejections(transaction)
 
 
 def _ask_rail(name: str, rail: Callable[[], RailVerdict]) -> RailVerdict:

@@ -154,21 +154,20 @@ class RequestDeadline:
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
+@frozen
 class Web:
     """Fetches pages and searches. Every method raises `Refusal`: `bad_url`, `private_address`, `unreachable`,
-    `no_text`, `no_search`."""
+    `no_text`, `no_search`.
+    """
 
-    def __init__(
-        self, settings: SettingsSource, *, resolve: Resolve = resolve_by_system, seconds: float = FETCH_S
-    ) -> None:
-        self._settings = settings
-        self._resolve = resolve
-        self._seconds = seconds
+    settings: SettingsSource
+    resolve: Resolve = resolve_by_system
+    seconds: float = FETCH_S
 
     @property
     def has_search(self) -> bool:
         """Whether a search is configured."""
-        return bool(self._settings.current.web.search_url)
+        return bool(self.settings.current.web.search_url)
 
     def refuse_private(self, target: WebTarget) -> None:
         """Raise `Refusal` `private_address` if the host is known to be private without asking a name server. `fetch`
@@ -178,7 +177,7 @@ class Web:
 
     def _may_be_private(self, target: WebTarget) -> bool:
         """Whether the host may be of this machine or its network: only if it is listed without a pattern."""
-        return is_listed(target, [entry for entry in self._settings.current.web.allow if "*" not in entry])
+        return is_listed(target, [entry for entry in self.settings.current.web.allow if "*" not in entry])
 
     def fetch(self, url: str, *, is_allowed: Callable[[WebTarget], bool], on_stop: OnStop) -> WebPage:
         """Fetch the page at `url` as text.
@@ -187,7 +186,7 @@ class Web:
         `on_stop` receives the function that ends the request at once.
         """
         target = parse_url(url)
-        with RequestDeadline(self._seconds, on_stop) as deadline:
+        with RequestDeadline(self.seconds, on_stop) as deadline:
             for _ in range(MAX_REDIRECTS + 1):
                 answer = self._request_page(target, deadline, private=self._may_be_private(target))
                 location = answer.headers.get("location", "")
@@ -201,14 +200,14 @@ class Web:
 
     def search(self, query: str, *, on_stop: OnStop) -> list[str]:
         """The results of the configured search, each with its title, its URL and its text."""
-        configured = self._settings.current.web.search_url
+        configured = self.settings.current.web.search_url
         if not configured:
             raise Refusal("no_search", "no search is configured", "the operator can set web.searchUrl")
         parts = urlsplit(configured)
         query = "&".join(filter(None, [parts.query, urlencode({"q": query, "format": "json"})]))
         # The operator configured this address, so it may be one of this machine.
         target = parse_url(urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")))
-        with RequestDeadline(self._seconds, on_stop) as deadline:
+        with RequestDeadline(self.seconds, on_stop) as deadline:
             answer = self._request_page(target, deadline, private=True)
         if answer.status != 200:
             message = f"the search answered {answer.status}"
@@ -220,7 +219,7 @@ class Web:
         connection = http.client.HTTPConnection(target.host, target.port)
         try:
             # Resolving runs in a thread, because it cannot be interrupted.
-            resolving = run_in_thread("clawpy-resolve", lambda: list(self._resolve(target.host, target.port)))
+            resolving = run_in_thread("clawpy-resolve", lambda: list(self.resolve(target.host, target.port)))
             while not resolving.done():
                 wait([resolving], min(0.1, deadline.seconds_left))
             addresses = resolving.result()
