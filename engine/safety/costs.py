@@ -13,7 +13,7 @@ from calendar import monthrange
 from collections.abc import Callable, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlmodel import Field, Session, col, select
 
@@ -89,25 +89,16 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
         if used + estimate > cap:
             sums = f"{_format_usd(used)} spent or reserved + {_format_usd(estimate)}"
             reason = f"{sums} would exceed the {window}'s cap of {_format_usd(cap)}"
-            reason = f"{reason}; raise it: {_describe_how_to_raise_cap(window)}"
-            return RailVerdict(RAIL, Verdict.BLOCK, reason, window)
+            fix = f"`clawpy config set crossPollCostCapPer{window.capitalize()} DOLLARS`"
+            if window == "month":
+                fix += ", then `clawpy resume month`"  # its stop lasts until it is ended
+            return RailVerdict(RAIL, Verdict.BLOCK, f"{reason}; raise it: {fix}", window)
     if agent.budget is not None and agent.spent + estimate > agent.budget:
         spent_today = f"{agent.agent} spent {_format_usd(agent.spent)} today"
         reason = f"{spent_today}; {_format_usd(estimate)} more exceeds its {_format_usd(agent.budget)}"
         return RailVerdict(RAIL, Verdict.BLOCK, reason, AGENT_BUDGET)
     remaining_money = f"{_format_usd(spent.day_cap - spent.day)} of the day's {_format_usd(spent.day_cap)} are left"
     return RailVerdict(RAIL, Verdict.ALLOW, remaining_money)
-
-
-def _describe_how_to_raise_cap(window: str) -> str:
-    """The commands for it; the month's stop lasts until it is ended."""
-    command = f"`clawpy config set crossPollCostCapPer{window.capitalize()} DOLLARS`"
-    return f"{command}, then `clawpy resume month`" if window == "month" else command
-
-
-def is_warning_crossed(before: int, after: int, cap: int) -> bool:
-    """Whether the step from `before` to `after` reaches 80 % of `cap`."""
-    return cap > 0 and 100 * before < WARNED_PERCENT * cap <= 100 * after
 
 
 # -- reserving and settling
@@ -158,14 +149,17 @@ class Costs:
         with self.database.read() as session:
             return self.state_in(session)
 
-    def state_in(self, session: Session) -> CostState:
-        """`state` as this session sees it, so that a decision and its reservation agree."""
-        sums = self._read_sums(session)
+    def state_in(self, session: Session, agent: str | None = None) -> CostState:
+        """`state` as this session sees it, so that a decision and its reservation agree; with `agent`, the cost of this
+        agent alone. Each window includes all reservations, however old they are."""
+        windows = find_windows(self.clock.local())
+        values = {name: as_stored(begin) for name, begin in shallow_dict(windows).items()}
+        [(reserved, hour, day, month)] = ask(session, _SELECT_SUMS, values | {"agent": agent})
         settings = self.settings.current
         return CostState(
-            hour=sums.hour,
-            day=sums.day,
-            month=sums.month,
+            hour=reserved + hour,
+            day=reserved + day,
+            month=reserved + month,
             hour_cap=microusd(settings.cross_poll_cost_cap_per_hour),
             day_cap=microusd(settings.cross_poll_cost_cap_per_day),
             month_cap=microusd(settings.cross_poll_cost_cap_per_month),
@@ -192,7 +186,7 @@ class Costs:
         budget = self.agent_budget(agent) if agent else None
         if budget is None:
             return AgentBudget(agent)
-        return AgentBudget(agent, self._read_sums(session, agent).day, budget)
+        return AgentBudget(agent, self.state_in(session, agent).day, budget)
 
     def reserve(self, transaction: Transaction, trigger: Trigger, permit_id: str, spent: CostState) -> None:
         """Reserve the trigger's estimate. The caller decided by `spent`, in the same transaction."""
@@ -330,11 +324,15 @@ class Costs:
         self._handle_increase(transaction, before, increase, entry)
 
     def _settle_or_release(self, transaction: Transaction, entry: CostEntry, view: SessionView | None) -> None:
-        """Settle an entry with the price of a session that is over. If the session never started, release the entry."""
+        """Settle an entry with the price of a session that is over. The price of an interrupted session is at least the
+        reserved amount (SPEC 3.4). The entry of a session that never started is released."""
         if view is None or view.started_at is None:
             _release(entry)
-        else:
-            self._settle(transaction, entry, _compute_final_price(view, entry))
+            return
+        price = view.cost
+        if view.state is SessionState.INTERRUPTED:  # its costs were not counted to its end
+            price = max(price, entry.amount_microusd)
+        self._settle(transaction, entry, price)
 
     def _reserve(self, transaction: Transaction, before: CostState, purpose: str, estimate: int, **columns: Any) -> int:
         """Store a reservation; returns the entry's id. `columns` are other columns of `CostEntry`."""
@@ -360,7 +358,7 @@ class Costs:
         """Handle what follows when `entry` added `increase` micro-dollars: warnings at 80 % of a cap, the month stop
         beyond its cap, and an exceeded budget of an agent."""
         for window, spent, cap in (("day", before.day, before.day_cap), ("month", before.month, before.month_cap)):
-            if is_warning_crossed(spent, spent + increase, cap):
+            if cap > 0 and 100 * spent < WARNED_PERCENT * cap <= 100 * (spent + increase):
                 transaction.record(CostWarned(window=window, spent=spent + increase, cap=cap))
         if before.month + increase > before.month_cap:
             reason = f"cost: the month's cap of {_format_usd(before.month_cap)} has been exceeded"
@@ -379,21 +377,6 @@ class Costs:
         if own.budget is not None and own.spent > own.budget:
             transaction.record(BudgetExceeded(subject=agent, spent=own.spent, budget=own.budget))
 
-    def _read_sums(self, session: Session, agent: str | None = None) -> _Sums:
-        """The sums of one agent or all. Each includes all reservations, however old they are."""
-        windows = find_windows(self.clock.local())
-        values = {name: as_stored(begin) for name, begin in shallow_dict(windows).items()}
-        [(reserved, hour, day, month)] = ask(session, _SELECT_SUMS, values | {"agent": agent})
-        return _Sums(reserved + hour, reserved + day, reserved + month)
-
-
-class _Sums(NamedTuple):
-    """What was spent in the present hour, day and month, in micro-dollars."""
-
-    hour: int
-    day: int
-    month: int
-
 
 def _load_reservations(session: Session, *conditions: Any) -> Sequence[CostEntry]:
     """The entries that are reserved and meet the conditions, oldest first."""
@@ -403,12 +386,6 @@ def _load_reservations(session: Session, *conditions: Any) -> Sequence[CostEntry
 
 def _release(entry: CostEntry) -> None:
     entry.state, entry.amount_microusd = RELEASED, 0
-
-
-def _compute_final_price(view: SessionView, entry: CostEntry) -> int:
-    """The price of a session. The costs of an interrupted session were not counted to its end, so its price is at least
-    the reserved amount (SPEC 3.4)."""
-    return max(view.cost, entry.amount_microusd) if view.state is SessionState.INTERRUPTED else view.cost
 
 
 # -- the figures of `Costs.history`, which are pure

@@ -26,7 +26,7 @@ from engine.model import MAX_REJECTIONS, Hold, RailVerdict, Refusal, StopLevel, 
 from engine.safety import stop_file
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, load
+from engine.storage.rows import Row, load, read_all, value_of
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +44,6 @@ WATCH_INTERVAL_S = 0.2
 """Seconds between two checks of the stop file and the settings. At 0.1 they were two thirds of the cost of idling."""
 _LAST_AT_RESUME = "safety.last_decision_at_resume"
 _RESUMED_BY_OPERATOR = "safety.lifted_by_hand"
-
-_SELECT_HOLDS = 'SELECT word, reason, since, until, "by" FROM holds'
 
 
 @frozen
@@ -341,18 +339,17 @@ class KillSwitch:
                 log.exception("the kill switch could not act on what it found")
 
     def _make_facts(self, holds: tuple[Hold, ...]) -> KillFacts:
+        stop_request = ""
+        if (stopping := self._stopping) is not None:
+            stop_request = stopping.reason
+        elif stop_file.is_requested(self._file):
+            stop_request = stop_file.STOPPED
         return KillFacts(
             enabled=self._settings.current.cross_poll_enabled,
             enabled_this_run=self._enabled_this_run,
-            stop_request=self._find_stop_request(),
+            stop_request=stop_request,
             holds=select_active_holds(holds, self._clock.now()),
         )
-
-    def _find_stop_request(self) -> str:
-        """The reason of a stop that is no hold yet, "" for none."""
-        if (stopping := self._stopping) is not None:
-            return stopping.reason
-        return stop_file.STOPPED if stop_file.is_requested(self._file) else ""
 
     def _place_stop(self, reason: str, by: str) -> None:
         """Turn a stop into a hold, then remove the file, so that one of them always exists."""
@@ -397,7 +394,4 @@ def _explain_verdict(verdict: RailVerdict) -> str:
 
 
 def _read_holds(session: Session) -> tuple[Hold, ...]:
-    return tuple(
-        Hold(word, reason, datetime.fromisoformat(since), until and datetime.fromisoformat(until), by)
-        for word, reason, since, until, by in ask(session, _SELECT_HOLDS)
-    )
+    return tuple(value_of(row, Hold) for row in read_all(session, HoldRow, ""))

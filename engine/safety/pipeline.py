@@ -54,6 +54,7 @@ from engine.safety.trigger_history import (
     LOOP_RAIL,
     OWNER,
     RATE_RAIL,
+    ChainLink,
     decide_loop,
     decide_rate,
     find_chain_start,
@@ -61,11 +62,10 @@ from engine.safety.trigger_history import (
     is_by_operator,
     load_recent_links,
     make_link,
-    record_link,
 )
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored, ask
+from engine.storage.rows import Row, as_stored, ask, shallow_dict
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class Pipeline:
             self._record_block(transaction, trigger, verdicts, blocked_by)
         if blocked_by is None or (trigger.asked_by and blocked_by.rail == RATE_RAIL):
             link = make_link(trigger, transaction.now, ran=blocked_by is None)
-            record_link(transaction, link)
+            transaction.insert(ChainLink(**shallow_dict(link)))
         ruling = Ruling(verdicts, permit, blocked_by)
         transaction.insert(_make_log_row(trigger, ruling, transaction.now))
         return ruling

@@ -44,7 +44,11 @@ def find_targets_of_trigger(trigger: Trigger, production: ProductionSettings) ->
 
 def find_targets_of_command(command: str, production: ProductionSettings) -> tuple[str, ...]:
     """The production targets among the words of a command."""
-    return _list_targets(_find_named_by_command(_split_shell_words(command)), production)
+    try:
+        words = shlex.split(command.replace("\n", " ; "))
+    except ValueError:  # an open quote
+        words = command.split()
+    return _list_targets(_find_named_by_command(words), production)
 
 
 def find_target_of_file(path: str, workspace: str, production: ProductionSettings) -> tuple[str, ...]:
@@ -96,8 +100,10 @@ def _find_named_by_trigger(trigger: Trigger) -> Iterator[_Named]:
     assignment = trigger.assignment
     words = [word.strip(".,:;!?()[]{}`'\"") for word in assignment.prompt.split()]
     is_prompt = assignment.flow is None
-    if is_prompt:
-        yield from _find_named_by_parameters(assignment.parameters)
+    for key, value in assignment.parameters.items() if is_prompt else ():
+        kind = _KIND_OF_PARAMETER.get(key.lower())
+        if kind is not None and isinstance(value, str):
+            yield _Named(kind, value)
     writes_to_git = is_prompt and any(word.lower() in _PRODUCTION_WORDS["writing_words"] for word in words)
     for text in (*words, *_collect_strings(assignment.parameters)):
         if writes_to_git:
@@ -106,14 +112,6 @@ def _find_named_by_trigger(trigger: Trigger) -> Iterator[_Named]:
             yield _Named("host", part)
             yield _Named("context", part)
         yield _Named("path", text)
-
-
-def _find_named_by_parameters(parameters: Mapping[str, Any]) -> Iterator[_Named]:
-    """The branches and remotes in parameters that have such a name."""
-    for key, value in parameters.items():
-        kind = _KIND_OF_PARAMETER.get(key.lower())
-        if kind is not None and isinstance(value, str):
-            yield _Named(kind, value)
 
 
 def _find_git_targets(word: str) -> Iterator[_Named]:
@@ -189,13 +187,6 @@ def _find_hosts(word: str, options: _Options, *, is_remote: bool) -> list[str]:
     if is_remote and not word.startswith("-"):
         hosts.append(word)
     return hosts
-
-
-def _split_shell_words(command: str) -> list[str]:
-    try:
-        return shlex.split(command.replace("\n", " ; "))
-    except ValueError:  # an open quote
-        return command.split()
 
 
 def _matches_any(text: str, patterns: Patterns) -> bool:

@@ -17,7 +17,7 @@ from engine.frozen import frozen
 from engine.model import DecidedBy, RailVerdict, Trigger, TriggerType, Verdict
 from engine.model.text import span
 from engine.storage.database import Transaction
-from engine.storage.rows import Row, as_stored, ask, shallow_dict
+from engine.storage.rows import Row, as_stored, ask
 
 RATE_RAIL, LOOP_RAIL = "rate", "loop"
 """The names of the rails in verdicts."""
@@ -183,11 +183,6 @@ def load_recent_links(session: Session, now: datetime) -> list[Link]:
     oldest_at = last_that_ran[-1].at if last_that_ran else now
     links = [link for link in newest_first if now - link.at < PAIR_WINDOW or (link.ran and link.at >= oldest_at)]
     return links[::-1]
-
-
-def record_link(transaction: Transaction, link: Link) -> None:
-    """Store `link`."""
-    transaction.insert(ChainLink(**shallow_dict(link)))
 
 
 def delete_old_links(transaction: Transaction) -> None:

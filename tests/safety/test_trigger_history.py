@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from engine.model import DecidedBy, Trigger, TriggerType
-from engine.safety.trigger_history import MAX_LINKS, Link, decide_loop, decide_rate, measure_chain_depth, record_link
+from engine.safety.trigger_history import MAX_LINKS, ChainLink, Link, decide_loop, decide_rate, measure_chain_depth
+from engine.storage.rows import shallow_dict
 from tests.safety.rails import WORKSPACE, Rails, make_approval, make_unattended, move_to_channel
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -119,7 +120,7 @@ def test_links_from_the_owner_are_never_blocked():
 def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails):
     rails.know_pairs(("koji-core", "research"))
     old = Link("owner", "garden", "p", WORKSPACE, rails.clock.now() - INTERVAL)
-    rails.database.write(lambda tx: [record_link(tx, old) for _ in range(60)])
+    rails.database.write(lambda tx: [tx.insert(ChainLink(**shallow_dict(old))) for _ in range(60)])
     assert rails.decide(make_unattended()).permit
     rails.safety.recover(lambda prediction_id: None, frozenset())
     assert len(rails.safety.chain(100)) == MAX_LINKS

@@ -18,6 +18,7 @@ import os
 import signal
 import stat
 import struct
+from functools import partial
 
 TYPE_CHECKING = False  # `typing` is not imported, because that would make each command slower
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def answer_call(listener: int, names: Mapping[int, str], writable: Sequence[str]
     negative_errno, flags = 0, 0
     try:
         if name in _FILE_CALLS:
-            _FILE_CALLS[name].make(call)
+            _FILE_CALLS[name](call)
         elif name in _CHECKS:
             _CHECKS[name](call)
             flags = _SECCOMP_USER_NOTIF_FLAG_CONTINUE
@@ -297,9 +298,10 @@ class _Call:
                     break
         return content
 
-    def open_writable(self, directory_fd: int, path_address: int | None, at_flags: int = 0) -> _WritableFile:
-        """Open the file of a call. `path_address` is the address of its path, or None for the file that `directory_fd`
-        itself is. Raises OSError, with EPERM if the command may not write the file."""
+    def open_writable(self, directory_fd: int, path_address: int | None, at_flags: int) -> int:
+        """Open the file of a call, so that it cannot be replaced by another; returns its descriptor. `path_address` is
+        the address of its path, or None for the file that `directory_fd` itself is. Raises OSError, with EPERM if the
+        command may not write the file."""
         path = b"" if path_address is None else self.read_memory(path_address, _PATH_BYTES).partition(b"\0")[0]
         caller_folder = f"/proc/{self.caller}/".encode()
         base = caller_folder + (b"cwd" if directory_fd == _AT_FDCWD else b"fd/%d" % directory_fd)
@@ -315,56 +317,38 @@ class _Call:
         if not any(real == place or real.startswith(place + "/") for place in self._writable):
             os.close(descriptor)
             raise OSError(errno.EPERM, "not the command's own")
-        return _WritableFile(descriptor)
+        return descriptor
 
 
-class _WritableFile:
-    """A file that the command may write. It is kept open, so that it cannot be replaced by another."""
+def _make_file_call(
+    change: Callable[[_Call, str, int], None],
+    call: _Call,
+    *,
+    values: int,
+    folder: int | None = None,
+    path: int | None = None,
+    flags: int | None = None,
+    always_flags: int = 0,
+    path_is_optional: bool = False,
+) -> None:
+    """Make a call that changes a file. The numbers are the indices of its arguments. Raises OSError, with EPERM if the
+    command may not write the file.
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self.path = f"/proc/self/fd/{descriptor}"
-
-    def __enter__(self) -> _WritableFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
-
-
-class _FileCall:
-    """How the supervisor makes a call that changes a file. The numbers are the indices of its arguments."""
-
-    def __init__(
-        self,
-        change: Callable[[_Call, str, int], None],
-        *,
-        values: int,
-        folder: int | None = None,
-        path: int | None = None,
-        flags: int | None = None,
-        always_flags: int = 0,
-        path_is_optional: bool = False,
-    ) -> None:
-        """`change` gets the call, the path of the open file, and `values`, the index of the first new value. `folder`
-        is the descriptor that a relative `path` starts from, or that is the file itself; without one it is the current
-        folder. `flags` says how the path is followed, and `always_flags` are added. `path_is_optional` says that the
-        path may be NULL, which stands for the file of `folder`."""
-        self._change = change
-        self._values = values
-        self._folder = folder
-        self._path = path
-        self._flags = flags
-        self._always_flags = always_flags
-        self._path_is_optional = path_is_optional
-
-    def make(self, call: _Call) -> None:
-        """Make the call. Raises OSError, with EPERM if the command may not write the file."""
-        folder = _AT_FDCWD if self._folder is None else call.number(self._folder)
-        path = None if self._path is None else call.arguments[self._path]
-        flags = self._always_flags | (0 if self._flags is None else call.arguments[self._flags])
-        with call.open_writable(folder, path or None if self._path_is_optional else path, flags) as target:
-            self._change(call, target.path, self._values)
+    `change` gets the call, the path of the open file, and `values`, the index of the first new value. `folder` is the
+    descriptor that a relative `path` starts from, or that is the file itself; without one it is the current folder.
+    `flags` says how the path is followed, and `always_flags` are added. `path_is_optional` says that the path may be
+    NULL, which stands for the file of `folder`.
+    """
+    directory_fd = _AT_FDCWD if folder is None else call.number(folder)
+    path_address = None if path is None else call.arguments[path]
+    if path_is_optional:
+        path_address = path_address or None
+    at_flags = always_flags | (0 if flags is None else call.arguments[flags])
+    descriptor = call.open_writable(directory_fd, path_address, at_flags)
+    try:
+        change(call, f"/proc/self/fd/{descriptor}", values)
+    finally:
+        os.close(descriptor)
 
 
 def _set_mode(call: _Call, path: str, values: int) -> None:
@@ -390,16 +374,16 @@ def _set_length(call: _Call, path: str, values: int) -> None:
 
 
 _FILE_CALLS = {
-    "chmod": _FileCall(_set_mode, path=0, values=1),
-    "fchmod": _FileCall(_set_mode, folder=0, values=1),
-    "fchmodat": _FileCall(_set_mode, folder=0, path=1, values=2),
-    "fchmodat2": _FileCall(_set_mode, folder=0, path=1, values=2, flags=3),
-    "chown": _FileCall(_set_owner, path=0, values=1),
-    "lchown": _FileCall(_set_owner, path=0, values=1, always_flags=_AT_SYMLINK_NOFOLLOW),
-    "fchown": _FileCall(_set_owner, folder=0, values=1),
-    "fchownat": _FileCall(_set_owner, folder=0, path=1, values=2, flags=4),
-    "utimensat": _FileCall(_set_times, folder=0, path=1, values=2, flags=3, path_is_optional=True),
-    "truncate": _FileCall(_set_length, path=0, values=1),
+    "chmod": partial(_make_file_call, _set_mode, path=0, values=1),
+    "fchmod": partial(_make_file_call, _set_mode, folder=0, values=1),
+    "fchmodat": partial(_make_file_call, _set_mode, folder=0, path=1, values=2),
+    "fchmodat2": partial(_make_file_call, _set_mode, folder=0, path=1, values=2, flags=3),
+    "chown": partial(_make_file_call, _set_owner, path=0, values=1),
+    "lchown": partial(_make_file_call, _set_owner, path=0, values=1, always_flags=_AT_SYMLINK_NOFOLLOW),
+    "fchown": partial(_make_file_call, _set_owner, folder=0, values=1),
+    "fchownat": partial(_make_file_call, _set_owner, folder=0, path=1, values=2, flags=4),
+    "utimensat": partial(_make_file_call, _set_times, folder=0, path=1, values=2, flags=3, path_is_optional=True),
+    "truncate": partial(_make_file_call, _set_length, path=0, values=1),
 }
 """The calls that the supervisor makes for the command. If the kernel continued with them, it would read their paths
 from memory again, and the command could have changed them."""
