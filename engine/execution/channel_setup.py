@@ -195,11 +195,10 @@ def _query_server(address: SplitResult, until: float) -> tuple[list[str], str]:
             if len(body) > MAX_MODEL_LIST_BYTES:
                 return [], f"sends more than {MAX_MODEL_LIST_BYTES // 1024} KB instead of its list of models"
             names = [entry["id"] for entry in json.loads(body)["data"] or []]
-            return [name for name in names if _is_plain_name(name)][:MAX_MODELS], ""
+            # A name must be one that can be shown and stored; what is no text raises TypeError.
+            plain_names = [
+                name for name in names if 0 < len(name) <= 120 and name == sanitise(name) and name.isprintable()
+            ]
+            return plain_names[:MAX_MODELS], ""
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return [], "answers, but without a list of models"
-
-
-def _is_plain_name(name: str) -> bool:
-    """Whether a server's name for a model can be shown and stored. Raises TypeError if it is no text."""
-    return 0 < len(name) <= 120 and name == sanitise(name) and name.isprintable()

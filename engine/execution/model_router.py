@@ -9,6 +9,7 @@ work from a local model to a remote one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from urllib.parse import urlsplit
 
@@ -141,7 +142,10 @@ class ModelRouter:
         self, agent: str, channel: str, run_kind: str = "task", prompt: str = "", workspace: str = ""
     ) -> ModelChoice:
         """The model for one run. Raises `Refusal` `no_model`, and as the agent's folder."""
-        hinted = self._choose_hinted_model(self.hints(ModelRun(agent, channel, run_kind, prompt, workspace)))
+        hint = self.hints(ModelRun(agent, channel, run_kind, prompt, workspace))
+        hinted = None
+        with suppress(Refusal):  # an outdated hint is ignored
+            hinted = self.choose_named(*hint) if hint is not None else None
         if hinted is None:
             return self._choose_configured_model(agent, channel, run_kind)
         if hinted.keyless:
@@ -151,15 +155,6 @@ class ModelRouter:
         except Refusal:
             return hinted
         return configured if configured.keyless else hinted
-
-    def _choose_hinted_model(self, hint: tuple[str, str] | None) -> ModelChoice | None:
-        """The model of a hint; None without one, and if the hint cannot be followed."""
-        if hint is None:
-            return None
-        try:
-            return self.choose_named(*hint)
-        except Refusal:
-            return None  # the hint is outdated
 
     def _choose_configured_model(self, agent: str, channel: str, run_kind: str) -> ModelChoice:
         """The operator's choice, or the model of the first usable provider."""

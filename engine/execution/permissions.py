@@ -166,7 +166,15 @@ class Permissions:
 
         def store_answers(tx: Transaction) -> list[PermissionRequest]:
             row = _load_row(tx.session, request_id)
-            _check_waiting(row)
+            if row.answer is not None:
+                raise Refusal(
+                    "permission_answered",
+                    f"{row.id} was already answered: {row.answer.words}",
+                    f"an answer cannot be changed; to stop the session: clawpy undo {row.session_id}",
+                )
+            if row.state == WITHDRAWN:
+                message = f"{row.id} is closed: its session has ended"
+                raise Refusal("permission_withdrawn", message, "`clawpy permissions list` shows those that wait")
             _store_answer(tx, row, answer, OPERATOR)
             waiting_rows = _load_waiting_rows(tx.session, row.session_id) if answer.lasts else []
             matching = [other for other in waiting_rows if other.key == row.key and other.id != row.id]
@@ -176,16 +184,12 @@ class Permissions:
 
         answered = self._database.write(store_answers)
         for request in answered:
-            self._wake_session(request)
+            with self._lock:
+                pending = self._pending.get(request.id)
+            if pending is not None:  # the session's thread waits for it
+                pending.answer = request.answer
+                pending.ended.set()
         return answered[0]
-
-    def _wake_session(self, request: PermissionRequest) -> None:
-        """Let the session's thread go on, if it waits for this request, which was answered."""
-        with self._lock:
-            pending = self._pending.get(request.id)
-        if pending is not None:
-            pending.answer = request.answer
-            pending.ended.set()
 
     def waiting(self) -> list[PermissionRequest]:
         """The requests that wait for an answer, the oldest first."""
@@ -261,19 +265,6 @@ def _load_row(session: Session, request_id: str) -> PermissionRow:
         message = f"there is no permission request {sanitise(request_id)[:60]}"
         raise Refusal("unknown_permission", message, "see `clawpy permissions list`")
     return row
-
-
-def _check_waiting(row: PermissionRow) -> None:
-    """Raises `Refusal` when a request can no longer be answered: `permission_answered`, `permission_withdrawn`."""
-    if row.answer is not None:
-        raise Refusal(
-            "permission_answered",
-            f"{row.id} was already answered: {row.answer.words}",
-            f"an answer cannot be changed; to stop the session: clawpy undo {row.session_id}",
-        )
-    if row.state == WITHDRAWN:
-        message = f"{row.id} is closed: its session has ended"
-        raise Refusal("permission_withdrawn", message, "`clawpy permissions list` shows those that wait")
 
 
 def _describe(request: PermissionRequest) -> str:

@@ -8,6 +8,7 @@ Everything that a command starts under the supervisor remains a descendant of th
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import subprocess
@@ -110,9 +111,10 @@ class Processes:
         started.
         """
         started = time.monotonic()
+        deadline = started + (math.inf if timeout is None else timeout)
         process = self.start(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
         try:
-            timed_out = self._follow(process, on_output, None if timeout is None else started + timeout, cancel)
+            timed_out = self._follow(process, on_output, deadline, cancel)
         finally:
             self.finish(process)
         return FinishedCommand(process.returncode, time.monotonic() - started, timed_out)
@@ -223,7 +225,7 @@ class Processes:
         self,
         process: subprocess.Popen[bytes],
         on_output: Callable[[bytes], None],
-        deadline: float | None,
+        deadline: float,
         cancel: threading.Event | None,
     ) -> bool:
         """Read the output until it ends, or until the leader has ended and nothing was written for a moment. True when
@@ -233,8 +235,8 @@ class Processes:
         is_open, last_read = True, time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
-            while not _must_end(now := time.monotonic(), deadline, cancel):
-                wait_s = _POLL_S if deadline is None else min(_POLL_S, deadline - now)
+            while (now := time.monotonic()) < deadline and not (cancel is not None and cancel.is_set()):
+                wait_s = min(_POLL_S, deadline - now)
                 if not is_open:
                     if _wait_for_end(process, wait_s):
                         return False
@@ -245,11 +247,6 @@ class Processes:
                     return False
         SessionProcesses(leaders=(psutil.Process(process.pid),)).end()
         return True
-
-
-def _must_end(now: float, deadline: float | None, cancel: threading.Event | None) -> bool:
-    """Whether the time of a command is over, or it was cancelled."""
-    return (deadline is not None and now >= deadline) or (cancel is not None and cancel.is_set())
 
 
 def _read_output(descriptor: int, on_output: Callable[[bytes], None]) -> bool:

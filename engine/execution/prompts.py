@@ -174,11 +174,6 @@ def quote_lines(text: str, source: PromptSource) -> list[PromptLine]:
     return [PromptLine(escape(line, quote=False), source) for line in sanitise(text).strip("\n").split("\n")]
 
 
-def make_own_lines(text: str) -> list[PromptLine]:
-    """The lines of the product's own text, unchanged."""
-    return [PromptLine(line, OWN_TEXT) for line in text.strip("\n").split("\n")]
-
-
 def make_block(
     name: str, lines: Iterable[PromptLine], *, attributes: Mapping[str, str] | None = None, role: str = "system"
 ) -> PromptPart:
@@ -229,7 +224,7 @@ class RulesPart:
 
     def make_part(self, request: PromptRequest) -> PromptPart:
         """The part, which is the same in every prompt."""
-        return make_block("rules", make_own_lines(HOW_TO_WORK))
+        return make_block("rules", [PromptLine(line, OWN_TEXT) for line in HOW_TO_WORK.strip("\n").split("\n")])
 
 
 class ProjectPart:

@@ -33,6 +33,7 @@ from typing import NamedTuple
 import psutil
 
 from engine.execution.sandbox import HOME_MARK, SESSION_MARK, supervisor
+from engine.files import read_plain
 from engine.frozen import frozen
 from engine.home import Home
 
@@ -57,14 +58,6 @@ def read_children() -> ChildrenOf:
         with contextlib.suppress(psutil.Error):
             children_of[process.ppid()].append(process)
     return children_of
-
-
-def list_descendants(pid: int, children_of: ChildrenOf) -> list[psutil.Process]:
-    """The descendants of a process."""
-    descendants = [*children_of.get(pid, ())]
-    for process in descendants:  # which grows meanwhile
-        descendants += children_of.get(process.pid, ())
-    return descendants
 
 
 def find_marked_processes(session_id: str, home: str = "") -> list[psutil.Process]:
@@ -264,11 +257,13 @@ class SessionProcesses:
         processes: dict[int, psutil.Process] = {}
         for leader in self.leaders:
             with contextlib.suppress(psutil.Error):
+                family = [leader]
                 if children_of is None:
-                    descendants = leader.children(recursive=True)
+                    family += leader.children(recursive=True)
                 else:
-                    descendants = list_descendants(leader.pid, children_of)
-                processes |= {process.pid: process for process in (leader, *descendants)}
+                    for process in family:  # which grows meanwhile
+                        family += children_of.get(process.pid, ())
+                processes |= {process.pid: process for process in family}
         for pid in [] if self.group is None else self.group.read_pids():
             with contextlib.suppress(psutil.Error):
                 processes.setdefault(pid, psutil.Process(pid))
@@ -319,7 +314,7 @@ class SessionProcesses:
 _COMMAND_SUFFIX, _GROUP_SUFFIX = ".command", ".group"
 """The ends of the names of the file of a command, and of the file that names a session's control group."""
 
-_MAX_PID_FILE_CHARS = 4096
+_MAX_PID_FILE_BYTES = 4096
 
 _SHELL = ["/bin/sh", "-c"]
 
@@ -424,12 +419,10 @@ def _find_leader(line: str, session_id: str, home: str) -> psutil.Process | None
 
 
 def _read_beginning(file: Path) -> str:
-    """The first `_MAX_PID_FILE_CHARS` characters of a file; "" when it cannot be read. Links are not followed."""
+    """The first `_MAX_PID_FILE_BYTES` of a file as text; "" when it cannot be read. Links are not followed."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, errors="replace") as stream:
-            return stream.read(_MAX_PID_FILE_CHARS).strip()
-    except OSError:
+        return read_plain(file, _MAX_PID_FILE_BYTES, follow=False, cut=True).decode(errors="replace").strip()
+    except (OSError, ValueError):
         return ""
 
 

@@ -255,15 +255,11 @@ class LineSplitter:
 def _select_visible_lines(data: bytes) -> list[str]:
     text = data.decode(errors="replace")
     if "\r" in text:
-        text = "\n".join(_select_visible_text(line) for line in text.split("\n"))
+        # Of a line with carriage returns, its last piece that is not empty is visible.
+        text = "\n".join(next(filter(None, reversed(line.split("\r"))), "") for line in text.split("\n"))
     if "\x1b" in text:  # line by line, so that an escape without an end does not reach into the next line
         return [sanitise(line) for line in text.split("\n")]
     return sanitise(text).split("\n")
-
-
-def _select_visible_text(line: str) -> str:
-    """The visible text of a line with carriage returns: its last piece that is not empty."""
-    return next((piece for piece in reversed(line.split("\r")) if piece), "")
 
 
 class StreamedText:

@@ -189,10 +189,13 @@ class Worktrees:
             folder.parent.mkdir(parents=True, exist_ok=True)
             (git.repository.common / "worktrees").mkdir(exist_ok=True)
             git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
-            _name_repository(git, folder)
+            # git wrote the shadow folder of this process, which commands in a sandbox do not see, and which is removed
+            # at the end of the process.
+            admin = _find_admin_folder(git, folder)
+            (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(admin) + b"\n")
             included = _copy_included_files(git, folder)
             if included.names:
-                (_find_admin_folder(git, folder) / _INCLUDED).write_bytes(join_nul(included.names))
+                (admin / _INCLUDED).write_bytes(join_nul(included.names))
         except (Refusal, OSError):
             self.remove(session_id)
             self.release(workspace, session_id)
@@ -319,12 +322,6 @@ class Worktrees:
 def _find_admin_folder(git: Git, folder: Path) -> Path:
     """git's own folder for the worktree at `folder`, which has the same name; session ids are unique."""
     return git.repository.common / "worktrees" / folder.name
-
-
-def _name_repository(git: Git, folder: Path) -> None:
-    """Write the repository's own folder into the `.git` file of the worktree at `folder`. git wrote the shadow folder
-    of this process, which commands in a sandbox do not see, and which is removed at the end of the process."""
-    (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(_find_admin_folder(git, folder)) + b"\n")
 
 
 def _copy_included_files(git: Git, folder: Path) -> IncludedFiles:

@@ -119,7 +119,11 @@ def find_gate_rules(facts: GateFacts) -> list[tuple[GateRuleName, str]]:
         (not facts.workspace_acts, GateRuleName.WORKSPACE, NOT_SET_TO_ACT),
         (bool(facts.quiet), GateRuleName.QUIET, facts.quiet),
         (facts.rejections >= MAX_REJECTIONS, GateRuleName.REJECTIONS, f"{facts.rejections} dismissals in a row"),
-        (is_near_cap(facts.day_cost, facts.day_cap), GateRuleName.DAY_COST, "more than 80 % of the day's cap is spent"),
+        (
+            facts.day_cost * 5 > facts.day_cap * 4 or facts.day_cap == 0,
+            GateRuleName.DAY_COST,
+            "more than 80 % of the day's cap is spent",
+        ),
         (
             is_guess and facts.confidence < MIN_CONFIDENCE,
             GateRuleName.LOW_CONFIDENCE,
@@ -159,8 +163,3 @@ def decide_gate(facts: GateFacts) -> RailVerdict:
     if not applying:
         return RailVerdict(RAIL, Verdict.ALLOW, "nothing to ask")
     return RailVerdict(RAIL, Verdict.BLOCK if facts.content is Verdict.BLOCK else Verdict.ASK, reasons, rule)
-
-
-def is_near_cap(spent: int, cap: int) -> bool:
-    """Whether more than 80 % of `cap` is spent. A cap of 0 is always near."""
-    return spent * 5 > cap * 4 or cap == 0

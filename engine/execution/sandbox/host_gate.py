@@ -27,6 +27,7 @@ from engine.execution.sandbox.host_rules import (
     join_address,
     parse_address,
     parse_rules,
+    resolve_by_system,
     split_address,
 )
 from engine.frozen import frozen
@@ -86,12 +87,6 @@ def read_server_name(hello: bytes) -> str | None:
     return names[0]
 
 
-def resolve_host(host: str, port: int) -> list[str]:
-    """The addresses of a host, as text. Raises OSError when it has none."""
-    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in entries))
-
-
 class _RequestRefused(Exception):
     """The request is refused; the text says what and why."""
 
@@ -119,7 +114,7 @@ class HostGate:
         self,
         hosts: Iterable[str],
         report: Callable[[str], None],
-        resolve: Resolve = resolve_host,
+        resolve: Resolve = resolve_by_system,
         *,
         public: bool = False,
     ) -> None:
@@ -260,7 +255,8 @@ class HostGate:
         where = join_address(request.host, request.port)
         problem = OSError("it has no address")
         try:
-            addresses = [ipaddress.ip_address(text) for text in self._resolve(request.host, request.port)]
+            texts = self._resolve(request.host, request.port)
+            addresses = dict.fromkeys(ipaddress.ip_address(text.partition("%")[0]) for text in texts)
             for address in addresses:
                 if not rule.admits(address):
                     raise _RequestRefused(f"{where} resolves to {address}, which no session may reach")

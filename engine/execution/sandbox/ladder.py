@@ -12,15 +12,14 @@ import functools
 import os
 import platform
 import secrets
-import shutil
 import socket
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -195,7 +194,7 @@ def measure_rungs() -> dict[str, dict[str, str]]:
 def _measure_rung(rung: Sandbox) -> dict[str, str]:
     """Run the program on a rung, and see which escapes succeeded. All processes that it started are ended."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired), ExitStack() as stack:
-        work = stack.enter_context(_temporary_folder())
+        work = _make_temporary_folder(stack)
         confinement = Confinement(work / "folder", work / "scratch", work / "caches")
         around = _make_surroundings(stack, confinement)
         try:
@@ -211,17 +210,20 @@ def _measure_rung(rung: Sandbox) -> dict[str, str]:
 def _make_surroundings(stack: ExitStack, confinement: Confinement) -> _Surroundings:
     confinement.folder.mkdir()
     confinement.make()
-    outside = stack.enter_context(_temporary_folder())
+    outside = _make_temporary_folder(stack)
     token = str(secrets.randbelow(10**12))
     (outside / "canary").write_text(f"canary {token}")
     (outside / "mode").touch(mode=0o600)
+    # The process to be found has another argument than the one that tries to outlive the command.
+    victim = stack.enter_context(subprocess.Popen(["sleep", f"8.{token}"], start_new_session=True))
+    stack.callback(victim.kill)
     return _Surroundings(
         folder=confinement.folder,
         outside=outside,
         token=token,
         unix_listener=stack.enter_context(_start_listening(socket.AF_UNIX, str(outside / "socket"))),
         port_listener=stack.enter_context(_start_listening(socket.AF_INET, ("127.0.0.1", 0))),
-        victim=stack.enter_context(_start_sleeper(f"8.{token}")),  # the process to be found has another argument
+        victim=victim,
     )
 
 
@@ -242,24 +244,13 @@ def _run_escape_program(rung: Sandbox, confinement: Confinement, around: _Surrou
     ).stdout
 
 
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    """A new folder in the operator's home, or among the temporary files if the home cannot be written."""
+def _make_temporary_folder(stack: ExitStack) -> Path:
+    """A new folder in the operator's home, or among the temporary files if the home cannot be written. It is removed
+    with `stack`."""
     home = Path.home()
-    folder = Path(tempfile.mkdtemp(prefix=".clawpy-try-", dir=home if os.access(home, os.W_OK) else None)).resolve()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _start_sleeper(seconds: str) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", seconds], start_new_session=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    parent = home if os.access(home, os.W_OK) else None
+    folder = tempfile.TemporaryDirectory(prefix=".clawpy-try-", dir=parent, ignore_cleanup_errors=True)
+    return Path(stack.enter_context(folder)).resolve()
 
 
 def _start_listening(family: socket.AddressFamily, address: str | tuple[str, int]) -> socket.socket:

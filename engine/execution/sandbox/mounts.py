@@ -21,6 +21,7 @@ from enum import Enum
 from pathlib import Path
 
 from engine.execution.sandbox import Confinement, try_command
+from engine.execution.sandbox.host_paths import HOST_TABLES
 from engine.frozen import frozen
 from engine.git import read_submodule_paths
 from engine.model import Refusal
@@ -35,19 +36,6 @@ UNSHARE = (
 
 _problem_by_disks: dict[tuple[int, ...], str] = {}
 """Why overlays cannot be mounted, by the devices of their folders; "" if they can."""
-
-_TREE_CACHES = (
-    (".pytest_cache", ""),
-    ("node_modules/.cache", "node_modules"),
-    ("target", "Cargo.toml"),
-    ("target", "pom.xml"),
-    (".gradle", "build.gradle"),
-    (".gradle", "build.gradle.kts"),
-    ("build", "build.gradle"),
-    ("build", "build.gradle.kts"),
-)
-"""Folders in a tree where tools keep caches, each with a file that shows that the tree uses the tool ("" for any
-tree)."""
 
 
 class MountKind(Enum):
@@ -264,10 +252,10 @@ def list_written_files(confinement: Confinement) -> Iterator[str]:
 
 
 def make_tree_caches(confinement: Confinement) -> dict[Path, Path]:
-    """Make folders for the caches of `_TREE_CACHES`, for a session that works over the operator's tree. Returns the
-    folder of each cache by its path in the tree. Paths that the operator uses are left out."""
+    """Make folders for the caches of the table `tree_caches`, for a session that works over the operator's tree.
+    Returns the folder of each cache by its path in the tree. Paths that the operator uses are left out."""
     folders = {}
-    for name, tree_file in _TREE_CACHES:
+    for name, tree_file in HOST_TABLES["tree_caches"]:
         path = confinement.folder / name
         is_taken = path.exists() or path.is_symlink() or path.parent.is_symlink()
         if is_taken or not (confinement.folder / tree_file).exists():

@@ -43,13 +43,10 @@ GATE_INSIDE = "/dev/clawpy-gate"
 _LAUNCH = 'exec 9<"$0"; exec "$@"'
 """The end of the script that opens the filter on descriptor 9 and becomes bwrap."""
 
-_SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/run", "/var/lock")
-"""System folders that are links on many machines. Commands see the same links."""
-
 # A command of root could write these, because root owns them. So they are mounted read-only.
 _KERNEL_SETTINGS = [
     word
-    for path in ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/scsi", "/proc/acpi")
+    for path in host_paths.HOST_TABLES["kernel_settings"]
     if os.geteuid() == 0 and Path(path).exists()
     for word in ("--ro-bind", path, path)
 ]
@@ -61,11 +58,6 @@ _ALLOW_NAMESPACES = (
 )
 
 SANDBOX_EXEC = Path("/usr/bin/sandbox-exec")
-
-_PERSONAL_PLACES = tuple(
-    map(Path, ("/Users", "/Volumes", "/private/var/root", "/private/var/folders", "/home", "/root"))
-)
-"""Places with files of people and of installed programs. The rest of a Mac is the system."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/dtracehelper")
 
@@ -113,16 +105,10 @@ class Bubblewrap(Sandbox):
         options that are used."""
         if not self._program:
             return "bwrap is not installed"
-        options = [
-            *self._make_base_options(),
-            *_make_system_options(),
-            "--tmpfs",
-            "/tmp",
-            "--remount-ro",
-            "/",
-            "--chdir",
-            "/",
-        ]
+        system_folders = [str(place) for place in host_paths.SYSTEM if place.is_dir() and not place.is_symlink()]
+        system_options = [word for place in system_folders for word in ("--ro-bind", place, place)]
+        rest = ["--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/"]
+        options = [*self._make_base_options(), *_make_link_options(), *system_options, *rest]
         return try_command(self._make_launch_command(options, ["true"])).problem
 
     @property
@@ -232,16 +218,10 @@ def _has_size(program: str) -> bool:
 def _make_link_options() -> list[str]:
     """Options that make those system folders which are links."""
     options = []
-    for place in map(Path, _SYSTEM_LINKS):
+    for place in map(Path, host_paths.HOST_TABLES["system_links"]):
         if place.is_symlink():  # nothing can be mounted on a link
             options += ["--symlink", str(place.readlink()), str(place)]
     return options
-
-
-def _make_system_options() -> list[str]:
-    """Options that show only the system, for a trial."""
-    system_folders = [str(place) for place in host_paths.SYSTEM if place.is_dir() and not place.is_symlink()]
-    return [*_make_link_options(), *(word for place in system_folders for word in ("--ro-bind", place, place))]
 
 
 class Seatbelt(Sandbox):
@@ -317,7 +297,7 @@ def make_profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str
         "(allow file-write* " + " ".join(f"(literal {quote_path(path)})" for path in _DEVICES) + ")",
         *(
             f"(deny file-read-data file-write* (subpath {quote_path(place)}))"
-            for place in (*PRIVATE_FOLDERS, *_PERSONAL_PLACES)
+            for place in (*PRIVATE_FOLDERS, *host_paths.HOST_TABLES["personal_places"])
         ),
     ]
     for mount in mounts.plan_mounts(confinement, readable):

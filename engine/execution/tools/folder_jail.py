@@ -186,9 +186,8 @@ class Jail:
             if resolved.status is None or not stat.S_ISDIR(resolved.status.st_mode):
                 return None
             with files.within(resolved.path) as folder:
-                entries = sorted(
-                    _format_listed_name(folder, name) for name in folder.names("") if not is_git_name(name)
-                )
+                names = [name for name in folder.names("") if not is_git_name(name)]
+                entries = sorted(f"{name}/" if folder.is_folder(name) else name for name in names)
         return entries[:limit], len(entries)
 
     def write(self, path: str, data: bytes, *, only_if: Content | None = None) -> bool:
@@ -291,12 +290,6 @@ def _enter_folder(files: Beneath, place: _Place, *, create: bool) -> None:
         raise Refusal(
             "not_there", f"{shorten_path(place.path)} is not a folder", "read the folder above to see what is there"
         )
-
-
-def _format_listed_name(folder: Beneath, name: str) -> str:
-    """A name of a folder as it is listed; that of a folder ends with a `/`."""
-    status = folder.lstat(name)
-    return f"{name}/" if status is not None and stat.S_ISDIR(status.st_mode) else name
 
 
 def _read_content(descriptor: int, path: str) -> Content:

@@ -101,8 +101,11 @@ class Toolbelt:
             self._note_call(tool, arguments)
             outcome = self._handlers[tool](check_arguments(tool, arguments))
             result = outcome if isinstance(outcome, ToolResult) else ToolResult(outcome)
-        except (Refusal, WorkFailed) as error:
-            result = self._report_failure(tool or "tool", arguments, _convert_to_refusal(error))
+        except Refusal as refusal:
+            result = self._report_failure(tool or "tool", arguments, refusal)
+        except WorkFailed as error:
+            code = "blocked" if isinstance(error, CommandBlocked) else "unable"
+            result = self._report_failure(tool or "tool", arguments, Refusal(code, error.message, error.fix))
         self._live.check_running()
         return replace(result, text=self._live.remove_secrets(result.text))
 
@@ -310,12 +313,6 @@ class Toolbelt:
         return ToolResult(message[: file_texts.MAX_RESULT_CHARS] + advice, ok=False, denied=denied)
 
 
-def _convert_to_refusal(error: Refusal | WorkFailed) -> Refusal:
-    if isinstance(error, Refusal):
-        return error
-    return Refusal("blocked" if isinstance(error, CommandBlocked) else "unable", error.message, error.fix)
-
-
 def _make_cut_secret_refusal() -> Refusal:
     """The refusal of a text that contains `CUT`. The model was shown `CUT` instead of a key, and writing it would
     destroy the key in the file."""
@@ -335,9 +332,8 @@ class Toolbelts:
         read_tools: Callable[[str], Tools],
     ) -> None:
         """`read_tools` reads the `tools.json` of an agent. If it raises `Refusal`, the agent has no tools."""
-        self._database = database
         self._read_tools = read_tools
-        self._services = ToolServices(settings, permissions, Web(settings), self._record)
+        self._services = ToolServices(settings, permissions, Web(settings), database.record)
 
     def open(self, live: LiveSession, view: SessionView, folder: Path) -> Toolbelt:
         """The tools of the session `live`, confined to `folder`. Its agent's `tools.json` is read now."""
@@ -346,9 +342,6 @@ class Toolbelts:
         except Refusal as refusal:
             policy = Policy(problem=refusal.message)
         return Toolbelt(Gate(live, view, folder, policy, self._services))
-
-    def _record(self, event: ToolRefused) -> None:
-        self._database.record(event)
 
 
 def _decode_text(path: str, data: bytes) -> str:

@@ -37,6 +37,7 @@ from engine.execution.sandbox.host_rules import (
     parse_url,
     resolve_by_system,
 )
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.model.text import one_line
@@ -310,35 +311,16 @@ def _read_hit(result: dict[Any, Any]) -> str:
 
 # -- HTML as text
 
-_HIDDEN_ELEMENTS = frozenset(
-    {
-        "title", "script", "style", "noscript", "iframe", "textarea", "xmp", "noembed", "template", "svg", "math",
-        "object", "select", "canvas",
-    }
-)  # fmt: skip
-"""Elements whose content is not shown to a reader. The title is read separately."""
+_ELEMENTS = {name: frozenset(words.split()) for name, words in read_table(__file__, "html.toml").items()}
 
-_OPEN_ENDED = frozenset(
-    {
-        "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr", "p", "li",
-        "td", "th", "tr", "dt", "dd", "option", "body", "html",
-    }
-)  # fmt: skip
-"""Elements that need no end tag. They are never treated as hidden, because that could hide the whole rest of the
-page."""
-
-_BLOCKS = (
-    "p", "div", "section", "article", "main", "header", "footer", "nav", "aside", "ul", "ol", "dl", "dt", "dd", "hr",
-    "tr", "table", "figure", "form", "fieldset", "blockquote", "address", "details", "summary", "body",
-)  # fmt: skip
 _HEADINGS = {f"h{level}": "\n\n" + "#" * level + " " for level in range(1, 7)}
 _STARTS = {
-    **dict.fromkeys(_BLOCKS, "\n\n"), **_HEADINGS,
+    **dict.fromkeys(_ELEMENTS["blocks"], "\n\n"), **_HEADINGS,
     "li": "\n- ", "br": "\n", "td": " | ", "th": " | ", "pre": "\n```\n",
 }  # fmt: skip
 """The text that stands for the beginning of an element."""
 
-_ENDS = dict.fromkeys([*_BLOCKS, *_HEADINGS], "\n\n") | {"pre": "\n```\n"}
+_ENDS = dict.fromkeys([*_ELEMENTS["blocks"], *_HEADINGS], "\n\n") | {"pre": "\n```\n"}
 """The text that stands for the end of an element."""
 
 _TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(?P<end>/?)(?P<tag>[a-zA-Z][\w:-]{0,40})(?P<rest>[^<>]*)>?|<[!?/][^<>]*>?", re.S)
@@ -411,12 +393,14 @@ class _PageText:
 
 def _find_visible_tags(html: str) -> Iterator[_Tag]:
     """The tags outside of hidden elements. The tag that begins a hidden element has only the text before it."""
-    hidden_element, depth = "", 0
-    for tag in _split_tags(html):
+    hidden_element, depth, place = "", 0, 0
+    for match in _TAG.finditer(f"{html}</html>"):  # the tag at the end has the rest of the text before it
+        text, place = html[place : match.start()], match.end()
+        tag = _Tag(text, (match["tag"] or "").lower(), bool(match["end"]), match["rest"] or "")
         if depth:
             if tag.name == hidden_element and tag.is_end:
                 depth -= 1
-            elif tag.name == hidden_element and tag.name not in _HIDDEN_ELEMENTS:
+            elif tag.name == hidden_element and tag.name not in _ELEMENTS["hidden"]:
                 depth += 1
         elif _begins_hidden_element(tag):
             hidden_element, depth = tag.name, 1
@@ -425,19 +409,11 @@ def _find_visible_tags(html: str) -> Iterator[_Tag]:
             yield tag
 
 
-def _split_tags(html: str) -> Iterator[_Tag]:
-    """All tags of a page. One is added at the end, which has the rest of the text."""
-    place = 0
-    for match in _TAG.finditer(f"{html}</html>"):
-        yield _Tag(html[place : match.start()], (match["tag"] or "").lower(), bool(match["end"]), match["rest"] or "")
-        place = match.end()
-
-
 def _begins_hidden_element(tag: _Tag) -> bool:
     if tag.is_end:
         return False
-    is_marked = tag.name not in _OPEN_ENDED and _HIDDEN.search(tag.attributes) is not None
-    return is_marked or tag.name in _HIDDEN_ELEMENTS
+    is_marked = tag.name not in _ELEMENTS["open_ended"] and _HIDDEN.search(tag.attributes) is not None
+    return is_marked or tag.name in _ELEMENTS["hidden"]
 
 
 def _read_attribute(pattern: re.Pattern[str], attributes: str) -> str:
