@@ -368,10 +368,9 @@ class ChangeSets(ChangeReader):
             row.keep_landed_part(f"the rest is on branch {begun.branch}")
             return ChangeSetBranched(**row.about, branch=begun.branch, landed=row.landed)
 
-        def store(tx: Transaction) -> ChangeSet:
-            return store_decision(tx, begun.change_set, ChangeState.BRANCHED, decide, intent)
-
-        return self._database.write(store)
+        return self._database.write(
+            lambda tx: store_decision(tx, begun.change_set, ChangeState.BRANCHED, decide, intent)
+        )
 
     def _discard_rest(self, tx: Transaction, change_set_id: str, *, continued_in: str = "") -> ChangeSet:
         """Record that the rest is discarded. `continued_in` is the session that contains it, "" for none."""

@@ -321,14 +321,9 @@ def remove_temporaries(root: Beneath, plan: Plan) -> None:
     folders = {"", *(parent for entry in plan.entries for parent in parents(entry.path))}
     for folder in filter(root.is_folder, folders):
         for name in root.names(folder):
-            if name.startswith(prefix):
-                _remove_temporary(root, _join_path(folder, name))
-
-
-def _remove_temporary(root: Beneath, path: str) -> None:
-    status = root.lstat(path)
-    if status is not None and not stat.S_ISDIR(status.st_mode):  # a folder of that name is not ours
-        _unlink(root, path)
+            path = _join_path(folder, name)
+            if name.startswith(prefix) and not root.is_folder(path):  # a folder of that name is not ours
+                _unlink(root, path)
 
 
 def _make_temporary_prefix(plan: Plan) -> str:

@@ -45,7 +45,7 @@ from engine.git import Git
 from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
 from engine.model.text import count
 from engine.storage.beneath import Beneath
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Database
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
 
 LANDING = "landing"
@@ -228,10 +228,7 @@ class Landings:
             row.state = requested if is_complete else ChangeState.WAITING
             return ChangeSetLanded(**row.about, files=row.landed, left=0 if is_complete else len(row.files))
 
-        def store(tx: Transaction) -> ChangeSet:
-            return store_decision(tx, begun.change_set, requested, decide, intent)
-
-        return self.database.write(store)
+        return self.database.write(lambda tx: store_decision(tx, begun.change_set, requested, decide, intent))
 
     def _recover_landing(self, intent: Intent) -> str:
         """Finish or roll back a landing that a crash interrupted. Returns a message on what was done."""

@@ -220,12 +220,10 @@ class ModelCalls:
 
     def recover(self) -> int:
         """At start-up: mark the calls that were running as interrupted. Returns their number."""
-
-        def interrupt_running(tx: Transaction) -> int:
-            running = load_all(tx.session, ModelCallRow, _RUNNING)
-            return _end_calls(tx, running, CallState.INTERRUPTED, "the engine stopped while it ran")
-
-        return self.database.write(interrupt_running)
+        state, reason = CallState.INTERRUPTED, "the engine stopped while it ran"
+        return self.database.write(
+            lambda tx: _end_calls(tx, load_all(tx.session, ModelCallRow, _RUNNING), state, reason)
+        )
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Cancel the running calls of a session that is over."""

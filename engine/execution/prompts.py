@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
@@ -79,13 +80,17 @@ is shown to the operator as a diff; the operator decides what becomes of it.
 _TASK_END = re.compile(r"<(?=\s*/\s*task)", re.IGNORECASE)
 
 
+Answer = PromptPart | Contribution | None
+"""What a source makes for a prompt."""
+
+
 class PartSource(Protocol):
     """Makes one part of every prompt. Called from several threads at once."""
 
     name: str
     """The name of the part in notes, for example "project guidance"."""
 
-    def make_part(self, request: PromptRequest, /) -> PromptPart | Contribution | None:
+    def make_part(self, request: PromptRequest, /) -> Answer:
         """The part, or None. It escapes the text of others (`quote_lines`)."""
 
 
@@ -105,7 +110,7 @@ class PromptAssembly:
         self._deadlines = deadlines
         self._secrets = secrets
         self._lock = threading.Lock()
-        self._late: dict[str, Future[Contribution]] = {}
+        self._late: dict[str, Future[Answer]] = {}
 
     def assemble(self, request: PromptRequest) -> Prompt:
         """The prompt for `request`. A part that raises or is late is left out, and `notes` says so. Takes at most as
@@ -124,16 +129,16 @@ class PromptAssembly:
                 parts.append(add_token_count(remove_secrets(contribution.part, secrets)))
         return Prompt(tuple(parts), tuple(notes), provenance)
 
-    def _start_part(self, source: PartSource, request: PromptRequest) -> Future[Contribution] | None:
+    def _start_part(self, source: PartSource, request: PromptRequest) -> Future[Answer] | None:
         """Make a part in a thread. None when its last thread is still running."""
         with self._lock:
             late = self._late.get(source.name)
             if late is not None and not late.done():
                 return None
             self._late.pop(source.name, None)
-        return run_in_thread(f"clawpy-prompt-{source.name}", lambda: _make_part(source, request))
+        return run_in_thread(f"clawpy-prompt-{source.name}", partial(source.make_part, request))
 
-    def _wait_for_part(self, name: str, pending: Future[Contribution] | None, began: float) -> Contribution:
+    def _wait_for_part(self, name: str, pending: Future[Answer] | None, began: float) -> Contribution:
         """Wait for a part until its deadline. Without an answer the contribution is a note that says why. `began` is
         when the parts were started, in monotonic seconds."""
         if pending is None:
@@ -148,12 +153,8 @@ class PromptAssembly:
         if error is not None:
             log.warning("the part %s of a prompt failed", name, exc_info=error)
             return Contribution(None, notes=(f"{name} was left out: {error}",))
-        return pending.result()
-
-
-def _make_part(source: PartSource, request: PromptRequest) -> Contribution:
-    answer = source.make_part(request)
-    return answer if isinstance(answer, Contribution) else Contribution(answer)
+        answer = pending.result()
+        return answer if isinstance(answer, Contribution) else Contribution(answer)
 
 
 def add_token_count(part: PromptPart) -> PromptPart:

@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -31,6 +31,7 @@ from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED, find_best_sandbox
 from engine.execution.session_processes import read_children
 from engine.execution.session_store import AUTONOMOUS, NOT_BEGUN, SessionResult, SessionStore
+from engine.frozen import frozen
 from engine.model import (
     HAS_PROBLEM,
     SANDBOX_FIX,
@@ -58,31 +59,22 @@ NOT_CONFIRMED = "it was approved to run in a sandbox, but no sandbox works on th
 """Why a session that was approved does not start."""
 
 
+@frozen
 class Admission:
     """Checks a session when it is created, and again before it starts."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        settings: SettingsSource,
-        rails: SessionRails,
-        runners: Sequence[Runner],
-        compute_usual_cost: Callable[[str, str], int | None],
-    ) -> None:
-        """`compute_usual_cost` is that of the store of sessions."""
-        self._clock = clock
-        self._settings = settings
-        self._rails = rails
-        self._runners = {runner.name: runner for runner in runners}
-        self._compute_usual_cost = compute_usual_cost
-        self._sandbox = rails.sandbox
+    clock: Clock
+    settings: SettingsSource
+    rails: SessionRails
+    runners: Mapping[str, Runner]
+    """The runners by name."""
+    compute_usual_cost: Callable[[str, str], int | None]
+    """That of the store of sessions."""
 
     @property
     def sandbox(self) -> Sandbox:
         """The sandbox of sessions. The best one of this machine is found when it is first needed."""
-        if self._sandbox is None:
-            self._sandbox = find_best_sandbox()
-        return self._sandbox
+        return self.rails.sandbox or find_best_sandbox()
 
     # -- runners
 
@@ -90,9 +82,9 @@ class Admission:
         """The runner of an assignment. `acp:*` serves `acp:claude` and all others of that family. Raises `Refusal`
         `no_runner`."""
         family, colon, _ = assignment.runner.partition(":")
-        runner = self._runners.get(f"{family}:*" if colon else assignment.runner)
+        runner = self.runners.get(f"{family}:*" if colon else assignment.runner)
         if runner is None:
-            names = ", ".join(self._runners) or "none"
+            names = ", ".join(self.runners) or "none"
             raise Refusal("no_runner", f"there is no runner {assignment.runner!r}", f"built in: {names}")
         return runner
 
@@ -108,7 +100,7 @@ class Admission:
         info = self._check_runner(definite_assignment)
         if info.available:
             return definite_assignment, ""
-        channel = self._settings.current.channels.get(definite_assignment.channel)
+        channel = self.settings.current.channels.get(definite_assignment.channel)
         names = channel.fallback if channel is not None and definite_assignment.flow is None else ()
         for name in names:
             fallback = replace(definite_assignment, runner=name)
@@ -135,9 +127,9 @@ class Admission:
         if definite_assignment.runner == FLOW and (problem := self.sandbox.find_hosts_problem(info.hosts)):
             way_out = self.sandbox.describe_way_out("run the command in a terminal")
             return RunnerInfo(available=False, reason=f"{problem} ({way_out})")
-        settings = self._settings.current
+        settings = self.settings.current
         runner, channel = definite_assignment.runner, definite_assignment.channel
-        usual = 0 if info.is_free else self._compute_usual_cost(runner, channel)
+        usual = 0 if info.is_free else self.compute_usual_cost(runner, channel)
         if usual is None:
             usual = microusd(settings.cost_per_trigger)
         note = info.undo_note
@@ -167,7 +159,7 @@ class Admission:
             return assignment
         if assignment.flow is not None:
             return replace(assignment, runner=FLOW)
-        channel = self._settings.current.channels.get(assignment.channel)
+        channel = self.settings.current.channels.get(assignment.channel)
         return replace(assignment, runner=MODEL if channel is None or channel.runner == AUTO else channel.runner)
 
     def _check_runner(self, assignment: Assignment) -> RunnerInfo:
@@ -184,7 +176,7 @@ class Admission:
         """Another channel that can do a text prompt which its own cannot, as the end of a sentence; "" for none."""
         if assignment.flow is not None:
             return ""
-        for name, channel in self._settings.current.channels.items():
+        for name, channel in self.settings.current.channels.items():
             info = self._check_runner(
                 self._fill_in_runner(replace(assignment, channel=name, agent=channel.agent, runner=AUTO))
             )
@@ -197,14 +189,10 @@ class Admission:
     def stop_reason(self) -> str:
         """Why nothing may run now, by the kill switch; "" when it may. A kill switch that raises stops everything."""
         try:
-            return self._rails.stop_signal()
+            return self.rails.stop_signal()
         except Exception as error:
             log.exception("the kill switch cannot be asked")
             return f"the kill switch cannot be read: {error}"
-
-    def is_allowed_once(self, permit_id: str) -> bool:
-        """Whether the operator allowed once the work of a permit, which the content filter blocks."""
-        return self._rails.is_allowed_once(permit_id)
 
     def admit(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> None:
         """Raise `Refusal` when the assignment may not start now: `no_runner`, `no_sandbox`, `unattended`,
@@ -216,7 +204,7 @@ class Admission:
             raise Refusal("no_sandbox", NOTHING_BY_ITSELF, SANDBOX_FIX)
         if not (without_sandbox or self.sandbox.confines):
             raise Refusal("no_sandbox", NOT_CONFIRMED, "look at the card and approve it again")
-        if mode == AUTONOMOUS and (reason := self._rails.unattended(assignment.workspace)):
+        if mode == AUTONOMOUS and (reason := self.rails.unattended(assignment.workspace)):
             raise Refusal("unattended", reason, "approve it yourself, or wait")
         if mode == AUTONOMOUS and (busy := self._find_recent_write_reason(assignment, info)):
             raise Refusal("workspace_busy", busy, "it may run once nobody has written there for 10 minutes")
@@ -231,7 +219,7 @@ class Admission:
             return NOT_CONFIRMED
         if mode != AUTONOMOUS:
             return ""
-        return self._rails.unattended(assignment.workspace) or self.find_blocking_reason(assignment)
+        return self.rails.unattended(assignment.workspace) or self.find_blocking_reason(assignment)
 
     def find_blocking_reason(self, assignment: Assignment) -> str:
         """Why an assignment may not start by itself now; "" when it may (SPEC 3.8).
@@ -249,8 +237,8 @@ class Admission:
     def _find_recent_write_reason(self, assignment: Assignment, info: RunnerInfo) -> str:
         """Why an assignment with this `info` of its runner has to wait until nobody writes in its workspace; "" when it
         need not. It starts git."""
-        last_write = None if info.check_only else self._rails.last_write(assignment.workspace)
-        if last_write is None or (age := self._clock.now() - last_write) >= QUIET_PERIOD:
+        last_write = None if info.check_only else self.rails.last_write(assignment.workspace)
+        if last_write is None or (age := self.clock.now() - last_write) >= QUIET_PERIOD:
             return ""
         return f"somebody wrote to {Path(assignment.workspace).name} {max(0, int(age.total_seconds() // 60))} min ago"
 
@@ -287,7 +275,7 @@ def _begin_and_run(live: LiveSession, admission: Admission, store: SessionStore)
     hosts = runner.check(live.assignment).hosts
     row = store.load_row(live.id)
     without_sandbox = row.sandbox == UNCONFINED
-    if admission.is_allowed_once(row.permit_id):
+    if admission.rails.is_allowed_once(row.permit_id):
         live.allow_work_once()
     confinement = live.confinement
     described = live.sandbox.describe(network=confinement.network, hosts=(*confinement.hosts, *hosts))

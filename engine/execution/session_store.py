@@ -392,7 +392,7 @@ class LateEnds:
     start_thread: Callable[[str, Callable[[], None]], None]
     results: dict[str, SessionResult] = field(default_factory=dict)
 
-    def store_now_or_later(self, session_id: str, result: SessionResult, store: Callable[[], None]) -> None:
+    def store_now_or_later(self, session_id: str, result: SessionResult, store: Callable[[], object]) -> None:
         """Store the end of a session with `store`. If that fails, report it, and try again until it succeeds; until
         then the row is RUNNING."""
         try:
@@ -402,7 +402,7 @@ class LateEnds:
             self.results[session_id] = result
             self._retry(session_id, store, error)
 
-    def _retry(self, session_id: str, store: Callable[[], None], failed: Exception) -> None:
+    def _retry(self, session_id: str, store: Callable[[], object], failed: Exception) -> None:
         next_try = "it is tried again"
         try:
             self.start_thread(f"clawpy-late-{session_id}", partial(self._store_late, session_id, store))
@@ -410,7 +410,7 @@ class LateEnds:
             next_try = "the next start reports it as interrupted"
         self._report(session_id, f"the end of session {session_id} could not be stored; {next_try}: {failed}")
 
-    def _store_late(self, session_id: str, store: Callable[[], None]) -> None:
+    def _store_late(self, session_id: str, store: Callable[[], object]) -> None:
         """Try `store` until it succeeds or the engine closes."""
         wait = FIRST_RETRY_S
         while not self.closing.wait(wait):

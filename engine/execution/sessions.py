@@ -93,7 +93,9 @@ class Sessions:
         runners: Sequence[Runner],
     ) -> None:
         self.store = SessionStore(database, rails.consume)
-        self.admission = Admission(clock, settings, rails, runners, self.store.compute_usual_cost)
+        self.admission = Admission(
+            clock, settings, rails, {runner.name: runner for runner in runners}, self.store.compute_usual_cost
+        )
         self._clock = clock
         self._settings = settings
         self._rails = rails
@@ -448,9 +450,7 @@ class Sessions:
         cwd = str(live.folder) if live else ""
         more_events: MoreEvents = live.journal.events if live else lambda view: ()
 
-        def store() -> None:
-            self.store.end(session_id, result, lines=lines, cwd=cwd, write=write, more_events=more_events)
-
+        store = partial(self.store.end, session_id, result, lines=lines, cwd=cwd, write=write, more_events=more_events)
         self._late_ends.store_now_or_later(session_id, result, store)
         self._release_slot(session_id)
 

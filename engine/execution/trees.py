@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import posixpath
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -340,21 +341,14 @@ def _find_links_leading_out(git: Git, tree: str, links: Sequence[TreeChange]) ->
         target = git.output("cat-file", "blob", link.new_oid)
         if fields[0] == b"symlink":
             yield link.path, target_outside
-        elif target.startswith(b"/") or _climbs_out(link.path, target):
+        elif leads_out(link.path, target):
             yield link.path, target  # git stopped at a name that is not in the tree, before the path led out of it
 
 
-def _climbs_out(path: bytes, target: bytes) -> bool:
-    """Whether a link's target has more `..` than folders to leave."""
-    depth = path.count(b"/")
-    for name in target.split(b"/"):
-        if name == b"..":
-            depth -= 1
-        elif name not in (b"", b"."):
-            depth += 1
-        if depth < 0:
-            return True
-    return False
+def leads_out(path: bytes, target: bytes) -> bool:
+    """Whether the target of a link at this path is absolute, or has more `..` than folders to leave."""
+    end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return end.split(b"/")[0] in (b"", b"..")
 
 
 # -- merging and branches

@@ -12,7 +12,6 @@ import contextlib
 import errno
 import logging
 import os
-import posixpath
 import stat
 import tempfile
 import threading
@@ -26,6 +25,7 @@ from engine.execution.trees import (
     Snapshot,
     find_submodules,
     keep_object,
+    leads_out,
     make_synthetic_commit,
     release_objects,
     require_merge_tree,
@@ -380,11 +380,10 @@ def _copy_included_file(source: Beneath, target: Beneath, name: str, room: int) 
         if target.lstat(folder) is None:
             target.mkdir(folder)
     if stat.S_ISLNK(status.st_mode):
-        link = os.fsdecode(source.readlink(name))
-        end = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
-        if link.startswith("/") or end.split("/")[0] == "..":
+        link = source.readlink(name)
+        if leads_out(os.fsencode(name), link):
             raise OSError(errno.EXDEV, "a link that leads out of the repository")
-        target.symlink(link, name)
+        target.symlink(os.fsdecode(link), name)
         return 0
     with os.fdopen(source.open_file(name), "rb") as content:
         if status.st_size > room:

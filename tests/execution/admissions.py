@@ -59,6 +59,6 @@ def make_admission(
         SystemClock(),
         FixedSettings(Settings(channels=channels, workspaces=workspaces)),
         make_rails(sandbox=sandbox),
-        [StandInRunner(family, answers) for family in families],
+        {family: StandInRunner(family, answers) for family in families},
         lambda runner, channel: (usual_costs or {}).get(runner),
     )

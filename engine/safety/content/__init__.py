@@ -67,13 +67,15 @@ def decide_content(verdict: RailVerdict, facts: ContentFacts) -> RailVerdict:
 def check_command(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
     """The verdict on a shell command; its `rule` names the rule that it breaks. `own` are the operator's rules. Never
     raises."""
-    folded = fold_text(text[: MAX_COMMAND_LINE_CHARS + 1])
-    worst = judge_command(folded, 0, own)
-    if worst is None and len(text) > MAX_COMMAND_LINE_CHARS:
-        worst = Objection(
-            Verdict.ASK, "too-long", f"longer than {MAX_COMMAND_LINE_CHARS} characters: it needs your decision"
-        )
-    return _make_verdict(worst)
+    return _check(text, MAX_COMMAND_LINE_CHARS, lambda folded: judge_command(folded, 0, own))
+
+
+def _check(text: str, max_chars: int, judge: Callable[[str], Objection | None]) -> RailVerdict:
+    """The verdict of `judge` on the beginning of a text, folded. A longer text without an objection is asked about."""
+    worst = judge(fold_text(text[: max_chars + 1]))
+    if worst is None and len(text) > max_chars:
+        worst = Objection(Verdict.ASK, "too-long", f"longer than {max_chars} characters: it needs your decision")
+    return _CLEAN if worst is None else RailVerdict(RAIL, worst.verdict, worst.reason, worst.rule)
 
 
 def find_programs(text: str) -> list[str]:
@@ -85,11 +87,7 @@ def find_programs(text: str) -> list[str]:
 
 def check_prompt(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
     """The verdict on a prompt: on its requests, and on the commands and encoded texts in it. Never raises."""
-    worst = judge_prompt(fold_text(text[: MAX_PROMPT_CHARS + 1]), own)
-    if worst is None and len(text) > MAX_PROMPT_CHARS:
-        reason = f"longer than {MAX_PROMPT_CHARS} characters: it needs your decision"
-        worst = Objection(Verdict.ASK, "too-long", reason)
-    return _make_verdict(worst)
+    return _check(text, MAX_PROMPT_CHARS, lambda folded: judge_prompt(folded, own))
 
 
 _check_cached = lru_cache(256)(check_prompt)
@@ -135,10 +133,6 @@ def _leave_out(prompt: str, names: Sequence[str], own: OwnRules) -> str:
         if name in prompt and _check_cached(name, own=own).verdict is not Verdict.ALLOW:
             prompt = prompt.replace(name, "it")
     return prompt
-
-
-def _make_verdict(worst: Objection | None) -> RailVerdict:
-    return _CLEAN if worst is None else RailVerdict(RAIL, worst.verdict, worst.reason, worst.rule)
 
 
 def find_objection(text: str, check: Callable[[str], RailVerdict]) -> str:
