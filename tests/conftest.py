@@ -4,6 +4,7 @@ import atexit
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -263,3 +264,17 @@ def shop_engine(home: Home, clock: FakeClock, repository: Repository) -> Iterato
         open_engine(home, workspaces=[str(repository.path)], clock=clock, start_schedule=False, overrides=overrides)
     ) as engine:
         yield engine
+
+
+@pytest.fixture
+def alarm_after_a_minute() -> Iterator[None]:
+    """An alarm that ends an endless wait for a pipe."""
+
+    def raise_timeout(number: int, frame: object):
+        raise TimeoutError("an endless wait for a pipe")
+
+    before = signal.signal(signal.SIGALRM, raise_timeout)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -138,7 +138,7 @@ def find_first_fault(error: ValidationError) -> tuple[tuple[str | int, ...], str
 def read_text(file: Path) -> str:
     """The text of a file. Raises OSError, and ValueError if it is too large, not a regular file or not UTF-8."""
     try:
-        return read_plain(file, MAX_FILE_BYTES).decode().replace("\r\n", "\n").replace("\r", "\n")
+        return read_plain(file, MAX_FILE_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}") from error
 

@@ -466,6 +466,10 @@ def _find_last_commit_of_test(folder: Path, git: GitState, part: Part, test: str
 # -- calendars
 
 
+FASTER_THAN_MEETINGS = {"SECONDLY", "MINUTELY"}
+"""How often an event may not repeat: to expand one that does would take minutes, and it is no meeting."""
+
+
 class CalendarReader:
     """Reads meetings from calendar files, with libraries that know RRULE, TZID, EXDATE and the rest. A file is parsed
     again only after it changed. Thread-safe."""
@@ -486,15 +490,18 @@ class CalendarReader:
         return sorted(meetings, key=lambda meeting: (meeting.begins, meeting.name))
 
     def _read_calendar(self, file: Path) -> Any:
-        """The calendar in a file. Raises `Refusal` `unreadable_calendar`."""
+        """What finds the events of a file between two times. Raises `Refusal` `unreadable_calendar`."""
         try:
             status = file.stat()
             version = (status.st_mtime_ns, status.st_size)
             known_version, calendar = self._parsed.get(file, (None, None))
             if version != known_version:
                 import icalendar  # takes 0.3 s, which only users of a calendar wait for
+                import recurring_ical_events
 
-                calendar = icalendar.Calendar.from_ical(read_plain(file, MAX_CALENDAR_BYTES))
+                components = icalendar.Calendar.from_ical(read_plain(file, MAX_CALENDAR_BYTES))
+                components.subcomponents = [part for part in components.subcomponents if not _repeats_too_fast(part)]
+                calendar = recurring_ical_events.of(components)
                 self._parsed[file] = (version, calendar)
         except (OSError, ValueError) as error:
             raise Refusal(
@@ -505,11 +512,7 @@ class CalendarReader:
 
 def _select_meetings_around(calendar: Any, local: datetime) -> list[Meeting]:
     """The meetings of a calendar that begin within `MEETINGS_AHEAD`, each with the time when it was last held."""
-    import recurring_ical_events
-
-    events = filter(
-        _is_meeting, recurring_ical_events.of(calendar).between(local - MEETINGS_BEHIND, local + MEETINGS_AHEAD)
-    )
+    events = filter(_is_meeting, calendar.between(local - MEETINGS_BEHIND, local + MEETINGS_AHEAD))
     last_held: dict[str, datetime] = {}
     meetings = []
     for event in sorted(events, key=lambda event: _begin_of(event, local)):
@@ -519,6 +522,15 @@ def _select_meetings_around(calendar: Any, local: datetime) -> list[Meeting]:
             meetings.append(Meeting(name, begins, last_held.get(uid)))
         last_held[uid] = begins
     return meetings
+
+
+def _repeats_too_fast(event: Any) -> bool:
+    """Whether an event of a calendar has a rule by which it repeats faster than any meeting."""
+    rules = event.get("RRULE", [])
+    return any(
+        FASTER_THAN_MEETINGS.intersection(rule.get("FREQ", ()))
+        for rule in (rules if isinstance(rules, list) else [rules])
+    )
 
 
 def _is_meeting(event: Any) -> bool:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from errno import EINVAL
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
@@ -339,6 +340,8 @@ class PredictorHook:
     def _read(self, file: Path) -> None:
         """Read the file if it has changed. New lines that cannot be read are reported by number. A line without its end
         is still being written, and is read later."""
+        if file.is_fifo():
+            raise OSError(EINVAL, "Is a pipe")  # to open it would wait for a program that writes to it
         with file.open("rb") as opened:
             status = os.fstat(opened.fileno())
             stamp = (str(file), status.st_mtime_ns, status.st_size)

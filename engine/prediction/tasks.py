@@ -96,10 +96,11 @@ class TaskBoard:
     randomness: Randomness
 
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
-        """The tasks, the one changed last first. A task without a workspace belongs to every workspace."""
+        """The tasks: those that are not over before the others, and of these the one changed last first. A task
+        without a workspace belongs to every workspace."""
         limits = {"workspace IN (:workspace, '')": workspace, "state = :state": state}
         condition = " AND ".join(limit for limit, value in limits.items() if value is not None) or "TRUE"
-        clauses = f"WHERE {condition} ORDER BY updated_at DESC, id DESC LIMIT :limit"
+        clauses = f"WHERE {condition} ORDER BY state IN ('done', 'failed'), updated_at DESC, id DESC LIMIT :limit"
         values = {"workspace": workspace, "state": state, "limit": limit}
         with self.database.read() as session:
             return _make_tasks(session, read_all(session, TaskRow, clauses, values))
@@ -165,7 +166,7 @@ class TaskBoard:
         gone, and open again if the box is unchecked or the line is back. The tasks of `shop.md` belong to the workspace
         `workspaces["shop"]`, as `name_workspaces` returns them; without such a workspace they belong to none.
 
-        Raises OSError or UnicodeDecodeError if a file cannot be read; then nothing changes.
+        Raises OSError or ValueError, which name the file, if one cannot be read; then nothing changes.
         """
         in_files = _read_task_files(folder, workspaces)
         present = set(in_files)
@@ -291,7 +292,11 @@ def _read_task_files(folder: Path, workspaces: Mapping[str, str]) -> list[FileTa
     open_tasks: list[FileTask] = []
     for file in sorted(folder.iterdir()):
         if file.suffix == ".md" and file.is_file():
-            for line in read_markdown_lines(file.read_text(encoding="utf-8")):
+            try:
+                text = file.read_text(encoding="utf-8-sig")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{file.name} is not UTF-8") from error
+            for line in read_markdown_lines(text):
                 title = redact(sanitise(line.text).strip())[:MAX_TITLE_CHARS]
                 if line.mark == " " and title:
                     open_tasks.append((workspaces.get(file.stem, ""), title))

@@ -263,7 +263,7 @@ def _prepare_check(services: Services) -> None:
     if folder := services.settings.current.tasks_dir:
         try:
             services.tasks.update_from_files(Path(folder).expanduser(), name_known_workspaces(services))
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             way_out = "fix it, or: clawpy config set tasksDir ''"
             services.report("tasksDir", f"{folder} cannot be read: {error}; {way_out}")
     try:

@@ -3,8 +3,6 @@
 import contextlib
 import os
 import shutil
-import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,20 +19,6 @@ from tests.conftest import MONDAY_MORNING, Repository
 from tests.support.helpers import read_table
 
 pytestmark = pytest.mark.attack("planted repository")
-
-
-@pytest.fixture
-def alarm_after_a_minute() -> Iterator[None]:
-    """An alarm that ends an endless wait for a pipe."""
-
-    def raise_timeout(number: int, frame: object):
-        raise TimeoutError("an endless wait for a pipe")
-
-    before = signal.signal(signal.SIGALRM, raise_timeout)
-    signal.alarm(60)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.long

@@ -137,6 +137,11 @@ def test_budgets_come_from_tools_json(agents: Agents, folder: Path):
     assert agents.read_budget("dreamer") == 250_000
 
 
+def test_a_file_may_begin_with_a_mark_of_utf_8(agents: Agents, folder: Path):
+    (folder / "dreamer" / "tools.json").write_text('\ufeff{"budget": {"usd_per_day": 0.25}}')
+    assert agents.read_budget("dreamer") == 250_000
+
+
 def test_a_link_to_itself_is_shown_as_broken_and_harms_no_other(agents: Agents, folder: Path):
     (folder / "loop").symlink_to(folder / "loop")
     (folder / "astray").symlink_to(folder / "astray" / "deeper")

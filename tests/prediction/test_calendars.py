@@ -50,6 +50,13 @@ def test_a_repeated_meeting_in_its_own_zone_and_when_it_was_last_held(tmp_path: 
     assert read_meetings(file, summer)[0].begins == datetime(2026, 7, 6, 9, tzinfo=UTC)
 
 
+@pytest.mark.usefixtures("alarm_after_a_minute")
+def test_an_event_that_repeats_every_second_holds_up_no_check(tmp_path: Path):
+    rules = [f"RRULE:FREQ={often}" for often in ("SECONDLY", "DAILY;INTERVAL=2")]
+    events = [format_event("ticks", "DTSTART:19700101T100000Z", *lines) for lines in (rules[:1], rules)]
+    assert read_meetings(write_calendar(tmp_path, STANDUP, *events))[0].name == "Stand-up"
+
+
 def test_whole_days_cancelled_and_free_events_are_no_meetings(tmp_path: Path):
     at = "DTSTART:20260105T100000Z"
     file = write_calendar(

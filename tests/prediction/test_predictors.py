@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+import os
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -237,6 +238,13 @@ def test_an_unreadable_file_is_reported_once(hooked_file: HookedFile):
     hooked_file.file.rmdir()
     hooked_file.append(encode_line())
     assert hooked_file.propose_prompts() == ["Run the tests"]
+
+
+@pytest.mark.usefixtures("alarm_after_a_minute")
+def test_a_pipe_in_place_of_the_file_is_not_waited_for(hooked_file: HookedFile):
+    os.mkfifo(hooked_file.file)
+    assert hooked_file.propose_prompts() == []
+    assert hooked_file.errors == ["cannot be read: Is a pipe; make it a file that you may read"]
 
 
 def test_lines_are_proposed_for_a_day(hooked_file: HookedFile):

@@ -46,6 +46,7 @@ def test_a_task_is_added_listed_and_done(board: TaskBoard, clock: FakeClock, dat
     assert [task.id for task in board.list()] == [second.id, first.id]
     assert board.finish(first.id).state == "done"
     assert [task.id for task in board.list(state="open")] == [second.id]
+    assert [task.id for task in board.list(limit=1)] == [second.id], "what is over hides no open task"
     assert read_kinds_and_states(database) == [("TaskAdded", ""), ("TaskAdded", ""), ("TaskChanged", "done")]
     board.finish(first.id)
     assert len(read_kinds_and_states(database)) == 3, "a second time changes nothing"
@@ -133,6 +134,17 @@ def test_open_boxes_of_files_are_tasks_until_they_are_checked_or_gone(board: Tas
     assert {task.title for task in board.list(state="open")} == {"pay the taxes"}
     with pytest.raises(FileNotFoundError):
         board.update_from_files(tmp_path / "nowhere", {})
+
+
+def test_a_file_of_tasks_may_begin_with_a_mark_of_utf_8_and_one_that_is_not_utf_8_is_named(
+    board: TaskBoard, tmp_path: Path
+):
+    (tmp_path / "shop.md").write_text("\ufeff- [ ] cart rounding\r\n")
+    board.update_from_files(tmp_path, {})
+    assert [task.title for task in board.list()] == ["cart rounding"]
+    (tmp_path / "home.md").write_bytes(b"- [ ] pay the B\xe4cker\n")
+    with pytest.raises(ValueError, match=r"home\.md is not UTF-8"):
+        board.update_from_files(tmp_path, {})
 
 
 def test_a_task_of_a_file_is_open_again_when_its_box_is_unchecked_or_written_again(board: TaskBoard, tmp_path: Path):
