@@ -13,6 +13,16 @@ from platformdirs import PlatformDirs
 from engine.frozen import frozen
 
 
+def expand_user(path: str | Path) -> Path:
+    """A path whose beginning `~` or `~USER` is the home of that user. Raises `Refusal` `unknown_user`."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        from engine.model import Refusal
+
+        raise Refusal("unknown_user", f"{path} is in the home of no user", "write the path from / on") from error
+
+
 @frozen
 class Home:
     """The four folders of a home, all absolute paths. `root` is the folder of `--home`, None if the folders are those
@@ -27,10 +37,10 @@ class Home:
     @classmethod
     def locate(cls, named: str | Path | None = None) -> Home:
         """The home in the folder `named`, else in that of CLAWPY_HOME, else in the platform's folders. Creates
-        nothing."""
+        nothing. Raises `Refusal` `unknown_user` for `~NAME/…` without such a user."""
         name = named or os.environ.get("CLAWPY_HOME")
         if name:
-            root = Path(name).expanduser().absolute()
+            root = expand_user(name).absolute()
             return cls(root / "config", root / "data", root / "cache", root / "logs", root)
         dirs = PlatformDirs("clawpy", appauthor=False)
         return cls(dirs.user_config_path, dirs.user_data_path, dirs.user_cache_path, dirs.user_log_path)

@@ -67,11 +67,12 @@ class CommonOptions:
         from pathlib import Path
 
         from engine.git import find_repository_root
+        from engine.home import expand_user
         from engine.model import Refusal
 
         needed = needed or bool(self.workspace_names)
         try:
-            folders = [Path(name).expanduser() for name in self.workspace_names] or [Path.cwd()]
+            folders = [expand_user(name) for name in self.workspace_names] or [Path.cwd()]
             return list(dict.fromkeys(str(find_repository_root(folder)) for folder in folders))
         except FileNotFoundError as error:
             if needed:

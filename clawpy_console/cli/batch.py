@@ -242,10 +242,10 @@ def read_numbered_lines(name: str, *, fix: str = FILE_FIX) -> Iterator[tuple[int
 
     Raises `Refusal`: `no_file`; `not_text` if bytes that are no text come before the first JSON object."""
     if name == "-" and isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # as a file is read
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace")  # as a file is read
     has_object = False
     try:
-        with nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8", errors="replace") as file:
+        with nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8-sig", errors="replace") as file:
             for number, line in enumerate(file, 1):
                 has_object = has_object or line.lstrip().startswith("{")
                 if not has_object and ("\0" in line or REPLACEMENT_CHARACTER in line):

@@ -411,11 +411,9 @@ def _describe_reason(candidates: Candidates, index: int) -> str:
     row = candidates.rows[index]
     features = {name: float(values[index]) for name, values in candidates.features.items()}
     reasons = []
-    if features[Feature.COVERAGE] > 0:
-        terms = candidates.terms[index]
-        reasons.append(
-            "says " + ", ".join([word for word in candidates.question.words if make_stem(word) in terms][:5])
-        )
+    words = [word for word in candidates.question.words if make_stem(word) in candidates.terms[index]]
+    if features[Feature.COVERAGE] > 0 and words:  # a question of signs alone has no words
+        reasons.append("says " + ", ".join(words[:5]))
     if features[Feature.MEANING] > 0 and (features[Feature.MEANING] >= NOTABLE or not reasons):
         reasons.append(f"near in meaning ({features[Feature.MEANING]:.2f})")
     if features[Feature.USER_RULE]:

@@ -61,7 +61,7 @@ def test_check_gives_no_verdict_while_the_rules_cannot_be_read(clawpy: Clawpy, h
 
 
 def test_a_batch_is_answered_line_by_line(clawpy: Clawpy, tmp_path: Path):
-    lines = '{"id": 1, "command": "ls"}\n{"id": "b", "prompt": "run the tests"}\n{"command": "rm -rf /"}\n'
+    lines = '\ufeff{"id": 1, "command": "ls"}\n{"id": "b", "prompt": "run the tests"}\n{"command": "rm -rf /"}\n'
     (tmp_path / "lines.jsonl").write_text(lines)
     result = clawpy("check", "--batch", str(tmp_path / "lines.jsonl"))
     answers = [json.loads(line) for line in result.out.splitlines()]

@@ -52,6 +52,11 @@ def rank_turns(
     return [(places[ranked.index], ranked) for ranked in rank(candidates)]
 
 
+def test_no_reason_names_words_of_a_question_of_signs_alone():
+    [(_, ranked)] = rank_turns('"*(', [("Ada", '"*( beans')], words=[1.0])
+    assert ranked.reason == "near in meaning (0.50)"
+
+
 def test_lines_of_the_speaker_who_is_asked_about_come_first():
     ranked = rank_turns("What does Ada grow?", [("Bob", "beans in pots"), ("Ada", "beans in pots")], session="")
     assert ranked[0][0] == 1
