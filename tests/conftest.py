@@ -268,10 +268,10 @@ def shop_engine(home: Home, clock: FakeClock, repository: Repository) -> Iterato
 
 @pytest.fixture
 def alarm_after_a_minute() -> Iterator[None]:
-    """An alarm that ends an endless wait for a pipe."""
+    """An alarm that ends what would never end, such as to wait for a pipe."""
 
     def raise_timeout(number: int, frame: object):
-        raise TimeoutError("an endless wait for a pipe")
+        raise TimeoutError("it did not end within a minute")
 
     before = signal.signal(signal.SIGALRM, raise_timeout)
     signal.alarm(60)
