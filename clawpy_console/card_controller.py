@@ -11,15 +11,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from clawpy_console import formats
-from clawpy_console.console import Console
+from clawpy_console.console import Console, EngineCall, OnRefusal, OnResult
 from clawpy_console.formats import crop, one_line
 from engine.model import Card, DismissReason, Refusal, SessionView, Status
-
-if TYPE_CHECKING:
-    from engine import Engine
 
 T = TypeVar("T")
 
@@ -73,7 +70,7 @@ class CardController:
         follows: a kind of card that is switched off, with `undo`, which says how it comes back; or what became of a
         card that was decided elsewhere.
         """
-        calls: dict[str, Callable[[Engine], Card]] = {
+        calls: dict[str, EngineCall[Card]] = {
             "approve": lambda engine: engine.cards.approve(card.id, without_sandbox=card.needs_confirmation),
             "dismiss": lambda engine: engine.cards.dismiss(card.id),
             "snooze": lambda engine: engine.cards.snooze(card.id, span=SNOOZE),
@@ -122,9 +119,9 @@ class CardController:
     def approve_edited(
         self,
         card: Card,
-        call: Callable[[Engine], Card],
+        call: EngineCall[Card],
         on_approved: Callable[[], object],
-        on_refusal: Callable[[Refusal], object],
+        on_refusal: OnRefusal,
     ) -> None:
         """Approve `card` with `call`; it leaves the list only when that went well."""
 
@@ -184,9 +181,9 @@ class CardController:
     def _send_decision(
         self,
         card_id: str,
-        call: Callable[[Engine], T],
-        on_result: Callable[[T], object],
-        on_refusal: Callable[[Refusal], object],
+        call: EngineCall[T],
+        on_result: OnResult[T],
+        on_refusal: OnRefusal,
         topics: Sequence[str] = (),
     ) -> None:
         """Call the engine with a decision that is shown already; then read the cards and `topics` again."""
@@ -238,7 +235,7 @@ class CardController:
         session: SessionView,
         text: str,
         on_card: Callable[[Card], object],
-        on_refusal: Callable[[Refusal], object],
+        on_refusal: OnRefusal,
     ) -> None:
         """Make a card of `text` that goes on with a finished session, and put it on top (SPEC 9.4)."""
 

@@ -44,6 +44,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+EngineCall = Callable[["Engine"], T]
+"""Calls the engine, in a thread."""
+
+OnResult = Callable[[T], object]
+"""Gets the result of a call of the engine, on the event loop."""
+
+OnRefusal = Callable[[Refusal], object]
+"""Gets the refusal of a call of the engine, on the event loop."""
+
 MAX_PROMPTS = 50
 """Maximum number of sent prompts that are kept."""
 
@@ -222,9 +231,9 @@ class Console(TerminalApp):
 
     def call_engine(
         self,
-        call: Callable[[Engine], T],
-        on_result: Callable[[T], object] | None = None,
-        on_refusal: Callable[[Refusal], object] | None = None,
+        call: EngineCall[T],
+        on_result: OnResult[T] | None = None,
+        on_refusal: OnRefusal | None = None,
         *,
         group: str = "ask",
         lock: asyncio.Lock | None = None,
@@ -240,11 +249,11 @@ class Console(TerminalApp):
         else:
             self.show_toast(str(STARTING), "warning")
 
-    def carry_out(self, call: Callable[[Engine], object], message: str, *topics: str) -> None:
+    def carry_out(self, call: EngineCall[object], message: str, *topics: str) -> None:
         """Call the engine in a thread; then show `message` as a toast, and read again the `topics` that changed."""
         self.call_engine(call, lambda _: self.report(message, *topics))
 
-    def ask(self, dialog: Screen[T | None], on_answer: Callable[[T], object]) -> None:
+    def ask(self, dialog: Screen[T | None], on_answer: OnResult[T]) -> None:
         """Show `dialog`; `on_answer` gets its answer, unless it was cancelled.
 
         Does nothing if a dialog of the same kind and title is in front: its key was pressed twice.
@@ -261,9 +270,9 @@ class Console(TerminalApp):
 
     def load_for_dialog(
         self,
-        call: Callable[[Engine], T],
-        on_result: Callable[[T], object],
-        on_refusal: Callable[[Refusal], object] | None = None,
+        call: EngineCall[T],
+        on_result: OnResult[T],
+        on_refusal: OnRefusal | None = None,
     ) -> None:
         """Call the engine for the content of a dialog, which `on_result` opens. See `call_engine`.
 
@@ -282,8 +291,8 @@ class Console(TerminalApp):
     async def run_in_thread(
         self,
         call: Callable[[], T],
-        on_result: Callable[[T], object] | None,
-        on_refusal: Callable[[Refusal], object] | None = None,
+        on_result: OnResult[T] | None,
+        on_refusal: OnRefusal | None = None,
         *,
         lock: asyncio.Lock | None = None,
         wait: float = 0.0,

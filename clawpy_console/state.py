@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
+StateFields = dict[str, Any]
+"""Fields of `AppState` by name."""
+
+
 @frozen
 class QuietHours:
     """Quiet hours and do-not-disturb."""
@@ -206,7 +210,7 @@ class ReadScope:
     """The workspaces that the console was opened for."""
 
 
-def _read_sessions(engine: Engine, scope: ReadScope) -> dict[str, Any]:
+def _read_sessions(engine: Engine, scope: ReadScope) -> StateFields:
     sessions = engine.sessions.list(limit=scope.session_limit + 1)
     return {"sessions": sessions[: scope.session_limit], "has_older": len(sessions) > scope.session_limit}
 
@@ -219,7 +223,7 @@ def _select_console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, .
     return tuple(path for path in dict.fromkeys((*own, *engine.configured_workspaces)) if path in watched) or own
 
 
-def _read_autonomy(engine: Engine, scope: ReadScope) -> dict[str, Any]:
+def _read_autonomy(engine: Engine, scope: ReadScope) -> StateFields:
     autonomy, current = engine.autonomy, engine.settings.current
     view, next_cycle = autonomy.update_state(), autonomy.next_cycle()
     workspaces, all_remarks = _select_console_workspaces(engine, scope), engine.checks.remarks()
@@ -244,7 +248,7 @@ def _read_autonomy(engine: Engine, scope: ReadScope) -> dict[str, Any]:
     }
 
 
-def _read_rails(engine: Engine, _: ReadScope) -> dict[str, Any]:
+def _read_rails(engine: Engine, _: ReadScope) -> StateFields:
     return {
         "rails": engine.safety.rails(),
         "burn": engine.safety.costs.history(),
@@ -279,7 +283,7 @@ SWITCHES = {
 """The switches by the name of the setting in its file."""
 
 
-def _read_settings(engine: Engine, _: ReadScope) -> dict[str, Any]:
+def _read_settings(engine: Engine, _: ReadScope) -> StateFields:
     current = engine.settings.current
     workspaces = dict.fromkeys([*map(str, engine.workspaces), *current.workspaces])
     return {
@@ -305,7 +309,7 @@ def _describe_sandbox(engine: Engine) -> str:
     return f"{description}: {effect}{exception}"
 
 
-def _read_place(engine: Engine, scope: ReadScope) -> dict[str, Any]:
+def _read_place(engine: Engine, scope: ReadScope) -> StateFields:
     workspaces = _select_console_workspaces(engine, scope)
     return {
         "workspaces": workspaces,
@@ -314,7 +318,7 @@ def _read_place(engine: Engine, scope: ReadScope) -> dict[str, Any]:
     }
 
 
-def _read_phase(engine: Engine, _: ReadScope) -> dict[str, Any]:
+def _read_phase(engine: Engine, _: ReadScope) -> StateFields:
     phase = engine.embedded_twin.read_phase()
     earned = engine.autonomy.requirements(engine.workspaces)
     return {
@@ -325,7 +329,7 @@ def _read_phase(engine: Engine, _: ReadScope) -> dict[str, Any]:
     }
 
 
-TOPICS: Mapping[str, Callable[[Engine, ReadScope], dict[str, Any]]] = {
+TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
     "cards": lambda engine, _: {"cards": engine.cards.list_pending(), "recent": engine.cards.list_recent(limit=30)},
     "permissions": lambda engine, _: {"permissions": engine.permissions.waiting(), "waiting": engine.queue()},
     "autonomy": _read_autonomy,
@@ -354,9 +358,9 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], dict[str, Any]]] = {
 
 def read_topics(
     engine: Engine, topics: Iterable[str], scope: ReadScope
-) -> tuple[dict[str, Any], list[tuple[str, Exception]]]:
+) -> tuple[StateFields, list[tuple[str, Exception]]]:
     """The fields of `AppState` for `topics`, and the topics that could not be read. Blocking: call it in a thread."""
-    values: dict[str, Any] = {}
+    values: StateFields = {}
     failed: list[tuple[str, Exception]] = []
     for topic in topics:
         try:

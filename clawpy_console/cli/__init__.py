@@ -8,9 +8,12 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # not from typing, which takes longer to import than this module
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from typing import Any
 
-    from engine import Home
+    from engine import Engine, Home
+    from engine.api.control import Ask
 
 
 class WrongUse(Exception):
@@ -39,6 +42,13 @@ def print_output(text: str, *, end: str = "\n") -> None:
         raise OutputFailed(error) from error
 
 
+def open_engine(home: Home, **options: Any) -> Engine:
+    """`engine.open_engine`, imported when it is first needed."""
+    import engine
+
+    return engine.open_engine(home, **options)
+
+
 class CommonOptions:
     """The options before or after any verb."""
 
@@ -58,6 +68,18 @@ class CommonOptions:
         from engine.home import Home
 
         self.home = Home.locate(self.home_name)
+
+    def call(self, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str] = ()) -> dict[str, Any]:
+        """The document of a verb of the engine. Raises `Refusal`."""
+        import engine
+
+        return engine.call(self.home, verb, arguments, workspaces=workspaces, opener=open_engine)
+
+    def connect(self) -> AbstractContextManager[Ask]:
+        """See `engine.connect`: one engine for several verbs on all workspaces."""
+        import engine
+
+        return engine.connect(self.home, workspaces=self.all_workspaces(), opener=open_engine)
 
     def chosen_workspaces(self, *, needed: bool = False) -> list[str]:
         """The workspaces given as options, else the repository of the current folder, else none.

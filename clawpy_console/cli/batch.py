@@ -14,32 +14,32 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import engine
 from clawpy_console.cli import CommonOptions, WrongUse, print_output
+from clawpy_console.cli.verbs import Document
 
 FILE_FIX = "name a file of JSON lines, such as chats.jsonl, or - for stdin"
 """How to name what `remember` and `--batch` read."""
 
 
-def check(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any]:
+def check(options: argparse.Namespace, common: CommonOptions) -> Document:
     """The verdict of the content filter on a command or a prompt."""
     _require_one_check(options)
     command = options.command
     question = {"prompt": options.prompt}
     if options.prompt is None:
         question = {"command": command[0] if len(command) == 1 else shlex.join(command)}
-    return engine.call(common.home, "check", question, opener=opener)
+    return common.call("check", question)
 
 
-def check_batch(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> bool:
+def check_batch(options: argparse.Namespace, common: CommonOptions) -> bool:
     """Print the verdict on the command or the prompt of each line of `--batch`; see `answer_lines`."""
     _require_one_check(options)
     return answer_lines(
         options.batch,
         ("command", "prompt"),
-        lambda question: engine.call(common.home, "check", question, opener=opener),
+        lambda question: common.call("check", question),
     )
 
 
@@ -49,10 +49,10 @@ def _require_one_check(options: argparse.Namespace) -> None:
         raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
 
 
-def recall(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any]:
+def recall(options: argparse.Namespace, common: CommonOptions) -> Document:
     """The memories that fit a question."""
     scope = _make_recall_scope(options, common)
-    with engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as call_verb:
+    with common.connect() as call_verb:
         return call_verb("recall", scope | {"query": " ".join(options.query), "k": options.k})
 
 
@@ -60,11 +60,11 @@ FIRST_SETTLE_S = 30.0
 """Seconds that the first question waits for vectors, for all of them."""
 
 
-def recall_batch(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> bool:
+def recall_batch(options: argparse.Namespace, common: CommonOptions) -> bool:
     """Print the memories that fit the question of each line of `--batch`; see `answer_lines`."""
     scope = _make_recall_scope(options, common)
     settle = iter([FIRST_SETTLE_S])  # only the first question waits for vectors
-    with engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as call_verb:
+    with common.connect() as call_verb:
         return answer_lines(
             options.batch,
             ("query", "k"),
@@ -72,16 +72,16 @@ def recall_batch(options: argparse.Namespace, common: CommonOptions, *, opener: 
         )
 
 
-def _make_recall_scope(options: argparse.Namespace, common: CommonOptions) -> dict[str, Any]:
+def _make_recall_scope(options: argparse.Namespace, common: CommonOptions) -> Document:
     """The agent and the workspaces whose memories are recalled. Raises `WrongUse` unless there is a question or a
     file of them."""
     if bool(options.query) == (options.batch is not None):
         raise WrongUse("give a question, or --batch FILE.jsonl")
-    scope: dict[str, Any] = {"agent": options.agent} if options.agent else {}
+    scope: Document = {"agent": options.agent} if options.agent else {}
     return scope | {"workspaces": common.chosen_workspaces()} if common.workspace_names else scope
 
 
-def answer_lines(file_name: str, keys: Collection[str], answer: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
+def answer_lines(file_name: str, keys: Collection[str], answer: Callable[[Document], Document]) -> bool:
     """Answer each line of a file (`-` for standard input) with a line of JSON on standard output, in order.
 
     `answer` gets the `keys` of a line and returns its answer. A bad line is answered with its error, a blank one is
@@ -94,7 +94,7 @@ def answer_lines(file_name: str, keys: Collection[str], answer: Callable[[dict[s
     for number, line in read_numbered_lines(file_name):
         if not line.strip():
             continue
-        identity: dict[str, Any] = {}
+        identity: Document = {}
         try:
             fields = json.loads(line)
             if not isinstance(fields, dict):
@@ -119,7 +119,7 @@ MAX_BAD_LINES = 1_000
 """Bad lines that the document names; all are counted."""
 
 
-def remember(argument: str, common: CommonOptions, *, opener: Callable[..., Any], wait: bool) -> dict[str, Any]:
+def remember(argument: str, common: CommonOptions, *, wait: bool) -> Document:
     """Store the sentence `argument`, or the lines of the file that it names (`-` for standard input), in memory;
     returns the document of the verb.
 
@@ -132,10 +132,10 @@ def remember(argument: str, common: CommonOptions, *, opener: Callable[..., Any]
         raise engine.Refusal("bad_arguments", "there is nothing to remember", FILE_FIX)
     started = time.monotonic()
     counts = {"remembered": 0, "known": 0, "badLines": 0}
-    bad_lines: list[dict[str, Any]] = []
-    answer: dict[str, Any] = {"missing": 0, "trouble": ""}
+    bad_lines: list[Document] = []
+    answer: Document = {"missing": 0, "trouble": ""}
 
-    def report_bad(line: dict[str, Any]) -> None:
+    def report_bad(line: Document) -> None:
         counts["badLines"] += not line["kept"]
         if len(bad_lines) < MAX_BAD_LINES:
             bad_lines.append(line)
@@ -144,7 +144,7 @@ def remember(argument: str, common: CommonOptions, *, opener: Callable[..., Any]
     source, lines = _open_lines(argument)
     with (
         Console(stderr=True).status("Reading…") as progress,
-        engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as call_verb,
+        common.connect() as call_verb,
     ):
         for piece in _make_pieces(_empty_long_lines(lines, report_bad)):
             answer = call_verb("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
@@ -183,9 +183,7 @@ POLL_S = 2.0
 """Seconds that the engine waits for vectors before each answer."""
 
 
-def _wait_for_vectors(
-    call_verb: Callable[[str, dict[str, Any]], dict[str, Any]], show: Callable[[str], object]
-) -> dict[str, Any]:
+def _wait_for_vectors(call_verb: Callable[[str, Document], Document], show: Callable[[str], object]) -> Document:
     """Wait until all memories can be found by meaning, or until that cannot succeed; returns the last answer."""
     while True:
         answer = call_verb("remember", {"settle": POLL_S})
@@ -200,7 +198,7 @@ MAX_LINE_BYTES = 3 * 1024 * 1024
 
 
 def _empty_long_lines(
-    lines: Iterable[tuple[int, str]], report_bad: Callable[[dict[str, Any]], object]
+    lines: Iterable[tuple[int, str]], report_bad: Callable[[Document], object]
 ) -> Iterator[tuple[int, str]]:
     """Numbered `lines` of JSON. One that is too long is reported and becomes an empty line, because the engine
     counts lines too."""

@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 import engine
+from clawpy_console import cli
 from clawpy_console.attach import SHUTDOWN_S, signal_handlers
 from clawpy_console.cli import CommonOptions, OutputFailed, WrongUse, print_output, split_options
 from engine import Home
@@ -162,19 +163,14 @@ def _open_console(common: CommonOptions, terminal: socket.socket | None) -> int:
     from clawpy_console.attach.consoles import serve
 
     with _exit_on_signals():
-        return serve(common.home, workspaces, open_demo if common.demo else open_engine, terminal, demo=common.demo)
-
-
-def open_engine(home: Home, **options: Any) -> Engine:
-    """`engine.open_engine`, imported when it is first needed."""
-    return engine.open_engine(home, **options)
+        return serve(common.home, workspaces, open_demo if common.demo else cli.open_engine, terminal, demo=common.demo)
 
 
 def open_demo(home: Home, **options: Any) -> Engine:
     """An engine on the fresh home of the demo, filled with an organisation and some work."""
     from clawpy_console.cli.demo import add_organisation, start_work
 
-    opened = open_engine(home, **options)
+    opened = cli.open_engine(home, **options)
     add_organisation(opened)
     start_work(opened, str(options["workspaces"][0]))
     return opened
@@ -234,12 +230,12 @@ def _carry_out_printing_verb(options: argparse.Namespace, common: CommonOptions)
         case "mcp":  # standard output belongs to the protocol from here on
             workspace, version = next(iter(common.chosen_workspaces()), ""), engine.__version__
             agent = options.agent or ""
-            engine.serve_mcp(common.home, workspace=workspace, opener=open_engine, agent=agent, version=version)
+            engine.serve_mcp(common.home, workspace=workspace, opener=cli.open_engine, agent=agent, version=version)
         case "check" | "recall" if options.batch is not None:
             from clawpy_console.cli import batch
 
             answer_batch = batch.check_batch if options.verb == "check" else batch.recall_batch
-            return DONE if answer_batch(options, common, opener=open_engine) else REFUSED
+            return DONE if answer_batch(options, common) else REFUSED
         case "status" if options.format != "full" and not common.as_json:
             from clawpy_console.cli.status_bar import format_status_line
 
@@ -324,15 +320,10 @@ def _request_from_text(options: argparse.Namespace, common: CommonOptions) -> di
 
     match options.verb:
         case "check":
-            return batch.check(options, common, opener=open_engine)
+            return batch.check(options, common)
         case "recall":
-            return batch.recall(options, common, opener=open_engine)
-    return batch.remember(options.file, common, opener=open_engine, wait=not options.no_wait)
-
-
-def _call_engine(verb: str, arguments: Mapping[str, Any], common: CommonOptions, workspaces: Sequence[str]) -> Any:
-    """The document of a verb of the engine. Raises `Refusal`."""
-    return engine.call(common.home, verb, arguments, workspaces=workspaces, opener=open_engine)
+            return batch.recall(options, common)
+    return batch.remember(options.file, common, wait=not options.no_wait)
 
 
 def _ask_engine(options: argparse.Namespace, common: CommonOptions) -> Any:
@@ -343,7 +334,7 @@ def _ask_engine(options: argparse.Namespace, common: CommonOptions) -> Any:
     if options.verb == "approve" and (card_id := request.get("id")):
         threading.Thread(target=_announce_permissions, args=(common.home, card_id, ended), daemon=True).start()
     try:
-        return _call_engine(options.verb, request, common, common.all_workspaces())
+        return common.call(options.verb, request, common.all_workspaces())
     finally:
         ended.set()
 
@@ -387,7 +378,7 @@ def _run_doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
         workspaces = common.all_workspaces()
     except engine.Refusal:
         workspaces = common.workspace_names  # what is wrong with them is one of its findings
-    document = _call_engine("doctor", {"online": options.online}, common, workspaces)
+    document = common.call("doctor", {"online": options.online}, workspaces)
     if document["settings"] is not None:
         from clawpy_console.appearance import find_problems
 
@@ -420,7 +411,7 @@ def _store_address(options: argparse.Namespace, common: CommonOptions) -> Any:
     """Ask for the address of a notification surface, which may contain a secret, and store it."""
 
     def write(setting: str, value: str) -> None:
-        _call_engine("config", {"action": "set", "key": setting, "value": value}, common, ())
+        common.call("config", {"action": "set", "key": setting, "value": value})
 
     address = _read_secret(options, "address", f"clawpy notify set {options.surface}")
     return engine.store_address(common.home, options.surface, address, in_file=options.store == "file", write=write)

@@ -41,13 +41,16 @@ class Argument(NamedTuple):
 
 class Verb(NamedTuple):
     """A verb or one of its actions. Without an `example` its own words are one. `workspaces` says which of the chosen
-    workspaces are sent; see `_choose_workspace_arguments`."""
+    workspaces are sent; see `_choose_workspace_arguments`. `printer` names the function of `cli.printing` that prints
+    its document, and `if_empty` is printed when that has nothing to list."""
 
     name: str
     group: str
     summary: str
     example: str
     workspaces: str
+    printer: str
+    if_empty: str
     arguments: Sequence[Argument]
     actions: Mapping[str, Verb]
 
@@ -92,20 +95,24 @@ def _read_arguments(items: Iterable[str | Table]) -> list[Argument]:
     return [SHARED[item] if isinstance(item, str) else _read_argument(item) for item in items]
 
 
-def _read_verb(name: str, table: Table) -> Verb:
+def _read_verb(name: str, table: Table, printer: str) -> Verb:
+    """A verb or an action, which is printed by `printer` unless its table names another."""
+    printer = table.get("printer", printer)
     return Verb(
         name,
         group=table.get("group", ""),
         summary=table["summary"],
         example=table.get("example", ""),
         workspaces=table.get("workspaces", ""),
+        printer=printer,
+        if_empty=table.get("if-empty", ""),
         arguments=_read_arguments(table.get("arguments", ())),
-        actions=_read_verbs(table, "actions"),
+        actions=_read_verbs(table, "actions", printer),
     )
 
 
-def _read_verbs(table: Table, key: str) -> dict[str, Verb]:
-    return {name: _read_verb(name, verb) for name, verb in table.get(key, {}).items()}
+def _read_verbs(table: Table, key: str, printer: str) -> dict[str, Verb]:
+    return {name: _read_verb(name, verb, printer) for name, verb in table.get(key, {}).items()}
 
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -113,7 +120,7 @@ SHARED = {name: _read_argument(table) for name, table in _TABLE["shared"].items(
 COMMON = _read_arguments(_TABLE["common"]["arguments"])
 """Options before or after any verb."""
 
-VERBS = _read_verbs(_TABLE, "verbs")
+VERBS = _read_verbs(_TABLE, "verbs", "work.format_card_with_session")
 
 
 def make_verbs_document() -> Document:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len
 
 from clawpy_console import formats
+from engine.files import read_table
 from engine.frozen import frozen
 
 Document = Mapping[str, Any]
@@ -37,6 +38,15 @@ class Label(NamedTuple):
     sign: str
     tone: str
     words: str
+
+
+_SIGNS = read_table(__file__, "signs.toml")
+
+LABELS = {noun: {state: Label(*cells) for state, cells in states.items()} for noun, states in _SIGNS["labels"].items()}
+"""The labels of the states of a thing, by its noun in `signs.toml`."""
+
+SIGNS: Mapping[str, Mapping[str, Sequence[str]]] = _SIGNS["signs"]
+"""The sign and the tone of the states of a thing, by its noun in `signs.toml`."""
 
 
 def compute_label_width(fields: Iterable[Field]) -> int:

@@ -11,9 +11,9 @@ from typing import Any
 
 from clawpy_console import formats
 from clawpy_console.fields import (
+    LABELS,
     Document,
     Field,
-    Label,
     draw_bar,
     format_instant,
     heading,
@@ -23,7 +23,6 @@ from clawpy_console.fields import (
     text_line,
 )
 from clawpy_console.formats import one_line
-from engine.model import BubbleState
 from engine.model.guidance import is_descriptive_key
 
 REACHES_OWNER = "reaches the owner"
@@ -241,11 +240,7 @@ def make_finding_fields(finding: Document | None, now: datetime) -> Iterator[Fie
     yield from map(make_gate_field, finding["gates"])
 
 
-FINDING_STATES = {
-    BubbleState.QUEUED: Label("▲", "accent", "waiting"),
-    BubbleState.REFUSED: Label("✗", "wants", "refused"),
-    BubbleState.FLUSHED: Label("✓", "grey", "sent up"),
-}
+FINDING_STATES = LABELS["finding"]
 """The label of each state of a finding."""
 
 

@@ -8,9 +8,10 @@ from datetime import datetime
 
 from clawpy_console import formats
 from clawpy_console.fields import (
+    LABELS,
+    SIGNS,
     Document,
     Field,
-    Label,
     draw_bar,
     format_instant,
     heading,
@@ -68,13 +69,7 @@ def format_points(share: float) -> str:
     return f"{value:+d}" if value else "±0"
 
 
-CANDIDATE_STATUS = {
-    "review": Label("▲", "wants", "needs your decision"),
-    "promoted": Label("●", "accent", "active"),
-    "drafted": Label("○", "grey", "needs more evidence"),
-    "rejected": Label("✗", "faint", "rejected"),
-    "rolled_back": Label("▼", "grey", "rolled back"),
-}
+CANDIDATE_STATUS = LABELS["candidate"]
 """The label of each status of a candidate."""
 
 CANDIDATE_TYPES = {
@@ -87,7 +82,7 @@ CANDIDATE_TYPES = {
 DECIDED_BY = {"operator": "you", "autonomy": "the engine", "api": "the gateway"}
 """Who decided about a candidate, in words."""
 
-STEP_SIGNS = {"done": ("✓", "grey"), "now": ("◐", "accent"), "ahead": ("○", "faint"), "failed": ("✗", "wrong")}
+STEP_SIGNS = SIGNS["step"]
 """Sign and tone of each step in the history of a candidate."""
 
 
@@ -236,11 +231,7 @@ LEARNING_KINDS = {
 }  # fmt: skip
 """The short name of each kind for a list, and its full name."""
 
-LEARNING_STATUS = {
-    "active": Label("●", "grey", "valid"),
-    "retired": Label("✗", "faint", "retracted"),
-    "compacted": Label("·", "faint", "merged into another"),
-}
+LEARNING_STATUS = LABELS["learning"]
 """The label of each status of a learning."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, Label, draw_bar, draw_sparkline, heading, text_line
+from clawpy_console.fields import LABELS, Document, Field, draw_bar, draw_sparkline, heading, text_line
 from clawpy_console.formats import fit_to_width, one_line
 from engine import kind_title
 
@@ -163,14 +163,5 @@ def make_drift_fields(report: Document) -> Iterator[Field]:
         yield Field("▲ more" if is_more else "▼ less", f"{shift['kindTitle']}: {change}", "wants")
 
 
-TRAINING_STATES = {
-    "prepared": Label("◐", "accent", "being sent"),
-    "uploaded": Label("◐", "accent", "being started"),
-    "started": Label("◐", "accent", "in training"),
-    "trained": Label("◐", "accent", "being measured"),
-    "adopted": Label("●", "accent", "in use"),
-    "kept_old": Label("○", "grey", "not adopted"),
-    "failed": Label("✗", "wrong", "failed"),
-    "cancelled": Label("■", "grey", "stopped"),
-}
+TRAINING_STATES = LABELS["training"]
 """The label of each state of the training of a Twin model (SPEC 8.5), for the screen and `clawpy train`."""

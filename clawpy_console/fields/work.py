@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, Label
+from clawpy_console.fields import SIGNS, Document, Field, Label
 from clawpy_console.formats import one_line
 from engine.model import PROBLEM_FOUND, describe_outcome, label_outcome
 from engine.model.text import failures
@@ -31,11 +31,7 @@ def describe_changes(changes: str, *, check_only: bool, without_sandbox: bool) -
 # Sessions
 
 
-SESSION_SIGNS = {
-    "queued": ("○", "faint"), "running": ("◐", "accent"), "succeeded": ("✓", "grey"), "failed": ("✗", "wrong"),
-    "cannot_run": ("○", "wants"), "cancelled": ("✗", "grey"), "blocked": ("✗", "wrong"),
-    "interrupted": ("✗", "wants"), "discarded": ("✗", "grey"), PROBLEM_FOUND: ("▲", "wants"),
-}  # fmt: skip
+SESSION_SIGNS = SIGNS["session"]
 """Sign and tone of each state and outcome of a session."""
 
 TEST_RUNS = (None, "run_tests")
@@ -45,10 +41,12 @@ means."""
 
 def make_outcome_label(state: str, result: str | None, flow: str | None, failed: int, errors: int) -> Label:
     """How a session stands. Its tests `failed`, or had `errors`."""
+    words = label_outcome(state)
     if state == "succeeded" and result == "failed":
+        state = PROBLEM_FOUND
         words = failures(failed, errors) if flow in TEST_RUNS and failed + errors else PROBLEM_FOUND
-        return Label(*SESSION_SIGNS[PROBLEM_FOUND], words)
-    return Label(*SESSION_SIGNS[state], label_outcome(state))
+    sign, tone = SESSION_SIGNS[state]
+    return Label(sign, tone, words)
 
 
 def describe_origin(mode: str) -> str:

@@ -20,7 +20,7 @@ from clawpy_console.screens.dialog import Answer, Question, confirm
 from engine.model import AgentView, Bubble, BubbleState, FlushReport, LeaderProfile, Refusal, TeachingResult
 
 if TYPE_CHECKING:
-    from clawpy_console.console import Console
+    from clawpy_console.console import Console, EngineCall
     from engine import Engine
 
 
@@ -44,7 +44,7 @@ class AgentChanges:
     def __init__(self, app: Console, on_changed: Callable[[str], object]) -> None:
         """`on_changed` is called after each change and each undo, with the id of the agent to show, "" for none."""
         self._app, self._on_changed = app, on_changed
-        self._last: tuple[str, Callable[[Engine], object]] | None = None  # its message, and the call that undoes it
+        self._last: tuple[str, EngineCall[object]] | None = None  # its message, and the call that undoes it
 
     @property
     def can_undo(self) -> bool:
@@ -151,7 +151,7 @@ class AgentChanges:
     def _change(
         self,
         message: str,
-        act: Callable[[Engine], Any],
+        act: EngineCall[Any],
         undo: Callable[[Engine, Any], object],
         *,
         select: str = "",
@@ -161,7 +161,7 @@ class AgentChanges:
             act, lambda result: self._report_change(message, lambda engine: undo(engine, result), select=select)
         )
 
-    def _report_change(self, message: str, undo: Callable[[Engine], object], *, select: str = "") -> None:
+    def _report_change(self, message: str, undo: EngineCall[object], *, select: str = "") -> None:
         """A change was made, which `undo` reverses."""
         self._last = message, undo
         self._app.report(f"{message}. Undo: {format_key('hierarchy.undo', self._app.keymap)}", "agents")

@@ -13,7 +13,7 @@ from textual import events
 from textual.message import Message
 
 from clawpy_console import formats
-from clawpy_console.fields import Label
+from clawpy_console.fields import LABELS
 from clawpy_console.formats import has_words, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.rows import Row, Rows
@@ -38,14 +38,7 @@ MAX_INDENT_LEVELS = 12
 FOLD_MARKS = {None: "  ", True: "▾ ", False: "▸ "}
 """The mark before a name, by `Node.open`."""
 
-AGENT_STATES = {
-    "idle": Label("○", "faint", ""),
-    "queued": Label("○", "accent", "waiting"),
-    "running": Label("◐", "accent", "working"),
-    "waiting": Label("▲", "wants", "waiting"),
-    "broken": Label("✗", "wrong", "broken"),
-    "retired": Label("·", "faint", "retired"),
-}
+AGENT_STATES = LABELS["agent"]
 """The label of each state of an agent."""
 
 

@@ -6,7 +6,7 @@ between, and may have a list with a filter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from textual.widgets import TextArea
 
     from clawpy_console.card_controller import CardConsole
-    from clawpy_console.console import Console
+    from clawpy_console.console import Console, EngineCall, OnRefusal, OnResult
     from clawpy_console.fields import Field
-    from engine import Engine
     from engine.model import Refusal
 
 Result = TypeVar("Result")
@@ -126,9 +125,9 @@ class BaseScreen(GuardedScreen[Result]):
 
     def read(
         self,
-        call: Callable[[Engine], T],
-        on_result: Callable[[T], object],
-        on_refusal: Callable[[Refusal], object] | None = None,
+        call: EngineCall[T],
+        on_result: OnResult[T],
+        on_refusal: OnRefusal | None = None,
         *,
         group: str,
         wait: float = 0.0,

@@ -25,8 +25,7 @@ from clawpy_console.widgets.texts import Heading, PlainText
 from engine.model import ChangeSet, ChangeState, FileChange, FilePart, LandPreview, Refusal, SessionView
 
 if TYPE_CHECKING:
-    from clawpy_console.console import Console
-    from engine import Engine
+    from clawpy_console.console import Console, EngineCall
 
 
 class Files(Rows):
@@ -407,7 +406,7 @@ class Changes(Pane):
         self,
         name: str,
         change: ChangeSet,
-        call: Callable[[Engine], ChangeSet],
+        call: EngineCall[ChangeSet],
         describe: Callable[[ChangeSet], str],
         on_refused: Callable[[], object] = lambda: None,
     ) -> None:

@@ -25,8 +25,7 @@ from clawpy_console.widgets.frame import Frame, KeyLine
 from clawpy_console.widgets.texts import PlainText, ReflowingText
 
 if TYPE_CHECKING:
-    from clawpy_console.console import Console
-    from engine import Engine
+    from clawpy_console.console import Console, EngineCall, OnRefusal, OnResult
     from engine.model import Refusal
 
 
@@ -83,9 +82,9 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
 
     def submit(
         self,
-        call: Callable[[Engine], T],
-        on_result: Callable[[T], object],
-        on_refusal: Callable[[Refusal], object] | None = None,
+        call: EngineCall[T],
+        on_result: OnResult[T],
+        on_refusal: OnRefusal | None = None,
     ) -> None:
         """Have the engine do what the dialog is for. Then the dialog is closed, and `on_result` gets the result, also
         if the operator closed the dialog before. A refusal goes to `on_refusal`, by default to `show_refusal`.
@@ -165,7 +164,7 @@ class PreviewDialog(Dialog[Result]):
     PreviewDialog KeyLine { background: $surface; dock: bottom; padding: 0; }
     """
 
-    def preview(self, call: Callable[[Engine], T], on_result: Callable[[T], object], *, wait: float) -> None:
+    def preview(self, call: EngineCall[T], on_result: OnResult[T], *, wait: float) -> None:
         """Work out the preview in a thread, after `wait` seconds; a newer one takes its place."""
         self.read(call, on_result, self.show_refusal, group="preview", wait=wait)
 

@@ -435,7 +435,7 @@ class HierarchyScreen(ConsoleScreen):
 def _describe_state_counts(findings: Sequence[Bubble]) -> str:
     """`2 waiting  ·  1 refused`."""
     counts = {
-        label.words: sum(finding.state is state for finding in findings)
+        label.words: sum(finding.state == state for finding in findings)
         for state, label in agent_fields.FINDING_STATES.items()
     }
     return "  ·  ".join(f"{count} {label}" for label, count in counts.items() if count)

@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widgets import Input
 
 from clawpy_console import external_programs, formats
-from clawpy_console.fields import Document, Field, text_line
+from clawpy_console.fields import SIGNS, Document, Field, text_line
 from clawpy_console.fields.learning import make_forgetting_fields
 from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings
@@ -37,9 +37,7 @@ T = TypeVar("T")
 REFRESH_S = 2.0
 """Seconds between two readings of the layers: at least the ledger grows."""
 
-LAYER_SIGNS: Mapping[str, tuple[str, str]] = {
-    "ready": ("●", "grey"), "building": ("◐", "accent"), "degraded": ("▲", "wants"), "off": ("○", "faint"),
-}  # fmt: skip
+LAYER_SIGNS = SIGNS["layer"]
 """Sign and tone of each state of a layer."""
 
 

@@ -12,6 +12,7 @@ from clawpy_console.fields import Field, make_text_fields, text_line
 from clawpy_console.fields.work import SESSION_SIGNS
 from clawpy_console.formats import has_words, one_line, workspace_name
 from engine import LedgerEntry
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import (
     AgentFile,
@@ -35,15 +36,8 @@ if TYPE_CHECKING:
 EntryValue = AgentFile | Memory | RecallMatch | Capture | GraphNode | ParaFact | FactDraft | LedgerEntry
 """An entry as the engine gives it. What recall found is a `RecallMatch`, whatever its layer is."""
 
-LAYER_NAMES: Mapping[Layer, tuple[str, str]] = {
-    Layer.MARKDOWN: ("files", "what each agent is and knows, in files that you can edit"),
-    Layer.LEDGER: ("ledger", "everything that happened, one row each; rows never change"),
-    Layer.VECTORS: ("vectors", "turns and notes, found by meaning and by word"),
-    Layer.CAPTURE: ("captured", "decisions, facts and corrections from sessions"),
-    Layer.CONTEXT: ("context", "a summary of each task, for all agents"),
-    Layer.GRAPH: ("tasks", "how tasks are related: blocked by, derived from, similar to"),
-    Layer.PARA: ("facts", "what is true until it is corrected"),
-}
+_WORDS = read_table(__file__, "memory_entries.toml")
+LAYER_NAMES: Mapping[str, Sequence[str]] = _WORDS["layers"]
 """The name of each layer and what it holds."""
 
 
@@ -311,20 +305,13 @@ def _make_session_link(id: str, heading: str) -> list[Entry]:
     return [Entry(None, id, id, label="session", at=None, group=heading, mark="▸", mark_style="grey")]
 
 
-RELATIONS = {
-    "blocks": ("blocked", "was blocked by"), "derived_from": ("derived from", "led to"),
-    "related_to": ("related to", "related to"), "similar_to": ("similar to", "similar to"),
-}  # fmt: skip
-"""Each relation in words: of an edge from the task that is shown, and of one towards it."""
-
-
 def _read_neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
     """The tasks one step away in the graph."""
     neighbourhood = engine.knowledge.graph.get_neighbourhood(task_id)
     nodes = {node.task_id: node for node in neighbourhood.neighbours}
     links = []
     for edge in neighbourhood.edges:
-        from_this_task, towards_this_task = RELATIONS[edge.relation]
+        from_this_task, towards_this_task = _WORDS["relations"][edge.relation]
         label = from_this_task if edge.source == task_id else towards_this_task
         if edge.invalidated:
             label = f"formerly {label}"
@@ -361,15 +348,6 @@ def _read_using_sessions(engine: Engine, id: str) -> list[Entry]:
 # Details
 
 
-ATTRIBUTE_NAMES: Mapping[str, str] = {
-    "source": "source", "speaker": "speaker", "agent": "agent", "session": "session", "tags": "tags",
-    "category": "category", "reason": "why", "why": "invalid", "seen": "sessions", "day": "day",
-    "access_count": "recalled", "last_accessed": "last", "retention": "kept", "workspace": "workspace",
-    "subject": "about",
-}  # fmt: skip
-"""The attributes of entries that are shown, in this order, with their names on the screen. Each class has some."""
-
-
 def make_entry_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
     """The details of an entry without its links. `folder` holds the files of agents."""
     value = entry.value
@@ -379,7 +357,7 @@ def make_entry_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Fiel
     yield text_line(f"{folder}/{entry.id}" if isinstance(value, AgentFile) else entry.id, "faint")
     if isinstance(value, (ParaFact, FactDraft)):
         yield Field("in", f"{value.bucket.value} / {value.group}", "grey")
-    for attribute, name in ATTRIBUTE_NAMES.items():
+    for attribute, name in _WORDS["attributes"].items():
         if text := _describe_attribute(attribute, getattr(value, attribute, None), now):
             yield Field(name, one_line(sanitise(text)), "grey")
     if entry.is_old:
@@ -390,21 +368,13 @@ def make_entry_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Fiel
     yield from make_text_fields(make_full_text(entry))
 
 
-RETENTION_LABELS = {
-    Retention.SESSION: "until a day after its session",
-    Retention.MONTH: "30 days",
-    Retention.FOREVER: "forever",
-}
-"""How long a memory is kept, in words."""
-
-
 def _describe_attribute(attribute: str, value: object, now: datetime) -> str:
     """An attribute of an entry in words, "" if the entry has no such attribute or an empty one."""
     match value:
         case str() if attribute == "workspace" and value:
             return workspace_name(value)
         case Retention():
-            return RETENTION_LABELS[value]
+            return str(_WORDS["retention"][value])
         case datetime():
             return formats.moment(value, now)
         case tuple():

@@ -20,7 +20,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from clawpy_console import external_programs, formats
-from clawpy_console.fields import Field, draw_bar, heading, text_line
+from clawpy_console.fields import SIGNS, Field, draw_bar, heading, text_line
 from clawpy_console.fields.learning import make_memory_fields
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings
@@ -208,10 +208,7 @@ class PromptDialog(Dialog[Result]):
 # What a session sent
 
 
-CALL_SIGNS = {
-    "running": ("◐", "accent"), "done": ("✓", "grey"), "failed": ("✗", "wrong"), "cancelled": ("✗", "grey"),
-    "interrupted": ("✗", "wants"),
-}  # fmt: skip
+CALL_SIGNS = SIGNS["call"]
 """Sign and tone of each state of a call."""
 
 

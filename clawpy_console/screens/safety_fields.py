@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, Label, draw_bar, draw_sparkline, heading, text_line
+from clawpy_console.fields import SIGNS, Field, Label, draw_bar, draw_sparkline, heading, text_line
 from clawpy_console.fields.work import choose_cost_tone, make_hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState, QuietHours
 from clawpy_console.widgets.rows import Row
 from engine.model import MAX_REJECTIONS, MICRO, AutonomyState, Burn, Hold, LogEntry, RailState, RailVerdict, Verdict
 
-VERDICT_SIGNS = {Verdict.ALLOW: ("✓", "grey"), Verdict.ASK: ("▲", "wants"), Verdict.BLOCK: ("✗", "wrong")}
+VERDICT_SIGNS = SIGNS["verdict"]
 """Sign and tone of each verdict of a rail."""
 
 RAIL_NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}

@@ -15,6 +15,7 @@ from textual.reactive import Reactive, reactive
 from textual.widget import Widget
 
 from clawpy_console import formats
+from clawpy_console.fields import SIGNS
 from clawpy_console.fields.work import SWITCH_ON, choose_cost_tone
 from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import KEY_LINE, format_key
@@ -180,24 +181,18 @@ def _make_state_parts(state: AppState, now: datetime, opening: str, *, is_stoppe
     return [*parts, *_make_cost_parts(state, full=full)]
 
 
-AUTONOMY_SIGNS = {
-    AutonomyState.DISABLED: ("■", "$wrong"),
-    AutonomyState.WATCHING: ("●", "$grey"),
-    AutonomyState.PRIMING: ("◐", "$accent"),
-    AutonomyState.AUTONOMOUS: ("●", "$accent"),
-    AutonomyState.PAUSED: ("▲", "$wants"),
-}
-"""Sign and style of each state of the engine's autonomy."""
+AUTONOMY_SIGNS = SIGNS["autonomy"]
+"""Sign and tone of each state of the engine's autonomy."""
 
 
 def _make_state_part(state: AutonomyState | None, *, is_stopped: bool) -> Content:
     """Sign and word of the state of the engine's autonomy, or that it is stopped."""
-    sign, color, label = "○", "$grey", "…"
+    sign, tone, label = "○", "grey", "…"
     if is_stopped:
-        sign, color, label = "■", "$wrong", "STOPPED"
+        sign, tone, label = "■", "wrong", "STOPPED"
     elif state is not None:
-        (sign, color), label = AUTONOMY_SIGNS[state], state.value
-    return Content.assemble((f"{sign} ", color), (label, "bold $ink" if color == "$grey" else f"bold {color}"))
+        (sign, tone), label = AUTONOMY_SIGNS[state], state.value
+    return Content.assemble((f"{sign} ", f"${tone}"), (label, "bold $ink" if tone == "grey" else f"bold ${tone}"))
 
 
 def _make_cost_parts(state: AppState, *, full: bool) -> list[Content]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from clawpy_console import formats
-from clawpy_console.fields import Label, work
+from clawpy_console.fields import SIGNS, Label, work
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.texts import wrap_text
@@ -72,7 +72,7 @@ def make_session_row(session: SessionView, now: datetime, place: str, waiting_ma
     return Row(session.id, text, mark, right, "ink" if waiting_mark or not session.state.over else "grey", style)
 
 
-FILE_MARKS = {"added": ("+", "good"), "deleted": ("-", "wrong"), "renamed": ("→", "grey"), "mode": ("·", "grey")}
+FILE_MARKS = SIGNS["file"]
 """Sign and tone of a changed file by its status."""
 
 

@@ -7,7 +7,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, ToolAnnotations
 from pydantic import Field, ValidationError
 
-from engine.api.control import Opener, call
+from engine.api.control import Ask, Document, Opener, call
 from engine.home import Home
 from engine.model import Refusal
 from engine.model.secrets import redact
@@ -34,8 +34,6 @@ INSTRUCTIONS = (
     "operator decides on it, you cannot. Never put keys or passwords into any of these."
 )
 
-Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
-
 CARD_FIELDS = "id prompt targetChannel confidence stated tier tierWord reasoning status createdAt"
 
 
@@ -47,7 +45,7 @@ def serve_mcp(home: Home, *, workspace: str, opener: Opener, agent: str = "", ve
 
         agent = parse_agent_name(agent)
 
-    def ask(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(verb: str, arguments: Mapping[str, Any]) -> Document:
         return call(home, verb, arguments, workspaces=[workspace] if workspace else (), opener=opener)
 
     build(ask, workspace=workspace, agent=agent, version=version).run("stdio")
@@ -67,7 +65,7 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
 class _Server(MCPServer[Any]):
     """A server that says in words which argument or line is wrong."""
 
-    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
+    async def call_tool(self, name: str, arguments: Document, context: Context[Any, Any] | None = None) -> Any:
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
@@ -120,7 +118,7 @@ class _Tools:
         query: Annotated[str, Field(description="what you want to know, in words", max_length=4_000)],
         k: Annotated[int, Field(description="so many lines at most", ge=1, le=50)] = 8,
         everywhere: Annotated[bool, Field(description="also from other projects")] = False,
-    ) -> dict[str, Any]:
+    ) -> Document:
         """What is known about something: decisions, facts, corrections, former work and talks, each with its source."""
         scope = {} if everywhere else self._make_scope()
         document = self._query_engine("recall", query=query, k=k, **scope)
@@ -134,7 +132,7 @@ class _Tools:
             Literal["fact", "decision", "correction", "note"],
             Field(description="what it is; a note is for today's work and kept for a day"),
         ] = "fact",
-    ) -> dict[str, Any]:
+    ) -> Document:
         """Keep one fact, decision or correction for later, under your name. Anyone who works here may be told of it."""
         by = _choose_speaker(context, self._agent)
         return self._query_engine("note", text=text, kind=kind, by=by, workspace=self._workspace)
@@ -147,7 +145,7 @@ class _Tools:
         context: Context,
         reason: Annotated[str, Field(description="why, and why now", max_length=500)] = "",
         channel: Annotated[str, Field(description="the line of work, if you know it: koji-core, research, …")] = "",
-    ) -> dict[str, Any]:
+    ) -> Document:
         """Put a card before the person you work for. It waits for their decision; nothing runs before that."""
         if not self._workspace:
             raise ToolError("a card belongs to a repository: start `clawpy mcp` in one, or with --workspace DIR")
@@ -157,13 +155,13 @@ class _Tools:
         )
         return {"card": _make_card(document["predictions"][0]), "new": document["new"]}
 
-    def cards(self) -> dict[str, Any]:
+    def cards(self) -> Document:
         """The cards that wait for a decision, best first."""
         return {
             "cards": [_make_card(card) for card in self._query_engine("cards", **self._make_scope())["predictions"]]
         }
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Document:
         """Whether work goes on: state, what is stopped or paused and why, what runs, how many cards wait."""
         document = self._query_engine("status")
         return {
@@ -180,7 +178,7 @@ class _Tools:
     def _make_scope(self) -> dict[str, list[str]]:
         return {"workspaces": [self._workspace]} if self._workspace else {}
 
-    def _query_engine(self, verb: str, **arguments: Any) -> dict[str, Any]:
+    def _query_engine(self, verb: str, **arguments: Any) -> Document:
         present = {name: value for name, value in arguments.items() if value not in (None, "")}
         try:
             return self._ask(verb, present)
@@ -196,7 +194,7 @@ def _choose_speaker(context: Context[Any], agent: str) -> str:
     return client.client_info.name if client is not None and client.client_info.name.strip() else UNNAMED
 
 
-def _make_recalled_memory(memory: Mapping[str, Any]) -> dict[str, Any]:
+def _make_recalled_memory(memory: Mapping[str, Any]) -> Document:
     """A recalled memory without the fields that only programs need."""
     result = {
         "text": redact(memory["text"]),
@@ -209,6 +207,6 @@ def _make_recalled_memory(memory: Mapping[str, Any]) -> dict[str, Any]:
     return result | ({"when": datetime.fromisoformat(when).date().isoformat()} if when else {})
 
 
-def _make_card(card: Mapping[str, Any]) -> dict[str, Any]:
+def _make_card(card: Mapping[str, Any]) -> Document:
     values = {name: card[name] for name in CARD_FIELDS.split()}
     return {name: redact(value) if isinstance(value, str) else value for name, value in values.items()}

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from engine.api.documents import instant
+from engine.api.documents import Document, instant
 from engine.background import Background
 from engine.events import Subscription
 from engine.files import write_json
@@ -43,7 +43,7 @@ class StatusBarFile:
         self._engine = engine
         self._background = Background("clawpy-status-bar", self._follow)
         self._subscription: Subscription | None = None
-        self._last_document: dict[str, Any] | None = None
+        self._last_document: Document | None = None
         self._writing = threading.Lock()
         """Held from reading the engine until the file is written, so that older content is never written last."""
 
@@ -61,7 +61,7 @@ class StatusBarFile:
         self._background.close()
         self.write()
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """The content of the file."""
         return {
             "version": VERSION,

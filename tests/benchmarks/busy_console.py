@@ -7,8 +7,8 @@ import threading
 import time
 from typing import Any
 
+from clawpy_console import cli
 from clawpy_console.__main__ import main as run_clawpy
-from clawpy_console.cli import main as cli
 from engine.home import Home
 from tests.benchmarks.event_writer import EventWriter
 

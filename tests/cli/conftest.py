@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli import main as cli
+from clawpy_console import cli
 from clawpy_console.cli.demo import make_project
 from clawpy_console.cli.main import main
 from engine.clock import FakeClock

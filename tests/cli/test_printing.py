@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.printing import render_document, style
+from clawpy_console.cli.printing import find_printer, render_document, style
 from clawpy_console.cli.printing.style import paint_session_outcome, strip_colours
 from clawpy_console.cli.printing.system import DECISION_LABELS
 from clawpy_console.cli.printing.work import CARD_LABELS
+from clawpy_console.cli.verbs import VERBS
 from clawpy_console.fields.work import LEARNED_FORMS
 from engine.api.documents import document as as_json
 from engine.model import (
@@ -243,3 +244,8 @@ def test_a_refused_finding_is_listed_with_the_gate_that_refused_it():
     assert lines[0] == "bub_1  Prices are cents"
     assert lines[1].startswith("  ✗ refused  cto → ceo, ")
     assert lines[2:] == ["  ✗ 2 confidence: 0.50 of 0.75"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_and_action_names_a_function_that_prints_it(verb: str):
+    assert all(callable(find_printer(verb, action)) for action in (None, *VERBS[verb].actions))

@@ -56,7 +56,7 @@ def find_http_status(refusal: Refusal) -> int:
     return 503 if refusal.code in _UNAVAILABLE_CODES else 409
 
 
-def _read_example_errors(table: str) -> dict[int | str, dict[str, Any]]:
+def _read_example_errors(table: str) -> dict[int | str, Document]:
     """The errors in a table of `examples.toml`, by status."""
     return {
         int(status): {
@@ -70,7 +70,7 @@ def _read_example_errors(table: str) -> dict[int | str, dict[str, Any]]:
 
 CARD_ERRORS = _read_example_errors("card_errors")
 BODY_ERRORS = _read_example_errors("body_errors")
-RPC_ERRORS: dict[int | str, dict[str, Any]] = {
+RPC_ERRORS: dict[int | str, Document] = {
     400: {
         "model": replies.ErrorReply | replies.RpcReply,
         "description": "Malformed call",

@@ -20,6 +20,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from engine.api.documents import Document
 from engine.api.notify.notes import QUIET_FORMS, Form, Note, get_setting_name, is_switched_on
 from engine.api_keys import ENVIRONMENT, Keys
 from engine.clock import SystemClock
@@ -144,9 +145,7 @@ def is_known_service(url: str) -> bool:
     return apprise.Apprise.instantiate(url) is not None
 
 
-def store_address(
-    home: Home, name: str, url: str, *, in_file: bool, write: Callable[[str, str], Any]
-) -> dict[str, Any]:
+def store_address(home: Home, name: str, url: str, *, in_file: bool, write: Callable[[str, str], Any]) -> Document:
     """Set the address of a surface. If it may contain a secret, this process stores it in the key stores.
     `write(key, value)` writes the setting. Raises `Refusal` `bad_address`, `not_installed`, and as `Keys.set`."""
     surface, url = Surface(name), url.strip()
@@ -215,7 +214,7 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Delive
         app_id="clawpy", app_desc="Clawpy Console", app_url="", async_mode=False, http_redirects=False,
         image_url_mask=None, image_url_logo=None, service_timeout=TIMEOUT_S, allow_templates=False,
     )  # fmt: skip
-    fields: dict[str, Any] | None = plugins.url_to_dict(address.url)  # type: ignore[no-untyped-call]
+    fields: Document | None = plugins.url_to_dict(address.url)  # type: ignore[no-untyped-call]
     if fields is None:
         return DeliveryFailure("there is no such service, or its address is incomplete", lasting=True)
     title, body = adapt(note, buttons, fields)
@@ -305,7 +304,7 @@ def make_buttons(engine: Services, issue_pass: IssuePass, card_id: str, actions:
     return {action: Button(base + paths[action], word) for action, word in passes.items() if word}
 
 
-def adapt(note: Note, buttons: Mapping[str, Button], fields: dict[str, Any]) -> tuple[str, str]:
+def adapt(note: Note, buttons: Mapping[str, Button], fields: Document) -> tuple[str, str]:
     """Add the options of a service to the `fields` of Apprise. Returns (title, body) in the form that it shows."""
     match fields["schema"]:
         case "ntfy" | "ntfys":
@@ -324,7 +323,7 @@ def adapt(note: Note, buttons: Mapping[str, Button], fields: dict[str, Any]) -> 
     return note.title, note.text
 
 
-def _make_ntfy_fields(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
+def _make_ntfy_fields(note: Note, buttons: Mapping[str, Button]) -> Document:
     """The fields of ntfy: its priority, and buttons that call an address."""
     actions = [
         {

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from engine.api.documents import Document
 from engine.config import Settings
 from engine.config.sections import Surface
 from engine.files import read_table
@@ -272,9 +272,9 @@ class Note:
         return f"{self.subtitle}\n{self.body}" if self.subtitle else self.body
 
     @property
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Document:
         """The push message for a phone."""
-        aps: dict[str, Any] = {"alert": {"title": self.title, "subtitle": self.subtitle, "body": self.body}}
+        aps: Document = {"alert": {"title": self.title, "subtitle": self.subtitle, "body": self.body}}
         if self.sound:
             aps["sound"] = self.sound
         elif not self.haptic:
@@ -283,7 +283,7 @@ class Note:
         if self.category:
             aps["category"] = self.category
         aps["thread-id"] = APS_THREAD
-        about: dict[str, Any] = {
+        about: Document = {
             "predictionId": self.prediction_id or None,
             "targetChannel": self.channel or None,
             "confidence": None if self.confidence is None else round(self.confidence, 4),
