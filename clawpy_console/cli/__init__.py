@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from engine import Engine, Home
-    from engine.api.control import Ask
 
 
 class WrongUse(Exception):
@@ -75,7 +74,7 @@ class CommonOptions:
 
         return engine.call(self.home, verb, arguments, workspaces=workspaces, opener=open_engine)
 
-    def connect(self) -> AbstractContextManager[Ask]:
+    def connect(self) -> AbstractContextManager[Any]:
         """See `engine.connect`: one engine for several verbs on all workspaces."""
         import engine
 
