@@ -14,7 +14,8 @@ from textual.message import Message
 from textual.notifications import SeverityLevel
 
 from clawpy_console import formats
-from engine.model import PROBLEM_FOUND, SessionState, describe_outcome
+from clawpy_console.fields import WORDS
+from engine.model import SessionState, describe_outcome
 
 if TYPE_CHECKING:
     from engine.events import Event, EventBus
@@ -110,13 +111,7 @@ def make_toasts(events: Sequence[Any]) -> Iterator[Toast]:
             yield toast._replace(workspace=event.workspace)
 
 
-SESSION_OUTCOMES: Mapping[str, tuple[str, SeverityLevel]] = {
-    "succeeded": ("Done", "information"),
-    PROBLEM_FOUND: ("Problem found", "warning"),
-    "failed": ("Failed", "error"),
-    "cannot_run": ("Could not run", "warning"),
-    "cancelled": ("Stopped", "warning"),
-}
+SESSION_OUTCOMES = WORDS["session_toast"]
 """The first words of the toast about the end of a session, by its outcome."""
 
 
@@ -135,11 +130,7 @@ def _describe_files_to_land(event: Any) -> str:
     return ", ".join(parts)
 
 
-TRAINING_OUTCOMES: Mapping[str, tuple[str, SeverityLevel]] = {
-    "adopted": ("the new model is now used", "information"),
-    "kept_old": ("the new model is not used", "warning"),
-    "failed": ("failed", "error"),
-}
+TRAINING_OUTCOMES = WORDS["training_toast"]
 """The toast about the end of a training, by its state."""
 
 

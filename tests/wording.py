@@ -48,7 +48,7 @@ def collect_sentences() -> Iterator[tuple[str, int, str]]:
         for path in sorted((ROOT / folder).rglob("*.py")):
             for line, text in sorted(list_sentences(path)):
                 yield path.relative_to(ROOT).as_posix(), line, text
-    tables = ("keys.txt", "cli/verbs.toml", "fields/signs.toml", "screens/memory_entries.toml")
+    tables = ("keys.txt", "cli/verbs.toml", "fields/words.toml", "screens/memory_entries.toml")
     for path in (ROOT / "clawpy_console" / table for table in tables):
         for line, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if not text.startswith("#"):

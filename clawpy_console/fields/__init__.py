@@ -40,13 +40,19 @@ class Label(NamedTuple):
     words: str
 
 
-_SIGNS = read_table(__file__, "signs.toml")
+_TABLE = read_table(__file__, "words.toml")
 
-LABELS = {noun: {state: Label(*cells) for state, cells in states.items()} for noun, states in _SIGNS["labels"].items()}
-"""The labels of the states of a thing, by its noun in `signs.toml`."""
+LABELS = {noun: {state: Label(*cells) for state, cells in states.items()} for noun, states in _TABLE["labels"].items()}
+"""The labels of the states of a thing, by its noun in `words.toml`."""
 
-SIGNS: Mapping[str, Mapping[str, Sequence[str]]] = _SIGNS["signs"]
-"""The sign and the tone of the states of a thing, by its noun in `signs.toml`."""
+SIGNS: Mapping[str, Mapping[str, Sequence[str]]] = _TABLE["signs"]
+"""The sign and the tone of the states of a thing, by its noun in `words.toml`."""
+
+WORDS: Mapping[str, Mapping[str, Any]] = _TABLE["words"]
+"""The names of things, by the noun of `words.toml` that they fall under."""
+
+TONES: Mapping[str, Mapping[str, str]] = _TABLE["tones"]
+"""The styles of the parts of a view, by its name in `words.toml`."""
 
 
 def compute_label_width(fields: Iterable[Field]) -> int:

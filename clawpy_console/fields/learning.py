@@ -10,6 +10,7 @@ from clawpy_console import formats
 from clawpy_console.fields import (
     LABELS,
     SIGNS,
+    WORDS,
     Document,
     Field,
     draw_bar,
@@ -72,11 +73,7 @@ def format_points(share: float) -> str:
 CANDIDATE_STATUS = LABELS["candidate"]
 """The label of each status of a candidate."""
 
-CANDIDATE_TYPES = {
-    "prompt_fragment": ("prompt", "guidance in prompts"), "fix_template": ("fix", "fix for a failing test"),
-    "routing_hint": ("model", "choice of a model"), "validator_policy_tweak": ("retries", "lower limit for retries"),
-    "flow_offload": ("flow", "flow without a model"),
-}  # fmt: skip
+CANDIDATE_TYPES = WORDS["candidate"]
 """The short name of each type for a list, and its full name."""
 
 DECIDED_BY = {"operator": "you", "autonomy": "the engine", "api": "the gateway"}
@@ -225,10 +222,7 @@ def make_title(title: str, text: str) -> str:
     return one_line(title or text[:200]) or "forgotten"
 
 
-LEARNING_KINDS = {
-    "institutional": ("how", "how things are done here"), "task": ("task", "about a piece of work"),
-    "proxy": ("you", "about you; it is never promoted"),
-}  # fmt: skip
+LEARNING_KINDS = WORDS["learning"]
 """The short name of each kind for a list, and its full name."""
 
 LEARNING_STATUS = LABELS["learning"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import LABELS, Document, Field, draw_bar, draw_sparkline, heading, text_line
+from clawpy_console.fields import LABELS, WORDS, Document, Field, draw_bar, draw_sparkline, heading, text_line
 from clawpy_console.formats import fit_to_width, one_line
 from engine import kind_title
 
@@ -27,10 +27,7 @@ def format_confidence(share: float | None) -> str:
 TRENDS = {"improving": "▲ improving", "declining": "▼ declining", "steady": "steady"}
 """The trend of the approval in words, by its name in the document."""
 
-OUTCOME_LABELS = {
-    "approved": "approved", "rejected": "dismissed", "discarded": "discarded", "expired": "expired",
-    "withdrawn": "withdrawn", "cannotRun": "could not run", "waiting": "waiting",
-}  # fmt: skip
+OUTCOME_LABELS = WORDS["outcome"]
 """The word for what became of cards, by the key of its count."""
 
 ALWAYS_SHOWN = ("approved", "rejected")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from clawpy_console import formats
-from clawpy_console.fields import SIGNS, Document, Field, Label
+from clawpy_console.fields import SIGNS, WORDS, Document, Field, Label
 from clawpy_console.formats import one_line
 from engine.model import PROBLEM_FOUND, describe_outcome, label_outcome
 from engine.model.text import failures
@@ -65,7 +65,7 @@ def describe_open_comments(sent: Sequence[bool]) -> str:
 # Stops, pauses and caps
 
 
-HOLD_NAMES = {"stop": "stop", "config": "setting", "api": "gateway's switch", "month": "month stop", "pause": "pause"}
+HOLD_NAMES = WORDS["hold"]
 """The names of stops and pauses, by the word of each."""
 
 SWITCH_ON = "`clawpy config set crossPollEnabled true`"
@@ -115,12 +115,7 @@ def make_absence_fields(document: Document) -> Iterator[Field]:
         yield Field("spent", f"${document['spent']:.2f}")
 
 
-LEARNED_FORMS: Mapping[str, tuple[str, str]] = {
-    "learnings": ("learning promoted", "learnings promoted"),
-    "facts": ("fact kept", "facts kept"),
-    "proposed": ("candidate to review", "candidates to review"),
-    "inForceByItself": ("candidate activated without you", "candidates activated without you"),
-}
+LEARNED_FORMS = WORDS["learned"]
 """The kinds of things that were learned, by key in the document, in words for one and for several."""
 
 

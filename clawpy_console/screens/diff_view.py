@@ -13,6 +13,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from clawpy_console import formats
+from clawpy_console.fields import TONES
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
 from clawpy_console.screens.diff import (
@@ -51,12 +52,7 @@ class DiffView(CursorView, can_focus=True):
     """Shows the files of a change set one below the other, with a cursor."""
 
     BINDINGS = bindings("rows", "diff", without="rows.open")
-    TONES = {
-        "lit": "on $lit", "file": "bold $ink on $lit", "+": "$good", "-": "$wrong", " ": "$faint",
-        "added": "on $good 12%", "removed": "on $wrong 12%", "added part": "on $good 30%",
-        "removed part": "on $wrong 30%", "comment": "italic $grey", "keyword": "$accent", "string": "$wants",
-        "name": "bold $ink",
-    }  # fmt: skip
+    TONES = TONES["diff"]
 
     class Marked(Message):
         """The marks changed."""

@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from textual.content import Content
 
 from clawpy_console.card_controller import SNOOZE
+from clawpy_console.fields import WORDS
 from clawpy_console.formats import clock_time, count, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import mission_panes as panes
@@ -23,7 +24,7 @@ from clawpy_console.widgets.texts import Heading, PlainText
 from clawpy_console.widgets.transcript import Transcript
 from engine.model import ALREADY_REVIEWED, Card, DismissReason, Refusal, Waiting
 
-REASON_LABELS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
+REASON_LABELS = WORDS["reason"]
 """The reasons for a dismissal, by the name of their key, in the order of the keys."""
 
 ROW_MAKERS = {

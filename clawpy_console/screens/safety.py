@@ -15,6 +15,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 
 from clawpy_console import formats
+from clawpy_console.fields import WORDS
 from clawpy_console.formats import clock_time, crop, has_words, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import safety_fields
@@ -251,12 +252,7 @@ class SafetyScreen(ConsoleScreen):
 # From every screen: the end of a stop, the switch of the gateway
 
 
-RESUME_QUESTIONS = {
-    "stop": ("Resume after the stop?", "Approved work may start again. Stopped sessions stay stopped."),
-    "api": ("Resume after the gateway's switch?", "Approved work may start again. Stopped sessions stay stopped."),
-    "month": ("Resume after the month stop?", "The month's cap was reached. Raise the cap as well, or the next paid "
-              "call stops everything again."),
-}  # fmt: skip
+RESUME_QUESTIONS = WORDS["resume"]
 """Title and text of the question before a hold ends, by the word of the hold. A pause ends without a question."""
 
 

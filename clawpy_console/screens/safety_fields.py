@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import SIGNS, Field, Label, draw_bar, draw_sparkline, heading, text_line
+from clawpy_console.fields import SIGNS, WORDS, Field, Label, draw_bar, draw_sparkline, heading, text_line
 from clawpy_console.fields.work import choose_cost_tone, make_hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState, QuietHours
@@ -171,7 +171,7 @@ def is_counting_down(state: AppState, now: datetime) -> bool:
     return any(end is not None and end > now for end in ends)
 
 
-LEVEL_NAMES = {"config": "configuration", "api": "API, this run", "key": "F12", "outside": "from outside"}
+LEVEL_NAMES = WORDS["level"]
 """The names of the levels of the kill switch."""
 
 

@@ -15,7 +15,7 @@ from textual.reactive import Reactive, reactive
 from textual.widget import Widget
 
 from clawpy_console import formats
-from clawpy_console.fields import SIGNS
+from clawpy_console.fields import SIGNS, WORDS
 from clawpy_console.fields.work import SWITCH_ON, choose_cost_tone
 from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import KEY_LINE, format_key
@@ -33,9 +33,7 @@ SCREENS = ("mission", "work", "hierarchy", "memory", "learning", "safety", "insi
 ALWAYS_SHOWN = frozenset({"mission", "work"})
 """Screens whose tabs are always shown; the others once used (see `find_used_screens`) or opened by key."""
 
-HOLD_HEADINGS = {
-    "stop": "■ STOPPED", "config": "■ DISABLED", "api": "■ DISABLED", "month": "■ MONTH STOP", "pause": "▲ PAUSED",
-}  # fmt: skip
+HOLD_HEADINGS = WORDS["banner"]
 """The heading of the banner by the word of a hold; the one that stops the most work is first."""
 
 MAX_PLACE_CELLS = 16

@@ -18,6 +18,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.worker import Worker
 
+from clawpy_console.fields import TONES
 from clawpy_console.widgets.rows import RowView, make_selectable
 from clawpy_console.widgets.session import Progress, make_failure_lines
 from engine.model import SessionView, TranscriptLine
@@ -50,12 +51,7 @@ PARAGRAPH_KINDS = frozenset({"say", "thought"})
 class LinesView(RowView, can_focus=True):
     """Lines of a kind and a text; each kind is one of the `TONES`. Long lines wrap."""
 
-    TONES = {
-        "command": "bold $accent", "output": "$ink", "note": "italic $grey", "error": "$wrong", "exit": "$grey",
-        "failed": "bold $wrong", "progress": "$accent", "file": "bold underline $accent", "hunk": "$faint",
-        "added": "$good", "removed": "$wrong", "same": "$grey", "say": "$ink", "thought": "italic $faint",
-        "tool": "$accent", "ask": "bold $wants", "reply": "bold $ink on $lit",
-    }  # fmt: skip
+    TONES = TONES["transcript"]
     DEFAULT_CSS = "LinesView { scrollbar-gutter: stable; }"
 
     def __init__(

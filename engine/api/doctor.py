@@ -18,9 +18,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from engine.api.model_checks import (
-    FAIL,
-    OK,
-    WARN,
     Check,
     check_agents,
     check_coding_agents,
@@ -32,8 +29,10 @@ from engine.api.model_checks import (
     check_text_prompt,
     check_twin_model,
     check_url,
+    fail,
     find_keys_unknown_to_engine,
     make_offline_router,
+    warn,
 )
 from engine.api.notify.delivery import Addresses
 from engine.api.notify.notes import is_switched_on
@@ -84,14 +83,14 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
     return {
         "version": find_installed_version("clawpy-console") or "not installed",
         "python": sys.version.split()[0],
-        "ok": all(check.state != FAIL for check in checks),
+        "ok": all(check.state != "fail" for check in checks),
         "checks": [
             {"name": check.name, "state": check.state, "message": sanitise(check.message), "fix": sanitise(check.fix)}
             for check in checks
         ],
         "rungs": _describe_sandbox_rungs(),
         "paths": home.paths(),
-        "settings": None if config.state == FAIL else settings.model_dump(mode="json", by_alias=True),
+        "settings": None if config.state == "fail" else settings.model_dump(mode="json", by_alias=True),
     }
 
 
@@ -132,7 +131,7 @@ def _run_checks(
     ]
     if not workspaces:
         fix = "run clawpy inside a git repository, or name one with --workspace DIR"
-        checks.append(Check("workspace", WARN, "no workspace", fix))
+        checks.append(warn("workspace", "no workspace", fix))
     return checks
 
 
@@ -141,37 +140,37 @@ def _check_home(home: Home) -> Check:
         existing = next((part for part in (folder, *folder.parents) if part.exists()), folder)
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
             fix = "make it writable, or name another with --home DIR"
-            return Check("home", FAIL, f"{existing} cannot be written", fix)
+            return fail("home", f"{existing} cannot be written", fix)
     free = shutil.disk_usage(next(part for part in (home.data, *home.data.parents) if part.exists())).free
     if free < 100 * 1024 * 1024:
-        return Check("home", WARN, f"{free // 1024 // 1024} MB free on the disk of {home.data}", "free some space")
-    return Check("home", OK, f"{home.root or home.data}, {free // 1024 // 1024 // 1024} GB free")
+        return warn("home", f"{free // 1024 // 1024} MB free on the disk of {home.data}", "free some space")
+    return Check("home", f"{home.root or home.data}, {free // 1024 // 1024 // 1024} GB free")
 
 
 def _check_extras() -> Check:
     """The optional extras that are not installed."""
     absent = find_missing_extras()
     if not absent:
-        return Check("extras", OK, f"all installed: {', '.join(EXTRAS)}")
+        return Check("extras", f"all installed: {', '.join(EXTRAS)}")
     message = "; ".join(f"{extra}: {EXTRAS[extra].purpose}" for extra in absent)
-    return Check("extras", OK, f"not installed: {message}. To install them: {make_extras_command(*absent)}")
+    return Check("extras", f"not installed: {message}. To install them: {make_extras_command(*absent)}")
 
 
 def _check_engine(home: Home) -> Check:
     holder = read_holder(home)
     if holder is None:
-        return Check("engine", OK, "none is running")
+        return Check("engine", "none is running")
     try:
         os.kill(holder.pid, 0)
     except ProcessLookupError:
-        return Check("engine", OK, f"none is running; the one with process id {holder.pid} has died")
+        return Check("engine", f"none is running; the one with process id {holder.pid} has died")
     except PermissionError:
-        return Check(
-            "engine", WARN, f"process {holder.pid} of another user is using this home", "use your own home: --home DIR"
+        return warn(
+            "engine", f"process {holder.pid} of another user is using this home", "use your own home: --home DIR"
         )
     if problem := find_version_problem(holder):
-        return Check("engine", WARN, problem.message, problem.fix)
-    return Check("engine", OK, f"running with process id {holder.pid} since {holder.since}")
+        return warn("engine", problem.message, problem.fix)
+    return Check("engine", f"running with process id {holder.pid} since {holder.since}")
 
 
 def _check_gateway(home: Home, settings: Settings) -> Check:
@@ -180,25 +179,23 @@ def _check_gateway(home: Home, settings: Settings) -> Check:
 
     holder = read_holder(home)
     if holder is not None and holder.gateway:
-        return Check("gateway", OK, f"listens at {holder.gateway}")
+        return Check("gateway", f"listens at {holder.gateway}")
     try:
         address = make_listen_address(settings.gateway)
     except Refusal as error:
-        return Check("gateway", WARN, error.message, error.fix)
+        return warn("gateway", error.message, error.fix)
     if holder is not None and holder.address and settings.gateway.enabled:
-        return Check("gateway", WARN, f"enabled at {address.url}, but it is not listening", "see `clawpy status`")
-    return Check(
-        "gateway", OK, f"opens at {address.url}" if settings.gateway.enabled else "off; `clawpy serve` opens it"
-    )
+        return warn("gateway", f"enabled at {address.url}, but it is not listening", "see `clawpy status`")
+    return Check("gateway", f"opens at {address.url}" if settings.gateway.enabled else "off; `clawpy serve` opens it")
 
 
 def _load_settings(home: Home) -> tuple[Settings, Check]:
     try:
         settings = SettingsStore(home.config_file, clock=SystemClock()).current
     except Refusal as error:
-        return Settings(), Check("config", FAIL, error.message, error.fix)
+        return Settings(), fail("config", error.message, error.fix)
     message = str(home.config_file) if home.config_file.exists() else f"defaults; {home.config_file} does not exist"
-    return settings, Check("config", OK, message)
+    return settings, Check("config", message)
 
 
 def _check_workspace_settings(home: Home, settings: Settings) -> list[Check]:
@@ -209,14 +206,14 @@ def _check_workspace_settings(home: Home, settings: Settings) -> list[Check]:
         name = format_key(("workspaces", path))
         if not Path(path).is_dir():
             fix = f"fix the path, or remove the workspace: clawpy config unset '{name}'"
-            checks.append(Check("config", WARN, f"{home.config_file}: {name}: the folder does not exist", fix))
+            checks.append(warn("config", f"{home.config_file}: {name}: the folder does not exist", fix))
         if workspace.without_sandbox:
             message = f"{name}.withoutSandbox: work may run without a sandbox once you approve it"
             fix = f"to confirm each time: clawpy config unset '{name}.withoutSandbox'"
-            checks.append(Check("config", WARN, message, fix))
+            checks.append(warn("config", message, fix))
         if workspace.prepare:
             message = f"{name}.prepare: agents' worktrees get the packages, over the network"
-            checks.append(Check("config", OK, message))
+            checks.append(Check("config", message))
     return checks
 
 
@@ -228,27 +225,27 @@ def _check_variables(environment: Iterable[str]) -> list[Check]:
         if name.startswith("CLAWPY_") and name not in VARIABLES and not _OTHER_VARIABLES.fullmatch(name)
     )
     fix = "see `clawpy config get`; CLAWPY_CROSS_POLL_ENABLED sets crossPollEnabled"
-    return [Check("environment", WARN, f"{name} is not a setting and does nothing", fix) for name in unknown]
+    return [warn("environment", f"{name} is not a setting and does nothing", fix) for name in unknown]
 
 
 def _check_git() -> Check:
     try:
         version_text = read_git_version()
     except Refusal as error:
-        return Check("git", FAIL, error.message, error.fix)
+        return fail("git", error.message, error.fix)
     match = re.search(r"(\d+)\.(\d+)", version_text)
     if match is None or (int(match[1]), int(match[2])) < MIN_VERSION:
         needed = ".".join(map(str, MIN_VERSION))
-        return Check("git", FAIL, f"{version_text} is too old", f"install git {needed} or newer; landing needs it")
-    return Check("git", OK, version_text)
+        return fail("git", f"{version_text} is too old", f"install git {needed} or newer; landing needs it")
+    return Check("git", version_text)
 
 
 def _check_gh() -> Check:
     path = shutil.which("gh")
     if path is None:
         fix = "install the GitHub command line if you want pull requests and CI among the signals"
-        return Check("gh", WARN, "gh is not installed, so pull requests and CI are not among the signals", fix)
-    return Check("gh", OK, path)
+        return warn("gh", "gh is not installed, so pull requests and CI are not among the signals", fix)
+    return Check("gh", path)
 
 
 def _describe_sandbox_rungs() -> list[dict[str, Any]]:
@@ -281,7 +278,7 @@ def _check_sandbox(settings: Settings) -> Check:
         limitations = "".join(f"; {rung.name}: {rung.limitations}" for rung in missing)
         fix = missing[0].fix if missing else "there is no sandbox for this platform; you confirm each approval"
         message = "none works here: nothing runs by itself, and you confirm each approval"
-        return Check("sandbox", WARN, f"{message}{limitations}", fix)
+        return warn("sandbox", f"{message}{limitations}", fix)
     lacks = f" ({in_force.limitations})" if in_force.limitations else ""
     memory = settings.sandbox.memory_gb or sandbox.MAX_MEMORY_BYTES / 1024**3
     by = "limited by a control group" if can_limit_groups() else "checked twice a second"
@@ -289,7 +286,7 @@ def _check_sandbox(settings: Settings) -> Check:
         f"a session has at most {memory:.1f} GiB of memory and {sandbox.MAX_PROCESSES:,} processes ({by}),"
         f" {sandbox.MAX_WRITTEN_FILE_BYTES // 1024**3} GiB a file, no core dumps"
     )
-    return Check("sandbox", OK, f"{find_best_sandbox().describe(network=False)}{lacks}; {limited}")
+    return Check("sandbox", f"{find_best_sandbox().describe(network=False)}{lacks}; {limited}")
 
 
 def check_notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
@@ -300,7 +297,7 @@ def check_notifications(home: Home, settings: Settings, keys: Keys) -> list[Chec
     gateway = settings.notify.gateway
     if gateway and (urlsplit(gateway).hostname or "") not in {*settings.gateway.hosts, "127.0.0.1", "localhost", "::1"}:
         message = f"buttons call {gateway}, and the gateway does not answer to that name"
-        checks.append(Check("notify", WARN, message, "add it to gateway.hosts"))
+        checks.append(warn("notify", message, "add it to gateway.hosts"))
     return checks
 
 
@@ -309,14 +306,14 @@ def _check_surface(surface: Surface, addresses: Addresses, settings: Settings) -
     try:
         address = addresses.of(surface)
     except Refusal as refusal:
-        return Check("notify", WARN, refusal.message, refusal.fix)
+        return warn("notify", refusal.message, refusal.fix)
     if address is None:
         return None
     if address.service not in (DESKTOP_SCHEME, SPEAK_SCHEME) and not has_extra(NOTIFY):
         absent = make_not_installed_refusal(NOTIFY)
-        return Check("notify", WARN, f"{surface.value}: {absent.message}", absent.fix)
+        return warn("notify", f"{surface.value}: {absent.message}", absent.fix)
     flag = "" if is_switched_on(surface, settings) else "; it is switched off"
-    return Check("notify", OK, f"{surface.value}: {address.service}, from the {address.source}{flag}")
+    return Check("notify", f"{surface.value}: {address.service}, from the {address.source}{flag}")
 
 
 def _check_undelivered(database: Path) -> list[Check]:
@@ -328,9 +325,8 @@ def _check_undelivered(database: Path) -> list[Check]:
     except sqlite3.Error:
         return []  # the check of the database reports the error
     return [
-        Check(
+        warn(
             "notify",
-            WARN,
             f"{undelivered} not delivered to the {surface}: {reason}",
             f"clawpy notify test {surface}, then clawpy notify retry {surface}",
         )
@@ -346,9 +342,9 @@ def _check_workspace(path: str) -> Check:
     try:
         root = find_repository_root(Path(path))
         if not Git(root).text("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)):
-            return Check("workspace", WARN, f"{root} has no commit yet", "make a commit; most cards need a history")
+            return warn("workspace", f"{root} has no commit yet", "make a commit; most cards need a history")
     except Refusal as error:
-        return Check("workspace", FAIL, error.message, error.fix)
+        return fail("workspace", error.message, error.fix)
     projects = find_projects(root)
     tested = [
         f"{', '.join(tool.title for tool in project.tools)}{format_in_project(project.path)}"
@@ -356,12 +352,10 @@ def _check_workspace(path: str) -> Check:
         if project.tools
     ]
     if tested:
-        return Check("workspace", OK, f"{root}: tests with {'; '.join(tested)}")
+        return Check("workspace", f"{root}: tests with {'; '.join(tested)}")
     first = projects[0]
     reasons = f" ({'; '.join(first.searched)})" if first.searched else ""
-    return Check(
-        "workspace", WARN, f"{root}: no tool to run its tests{reasons}", describe_how_to_run_tests(first, root)
-    )
+    return warn("workspace", f"{root}: no tool to run its tests{reasons}", describe_how_to_run_tests(first, root))
 
 
 def find_installed_version(package: str) -> str | None:
@@ -375,20 +369,20 @@ def find_installed_version(package: str) -> str | None:
 def check_database(path: Path) -> Check:
     """Whether the database file is intact and has a format that this program reads."""
     if not path.exists():
-        return Check("database", OK, "does not exist yet; the first start creates it")
+        return Check("database", "does not exist yet; the first start creates it")
     if path.stat().st_size == 0:
-        return Check("database", FAIL, f"{path} is damaged: it is empty", describe_recovery(path))
+        return fail("database", f"{path} is damaged: it is empty", describe_recovery(path))
     try:
         [(result,)] = read_rows(path, "PRAGMA quick_check(1)")
         version, refusal = read_stored_version(path), find_version_refusal(path)
     except (sqlite3.Error, ValueError) as error:
-        return Check("database", FAIL, f"{path} cannot be read: {error}", _find_database_fix(error, path))
+        return fail("database", f"{path} cannot be read: {error}", _find_database_fix(error, path))
     size = path.stat().st_size / 1024 / 1024
     if result != "ok":
-        return Check("database", FAIL, f"{path} is damaged: {result}", describe_recovery(path))
+        return fail("database", f"{path} is damaged: {result}", describe_recovery(path))
     if refusal is not None:
-        return Check("database", FAIL, refusal.message, refusal.fix)
-    return Check("database", OK, f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")
+        return fail("database", refusal.message, refusal.fix)
+    return Check("database", f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")
 
 
 def _find_database_fix(error: Exception, path: Path) -> str:
@@ -412,20 +406,20 @@ def check_index(home: Home, *, is_local: bool) -> Check:
     """The number of memories, and the state of the index. SQLite holds all memories, so a lost index is no loss."""
     version = find_installed_version("chromadb")
     if version is None:
-        return Check("index", WARN, "chromadb is not installed", install_command("chromadb"))
+        return warn("index", "chromadb is not installed", install_command("chromadb"))
     number = missing = 0
     if home.database.exists():
         try:
             query = "SELECT count(*), coalesce(sum(model = ''), 0) FROM memories WHERE NOT forgotten"
             [(number, missing)] = read_rows(home.database, query)
         except sqlite3.Error:
-            return Check("index", OK, f"chromadb {version}; memories cannot be counted; see database")
+            return Check("index", f"chromadb {version}; memories cannot be counted; see database")
     message = f"chromadb {version}; {count(number, 'memory', 'memories')}"
     if missing:
         message += f", {missing:,} of them without vectors yet (they are made while an engine runs)"
     if is_local and number and not (home.data / "chroma" / "chroma.sqlite3").exists():
         message += "; the index is built when needed"
-    return Check("index", OK, message)
+    return Check("index", message)
 
 
 def find_index_server_url(settings: Settings) -> str:
@@ -440,14 +434,14 @@ def check_index_server(settings: Settings, *, online: bool) -> list[Check]:
         return []
     if problem := find_url_problem(url):
         message = f"{URL_VARIABLE}: {problem}; the index is in a folder"
-        return [Check("index server", WARN, message, f"fix {URL_VARIABLE}")]
+        return [warn("index server", message, f"fix {URL_VARIABLE}")]
     host = urlsplit(url).netloc
     if not online:
-        return [Check("index server", OK, f"the index is on {host}; `clawpy doctor --online` checks it")]
+        return [Check("index server", f"the index is on {host}; `clawpy doctor --online` checks it")]
     if problem := check_url(f"{url}/api/v2/heartbeat"):
         message = f"{host}: {problem}; until then, recall searches by words and exact vectors"
-        return [Check("index server", WARN, message, "start it")]
-    return [Check("index server", OK, f"the index is on {host}; it answers")]
+        return [warn("index server", message, "start it")]
+    return [Check("index server", f"the index is on {host}; it answers")]
 
 
 def check_shared_database(*, online: bool) -> list[Check]:
@@ -456,17 +450,17 @@ def check_shared_database(*, online: bool) -> list[Check]:
     if not url:
         return []
     if not online:
-        return [Check("shared", OK, f"machines share the database of {SHARED_URL}; `clawpy doctor --online` checks it")]
+        return [Check("shared", f"machines share the database of {SHARED_URL}; `clawpy doctor --online` checks it")]
     try:
         with SharedDatabase(url).connect() as connection:
             where = f"{connection.info.dbname} on {connection.info.host}"
     except Refusal as refusal:
-        return [Check("shared", WARN, refusal.message, refusal.fix)]
+        return [warn("shared", refusal.message, refusal.fix)]
     except Exception as error:  # a connection can fail in any way
         reason = " ".join(redact(str(error)).split()) or type(error).__name__
         fix = f"fix {SHARED_URL}, or start its server; unsent changes wait"
-        return [Check("shared", WARN, f"the shared database cannot be reached: {reason}", fix)]
-    return [Check("shared", OK, f"machines share {where}; it answers")]
+        return [warn("shared", f"the shared database cannot be reached: {reason}", fix)]
+    return [Check("shared", f"machines share {where}; it answers")]
 
 
 def check_facts(home: Home) -> list[Check]:
@@ -475,7 +469,7 @@ def check_facts(home: Home) -> list[Check]:
 
     broken = find_broken_files(home.data / "para")
     fix = "fix the file: until then recall goes without its facts"
-    return [Check("facts", WARN, "; ".join(broken[:MAX_NAMED_FILES]), fix)] if broken else []
+    return [warn("facts", "; ".join(broken[:MAX_NAMED_FILES]), fix)] if broken else []
 
 
 def check_learnings(home: Home) -> Check:
@@ -486,5 +480,5 @@ def check_learnings(home: Home) -> Check:
     if errors := files.errors():
         remainder = f"; and {len(errors) - MAX_NAMED_FILES} more" if len(errors) > MAX_NAMED_FILES else ""
         message = f"{'; '.join(errors[:MAX_NAMED_FILES])}{remainder}"
-        return Check("learnings", WARN, message, f"fix the files under {home.data}; all others can be read")
-    return Check("learnings", OK, f"{count(len(files.entries()), 'learning')} in all scopes")
+        return warn("learnings", message, f"fix the files under {home.data}; all others can be read")
+    return Check("learnings", f"{count(len(files.entries()), 'learning')} in all scopes")

