@@ -22,7 +22,7 @@ from textual.timer import Timer
 from clawpy_console import formats
 from clawpy_console.appearance import Appearance
 from clawpy_console.attach.host import Host
-from clawpy_console.bridge import Bridge, EngineChanged, Toast, make_toasts
+from clawpy_console.bridge import Bridge, EngineChanged, make_toasts
 from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.console import StopKey
 from clawpy_console.keys import bindings, find_key_line_actions, format_key
@@ -243,17 +243,13 @@ class ConsoleApp(CardConsole):
         if "settings" in message.topics and self.engine is not None:
             self.run_in_background(partial(self.appearance.apply_settings, self.engine), "settings")
         for toast in make_toasts(message.toast_events):
-            self._show_event(toast)
-
-    def _show_event(self, toast: Toast) -> None:
-        """Show a toast about an event; while the operator looks elsewhere, an alert also rings and notifies."""
-        key = f" ({format_key(f'app.{toast.screen}', self.keymap)})" if toast.screen else ""
-        text = f"{self.state.make_place_prefix(toast.workspace)}{toast.text}{key}"
-        self.show_toast(text, toast.severity, about=toast.about)
-        if toast.alerts and not self.app_focus:
-            if self.bell_enabled:
-                self.bell()
-            self.notify_in_terminal(f"clawpy: {text}")
+            key = f" ({format_key(f'app.{toast.screen}', self.keymap)})" if toast.screen else ""
+            text = f"{self.state.make_place_prefix(toast.workspace)}{toast.text}{key}"
+            self.show_toast(text, toast.severity, about=toast.about)
+            if toast.alerts and not self.app_focus:  # the operator looks elsewhere
+                if self.bell_enabled:
+                    self.bell()
+                self.notify_in_terminal(f"clawpy: {text}")
 
     def _set_title(self) -> None:
         counts = {"waiting": len(self.state.waiting), "running": len(self.state.running)}

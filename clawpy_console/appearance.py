@@ -68,7 +68,13 @@ def load_theme(file: Path) -> Theme:
         raise Refusal("bad_theme", f"{file}: colors: is no table", example)
     _check_theme_keys(file, document, colors)
     for key in COLORS:
-        _check_color(file, key, colors)
+        if key not in colors:
+            raise Refusal("bad_theme", f"{file}: colors.{key}: is missing", "every theme must set all eleven colours")
+        try:
+            Color.parse(colors[key])
+        except (ColorParseError, TypeError, AttributeError) as error:
+            fix = "accepted: #rrggbb, a CSS name, ansi_red"
+            raise Refusal("bad_theme", f"{file}: colors.{key}: {colors[key]!r} is not a colour", fix) from error
     return _make_theme(file.stem, colors, dark=document.get("dark", True), ansi=document.get("ansi", False))
 
 
@@ -81,17 +87,6 @@ def _check_theme_keys(file: Path, document: dict[str, Any], colors: dict[str, An
     for key in ("dark", "ansi"):
         if not isinstance(document.get(key, False), bool):
             raise Refusal("bad_theme", f"{file}: {key}: {document[key]!r} is not true or false", "write true or false")
-
-
-def _check_color(file: Path, key: str, colors: dict[str, Any]) -> None:
-    """Raise `Refusal` if the colour `key` of a theme is missing or is no colour."""
-    if key not in colors:
-        raise Refusal("bad_theme", f"{file}: colors.{key}: is missing", "every theme must set all eleven colours")
-    try:
-        Color.parse(colors[key])
-    except (ColorParseError, TypeError, AttributeError) as error:
-        fix = "accepted: #rrggbb, a CSS name, ansi_red"
-        raise Refusal("bad_theme", f"{file}: colors.{key}: {colors[key]!r} is not a colour", fix) from error
 
 
 def load_themes(user_folder: Path) -> Iterator[Theme | Refusal]:

@@ -343,13 +343,13 @@ class Console(TerminalApp):
             self._early_refusals.append(refusal)
 
     def run_in_background(
-        self, work: Callable[[], Coroutine[Any, Any, None]], group: str, *, exclusive: bool = True
+        self, work: Callable[[], Coroutine[Any, Any, object]], group: str, *, exclusive: bool = True
     ) -> None:
         """Run an async function as a worker. An `exclusive` one replaces the others of its group.
 
         It takes a function instead of a coroutine, because the worker may never start when the console ends.
         """
-        _: Worker[None] = self.run_worker(work, group=group, exclusive=exclusive)
+        _: Worker[object] = self.run_worker(work, group=group, exclusive=exclusive)
 
     def quit(self, *, keep_engine: bool | None = None) -> None:
         """Quit without a question. Before the first frame, the app quits as soon as that is drawn.

@@ -174,11 +174,6 @@ class AppState:
         return next((change for change in self.changes if change.session_id == session.id), None)
 
 
-def _was_used(agent: AgentView) -> bool:
-    """Whether an agent worked, or its folder needs the operator."""
-    return bool(agent.activity.current_tokens or agent.activity.total_tokens or agent.broken)
-
-
 def find_used_screens(state: AppState) -> frozenset[str]:
     """The screens that have something to show, and "costs" once something costs money. What was used once stays.
 
@@ -186,7 +181,8 @@ def find_used_screens(state: AppState) -> frozenset[str]:
     """
     costs = state.costs
     is_used = {
-        "hierarchy": state.served or any(map(_was_used, state.agents)),
+        "hierarchy": state.served
+        or any(agent.activity.current_tokens or agent.activity.total_tokens or agent.broken for agent in state.agents),
         "memory": any(layer.count for layer in state.layers if layer.layer not in (Layer.MARKDOWN, Layer.LEDGER)),
         "learning": state.has_candidates or state.has_learnings,
         "safety": state.blocked or state.holds,
@@ -245,15 +241,6 @@ def _read_autonomy(engine: Engine, scope: ReadScope) -> StateFields:
             checked=tuple(sorted(engine.checks.last_checked().items())),
             is_checking=engine.checks.is_checking or (next_cycle is not None and next_cycle <= engine.clock.now()),
         ),
-    }
-
-
-def _read_rails(engine: Engine, _: ReadScope) -> StateFields:
-    return {
-        "rails": engine.safety.rails(),
-        "burn": engine.safety.costs.history(),
-        "chain": engine.safety.chain(limit=30),
-        "levels": engine.safety.kill_switch.levels(),
     }
 
 
@@ -347,7 +334,12 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
         "blocked": engine.safety.log(limit=200, blocked_only=True),
     },
     "settings": _read_settings,
-    "rails": _read_rails,
+    "rails": lambda engine, _: {
+        "rails": engine.safety.rails(),
+        "burn": engine.safety.costs.history(),
+        "chain": engine.safety.chain(limit=30),
+        "levels": engine.safety.kill_switch.levels(),
+    },
     "phase": _read_phase,
     "memory": lambda engine, _: {"layers": engine.layers()},
     "adaptation": lambda engine, _: {"has_candidates": bool(engine.adaptation.candidates())},

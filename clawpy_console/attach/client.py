@@ -76,7 +76,8 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
             end = ClientEnd(1, _explain_unexpected_end(home, child, exit_code))
         if not (end.again and home and time.monotonic() < deadline):
             return _report_end(end, home)
-        _wait_for_start(home, deadline)
+        while _is_engine_starting(home) and time.monotonic() < deadline:  # until the one that takes the home listens
+            time.sleep(0.05)
 
 
 def _fork_engine(serve: Callable[[socket.socket], int]) -> tuple[int, socket.socket]:
@@ -100,12 +101,6 @@ def _report_end(end: ClientEnd, home: Home | None) -> int:
     if end.text:
         print(end.text, file=sys.stderr)
     return end.code
-
-
-def _wait_for_start(home: Home, deadline: float) -> None:
-    """Wait until the engine that takes the home listens, at most until `deadline`."""
-    while _is_engine_starting(home) and time.monotonic() < deadline:
-        time.sleep(0.05)
 
 
 class Refused(Exception):

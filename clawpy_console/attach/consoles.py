@@ -212,19 +212,15 @@ class Consoles(Host):
         if self._ending:
             self._waiting_clients.append((terminal, end if end.code or end.again else ClientEnd(1, STOPPED)))
         elif self.owns_engine and not self.apps and not self.keeps_running:
-            self._begin_shutdown(terminal, end)
+            self._ending = True
+            self._waiting_clients.append((terminal, end))
+            if not terminal.connected:
+                exit_after(SHUTDOWN_S, 1)
+            self._all_closed.put(None)
         else:
             still_running = f"The engine keeps running (process {os.getpid()}). `clawpy` attaches to it."
             await terminal.end_client(end._replace(text="\n".join(filter(None, (end.text, still_running)))))
             self.garbage_collector.free_console()
-
-    def _begin_shutdown(self, terminal: Terminal, end: ClientEnd) -> None:
-        """Let `wait` return, since the last console is closed. Its client waits for `release_clients`."""
-        self._ending = True
-        self._waiting_clients.append((terminal, end))
-        if not terminal.connected:
-            exit_after(SHUTDOWN_S, 1)
-        self._all_closed.put(None)
 
     def _find_repositories(self, client: TerminalDescription) -> list[str]:
         """The repositories of a client that attaches: those of the folders that it names, else that of its own folder;

@@ -72,7 +72,8 @@ class Terminal(asyncio.Protocol):
         self.driver: TerminalDriver | None = None
         """Draws the app, while there is one."""
         self._on_hang_up: Callable[[], None] = _do_nothing
-        self._on_stop_key: Callable[[], None] = _do_nothing
+        self.on_stop_key: Callable[[], None] = _do_nothing
+        """Tells the app of F12, ahead of all keys that still wait."""
         self._parser = MessageParser()
         self._transport: asyncio.Transport | None = None
         self._is_behind = self._has_dropped_output = False
@@ -80,16 +81,12 @@ class Terminal(asyncio.Protocol):
 
     def bind_app(self, *, on_hang_up: Callable[[], None], on_stop_key: Callable[[], None]) -> None:
         """Have the app told that the client is gone, and that F12 was pressed."""
-        self._on_hang_up, self._on_stop_key = on_hang_up, on_stop_key
+        self._on_hang_up, self.on_stop_key = on_hang_up, on_stop_key
 
     def release_app(self) -> None:
         """Forget the app: it has ended, and its memory is to be freed."""
         self.driver = None
-        self._on_hang_up = self._on_stop_key = _do_nothing
-
-    def press_stop_key(self) -> None:
-        """Tell the app of F12, ahead of all keys that still wait."""
-        self._on_stop_key()
+        self._on_hang_up = self.on_stop_key = _do_nothing
 
     def apply_colours(self, app: App[Any]) -> None:
         """Have `app` use the colours of this terminal instead of those of the engine's process."""
@@ -260,7 +257,7 @@ class TerminalDriver(Driver):
         """Give the app its keys; the stop key goes ahead of those that still wait."""
         for message in received:
             if isinstance(message, events.Key) and message.key == "f12":
-                self._terminal.press_stop_key()
+                self._terminal.on_stop_key()
             else:
                 self.process_message(message)
 

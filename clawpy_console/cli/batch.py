@@ -53,7 +53,8 @@ def recall(options: argparse.Namespace, common: CommonOptions) -> Document:
     """The memories that fit a question."""
     scope = _make_recall_scope(options, common)
     with common.connect() as call_verb:
-        return call_verb("recall", scope | {"query": " ".join(options.query), "k": options.k})
+        found: Document = call_verb("recall", scope | {"query": " ".join(options.query), "k": options.k})
+        return found
 
 
 FIRST_SETTLE_S = 30.0

@@ -88,10 +88,8 @@ def add_organisation(engine: Engine) -> None:
     """Add patterns, agents and findings to the organisation of a fresh home. Raises `Refusal`."""
     for pattern in _load_story()["patterns"]:
         engine.profiles.edit(pattern["leader"], [ProfileEdit("patterns", pattern["text"], pattern["key"])])
-    engine.agents.add(
-        "pricing_analyst", reports_to="cfo", title="Pricing analyst", archetype="specialist", domain="finance prices"
-    )
-    engine.agents.add("night_watch", reports_to="coo", title="Night watch", archetype="junior")
+    for agent in _load_story()["agents"]:
+        engine.agents.add(**agent)
     engine.agents.retire("night_watch")
     engine.agents.assign_tier("junior_frontend", 4)
     sent_up, *queued = _make_findings()
@@ -131,12 +129,8 @@ project."""
 def run_recurring_sessions(engine: Engine, workspace: str) -> None:
     """Run sessions that sum up the work of the last days. Raises `Refusal`."""
     for days in RECURRING_DAYS:
-        _run(engine, make_summary_prompt(engine.clock.local(), days), workspace)
-
-
-def make_summary_prompt(now: datetime, days: int) -> str:
-    """The prompt that sums up so many days."""
-    return f"summarise_day since={(now - timedelta(days=days)).isoformat(timespec='minutes')}"
+        since = (engine.clock.local() - timedelta(days=days)).isoformat(timespec="minutes")
+        _run(engine, f"summarise_day since={since}", workspace)
 
 
 def find_broken_test(engine: Engine, workspace: str) -> None:

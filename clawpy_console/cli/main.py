@@ -382,19 +382,21 @@ def _run_doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
     if document["settings"] is not None:
         from clawpy_console.appearance import find_problems
 
-        problems = [_make_config_check(problem) for problem in find_problems(document["settings"], common.home)]
+        problems = [
+            {
+                "name": "config",
+                "state": "fail" if problem.code == "bad_keys" else "warn",
+                "message": problem.message,
+                "fix": problem.fix,
+            }
+            for problem in find_problems(document["settings"], common.home)
+        ]
         if problems:  # in place of the check that found nothing wrong in the file
             checks = document["checks"]
             index = [check["name"] for check in checks].index("config")
             checks[index : index + 1] = problems
             document["ok"] = document["ok"] and all(problem["state"] != "fail" for problem in problems)
     return document
-
-
-def _make_config_check(problem: Refusal) -> dict[str, str]:
-    """A problem of the console's settings as a check of `doctor`."""
-    state = "fail" if problem.code == "bad_keys" else "warn"
-    return {"name": "config", "state": state, "message": problem.message, "fix": problem.fix}
 
 
 def _make_help_document(options: argparse.Namespace, common: CommonOptions) -> dict[str, Any]:

@@ -357,17 +357,12 @@ def _choose_workspace_arguments(verb: Verb, arguments: Table, common: CommonOpti
         case "one" if (
             "continues" not in arguments and "session" not in arguments and arguments.get("scope") != "global"
         ):
-            return {
-                "workspace": _require_one_workspace(common)
-            }  # the others name a session, or are about all workspaces
+            # The others name a session, or are about all workspaces.
+            workspaces = common.chosen_workspaces(needed=True)
+            if len(workspaces) > 1:
+                raise WrongUse("this verb needs one workspace; give a single --workspace")
+            return {"workspace": workspaces[0]}
     return {}
-
-
-def _require_one_workspace(common: CommonOptions) -> str:
-    workspaces = common.chosen_workspaces(needed=True)
-    if len(workspaces) > 1:
-        raise WrongUse("this verb needs one workspace; give a single --workspace")
-    return workspaces[0]
 
 
 def _read_text(file: str) -> str:

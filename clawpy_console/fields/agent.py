@@ -104,7 +104,13 @@ def make_problem_fields(messages: Sequence[str]) -> Iterator[Field]:
 
 def make_guidance_fields(document: Document) -> Iterator[Field]:
     """The guidance that an agent gets from each leader, and what was left out; for a leader also its profile."""
-    yield text_line(describe_budget(document), "title" if document["tokens"] else "wants")
+    leaders = formats.count(sum(bool(hop["kept"]) for hop in document["hops"]), "leader")
+    if document["tokens"]:
+        yield text_line(
+            f"{document['tokens']:,} of {document['budget']:,} tokens from {leaders}, as in the next prompt", "title"
+        )
+    else:
+        yield text_line(f"No guidance: {one_line(document['reason'])}", "wants")
     for hop in document["hops"]:
         share = draw_bar(hop["tokens"] / hop["share"] if hop["share"] else 0.0)
         amount = hop["why"] or f"{share} {hop['tokens']:>4} of {hop['share']:>4} tokens"
@@ -120,14 +126,6 @@ def make_guidance_fields(document: Document) -> Iterator[Field]:
         yield text_line(f"▲ The chain {document['chainEnd']}.", "wants")
     if "profile" in document:
         yield from make_profile_fields(document["profile"])
-
-
-def describe_budget(document: Document) -> str:
-    """The tokens of its budget that the guidance of an agent takes."""
-    if not document["tokens"]:
-        return f"No guidance: {one_line(document['reason'])}"
-    leaders = formats.count(sum(bool(hop["kept"]) for hop in document["hops"]), "leader")
-    return f"{document['tokens']:,} of {document['budget']:,} tokens from {leaders}, as in the next prompt"
 
 
 def make_profile_fields(guidance: Document) -> Iterator[Field]:
@@ -208,14 +206,10 @@ def make_teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
         yield text_line("✓ No changes: soul.md has all guidance already.", "grey")
     else:
         yield heading("changes in the next round")
-        yield from make_diff_fields(guidance["diff"])
-
-
-def make_diff_fields(lines: str) -> Iterator[Field]:
-    """The lines of a unified diff."""
-    for line in lines.split("\n"):
-        tone = "faint" if line.startswith(("---", "+++", "@@")) else {"+": "good", "-": "wrong"}.get(line[:1], "grey")
-        yield text_line(line, tone)
+        tones = {"+": "good", "-": "wrong"}
+        for line in guidance["diff"].split("\n"):
+            is_head = line.startswith(("---", "+++", "@@"))
+            yield text_line(line, "faint" if is_head else tones.get(line[:1], "grey"))
 
 
 # Findings

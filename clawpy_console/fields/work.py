@@ -96,13 +96,14 @@ def make_absence_fields(document: Document) -> Iterator[Field]:
     """Sessions, blocks, decisions, learnings and costs; no fields when nothing happened."""
     ran, blocked = document["ran"], document["blocked"]
     approved, dismissed = document["approved"], document["rejected"]
-    learned = _describe_learned(document["learnt"])
+    counts = document["learnt"]
+    learned = ", ".join(formats.count(counts[key], *forms) for key, forms in LEARNED_FORMS.items() if counts[key])
     if not (ran or blocked or approved or dismissed or learned):
         return
     yield Field("done", _describe_ended_sessions(ran))
     if blocked:
-        counts = Counter(entry["rail"] for entry in blocked)
-        rails = ", ".join(f"{rail} {count}" for rail, count in counts.most_common())
+        by_rail = Counter(entry["rail"] for entry in blocked)
+        rails = ", ".join(f"{rail} {count}" for rail, count in by_rail.most_common())
         yield Field("blocked", f"{len(blocked)} by the rails: {rails}")
     by_itself, decisions = document["approvedByItself"], document["decisions"]
     could_not_run = sum(session["state"] == "cannot_run" and session["mode"] == "approved" for session in ran)
@@ -117,11 +118,6 @@ def make_absence_fields(document: Document) -> Iterator[Field]:
 
 LEARNED_FORMS = WORDS["learned"]
 """The kinds of things that were learned, by key in the document, in words for one and for several."""
-
-
-def _describe_learned(counts: Mapping[str, int]) -> str:
-    """`2 facts kept, 1 candidate to review`; "" for nothing."""
-    return ", ".join(formats.count(counts[key], *forms) for key, forms in LEARNED_FORMS.items() if counts[key])
 
 
 def _describe_ended_sessions(sessions: Sequence[Document]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from textual import getters, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.widgets import Input, TextArea
 
 from clawpy_console.fields import Document, text_line
@@ -21,7 +21,7 @@ from clawpy_console.screens.agent_tree import OWNER, make_search_text
 from clawpy_console.screens.dialog import Dialog, PreviewDialog
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Row, Rows
-from clawpy_console.widgets.texts import PlainText, ReflowingText
+from clawpy_console.widgets.texts import PlainText
 from engine import dispatch
 from engine.model import (
     AgentFile,
@@ -189,8 +189,7 @@ class EditProfile(PreviewDialog[None], EditDialog):  # the first base is the one
         with self.make_frame(f"Guidance from {self._before.leader}", classes="-whole"):
             with Horizontal(id="body"):
                 yield self.make_editor()
-                with VerticalScroll(id="pane", can_focus=False):
-                    yield ReflowingText(id="change")
+                yield from self.compose_pane()
             yield PlainText(id="status")
             yield KeyLine()
 
@@ -263,8 +262,7 @@ class MoveAgent(PreviewDialog[str | None]):
                 with Vertical(id="leaders-pane"):
                     yield Input(placeholder="name, title, domain, tier 3", id="leader-filter")
                     yield Rows(id="leaders", empty="No match.", classes="-lit")
-                with VerticalScroll(id="pane", can_focus=False):
-                    yield ReflowingText(id="change")
+                yield from self.compose_pane()
             yield PlainText(id="status")
             yield KeyLine()
 

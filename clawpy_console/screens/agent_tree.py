@@ -111,7 +111,12 @@ class _TreeBuilder:
     def build(self) -> list[Node]:
         """The rows from the top: the owner with the agents below it, then the groups."""
         nodes: list[Node] = []
-        todo = [*reversed(self._make_group_headings()), Node(OWNER, 0, text="you")]
+        groups = [name for name in self._below if name.startswith(GROUP_PREFIX)]
+        todo = [
+            Node(name, 0, text=f"{name.removeprefix(GROUP_PREFIX)} ({len(self._below[name])})")
+            for name in reversed(groups)
+        ]
+        todo.append(Node(OWNER, 0, text="you"))
         while todo:  # no recursion: a chain may be as long as there are agents
             node = todo.pop()
             children = self._make_children(node)
@@ -123,10 +128,6 @@ class _TreeBuilder:
             if node.open:
                 todo += reversed(children)
         return nodes
-
-    def _make_group_headings(self) -> list[Node]:
-        groups = [name for name in self._below if name.startswith(GROUP_PREFIX)]
-        return [Node(name, 0, text=f"{name.removeprefix(GROUP_PREFIX)} ({len(self._below[name])})") for name in groups]
 
     def _make_children(self, node: Node) -> list[Node]:
         """The rows directly below a row; those of agents that never worked are one row while they are folded."""

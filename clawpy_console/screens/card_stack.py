@@ -151,19 +151,16 @@ class CardStack(Widget, can_focus=True):
     def _index_in_front(self, cards: Sequence[Card], pending: Iterable[Card]) -> int:
         """The index of the one of `cards` that the engine's news leave or bring in front."""
         if all(card.id != self.chosen_id for card in cards):
-            new_follow_ups = (index for index, card in enumerate(cards) if self._is_new_follow_up(card))
-            if (index := next(new_follow_ups, None)) is not None:
-                return index
+            for index, card in enumerate(cards):
+                is_new = self._known_ids is not None and card.id not in self._known_ids
+                if is_new and card.source is Source.FOLLOW_UP:
+                    return index
             if not self._has_pressed_key:
                 return 0
         if self.front is None:
             return 0
         is_hidden = self.front.id in {card.id for card in pending} - {card.id for card in cards}
         return 0 if is_hidden else self._index_of(self.front.id, cards)
-
-    def _is_new_follow_up(self, card: Card) -> bool:
-        """Whether a card follows from a result, and was not pending before."""
-        return card.source is Source.FOLLOW_UP and self._known_ids is not None and card.id not in self._known_ids
 
     def _index_of(self, card_id: str, cards: Sequence[Card]) -> int:
         """The index of a card, that of the front where the card is not among `cards`."""

@@ -127,7 +127,8 @@ class Changes(Pane):
         self._files.can_mark = self.view.can_mark = is_waiting_to_land(change)
         version = _DiffVersion(change.id, change.state, change.landed, files) if change else None
         if version != self._diff_version:
-            self._keep_marked_lines()
+            if self._diff_version is not None and self.view.files:
+                self._marked_lines[self._diff_version.change_id] = self._read_marked_lines()
             self._diff_version, self._preview = version, None
             self.view.show_message("Loading…" if change else "")
             if change is not None:
@@ -136,11 +137,6 @@ class Changes(Pane):
             self.view.show_comments(change.comments)
         self._draw()
         return change is not None or (session is not None and session.check is not None)
-
-    def _keep_marked_lines(self) -> None:
-        """Remember the lines that are marked, before another version of a diff is shown."""
-        if self._diff_version is not None and self.view.files:
-            self._marked_lines[self._diff_version.change_id] = self._read_marked_lines()
 
     def _read_marked_lines(self) -> dict[diff.Mark, str]:
         lines = diff.read_lines_by_mark(self.view.files)

@@ -114,9 +114,9 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
     def action_close(self) -> None:
         self.dismiss(None)
 
-    def show_enter_hint(self, advice: str) -> None:
-        """Say that Enter does nothing here, so that nothing is done by accident; `advice` names the key that does."""
-        self.query_one(".dialog").border_subtitle = Content.styled(f"⏎ does nothing here: {advice}", "bold $wants")
+    def show_hint(self, text: str) -> None:
+        """Say in the frame what a key does that was pressed, or which key does something."""
+        self.query_one(".dialog").border_subtitle = Content.styled(text, "bold $wants")
 
     def draw_on_picture(self, picture: list[Strip]) -> list[Strip]:
         """The picture behind the dialog, made of that of the screen there."""
@@ -153,8 +153,7 @@ def _dim_picture(behind: BackgroundScreen, size: Size) -> list[Strip]:
 
 
 class PreviewDialog(Dialog[Result]):
-    """Shows a preview. Subclasses compose a `ReflowingText` `#change` in a `VerticalScroll` `#pane`, a `PlainText`
-    `#status` and a `KeyLine`."""
+    """Shows a preview. Subclasses compose its pane, a `PlainText` `#status` and a `KeyLine`."""
 
     DEFAULT_CSS = """
     PreviewDialog #body { height: 1fr; }
@@ -167,6 +166,11 @@ class PreviewDialog(Dialog[Result]):
     def preview(self, call: EngineCall[T], on_result: OnResult[T], *, wait: float) -> None:
         """Work out the preview in a thread, after `wait` seconds; a newer one takes its place."""
         self.read(call, on_result, self.show_refusal, group="preview", wait=wait)
+
+    def compose_pane(self) -> ComposeResult:
+        """The pane of the preview."""
+        with VerticalScroll(id="pane", can_focus=False):
+            yield ReflowingText(id="change")
 
     def show(self, fields: Iterable[Field]) -> None:
         """Show what would change."""
@@ -199,8 +203,7 @@ class ReasonDialog(PreviewDialog[str | None]):
 
     def compose(self) -> ComposeResult:
         with self.make_frame(self._title):
-            with VerticalScroll(id="pane", can_focus=False):
-                yield ReflowingText(id="change")
+            yield from self.compose_pane()
             yield Input(placeholder="Reason, in a few words (kept with it)", id="reason", max_length=400)
             yield KeyLine()
 
@@ -209,7 +212,7 @@ class ReasonDialog(PreviewDialog[str | None]):
 
     @on(Input.Submitted)
     def _explain_enter(self) -> None:
-        self.show_enter_hint(f"{self.key_of('deciding.decide')} confirms")
+        self.show_hint(f"⏎ does nothing here: {self.key_of('deciding.decide')} confirms")
 
     def action_decide(self) -> None:
         self.dismiss(self.query_one("#reason", Input).value.strip())
@@ -323,21 +326,15 @@ class Question(Dialog[Answer | None]):
                 SCROLLS[event.key](pane, animate=False)
         elif event.key == "escape":
             self.dismiss(None)
+        elif event.key == "enter" and (key := keys[self._cursor]).isupper():  # it cannot be undone
+            self.show_hint(f"Enter does not do this. Press {key}.")
         elif event.key == "enter":
-            self._choose_at_cursor()
+            self.action_choose(self._cursor)
         elif event.is_printable:
-            self._show_hint(f"{event.character} does nothing here. {self._key_hint}")
+            self.show_hint(f"{event.character} does nothing here. {self._key_hint}")
         else:
             return  # such as F12, which stops everything
         event.stop()
-
-    def _choose_at_cursor(self) -> None:
-        """Choose the answer under the cursor, unless it cannot be undone."""
-        key = self._answers[self._cursor].key
-        if key.isupper():
-            self._show_hint(f"Enter does not do this. Press {key}.")
-        else:
-            self.action_choose(self._cursor)
 
     @property
     def _key_hint(self) -> str:
@@ -345,9 +342,6 @@ class Question(Dialog[Answer | None]):
         if len(self._answers) > MAX_KEYS_IN_HINT:
             return "Press the key of an answer."
         return " · ".join(f"{'esc' if key == 'escape' else key}: {label}" for key, label, _ in self._answers)
-
-    def _show_hint(self, text: str) -> None:
-        self.query_one(".dialog").border_subtitle = Content.styled(text, "bold $wants")
 
 
 def confirm(

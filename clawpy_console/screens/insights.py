@@ -155,7 +155,12 @@ class InsightsScreen(ConsoleScreen):
             return
         if (run := insights.training.active) is not None:
             stop = partial(self._call, lambda engine: engine.training.cancel(), "the training is stopped")
-            confirm(self.app, "Stop the training?", _make_stop_question(run), "stop it", stop, risky=True)
+            question = (
+                f"{run.id}: {run.records:,} {METHOD_NAMES[run.method]} at {run.provider}, "
+                f"{TRAINING_STATES[run.state].words}.\n\nIt is also cancelled at the provider, which may still charge "
+                "for work done. The model in use stays; no pair is used up."
+            )
+            confirm(self.app, "Stop the training?", question, "stop it", stop, risky=True)
             return
 
         def confirm_training(offer: TrainingOffer) -> None:
@@ -257,15 +262,6 @@ def _make_training_question(offer: TrainingOffer, view: TrainingView, key_of: Ca
         f"them at least as often as {baseline}.{off_note}\n\n"
         f"Cost: what the provider charges. {formats.money(offer.cost_cap)} is reserved within your caps "
         f"(training.costCap); the final price is known at the end. {key_of('insights.train')} stops the training."
-    )
-
-
-def _make_stop_question(run: TrainingRunView) -> str:
-    """The question before a training is stopped."""
-    return (
-        f"{run.id}: {run.records:,} {METHOD_NAMES[run.method]} at {run.provider}, "
-        f"{TRAINING_STATES[run.state].words}.\n\nIt is also cancelled at the provider, which may still charge for work "
-        "done. The model in use stays; no pair is used up."
     )
 
 

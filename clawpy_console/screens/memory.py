@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -136,19 +136,16 @@ class MemoryScreen(ConsoleScreen):
 
     def _draw_detail(self) -> None:
         """Draw the entry under the cursor, and its links."""
-        self.show_fields("#detail", self._make_detail_fields())
+        engine = self.app.engine
+        fields: Iterable[Field] = [text_line("Select an entry.", "faint")]
+        if self._detail_entry is not None and engine is not None:
+            fields = memory_entries.make_entry_fields(self._detail_entry, str(engine.agent_files.folder), self.now)
+        self.show_fields("#detail", fields)
         links = self._link_rows
         links.show(_make_entry_rows(self._links, self.now))
         links.display = bool(self._links)
         self.set_class(links.display, "-links")
         self.refresh_bindings()
-
-    def _make_detail_fields(self) -> Iterator[Field]:
-        engine = self.app.engine
-        if self._detail_entry is None or engine is None:
-            yield text_line("Select an entry.", "faint")
-        else:
-            yield from memory_entries.make_entry_fields(self._detail_entry, str(engine.agent_files.folder), self.now)
 
     # Reading
 

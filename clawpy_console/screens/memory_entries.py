@@ -191,16 +191,16 @@ def _read_ledger(engine: Engine, words: str, before: int | None) -> list[LedgerE
     matching: list[LedgerEntry] = []
     for _ in range(MAX_SCANNED_PAGES if words else 1):
         rows = engine.ledger.latest(ENTRIES_PER_PAGE, before=before)
-        matching += [row for row in rows if _row_has_words(row, words)]
+        entries = map(make_entry, rows)
+        matching += [
+            row
+            for row, entry in zip(rows, entries, strict=True)
+            if has_words(f"{entry.label} {entry.text}", words.split())
+        ]
         if len(rows) < ENTRIES_PER_PAGE or len(matching) >= ENTRIES_PER_PAGE:
             break
         before = rows[-1].id
     return matching
-
-
-def _row_has_words(row: LedgerEntry, words: str) -> bool:
-    entry = make_entry(row)
-    return has_words(f"{entry.label} {entry.text}", words.split())
 
 
 def _read_facts(engine: Engine, words: str) -> Iterator[FactDraft | ParaFact]:

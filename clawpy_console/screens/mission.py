@@ -92,9 +92,12 @@ class MissionScreen(ConsoleScreen):
         state = self.state
         if not changed or changed & {"cards", "recent", "autonomy", "workspaces", "waiting", "sessions"}:
             pending = self.app.cards.pending(state.cards)
+            empty = f"No cards from last time.\n\nThe engine is {self.app.opening}."
+            if not self.app.opening:
+                empty = panes.describe_empty_stack(self._shown_state, self.now, self.app.keymap)
             self._stack.show(
                 self._select_shown(pending),
-                empty=self._describe_empty_stack(),
+                empty=empty,
                 pending=pending if self.app.greeted else None,
             )
             if not changed or changed & {"cards", "workspaces"}:
@@ -219,11 +222,6 @@ class MissionScreen(ConsoleScreen):
         sessions = tuple(session for session in state.sessions if shows(session.workspace))
         return replace(state, sessions=sessions, autonomy=replace(state.autonomy, checked=checked))
 
-    def _describe_empty_stack(self) -> str:
-        if self.app.opening:
-            return f"No cards from last time.\n\nThe engine is {self.app.opening}."
-        return panes.describe_empty_stack(self._shown_state, self.now, self.app.keymap)
-
     # Greeting
 
     def greet(self, lines: list[Content]) -> None:
@@ -267,17 +265,15 @@ class MissionScreen(ConsoleScreen):
     def _undo_hint(self) -> str:
         return f"  ·  Undo: {self.key_of('stack.undo')}"
 
-    def _make_approval_hint(self, card: Card) -> str:
-        """What undoes the work of a card that was just approved: the key, if it lands changes; "" if it only reads."""
-        if card.check_only:
-            return ""
-        return self._undo_hint if card.gives_change_set else f"  ·  Undo: {one_line(card.undo_note)}"
-
     def _on_decision(self, card: Card, decision: str) -> None:
         until = clock_time(self.now + SNOOZE)
         labels = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": f"↑ Snoozed until {until}:"}
         label = labels[decision]
-        undo_hint = self._make_approval_hint(card) if decision == "approve" else self._undo_hint
+        undo_hint = self._undo_hint
+        if decision == "approve" and not card.gives_change_set:
+            undo_hint = f"  ·  Undo: {one_line(card.undo_note)}"
+        if decision == "approve" and card.check_only:
+            undo_hint = ""  # it only reads
         prompt_width = self._message.size.width - len(label) - len(undo_hint) - 1
         prompt = crop(one_line(card.assignment.prompt), max(12, prompt_width))
         self.show_message(f"{label} {prompt}{undo_hint}", "$grey")

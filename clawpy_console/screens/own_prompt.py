@@ -367,7 +367,12 @@ def _ask_for_agent(app: Console, options: ChannelOptions, on_assigned: Callable[
         )
 
     def on_result(name: str, agent: FoundAgent | None) -> None:
-        _show_result(app, name, agent)
+        app.reload(["settings", "cards"])
+        if agent is None:
+            app.show_toast(f"koji-core is served by {name}")
+        else:
+            message = "It gets its own folder and no access to the rest of your home, so log in once:"
+            show_text(app, f"koji-core is served by {agent.title}", f"{message}\n\n{agent.login}")
         on_assigned()
 
     answers = [Answer(key, *choice) for key, choice in zip(AGENT_KEYS, details.items(), strict=False)]
@@ -384,15 +389,6 @@ def _assign(engine: Engine, name: str, *, is_model: bool) -> FoundAgent | None:
         agent = engine.channel_setup.assign_agent(name)
     engine.approvals.refresh_runners()  # pending cards say at once who would do them
     return agent
-
-
-def _show_result(app: Console, name: str, agent: FoundAgent | None) -> None:
-    app.reload(["settings", "cards"])
-    if agent is None:
-        app.show_toast(f"koji-core is served by {name}")
-        return
-    message = f"It gets its own folder and no access to the rest of your home, so log in once:\n\n{agent.login}"
-    show_text(app, f"koji-core is served by {agent.title}", message)
 
 
 def _describe_agent(agent: FoundAgent) -> str:

@@ -148,7 +148,8 @@ def make_commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemComma
     for action, active in bound.items():
         if not action.id.startswith(OMITTED_ID_PREFIXES):
             title = action.tooltip[:1].upper() + action.tooltip[1:]
-            act = partial(_run_action, app, action.method, active.node)
+            run = partial(app.run_action, action.method, active.node)
+            act = partial(app.run_in_background, run, "palette")
             yield SystemCommand(title, f"key {format_key(action.id, app.keymap)}", act)
     yield from _make_card_commands(app, bound)
     yield from _make_console_commands(app)
@@ -247,13 +248,6 @@ def _lead_to(app: CardConsole, mode: str, message: str) -> None:
     async def run() -> None:
         await app.action_go(mode)
         app.show_toast(message)
-
-    app.run_in_background(run, "palette")
-
-
-def _run_action(app: Console, action: str, node: Any) -> None:
-    async def run() -> None:
-        await app.run_action(action, node)
 
     app.run_in_background(run, "palette")
 

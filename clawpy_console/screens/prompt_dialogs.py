@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import getters, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.geometry import Region
 from textual.message import Message
@@ -405,8 +405,7 @@ class RecallPreview(
             yield PlainText(id="status")
             with Horizontal(id="body"):
                 yield PromptLines(id="block")
-                with VerticalScroll(id="pane", can_focus=False):
-                    yield ReflowingText(id="change")
+                yield from self.compose_pane()
         yield KeyLine()
 
     def on_mount(self) -> None:

@@ -268,18 +268,16 @@ def ask_to_resume(app: Console, hold: Hold) -> None:
 
 def switch_gateway(app: Console, *, enabled: bool) -> None:
     """Open or close the gateway, and show the result."""
-    app.call_engine(
-        lambda engine: (engine.gateway.set_enabled(enabled), engine.gateway.state()),
-        lambda result: _show_switched_gateway(app, *result),
-    )
 
+    def on_switched(result: tuple[str, Any]) -> None:
+        new_token, state = result
+        app.reload(["place", "settings"])
+        if state.listening:
+            _show_address(app, new_token, state)
+        else:
+            app.show_toast("the gateway is off")
 
-def _show_switched_gateway(app: Console, new_token: str, state: Any) -> None:
-    app.reload(["place", "settings"])
-    if not state.listening:
-        app.show_toast("the gateway is off")
-        return
-    _show_address(app, new_token, state)
+    app.call_engine(lambda engine: (engine.gateway.set_enabled(enabled), engine.gateway.state()), on_switched)
 
 
 def show_gateway(app: Console) -> None:

@@ -298,8 +298,11 @@ class KeyLine(Widget):
 
     def render(self) -> Content:
         """The keys that fit, and those of `LAST_ACTIONS` at the right end."""
-        # The stop key is on top.
-        shown = [(id, _make_key_piece(id, key, label)) for id, key, label in self.keys if id != "app.stop"]
+        shown = []
+        for id, key, label in self.keys:
+            piece = Content.assemble((key, "$accent"), " ", (label, "$grey")).stylize(f"@click=screen.press('{id}')")
+            if id != "app.stop":  # that key is on top
+                shown.append((id, piece + " " * GAP_CELLS))
         last_keys = Content("").join(piece for id, piece in shown if id in LAST_ACTIONS)
         room = self.size.width - last_keys.cell_length
         line = Content("")
@@ -309,9 +312,3 @@ class KeyLine(Widget):
             if id not in LAST_ACTIONS:
                 line += piece
         return (line + " " * (room + GAP_CELLS - line.cell_length) + last_keys).rstrip()
-
-
-def _make_key_piece(action_id: str, key: str, label: str) -> Content:
-    """A key with its label, and the gap after them. A click does what the key does."""
-    piece = Content.assemble((key, "$accent"), " ", (label, "$grey")).stylize(f"@click=screen.press('{action_id}')")
-    return piece + " " * GAP_CELLS

@@ -277,7 +277,9 @@ class Transcript(LinesView):
             row = self._progress.make_row(line.text) if line.kind == "output" else None
             if row is not None and new_lines and new_lines[-1][0] == "progress":
                 new_lines.pop()
-            new_lines.append((_classify_line(line), line.text) if row is None else ("progress", row))
+            has_failed = line.kind == "exit" and not line.text.startswith("exit 0")  # the command before
+            kind = "failed" if has_failed else line.kind
+            new_lines.append((kind, line.text) if row is None else ("progress", row))
         if unfinished is not None:
             new_lines.append((unfinished.kind, unfinished.text))
         self.extend(new_lines)
@@ -290,10 +292,3 @@ class Transcript(LinesView):
         self._has_summary = True
         self.extend(make_failure_lines(session))
         self.mark_result(RESULT_KINDS)
-
-
-def _classify_line(line: TranscriptLine) -> str:
-    """The kind of a line; "failed" for the end of a command that did not succeed."""
-    if line.kind == "exit" and not line.text.startswith("exit 0"):
-        return "failed"
-    return line.kind

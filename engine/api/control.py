@@ -363,7 +363,12 @@ def stop(home: Home, reason: str) -> Document:
     if answer is not None:
         return answer | counts
     if write_error is not None:
-        raise _make_unwritten_stop_refusal(home, write_error, ended.killed) from write_error
+        message = f"the stop file cannot be written in {home.data}: {write_error.strerror or write_error}"
+        raise Refusal(
+            "unwritable_home",
+            f"{message} ({count(ended.killed, 'process', 'processes')} ended)",
+            "press F12 in the console, or end the engine's process; `clawpy doctor` names it",
+        ) from write_error
     return {
         "holds": [{"word": "stop", "reason": reason or STOPPED, "since": None, "until": None}],
         "stopped": list(ended.sessions),
@@ -371,16 +376,6 @@ def stop(home: Home, reason: str) -> Document:
         "file": file,
         **counts,
     }
-
-
-def _make_unwritten_stop_refusal(home: Home, error: OSError, ended_processes: int) -> Refusal:
-    """The refusal of a stop whose file cannot be written, and that no engine answered."""
-    message = f"the stop file cannot be written in {home.data}: {error.strerror or error}"
-    return Refusal(
-        "unwritable_home",
-        f"{message} ({count(ended_processes, 'process', 'processes')} ended)",
-        "press F12 in the console, or end the engine's process; `clawpy doctor` names it",
-    )
 
 
 def _ask_to_stop(home: Home, reason: str) -> Document | Refusal | None:

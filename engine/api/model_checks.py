@@ -390,7 +390,10 @@ def list_keys(home: Home) -> Document:
         {"name": state.name, "source": state.source, "usable": state.usable, "message": state.problem}
         for state in map(models.provider, provider_names)
     ]
-    for name in dict.fromkeys([TWIN, *_list_known_names(keys)]):
+    stored_names: Sequence[str] = ()
+    with contextlib.suppress(Refusal):  # the badge reports the problem of the file
+        stored_names = keys.names()
+    for name in dict.fromkeys([TWIN, *stored_names]):
         if name not in provider_names:
             source = keys.find_source(name)
             message = "" if source else f"no key: clawpy key set {name}"
@@ -405,13 +408,6 @@ def list_keys(home: Home) -> Document:
     except NoKeyring as error:
         keyring = f"none: {error}"
     return {"keys": entries, "keyring": keyring, "badge": keys.badge()}
-
-
-def _list_known_names(keys: Keys) -> tuple[str, ...]:
-    try:
-        return keys.names()
-    except Refusal:
-        return ()  # the badge reports the problem of the file
 
 
 def _describe_next_step(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:

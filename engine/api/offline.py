@@ -42,7 +42,8 @@ def read_completion_names(home: Home, kind: str) -> Mapping[str, Any]:
     raises."""
     with contextlib.suppress(OSError, ValueError, sqlite3.Error, RecursionError):
         if kind in _ID_QUERIES:
-            return _read_ids(home, _ID_QUERIES[kind])
+            records = read_rows(home.database, f"{_ID_QUERIES[kind]} LIMIT {MAX_IDS}", seconds=BUSY_TIMEOUT_S)
+            return {id: " ".join(title.split()) for id, title in records}
         match kind:
             case "agents":
                 return {folder.name: "agent" for folder in sorted(home.agents.glob("[!.]*")) if folder.is_dir()}
@@ -62,11 +63,6 @@ def read_rows(database: Path, query: str, *, seconds: float = 2) -> list[tuple[A
     `sqlite3.Error`."""
     with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=seconds)) as connection:
         return connection.execute(query).fetchall()
-
-
-def _read_ids(home: Home, query: str) -> dict[str, str]:
-    records = read_rows(home.database, f"{query} LIMIT {MAX_IDS}", seconds=BUSY_TIMEOUT_S)
-    return {id: " ".join(title.split()) for id, title in records}
 
 
 def _read_names_in_settings(home: Home, name: str) -> dict[str, str]:

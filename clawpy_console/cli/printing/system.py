@@ -42,14 +42,28 @@ def format_status(document: Document) -> Lines:
     yield from format_fields(map(_make_hold_field, document["holds"]))
     yield from _format_present_work(document)
     yield from _format_presence(document)
-    yield from _format_costs(document["crossPollStatus"])
-    yield from _format_phase(document["phase"])
-    yield from _format_autonomy(document["byItself"])
+    if (costs := document["crossPollStatus"])["costThisMonth"]:
+        windows = (("hour", "ThisHour", "PerHour"), ("day", "Today", "PerDay"), ("month", "ThisMonth", "PerMonth"))
+        parts = (f"{name} ${costs[f'cost{now}']:.2f}/{costs[f'costCap{cap}']:g}" for name, now, cap in windows)
+        yield f"  cost  {'  '.join(parts)}"
+    phase, by_itself = document["phase"], document["byItself"]
+    if phase["number"] > 0:
+        yield f"  phase {phase['number']}, {count(phase['decisions'], 'decision')}; {phase['reason']}"
+    elif phase["learning"]:
+        yield f"  {phase['learning']}"
+    if by_itself["missing"]:  # the first thing that is missing
+        yield f"  {by_itself['words'].partition(':')[0]}: {describe_first(by_itself['missing'])}"
+    else:
+        yield f"  {by_itself['words']}"
     yield from _format_gateway(document.get("gateway") or {})
     if document["keysInFile"]:
         yield f"  {wants(document['keysInFile'])}"
     yield from _format_absence(document["since"])
-    yield from _format_decisions(document["decisions"])
+    if document["decisions"]:
+        yield bold("last decisions")
+    for decision in document["decisions"]:
+        words = DECISION_LABELS.get(decision["signal"], decision["signal"])
+        yield dim(f"  {format_time(decision['decidedAt'])}  {words}  {plain(decision['prompt'], MAX_PROMPT_CHARS)}")
 
 
 def _format_state(document: Document) -> Lines:
@@ -86,32 +100,8 @@ def _format_presence(document: Document) -> Lines:
         yield from (f"  {line}" for line in format_dnd(document))
 
 
-def _format_autonomy(by_itself: Document) -> Lines:
-    """Whether the engine acts by itself, else the first thing that is missing."""
-    if by_itself["missing"]:
-        yield f"  {by_itself['words'].partition(':')[0]}: {describe_first(by_itself['missing'])}"
-    else:
-        yield f"  {by_itself['words']}"
-
-
 DECISION_LABELS = {"original": "edited", "did_himself": "done by you"}
 """Decisions whose stored name is not a word that you would use."""
-
-
-def _format_decisions(decisions: Sequence[Document]) -> Lines:
-    """The last decisions."""
-    if decisions:
-        yield bold("last decisions")
-    for decision in decisions:
-        words = DECISION_LABELS.get(decision["signal"], decision["signal"])
-        yield dim(f"  {format_time(decision['decidedAt'])}  {words}  {plain(decision['prompt'], MAX_PROMPT_CHARS)}")
-
-
-def _format_phase(phase: Document) -> Lines:
-    if phase["number"] > 0:
-        yield f"  phase {phase['number']}, {count(phase['decisions'], 'decision')}; {phase['reason']}"
-    elif phase["learning"]:
-        yield f"  {phase['learning']}"
 
 
 def _format_gateway(gateway: Document) -> Lines:
@@ -121,14 +111,6 @@ def _format_gateway(gateway: Document) -> Lines:
         yield f"  gateway {gateway['url']}  {dim(gateway['words'] + listen)}"
     elif gateway.get("words", "off") != "off":
         yield f"  {wants('gateway')} {gateway['words']}"
-
-
-def _format_costs(spent: Document) -> Lines:
-    """Costs against caps; nothing before the first cost of the month."""
-    windows = (("hour", "ThisHour", "PerHour"), ("day", "Today", "PerDay"), ("month", "ThisMonth", "PerMonth"))
-    parts = (f"{name} ${spent[f'cost{now}']:.2f}/{spent[f'costCap{cap}']:g}" for name, now, cap in windows)
-    if spent["costThisMonth"]:
-        yield f"  cost  {'  '.join(parts)}"
 
 
 def _make_hold_field(hold: Document) -> Field:
@@ -147,7 +129,11 @@ def _format_absence(away: Document) -> Lines:
         for run in reversed(away["ran"])
     ]
     times = group_pairs(
-        (f"{entry['rail']}  {plain(entry['prompt'], MAX_PROMPT_CHARS)}: {_describe_objection(entry)}", entry)
+        (
+            f"{entry['rail']}  {plain(entry['prompt'], MAX_PROMPT_CHARS)}: "
+            f"{describe_first(entry['reason'].split(REASON_SEPARATOR))}",
+            entry,
+        )
         for entry in reversed(away["blocked"])
     )
     blocked = [
@@ -159,10 +145,6 @@ def _format_absence(away: Document) -> Lines:
     if fields:
         yield bold(f"since {format_time(away['at'])}")
     yield from format_fields(fields)
-
-
-def _describe_objection(entry: Document) -> str:
-    return describe_first(entry["reason"].split(REASON_SEPARATOR))
 
 
 MAX_LISTED_SESSIONS = 5
@@ -344,7 +326,12 @@ def _format_surface(surface: Document) -> str:
 def format_simulate(document: Document) -> Lines:
     """The simulated month. The same document gives the same text on every machine."""
     yield from _format_simulation_head(document)
-    yield from _format_simulated_kinds(document["kinds"])
+    kinds = [
+        (kind["kind"], kind["approved"], kind["dismissed"],
+         "–" if kind["confidence"] is None else f"{kind['confidence']:.0%}")
+        for kind in document["kinds"]
+    ]  # fmt: skip
+    yield from format_table(("kind", "approved", "dismissed", "confidence of its newest card"), kinds)
     yield ""
     yield from _format_simulated_days(document["perDay"])
     yield ""
@@ -359,7 +346,13 @@ def format_simulate(document: Document) -> Lines:
     yield f"{document['wentUp']} went up to a leader\n"
     yield from format_fields(_make_total_fields(document))
     yield ""
-    yield from _format_blocked_work(document["blocked"])
+    blocked = [
+        (_format_minute(entry["at"]), entry["rail"], entry["by"], f"{entry['prompt']}: {entry['reason']}")
+        for entry in document["blocked"]
+    ]
+    yield from format_table(("blocked", "rail", "by", "what, and why"), blocked)
+    if not blocked:
+        yield "Nothing was blocked."
 
 
 def _format_simulation_head(document: Document) -> Lines:
@@ -377,16 +370,6 @@ def _format_simulation_head(document: Document) -> Lines:
     yield f"executed {cards['executed']}, {cards['executedByAutonomy']} of them by itself\n"
 
 
-def _format_simulated_kinds(kinds: Sequence[Document]) -> Lines:
-    """The operator's decisions by kind of card."""
-    rows = [
-        (kind["kind"], kind["approved"], kind["dismissed"],
-         "–" if kind["confidence"] is None else f"{kind['confidence']:.0%}")
-        for kind in kinds
-    ]  # fmt: skip
-    return format_table(("kind", "approved", "dismissed", "confidence of its newest card"), rows)
-
-
 def _format_simulated_days(days: Sequence[Document]) -> Lines:
     """The counts, the cost and the oddities of each day."""
     rows = [
@@ -395,17 +378,6 @@ def _format_simulated_days(days: Sequence[Document]) -> Lines:
         for day in days
     ]  # fmt: skip
     return format_table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "unusual"), rows)
-
-
-def _format_blocked_work(blocked: Sequence[Document]) -> Lines:
-    """All work that a rail blocked."""
-    rows = [
-        (_format_minute(entry["at"]), entry["rail"], entry["by"], f"{entry['prompt']}: {entry['reason']}")
-        for entry in blocked
-    ]
-    yield from format_table(("blocked", "rail", "by", "what, and why"), rows)
-    if not rows:
-        yield "Nothing was blocked."
 
 
 def _make_total_fields(document: Document) -> Iterator[Field]:

@@ -54,7 +54,10 @@ def _format_card(card: Document) -> Lines:
         yield from (f"    {dim(line)}" for line in card["reasoning"].splitlines())
     if pending:
         yield "    " + _describe_run(card)
-        yield from _format_verdicts(card)
+        for verdict in card["verdicts"]:
+            # That a person decides is what a card is for.
+            if verdict["verdict"] != "allow" and verdict["rail"] != "gate":
+                yield f"    {wants(verdict['verdict'])} {verdict['rail']}: {verdict['reason']}"
     if card["note"]:
         yield f"    {card['note']}"
 
@@ -82,13 +85,6 @@ def _describe_run(card: Document) -> str:
     )
     runs = f"runs: {card['flow'] or card['servedBy'] or card['runner']}"
     return dim(" · ".join([*cost, changes, runs]))
-
-
-def _format_verdicts(card: Document) -> Lines:
-    """What the rails say, except that a person decides: that is what a card is for."""
-    for verdict in card["verdicts"]:
-        if verdict["verdict"] != "allow" and verdict["rail"] != "gate":
-            yield f"    {wants(verdict['verdict'])} {verdict['rail']}: {verdict['reason']}"
 
 
 def describe_tier(card: Document) -> str:
@@ -190,9 +186,18 @@ def _format_change_set(change: Document, session: Document | None = None) -> Lin
     state_text = paint("wants" if waiting else "grey", change["note"] if is_continued else change["state"])
     yield f"{bold(change['id'])}  {state_text}{on_branch}  {count(len(change['files']), 'file')}{where_landed}"
     for file in change["files"]:
-        yield from _format_changed_file(file)
+        numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
+        numbers = "" if file["status"] == LEFT_OUT else numbers
+        yield f"    {file['status']:8} {numbers:>9}  {file['path']}"
+        if file["refused"]:
+            yield bad(f"      ✗ cannot be landed: {file['refused']}")
+        if file["note"]:
+            yield wants(f"      ▲ {file['note']}")
     for comment in change["comments"]:
-        yield from _format_comment(comment)
+        before, sent = " before" if comment["old"] else "", "  (in a card)" if comment["sent"] else ""
+        yield f"    comment {comment['number']} on {comment['path']}:{comment['line']}{before}{sent}"
+        yield dim(f"      > {comment['quote']}")
+        yield from indent_lines(comment["text"])
     if waiting:
         landed = f"{count(change['landedFiles'], 'file')} landed; for the rest: " if change["landedFiles"] else ""
         yield dim(f"    {landed}{_describe_next_steps(change, session)}")
@@ -206,25 +211,6 @@ def _describe_next_steps(change: Document, session: Document | None) -> str:
         source = f" from {session['cwd']}" if session and not session["gone"] else ""
         return f"copy what you need{source}, then discard it"
     return "land the other files or discard it" if refused or left_out else "land, branch or discard it"
-
-
-def _format_changed_file(file: Document) -> Lines:
-    """A file of a change set, and why it cannot be landed."""
-    numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
-    numbers = "" if file["status"] == LEFT_OUT else numbers
-    yield f"    {file['status']:8} {numbers:>9}  {file['path']}"
-    if file["refused"]:
-        yield bad(f"      ✗ cannot be landed: {file['refused']}")
-    if file["note"]:
-        yield wants(f"      ▲ {file['note']}")
-
-
-def _format_comment(comment: Document) -> Lines:
-    """A comment on a line of the changes, with that line."""
-    before, sent = " before" if comment["old"] else "", "  (in a card)" if comment["sent"] else ""
-    yield f"    comment {comment['number']} on {comment['path']}:{comment['line']}{before}{sent}"
-    yield dim(f"      > {comment['quote']}")
-    yield from indent_lines(comment["text"])
 
 
 def format_work(document: Document) -> Lines:

@@ -215,23 +215,19 @@ def get_gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -
     elif (key := keys.get(TOKEN_NAME)) is not None:
         token, source, message = key.value, key.source, f"it is stored in the {key.source}"
     else:
-        raise _make_no_token_refusal(keys, listening=bool(url))
+        fix = "`clawpy token new` makes one that lasts"
+        try:
+            keys.keyring_name()
+        except NoKeyring as fault:
+            fix = f"`clawpy token new --store file` makes one that lasts, in a file that only you can read, for {fault}"
+        if not url:
+            raise Refusal("no_token", "there is no token yet", fix)
+        message = (
+            "the gateway's token is not stored: the engine shows it once, and only on a terminal; it ends with the "
+            "engine"
+        )
+        raise Refusal("no_token", message, f"{fix}; the running gateway uses it within 15 s")
     return {"token": token, "source": source, "message": message, "url": url, "badge": keys.badge()}
-
-
-def _make_no_token_refusal(keys: Keys, *, listening: bool) -> Refusal:
-    """The refusal that says why there is no token, and which command makes one on this machine."""
-    fix = "`clawpy token new` makes one that lasts"
-    try:
-        keys.keyring_name()
-    except NoKeyring as fault:
-        fix = f"`clawpy token new --store file` makes one that lasts, in a file that only you can read, for {fault}"
-    if not listening:
-        return Refusal("no_token", "there is no token yet", fix)
-    message = (
-        "the gateway's token is not stored: the engine shows it once, and only on a terminal; it ends with the engine"
-    )
-    return Refusal("no_token", message, f"{fix}; the running gateway uses it within 15 s")
 
 
 def apply_options(settings: GatewaySettings, options: Mapping[str, Any]) -> GatewaySettings:

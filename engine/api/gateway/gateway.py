@@ -13,7 +13,6 @@ from engine.api.gateway.access import (
     Access,
     ClientCounts,
     GatewayLimits,
-    ListenAddress,
     apply_options,
     make_listen_address,
 )
@@ -142,8 +141,14 @@ class Gateway:
         settings = self._engine.settings.current.gateway
         with self._state_lock:
             before, self._applied = self._applied, settings
-            self._close_if_dead()
-            self._close_if_address_changed(before, settings)
+            if self._server is not None and not self._server.is_alive:
+                self.close()
+                self._fault = STOPPED
+                self._engine.report("gateway", STOPPED)
+            needs_new_socket = before is not None and _clear_names(settings) != _clear_names(before)
+            if needs_new_socket and not self._is_pinned:
+                self.close()
+                self._fault = ""
             has_failed_before = bool(self._fault) and settings == before
             if self._server is not None:
                 self._server.guard.address = self._server.guard.address.replace_names(settings)
@@ -158,26 +163,17 @@ class Gateway:
         server = self._server
         if server is None:
             return GatewayState(description=self._fault or "off")
-        source, counts = self._access.source, self._counts
-        description = _describe_protection(server.address, source)
-        return GatewayState(server.address.url, description, source, counts.connected, counts.dropped)
+        address, source, counts = server.address, self._access.source, self._counts
+        reach = f"other machines too, {'TLS' if address.certificate else 'by tunnel'}"
+        if address.is_local:
+            reach = "this machine only"
+        token = "token of this run only" if source == THIS_RUN else f"token in the {source}"
+        return GatewayState(address.url, f"{reach}; {token}", source, counts.connected, counts.dropped)
 
     def issue_pass(self, method: str, path: str, *, until: float) -> str:
         """A credential for one request, such as `POST /api/v1/predictions/ID/confirm` of a button in a notification. It
         is valid until `until`, in seconds since 1970. "" if the gateway does not listen."""
         return self._access.issue_pass(method, path, until=until) if self._server is not None else ""
-
-    def _close_if_dead(self) -> None:
-        if self._server is not None and not self._server.is_alive:
-            self.close()
-            self._fault = STOPPED
-            self._engine.report("gateway", STOPPED)
-
-    def _close_if_address_changed(self, before: GatewaySettings | None, settings: GatewaySettings) -> None:
-        """Close it if the new settings need a new socket, unless the operator opened it."""
-        if before is not None and _clear_names(settings) != _clear_names(before) and not self._is_pinned:
-            self.close()
-            self._fault = ""
 
     def _listen(self, settings: GatewaySettings, in_file: bool = False) -> None:
         if self._closed:
@@ -205,12 +201,3 @@ class Gateway:
 def _clear_names(settings: GatewaySettings) -> GatewaySettings:
     """The settings whose change needs a new socket: all but host names and origins."""
     return settings.model_copy(update={"hosts": (), "origins": ()})
-
-
-def _describe_protection(address: ListenAddress, token_source: str) -> str:
-    """Who can reach the gateway, and where its token is."""
-    reach = f"other machines too, {'TLS' if address.certificate else 'by tunnel'}"
-    if address.is_local:
-        reach = "this machine only"
-    token = "token of this run only" if token_source == THIS_RUN else f"token in the {token_source}"
-    return f"{reach}; {token}"

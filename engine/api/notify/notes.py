@@ -330,7 +330,7 @@ def make_note(
             details = _join(content.channel, risk, percent, f"{format_age(now - content.at)} ago")
             text = line if content.confidence is None else f"“{line}”\n{details}"
             haptic = "notice" if form is Form.HAPTIC_BADGE else ""
-            return replace(base, title=make_badge_text(pending), subtitle="", body=text, haptic=haptic)
+            return replace(base, title=f"🔮 {pending}", subtitle="", body=text, haptic=haptic)
         case Form.HAPTIC:
             title, haptic = ("✅", "success") if base.is_good_news else ("❌", "failure")
             return replace(base, title=title, subtitle="", haptic=haptic)
@@ -381,11 +381,6 @@ def make_spoken_text(content: NotificationContent, line: str) -> str:
     risk = content.tier.word.capitalize() if content.tier and not content.has_stated_confidence else ""
     confidence = risk or f"Confidence {round(100 * content.confidence)} percent"
     return f"Cross-pollination suggestion: {line.rstrip('.')}. {confidence}."
-
-
-def make_badge_text(pending: int) -> str:
-    """The short form of the status bar (SPEC 10.3)."""
-    return f"🔮 {pending}"
 
 
 def format_age(span: timedelta) -> str:
