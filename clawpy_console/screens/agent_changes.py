@@ -8,6 +8,7 @@ ask what to change.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import formats
@@ -104,10 +105,15 @@ class AgentChanges:
         """Create an agent below this one, or below the owner where it leads nobody: it is broken, retired or none."""
         can_lead = near is not None and not near.broken and not is_retired(near)
 
-        def on_created(new: AgentView) -> None:
-            self._report_change(f"Created {new.id}", lambda engine: engine.agents.retire(new.id), select=new.id)
-
-        self._app.push_screen(NewAgent(near.id if near is not None and can_lead else OWNER, on_created))
+        leader = near.id if near is not None and can_lead else OWNER
+        self._app.push_screen(
+            NewAgent(
+                leader,
+                lambda new: self._report_change(
+                    f"Created {new.id}", lambda engine: engine.agents.retire(new.id), select=new.id
+                ),
+            )
+        )
 
     def retire(self, agent: AgentView) -> None:
         """Retire an agent, after a question; a reason against it is shown first."""
@@ -143,9 +149,9 @@ class AgentChanges:
             profile = engine.profiles.read(leader)
             return profile, engine.profiles.format_text(profile)
 
-        def on_saved() -> None:
-            self._report_change(f"Saved the guidance from {leader}", lambda engine: engine.profiles.undo(leader))
-
+        on_saved = partial(
+            self._report_change, f"Saved the guidance from {leader}", lambda engine: engine.profiles.undo(leader)
+        )
         self._app.load_for_dialog(read_profile, lambda result: self._app.push_screen(EditProfile(*result, on_saved)))
 
     def _change(
@@ -209,19 +215,13 @@ def teach_workers(app: Console) -> None:
         "The guidance of its leaders is written into the section “Inherited Wisdom” of every worker's soul.md. "
         "The rest of each file stays as it is; edits inside that section are overwritten."
     )
-
-    def teach() -> None:
-        app.call_engine(lambda engine: engine.teaching.teach_workers(), on_taught)
-
+    teach = partial(app.call_engine, lambda engine: engine.teaching.teach_workers(), on_taught)
     confirm(app, "Teach every worker now?", question, "teach", teach)
 
 
 def send_findings(app: Console) -> None:
     """Show the findings that passed all gates, and send them up once you confirm."""
-
-    def send() -> None:
-        app.call_engine(lambda engine: engine.bubbles.flush(), lambda report: _report_sent(app, report))
-
+    send = partial(app.call_engine, lambda engine: engine.bubbles.flush(), partial(_report_sent, app))
     app.load_for_dialog(
         lambda engine: engine.bubbles.list(state=BubbleState.QUEUED),
         lambda queued: confirm(app, "Send these findings up now?", _make_findings_question(queued), "send up", send),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual import getters, on
@@ -370,12 +371,13 @@ class Changes(Pane):
         """Discard the changes, after a question."""
         files = formats.count(len(change.files), "changed file")
         question = f"{files} of “{one_line(change.title)}” will be deleted. This cannot be undone."
-
-        def discard() -> None:
-            self._carry_out(
-                "discarding", change, lambda engine: engine.changes.discard(change.id), lambda _: "Discarded."
-            )
-
+        discard = partial(
+            self._carry_out,
+            "discarding",
+            change,
+            lambda engine: engine.changes.discard(change.id),
+            lambda _: "Discarded.",
+        )
         confirm(self.app, "Discard the changes?", question, "discard", discard, risky=True)
 
     def _undo(self, change: ChangeSet) -> None:

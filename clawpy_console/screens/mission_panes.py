@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -377,10 +378,9 @@ def _confirm_retry(app: CardConsole, waiting: Waiting) -> None:
     from clawpy_console.screens.dialog import confirm
 
     question = f"{one_line(waiting.title)}\n\nOnce it is fixed, `clawpy notify test` checks it."
-
-    def retry() -> None:
-        app.carry_out(lambda engine: engine.notify.retry_waiting(waiting.id), "It is sent again.", "changes")
-
+    retry = partial(
+        app.carry_out, lambda engine: engine.notify.retry_waiting(waiting.id), "It is sent again.", "changes"
+    )
     confirm(app, "Try again?", question, "try again", retry)
 
 

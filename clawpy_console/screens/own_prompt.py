@@ -99,15 +99,13 @@ def write_own_prompt(
     """Ask for a prompt, and make a card of it. It is for `workspace`, or without one for the first; for `show` and
     `start` see `CardController.take_own_card`."""
 
-    def on_card(card: Card) -> None:
-        app.cards.take_own_card(card, show, start)
-
     if not isinstance(app.screen, OwnPrompt):  # its key was pressed twice before it was there
         workspaces, last = app.state.workspaces, app.last
         workspace = workspace or next(iter(workspaces), "")
         workspaces = tuple(dict.fromkeys((*workspaces, workspace)))
         if last.draft and last.draft_of not in ("", workspace):  # ↑ shows it
             app.update_last_screen(draft="", prompts=(last.draft, *last.prompts))
+        on_card = partial(app.cards.take_own_card, show=show, start=start)
         app.push_screen(OwnPrompt(workspaces, workspace, app.last.draft, on_card))
 
 

@@ -183,16 +183,14 @@ class SafetyScreen(ConsoleScreen):
             "what an agent runs is judged as always. The other rails still apply. Nothing starts now: approve the card "
             "afterwards."
         )
-
-        def allow() -> None:
-            self.app.carry_out(
-                lambda engine: engine.cards.allow_once(entry.prediction_id),
-                safety_fields.ALLOWED_ONCE,
-                "log",
-                "cards",
-                "rails",
-            )
-
+        allow = partial(
+            self.app.carry_out,
+            lambda engine: engine.cards.allow_once(entry.prediction_id),
+            safety_fields.ALLOWED_ONCE,
+            "log",
+            "cards",
+            "rails",
+        )
         confirm(self.app, "Allow this once?", question, "allow once", allow, risky=True)
 
     def apply_filter(self) -> None:

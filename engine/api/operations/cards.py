@@ -25,6 +25,7 @@ from engine.api.operations.operation import (
     make_document_with_transcript,
     match_prefix,
     operation,
+    quiet_operation,
     require,
 )
 from engine.api.operations.system import cross_poll_status, make_reply_head
@@ -42,7 +43,7 @@ TRIGGER_SOURCE = "gateway"
 CARD_REASONING = "requested over the gateway"
 
 
-@operation(marks_presence=True)
+@operation
 def predict(
     engine: Services,
     workspaces: Sequence[str] = (),
@@ -65,7 +66,7 @@ def predict(
     }
 
 
-@operation()
+@quiet_operation
 def cards(
     engine: Services,
     workspaces: Sequence[str] = (),
@@ -85,7 +86,7 @@ def cards(
     return {"predictions": document(recent)}
 
 
-@operation(marks_presence=True)
+@operation
 def propose(
     engine: Services,
     text: NonEmptyText,
@@ -107,7 +108,7 @@ def propose(
     return {"predictions": [document(card)]}
 
 
-@operation(marks_presence=True)
+@operation
 def approve(
     engine: Services,
     id: NonEmptyText,
@@ -131,7 +132,7 @@ def approve(
     return make_document_with_transcript(engine, find_target(engine, card.session_id), SHOWN_TRANSCRIPT_LINES)
 
 
-@operation(marks_presence=True)
+@operation
 def dismiss(
     engine: Services, id: NonEmptyText, reason: Reason | Literal[""] | None = "", *, decided_by: DecidedBy
 ) -> Document:
@@ -143,7 +144,7 @@ def dismiss(
     return _make_decision_document(engine, engine.cards.dismiss(card_id, reason=reason or None, by=decided_by))
 
 
-@operation(marks_presence=True)
+@operation
 def muted(engine: Services, action: Literal["list", "unmute"] = "list", id: Text = "") -> Document:
     """List muted subjects, or unmute one."""
     mutes = engine.cards.list_mutes()
@@ -154,20 +155,20 @@ def muted(engine: Services, action: Literal["list", "unmute"] = "list", id: Text
     return {"muted": document(mutes)}
 
 
-@operation(marks_presence=True)
+@operation
 def snooze(engine: Services, id: NonEmptyText, seconds: Seconds = 7200) -> Document:
     """Show a card again later, after 2 hours by default."""
     card_id = find_target(engine, id).card_id
     return _make_decision_document(engine, engine.cards.snooze(card_id, span=timedelta(seconds=seconds)))
 
 
-@operation(marks_presence=True)
+@operation
 def undo(engine: Services, id: NonEmptyText) -> Document:
     """Undo a decision, end its session, or reverse its landing (SPEC 2.7)."""
     return _make_decision_document(engine, engine.cards.undo(find_target(engine, id).card_id)[0])
 
 
-@operation(marks_presence=True)
+@operation
 def tasks(
     engine: Services,
     action: Literal["list", "add", "done"] = "list",
@@ -226,7 +227,7 @@ class ChatMessage(BaseModel, extra="forbid", strict=True):
     content: Annotated[str, Field(max_length=4_000)]
 
 
-@operation()
+@quiet_operation
 def latest(
     engine: Services,
     count: Limit = 3,
@@ -240,7 +241,7 @@ def latest(
     return {"predictions": document(pending), "count": len(pending), **make_reply_head(engine)}
 
 
-@operation()
+@quiet_operation
 def trigger(
     engine: Services,
     target_channel: Text | None = None,
@@ -278,7 +279,7 @@ def trigger(
     return _make_trigger_document(engine, card.id, channel, "")
 
 
-@operation()
+@quiet_operation
 def twin(
     engine: Services,
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=10)],

@@ -27,6 +27,7 @@ from engine.api.operations.operation import (
     Text,
     match_prefix,
     operation,
+    quiet_operation,
     require,
 )
 from engine.learning.decisions.exporting import Shape
@@ -81,7 +82,7 @@ RESERVED_NAMES = frozenset(_RESERVED_NAMES.split())
 _LETTER_BY_LOOKALIKE = str.maketrans("013457$@|!", "oieastsaii")
 
 
-@operation(marks_presence=True)
+@operation
 def learnings(
     engine: Services,
     action: Literal["list", "show", "scopes", "retract", "keep", "promote", "chain", "write"] = "list",
@@ -125,7 +126,7 @@ def learnings(
     return {"workspace": workspace, "learnings": listed[:limit]}
 
 
-@operation(marks_presence=True)
+@operation
 def candidates(
     engine: Services,
     action: Literal["list", "show", "approve", "reject", "rollback", "undo", "digest", "records"] = "list",
@@ -161,14 +162,14 @@ def candidates(
     return reply | {"counts": document(statuses), "records": records}
 
 
-@operation(marks_presence=True)
+@operation
 def export(engine: Services, what: Literal["dpo", "sft"] = "dpo", format: Format = Shape.PLAIN) -> Document:
     """Export preference pairs (`dpo`) in a format, or conversations (`sft`) (SPEC 8.3)."""
     result = engine.exporter.export_preferences(format) if what == "dpo" else engine.exporter.export_conversations()
     return {"what": what, "format": format.value if what == "dpo" else "messages", **document(result)}
 
 
-@operation(marks_presence=True)
+@operation
 def train(
     engine: Services,
     action: Literal["status", "start", "cancel", "adopt", "back", "import"] = "status",
@@ -198,7 +199,7 @@ def train(
     }
 
 
-@operation()
+@quiet_operation
 def metrics(engine: Services, days: Days = DEFAULT_METRIC_DAYS, workspace: Text = "") -> Document:
     """Figures on the cards of the last `days`, today included (SPEC 8.5, 8.6)."""
     trained = (run for run in engine.training.runs() if run.state == RunState.ADOPTED and run.method == DPO)
@@ -206,7 +207,7 @@ def metrics(engine: Services, days: Days = DEFAULT_METRIC_DAYS, workspace: Text 
     return {**document(engine.insights.read(days, workspace)), "lastDpoTraining": last}
 
 
-@operation()
+@quiet_operation
 def recall(
     engine: Services,
     query: NonEmptyText,
@@ -228,7 +229,7 @@ def recall(
     return {"results": document(result.items), "leftOut": list(result.left_out)}
 
 
-@operation()
+@quiet_operation
 def remember(
     engine: Services,
     lines: Sequence[str] = (),
@@ -256,7 +257,7 @@ def remember(
     }
 
 
-@operation()
+@quiet_operation
 def note(
     engine: Services,
     text: NonEmptyText,
@@ -272,7 +273,7 @@ def note(
     return {"id": stored.ids[0], "new": bool(stored.new), "by": name}
 
 
-@operation()
+@quiet_operation
 def suggest(
     engine: Services,
     text: NonEmptyText,
@@ -292,7 +293,7 @@ def suggest(
     return {"predictions": [document(card)], "new": True}
 
 
-@operation(marks_presence=True)
+@operation
 def drafts(
     engine: Services, action: Literal["list", "promote", "dismiss"] = "list", id: Text = "", edit: Text = ""
 ) -> Document:
@@ -312,7 +313,7 @@ def drafts(
     return {"drafts": [document(service.get(draft_id))], "fact": document(fact)}
 
 
-@operation(marks_presence=True)
+@operation
 def forget(engine: Services, what: NonEmptyText, yes: bool = False) -> Document:
     """Preview what forgetting an id or words would delete; with `yes` delete it, which cannot be undone.
 

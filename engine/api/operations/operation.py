@@ -128,14 +128,17 @@ class Operation:
         return self._function(engine, **values, **({"decided_by": by} if self._decides else {}))
 
 
-def operation(*, marks_presence: bool = False) -> Callable[[Function], Function]:
-    """Declare a function as the operation with its name."""
+def operation(function: Function) -> Function:
+    """Declare a function as the operation with its name. Its requests show that you are present, unless their action
+    only reads."""
+    OPERATIONS[function.__name__] = Operation(function.__name__, function, marks_presence=True)
+    return function
 
-    def declare(function: Function) -> Function:
-        OPERATIONS[function.__name__] = Operation(function.__name__, function, marks_presence=marks_presence)
-        return function
 
-    return declare
+def quiet_operation(function: Function) -> Function:
+    """Declare an operation whose requests do not show that you are present: it only reads, or programs ask for it."""
+    OPERATIONS[function.__name__] = Operation(function.__name__, function, marks_presence=False)
+    return function
 
 
 def validate_arguments(model: type[Model], values: Any) -> Model:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.api.documents import Document, document
-from engine.api.operations.operation import Limit, NonEmptyText, Text, operation, require
+from engine.api.operations.operation import Limit, NonEmptyText, Text, operation, quiet_operation, require
 from engine.autonomy.heartbeat import find_heartbeat_problems
 from engine.config.sections import ACP_PREFIX
 from engine.hierarchy.profile_text import format_versioned_profile
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 
-@operation(marks_presence=True)
+@operation
 def agents(
     engine: Services,
     action: Literal["list", "show", "add", "move", "retire", "restore", "tier", "serve"] = "list",
@@ -63,7 +63,7 @@ def agents(
     return reply
 
 
-@operation()
+@quiet_operation
 def guidance(engine: Services, id: NonEmptyText, reports_to: Text = "") -> Document:
     """The guidance in the next prompt of an agent; with `reportsTo` also the guidance it would have under that
     leader."""
@@ -74,7 +74,7 @@ def guidance(engine: Services, id: NonEmptyText, reports_to: Text = "") -> Docum
     return reply if reply["hops"] else {**reply, "profile": document(engine.profiles.read_all([id])[id])}
 
 
-@operation(marks_presence=True)
+@operation
 def profile(
     engine: Services, id: NonEmptyText, text: Text | None = None, yes: bool = False, undo: bool = False
 ) -> Document:
@@ -98,7 +98,7 @@ def profile(
     }
 
 
-@operation(marks_presence=True)
+@operation
 def bubbles(
     engine: Services,
     action: Literal["list", "flush", "approve"] = "list",

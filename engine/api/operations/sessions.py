@@ -20,6 +20,7 @@ from engine.api.operations.operation import (
     make_document_with_transcript,
     match_prefix,
     operation,
+    quiet_operation,
     require,
 )
 from engine.model import (
@@ -45,7 +46,7 @@ MAX_SEARCHED_REQUESTS = 1000
 """Number of the latest permission requests among which the beginning of an id is searched."""
 
 
-@operation()
+@quiet_operation
 def work(
     engine: Services,
     id: Text | None = None,
@@ -71,7 +72,7 @@ def work(
     return reply
 
 
-@operation(marks_presence=True)
+@operation
 def land(
     engine: Services, id: NonEmptyText, only: Sequence[Any] = (), without: Sequence[NonEmptyText] = ()
 ) -> Document:
@@ -88,7 +89,7 @@ def land(
     return find_target(engine, target.change_set_id).document()
 
 
-@operation(marks_presence=True)
+@operation
 def branch(engine: Services, id: NonEmptyText) -> Document:
     """Commit a change set to a new branch."""
     target = _find_target_of_work(engine, id)
@@ -97,7 +98,7 @@ def branch(engine: Services, id: NonEmptyText) -> Document:
     return find_target(engine, target.change_set_id).document()
 
 
-@operation(marks_presence=True)
+@operation
 def discard(engine: Services, id: NonEmptyText, yes: bool = False) -> Document:
     """Preview which changes would be deleted; with `yes` delete them, which cannot be undone. An interrupted session
     that left no changes is acknowledged at once."""
@@ -116,7 +117,7 @@ def discard(engine: Services, id: NonEmptyText, yes: bool = False) -> Document:
     return target.document() | {"discarded": True}
 
 
-@operation(marks_presence=True)
+@operation
 def comment(
     engine: Services,
     id: NonEmptyText,
@@ -149,7 +150,7 @@ def comment(
     return reply
 
 
-@operation()
+@quiet_operation
 def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
     """The model calls of a session, or of a night as `nightly:2026-01-05`; with `call` (a number from 1, or an id) its
     prompt, each line with its source, its trust and the objection of the content filter."""
@@ -171,7 +172,7 @@ def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
     return reply | {"call": document(chosen_call), "prompt": prompt, "reply": engine.calls.reply(chosen_call.id)}
 
 
-@operation(marks_presence=True)
+@operation
 def reply(engine: Services, id: NonEmptyText, text: NonEmptyText) -> Document:
     """Send a message to a running session."""
     target = _find_target_of_work(engine, id)
@@ -181,7 +182,7 @@ def reply(engine: Services, id: NonEmptyText, text: NonEmptyText) -> Document:
     return {"session": document(engine.sessions.get(target.session.id))}
 
 
-@operation(marks_presence=True)
+@operation
 def permissions(
     engine: Services,
     action: Literal["list", "allow", "deny"] = "list",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document, instant
-from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, require
+from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, quiet_operation, require
 from engine.clock import SystemClock
 from engine.config.sections import ACP_PREFIX, Dollars, Hour, Milliseconds, Surface
 from engine.config.settings_file import describe_accepted, parse_key
@@ -32,7 +32,7 @@ STATUS_DECISIONS = 5
 # -- the content filter
 
 
-@operation()
+@quiet_operation
 def check(engine: OfflineServices, command: Text = "", prompt: Text | None = None) -> Document:
     """The verdict of the content filter on a command or a prompt, with the operator's own rules."""
     if bool(command) == (prompt is not None):
@@ -60,7 +60,7 @@ def trigger_figures(engine: Services) -> Document:
     }
 
 
-@operation()
+@quiet_operation
 def cross_poll_status(engine: Services) -> Document:
     """State, holds, costs and triggers, and the number of pending cards."""
     state = engine.autonomy.update_state()
@@ -72,7 +72,7 @@ def cross_poll_status(engine: Services) -> Document:
     }
 
 
-@operation()
+@quiet_operation
 def status(engine: ApiServices) -> Document:
     """State, holds, caps, the last decisions and what waits. `engine` is "none" when the one that answers was opened
     for this question: the state is then that of the last engine. If none has run yet, it is the one with which the
@@ -127,7 +127,7 @@ def make_reply_head(engine: Services) -> Document:
     return {"timestamp": instant(engine.clock.now()), "crossPollStatus": cross_poll_status(engine)}
 
 
-@operation()
+@quiet_operation
 def health(engine: Services) -> Document:
     """That the engine answers, and how it stands."""
     return {"status": "ok", "version": engine.version, **make_reply_head(engine)}
@@ -136,7 +136,7 @@ def health(engine: Services) -> Document:
 # -- holds
 
 
-@operation()
+@quiet_operation
 def stop(engine: ApiServices, reason: Text = "") -> Document:
     """Stop everything until `resume stop` (SPEC 3.7)."""
     running = [view.id for view in engine.sessions.running()]
@@ -147,7 +147,7 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
     return {"holds": holds, "stopped": running, "reached": True, "killed": 0, "left": []}
 
 
-@operation(marks_presence=True)
+@operation
 def resume(engine: ApiServices, word: Text = "") -> Document:
     """End a hold, by default the only one that a command ends. `lifted` has it, `holds` those that remain."""
     before = engine.safety.kill_switch.holds()
@@ -168,7 +168,7 @@ def _find_word_of_only_hold(holds: Sequence[Hold]) -> str:
     return words[0]
 
 
-@operation(marks_presence=True)
+@operation
 def dnd(engine: ApiServices, seconds: Seconds = 7200, off: bool = False) -> Document:
     """Do not disturb for `seconds`, 2 hours by default, or `off`: cards are made, nothing runs by itself."""
     until = engine.autonomy.set_dnd(None if off else timedelta(seconds=seconds))
@@ -178,7 +178,7 @@ def dnd(engine: ApiServices, seconds: Seconds = 7200, off: bool = False) -> Docu
 # -- settings
 
 
-@operation(marks_presence=True)
+@operation
 def config(
     engine: ApiServices, action: Literal["get", "set", "unset"] = "get", key: Text = "", value: Any = None
 ) -> Document:
@@ -210,7 +210,7 @@ def _refuse_missing_agent(engine: ApiServices, key: Sequence[str], value: str) -
 WholeHour = Annotated[Hour, ACCEPT_WHOLE_FLOAT]
 
 
-@operation(marks_presence=True)
+@operation
 def configure(
     engine: Services,
     enabled: bool | None = None,
@@ -250,7 +250,7 @@ def configure(
 # -- surfaces
 
 
-@operation(marks_presence=True)
+@operation
 def notify(
     engine: ApiServices,
     action: Literal["list", "test", "retry", "dismiss"] = "list",
@@ -272,7 +272,7 @@ def notify(
 # -- the installation
 
 
-@operation()
+@quiet_operation
 def doctor(engine: ApiServices | OfflineServices, workspaces: Sequence[str] = (), online: bool = False) -> Document:
     """Check the installation: what is configured, found and missing, and how to fix it."""
     from engine.api.doctor import examine  # not before the first check of the installation
@@ -280,7 +280,7 @@ def doctor(engine: ApiServices | OfflineServices, workspaces: Sequence[str] = ()
     return examine(engine.home, workspaces or list(engine.workspaces), online=online)
 
 
-@operation()
+@quiet_operation
 def key(
     engine: ApiServices | OfflineServices, action: Literal["list", "delete", "test"] = "list", name: Text = ""
 ) -> Document:
