@@ -213,7 +213,7 @@ class ConsoleApp(CardConsole):
         self.greeted = True
         self._draw_state(frozenset({"sessions"}))  # those known from last time: their output can be read only now
         for refusal in self._early_refusals:
-            self.show_toast(str(refusal), "warning")
+            self.show_toast(refusal, "warning")
         self._early_refusals.clear()
         if self.workspace_refusal is not None:
             from clawpy_console.screens.dialog import show_text

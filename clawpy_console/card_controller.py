@@ -224,7 +224,7 @@ class CardController:
 
     def _start(self, card: Card) -> None:
         def refuse(card: Card, refusal: Refusal) -> None:
-            self._app.show_toast(str(refusal), "warning")
+            self._app.show_toast(refusal, "warning")
             self._app.open("mission", card)
 
         self._app.show_toast(f"Started: {one_line(card.assignment.prompt)}")

@@ -247,7 +247,7 @@ class Console(TerminalApp):
         elif on_refusal is not None:
             on_refusal(STARTING)
         else:
-            self.show_toast(str(STARTING), "warning")
+            self.show_toast(STARTING, "warning")
 
     def carry_out(self, call: EngineCall[object], message: str, *topics: str) -> None:
         """Call the engine in a thread; then show `message` as a toast, and read again the `topics` that changed."""
@@ -310,17 +310,17 @@ class Console(TerminalApp):
             if on_refusal is not None:
                 on_refusal(refusal)
             else:
-                self.show_toast(str(refusal), "error")
+                self.show_toast(refusal, "error")
         else:
             if on_result is not None:
                 on_result(result)
 
-    def show_toast(self, text: str, severity: SeverityLevel = "information", *, about: str = "") -> None:
+    def show_toast(self, text: str | Refusal, severity: SeverityLevel = "information", *, about: str = "") -> None:
         """Show `text` as a toast, in place of an earlier one that says the same, or that is about the same thing.
 
         `about` names what the toast is about, "" for nothing but its text.
         """
-        message = one_line(text)
+        message = one_line(str(text))
         self.messages.append(f"{clock_time(self.now())}  {message}")
         timeout = max(self.NOTIFICATION_TIMEOUT, min(len(message) / READING_CHARS_PER_S, MAX_TOAST_S))
         toast = Notification(message, severity=severity, timeout=timeout)
@@ -338,7 +338,7 @@ class Console(TerminalApp):
     def report_refusal(self, refusal: Refusal) -> None:
         """Show a refusal as a toast, as soon as there is a screen."""
         if self.is_running and self.greeted:
-            self.show_toast(str(refusal), "warning")
+            self.show_toast(refusal, "warning")
         else:
             self._early_refusals.append(refusal)
 

@@ -3,7 +3,6 @@ remember."""
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
@@ -11,6 +10,7 @@ import re
 import shlex
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,7 +23,7 @@ FILE_FIX = "name a file of JSON lines, such as chats.jsonl, or - for stdin"
 """How to name what `remember` and `--batch` read."""
 
 
-def check(options: argparse.Namespace, common: CommonOptions) -> Document:
+def check(options: Namespace, common: CommonOptions) -> Document:
     """The verdict of the content filter on a command or a prompt."""
     _require_one_check(options)
     command = options.command
@@ -33,7 +33,7 @@ def check(options: argparse.Namespace, common: CommonOptions) -> Document:
     return common.call("check", question)
 
 
-def check_batch(options: argparse.Namespace, common: CommonOptions) -> bool:
+def check_batch(options: Namespace, common: CommonOptions) -> bool:
     """Print the verdict on the command or the prompt of each line of `--batch`; see `answer_lines`."""
     _require_one_check(options)
     return answer_lines(
@@ -43,13 +43,13 @@ def check_batch(options: argparse.Namespace, common: CommonOptions) -> bool:
     )
 
 
-def _require_one_check(options: argparse.Namespace) -> None:
+def _require_one_check(options: Namespace) -> None:
     """Raise `WrongUse` unless there is exactly one thing to check."""
     if [any(options.command), options.prompt is not None, options.batch is not None].count(True) != 1:
         raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
 
 
-def recall(options: argparse.Namespace, common: CommonOptions) -> Document:
+def recall(options: Namespace, common: CommonOptions) -> Document:
     """The memories that fit a question."""
     scope = _make_recall_scope(options, common)
     with common.connect() as call_verb:
@@ -61,7 +61,7 @@ FIRST_SETTLE_S = 30.0
 """Seconds that the first question waits for vectors, for all of them."""
 
 
-def recall_batch(options: argparse.Namespace, common: CommonOptions) -> bool:
+def recall_batch(options: Namespace, common: CommonOptions) -> bool:
     """Print the memories that fit the question of each line of `--batch`; see `answer_lines`."""
     scope = _make_recall_scope(options, common)
     settle = iter([FIRST_SETTLE_S])  # only the first question waits for vectors
@@ -73,7 +73,7 @@ def recall_batch(options: argparse.Namespace, common: CommonOptions) -> bool:
         )
 
 
-def _make_recall_scope(options: argparse.Namespace, common: CommonOptions) -> Document:
+def _make_recall_scope(options: Namespace, common: CommonOptions) -> Document:
     """The agent and the workspaces whose memories are recalled. Raises `WrongUse` unless there is a question or a
     file of them."""
     if bool(options.query) == (options.batch is not None):

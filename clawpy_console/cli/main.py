@@ -25,8 +25,8 @@ from clawpy_console.cli import CommonOptions, OutputFailed, WrongUse, print_outp
 from engine import Home
 
 if TYPE_CHECKING:
-    import argparse
     import socket
+    from argparse import Namespace
 
     from engine import Engine, Refusal
 
@@ -198,7 +198,7 @@ def _print_refusal(error: Refusal, common: CommonOptions) -> None:
 # Verbs
 
 
-def _carry_out(options: argparse.Namespace, common: CommonOptions) -> int:
+def _carry_out(options: Namespace, common: CommonOptions) -> int:
     """Carry out a verb and print its output; returns the exit code."""
     code = _carry_out_printing_verb(options, common)
     if code is not None:
@@ -221,7 +221,7 @@ def _carry_out(options: argparse.Namespace, common: CommonOptions) -> int:
     return REFUSED if _has_failed(options.verb, document) else DONE
 
 
-def _carry_out_printing_verb(options: argparse.Namespace, common: CommonOptions) -> int | None:
+def _carry_out_printing_verb(options: Namespace, common: CommonOptions) -> int | None:
     """Carry out a verb that prints its output itself; returns the exit code. None for a verb with a document, which was
     not carried out."""
     match options.verb:
@@ -281,7 +281,7 @@ def _has_failed(verb: str, document: Mapping[str, Any]) -> bool:
     return False
 
 
-def _request_document(options: argparse.Namespace, common: CommonOptions) -> Any:
+def _request_document(options: Namespace, common: CommonOptions) -> Any:
     """The document of a verb that has one: from here, or from the engine."""
     match options.verb:
         case "stop":
@@ -314,7 +314,7 @@ def _request_document(options: argparse.Namespace, common: CommonOptions) -> Any
     return _ask_engine(options, common)
 
 
-def _request_from_text(options: argparse.Namespace, common: CommonOptions) -> dict[str, Any]:
+def _request_from_text(options: Namespace, common: CommonOptions) -> dict[str, Any]:
     """The document of a verb whose text may stand in a file."""
     from clawpy_console.cli import batch
 
@@ -326,7 +326,7 @@ def _request_from_text(options: argparse.Namespace, common: CommonOptions) -> di
     return batch.remember(options.file, common, wait=not options.no_wait)
 
 
-def _ask_engine(options: argparse.Namespace, common: CommonOptions) -> Any:
+def _ask_engine(options: Namespace, common: CommonOptions) -> Any:
     """The document of the verb in `options`, from the engine."""
     from clawpy_console.cli.verbs import make_request
 
@@ -358,7 +358,7 @@ def _announce_permissions(home: Home, card_id: str, ended: threading.Event) -> N
                 print(f"  {answers}", file=sys.stderr, flush=True)
 
 
-def _run_headless(options: argparse.Namespace, common: CommonOptions) -> None:
+def _run_headless(options: Namespace, common: CommonOptions) -> None:
     """Run the engine without a screen; `serve` opens the gateway."""
     from clawpy_console.cli.headless import run, serve
 
@@ -372,7 +372,7 @@ def _run_headless(options: argparse.Namespace, common: CommonOptions) -> None:
     serve(common.home, workspaces, seconds=options.seconds, as_json=common.as_json, gateway=gateway)
 
 
-def _run_doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
+def _run_doctor(options: Namespace, common: CommonOptions) -> Any:
     """The findings of the engine, and those about the keys and the theme of the console."""
     try:
         workspaces = common.all_workspaces()
@@ -399,7 +399,7 @@ def _run_doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
     return document
 
 
-def _make_help_document(options: argparse.Namespace, common: CommonOptions) -> dict[str, Any]:
+def _make_help_document(options: Namespace, common: CommonOptions) -> dict[str, Any]:
     """A page of the documentation, or all verbs and pages."""
     from clawpy_console.cli import help
     from clawpy_console.cli.verbs import make_verbs_document
@@ -409,7 +409,7 @@ def _make_help_document(options: argparse.Namespace, common: CommonOptions) -> d
     return make_verbs_document() | {"pages": help.make_pages_document()}
 
 
-def _store_address(options: argparse.Namespace, common: CommonOptions) -> Any:
+def _store_address(options: Namespace, common: CommonOptions) -> Any:
     """Ask for the address of a notification surface, which may contain a secret, and store it."""
 
     def write(setting: str, value: str) -> None:
@@ -423,7 +423,7 @@ MAX_SECRET_CHARS = 8192
 """Maximum number of characters of a secret that are read from a pipe."""
 
 
-def _read_secret(options: argparse.Namespace, secret_name: str, command: str) -> str:
+def _read_secret(options: Namespace, secret_name: str, command: str) -> str:
     """A secret, such as a "key", typed without echo or read from a pipe. Raises `WrongUse` when the command line has
     it."""
     if options.secret_words:

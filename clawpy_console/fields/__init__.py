@@ -32,6 +32,10 @@ class Field:
     """A colour of the theme (`ink`, `grey`, `wants` …), `title`, or `heading`, which begins a new part."""
 
 
+Fields = Iterator[Field]
+"""Lines that describe a thing, from its top."""
+
+
 class Label(NamedTuple):
     """A state as it is shown."""
 
@@ -70,7 +74,7 @@ def heading(text: str) -> Field:
     return text_line(text, "heading")
 
 
-def make_fact_fields(facts: Iterable[tuple[str, str]], tone: str = "ink") -> Iterator[Field]:
+def make_fact_fields(facts: Iterable[tuple[str, str]], tone: str = "ink") -> Fields:
     """The facts, names and texts, that have a text."""
     return (Field(name, text, tone) for name, text in facts if text)
 
@@ -94,7 +98,7 @@ MAX_TEXT_CHARS = 20_000
 """Maximum number of characters of a text that are shown."""
 
 
-def make_text_fields(body: str) -> Iterator[Field]:
+def make_text_fields(body: str) -> Fields:
     """A text line by line, headings of Markdown set off; at most `MAX_TEXT_CHARS` of it."""
     for line in body[:MAX_TEXT_CHARS].rstrip("\n").expandtabs(4).split("\n"):
         yield text_line(line, "accent" if line.startswith("#") else "ink")
@@ -106,7 +110,7 @@ CONTEXT_LINES = 3
 """Lines that stay the same, shown before and after those that change."""
 
 
-def make_change_fields(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:
+def make_change_fields(before: Sequence[str], after: Sequence[str]) -> Fields:
     """The lines that go (`-`) and come (`+`), with a few around them that stay."""
     import difflib  # not before the first frame
 

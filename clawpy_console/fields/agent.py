@@ -5,7 +5,7 @@ Each function takes the document that a verb prints as JSON: `agents`, `guidance
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from clawpy_console.fields import (
     LABELS,
     Document,
     Field,
+    Fields,
     draw_bar,
     format_instant,
     heading,
@@ -29,7 +30,7 @@ REACHES_OWNER = "reaches the owner"
 """The end of a chain of leaders that is complete."""
 
 
-def make_agent_fields(document: Document) -> Iterator[Field]:
+def make_agent_fields(document: Document) -> Fields:
     """An agent by its folder and the settings; what is wrong with it comes first."""
     view, folder = document["agent"], document["folder"]
     yield text_line(f"{view['id']}  {one_line(view['title'])}", "title")
@@ -88,7 +89,7 @@ MAX_PROBLEMS = 50
 """Maximum number of problems of the organisation that are shown."""
 
 
-def make_problem_fields(messages: Sequence[str]) -> Iterator[Field]:
+def make_problem_fields(messages: Sequence[str]) -> Fields:
     """The problems of the organisation, or that there are none."""
     if not messages:
         yield text_line("✓ No problems.", "grey")
@@ -102,7 +103,7 @@ def make_problem_fields(messages: Sequence[str]) -> Iterator[Field]:
 # Guidance
 
 
-def make_guidance_fields(document: Document) -> Iterator[Field]:
+def make_guidance_fields(document: Document) -> Fields:
     """The guidance that an agent gets from each leader, and what was left out; for a leader also its profile."""
     leaders = formats.count(sum(bool(hop["kept"]) for hop in document["hops"]), "leader")
     if document["tokens"]:
@@ -128,7 +129,7 @@ def make_guidance_fields(document: Document) -> Iterator[Field]:
         yield from make_profile_fields(document["profile"])
 
 
-def make_profile_fields(guidance: Document) -> Iterator[Field]:
+def make_profile_fields(guidance: Document) -> Fields:
     """The profile of a leader: the guidance that it gives."""
     sections = ("principles", "guardrails", "patterns", "decisions")
     if not any(guidance[name] for name in sections):
@@ -149,7 +150,7 @@ def _describe_profile_item(item: Any) -> str:
     return "  · ".join(filter(None, (one_line(item["text"]), found_by, uses)))
 
 
-def make_edit_fields(document: Document) -> Iterator[Field]:
+def make_edit_fields(document: Document) -> Fields:
     """The prompts that edits of a leader's profile change, and how."""
     if not document["edits"]:
         yield text_line("No changes yet.", "grey")
@@ -168,7 +169,7 @@ def make_edit_fields(document: Document) -> Iterator[Field]:
         yield from (text_line(line, "good" if line[0] == "+" else "wrong") for line in prompt["changes"])
 
 
-def make_move_fields(document: Document) -> Iterator[Field]:
+def make_move_fields(document: Document) -> Fields:
     """The effect of moving an agent under another leader: tier, chain, guidance."""
     before, after = document, document["moved"]
     pairs = {
@@ -191,7 +192,7 @@ def _describe_tokens(document: Document) -> str:
     return formats.count(document["tokens"], "token") if document["tokens"] else f"none: {document['reason']}"
 
 
-def make_teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
+def make_teaching_fields(guidance: Document, now: datetime) -> Fields:
     """The last and the next time that guidance is written into the agent's soul.md, and what that changes."""
     next_round = format_instant(guidance["next"], now) or "no round is due"
     if guidance["next"] and datetime.fromisoformat(guidance["next"]) <= now:
@@ -215,7 +216,7 @@ def make_teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
 # Findings
 
 
-def make_finding_fields(finding: Document | None, now: datetime) -> Iterator[Field]:
+def make_finding_fields(finding: Document | None, now: datetime) -> Fields:
     """A finding, its evidence, and the verdict of each gate."""
     if finding is None:
         yield text_line("No findings yet. They appear here when tests or you confirm them.", "faint")
@@ -238,7 +239,7 @@ FINDING_STATES = LABELS["finding"]
 """The label of each state of a finding."""
 
 
-def make_finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:
+def make_finding_state_fields(finding: Document, now: datetime) -> Fields:
     """The state of a finding on its way up."""
     label = FINDING_STATES[finding["state"]]
     route = f"{finding['targetAgent']} → {finding['leader'] or 'nobody'}"

@@ -3,7 +3,6 @@ effect, evidence and lift (SPEC 5), learnings with their sources (SPEC 6)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 
 from clawpy_console import formats
@@ -13,6 +12,7 @@ from clawpy_console.fields import (
     WORDS,
     Document,
     Field,
+    Fields,
     draw_bar,
     format_instant,
     heading,
@@ -29,7 +29,7 @@ MAX_RECALLED_CHARS = 300
 """Maximum number of characters of a recalled memory that are shown."""
 
 
-def make_memory_fields(memory: Document) -> Iterator[Field]:
+def make_memory_fields(memory: Document) -> Fields:
     """A memory that was recalled: score, layer and text, then its source and the reason why it was found."""
     excerpt = crop(one_line(memory["text"]), MAX_RECALLED_CHARS)
     yield text_line(f"{memory['score']:.2f}  {memory['layer']}  {excerpt}")
@@ -43,7 +43,7 @@ MAX_PLACES = 6
 """Maximum number of places of a text to forget that are shown."""
 
 
-def make_forgetting_fields(report: Document) -> Iterator[Field]:
+def make_forgetting_fields(report: Document) -> Fields:
     """The places where forgetting removes a text, by store, and what stays."""
     counts = " · ".join(f"{count:,} in {store}" for store, count in report["counts"].items())
     yield text_line(f"{formats.count(sum(report['counts'].values()), 'place')}: {counts}")
@@ -83,7 +83,7 @@ STEP_SIGNS = SIGNS["step"]
 """Sign and tone of each step in the history of a candidate."""
 
 
-def make_candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
+def make_candidate_fields(document: Document, now: datetime) -> Fields:
     """The details of a candidate without its records."""
     proposal = document["candidate"]
     label = CANDIDATE_STATUS[proposal["status"]]
@@ -134,7 +134,7 @@ VERDICT_TONES = {"helps": "good", "harms": "wrong"}
 """The tones of verdicts on a lift; others are grey."""
 
 
-def make_lift_fields(measured: Document | None) -> Iterator[Field]:
+def make_lift_fields(measured: Document | None) -> Fields:
     """The lift of a candidate: runs with it, runs without it, and the interval of the difference."""
     if measured is None:
         yield text_line("Not measured yet: no run has tried it.", "grey")
@@ -151,14 +151,14 @@ def make_lift_fields(measured: Document | None) -> Iterator[Field]:
         yield Field("difference", f"{format_points(measured['difference'])} points, {interval}")
 
 
-def make_effect_fields(preview: Document, *, removed: bool = False) -> Iterator[Field]:
+def make_effect_fields(preview: Document, *, removed: bool = False) -> Fields:
     """The lines that a candidate changes; with `removed`, those that rolling it back changes."""
     before, after = preview["before"], preview["after"]
     lines = list(make_change_fields(after, before) if removed else make_change_fields(before, after))
     yield from lines or [text_line("It changes nothing right now.", "wants")]
 
 
-def make_decision_fields(document: Document, move: str) -> Iterator[Field]:
+def make_decision_fields(document: Document, move: str) -> Fields:
     """The effect of a decision; `move` is a value of `CandidateMove`."""
     if move == "reject":
         yield text_line("Nothing changes in how agents act.")
@@ -175,7 +175,7 @@ MONEY_DETAILS = frozenset({"cost", "spent", "budget"})
 """Details of a record that are micro-dollars."""
 
 
-def make_record_fields(record: Document, now: datetime) -> Iterator[Field]:
+def make_record_fields(record: Document, now: datetime) -> Fields:
     """One record: what happened, its score, and the reason for it."""
     yield text_line(
         f"{_describe_record_kind(record)}: {record['score']:.0f} of 100, {format_instant(record['createdAt'], now)}"
@@ -229,7 +229,7 @@ LEARNING_STATUS = LABELS["learning"]
 """The label of each status of a learning."""
 
 
-def make_learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
+def make_learning_fields(learned: Document, now: datetime) -> Fields:
     """The details of a learning without its links."""
     label = LEARNING_STATUS[learned["status"]]
     if not one_line(learned["text"]).startswith(make_learning_title(learned).rstrip("…. ")):  # else the text repeats it
@@ -269,7 +269,7 @@ MAX_AFFECTED = 8
 """Maximum number of learnings that a retraction lists."""
 
 
-def make_retraction_fields(learning: Document) -> Iterator[Field]:
+def make_retraction_fields(learning: Document) -> Fields:
     """The effect of retracting a learning."""
     yield text_line(make_learning_title(learning), "title")
     yield text_line("No prompt will contain it. It stays in its file, marked as retracted, with your reason.")
@@ -288,7 +288,7 @@ MAX_PREVIEW_LINES = 12
 """Maximum number of lines of a learning that a promotion shows."""
 
 
-def make_promotion_fields(learning: Document) -> Iterator[Field]:
+def make_promotion_fields(learning: Document) -> Fields:
     """The effect of applying a learning in all projects."""
     yield text_line(make_learning_title(learning), "title")
     yield from (text_line(line) for line in learning["text"].split("\n")[:MAX_PREVIEW_LINES])

@@ -5,11 +5,11 @@ The functions take the document that the verb prints as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import LABELS, WORDS, Document, Field, draw_bar, draw_sparkline, heading, text_line
+from clawpy_console.fields import LABELS, WORDS, Document, Field, Fields, draw_bar, draw_sparkline, heading, text_line
 from clawpy_console.formats import fit_to_width, one_line
 from engine import kind_title
 
@@ -34,7 +34,7 @@ ALWAYS_SHOWN = ("approved", "rejected")
 """Outcomes whose counts are shown when they are 0, too."""
 
 
-def make_summary_fields(document: Document) -> Iterator[Field]:
+def make_summary_fields(document: Document) -> Fields:
     """The number of cards, what became of them, and how many were approved."""
     own = f" and {formats.count(document['ownPrompts'], 'prompt')} of your own" if document["ownPrompts"] else ""
     counts = [
@@ -55,7 +55,7 @@ def make_summary_fields(document: Document) -> Iterator[Field]:
         yield Field("cost", f"${document['costPerAccepted']:.2f} for each accepted card")
 
 
-def make_daily_fields(insights: Document) -> Iterator[Field]:
+def make_daily_fields(insights: Document) -> Fields:
     """The share of approved cards and the number of decisions by day; `·` for a day without decisions."""
     slices = insights["approvalOverTime"]
     counts = [each["approved"] + each["rejected"] for each in slices]
@@ -67,7 +67,7 @@ def make_daily_fields(insights: Document) -> Iterator[Field]:
     yield Field("decisions", f"{draw_sparkline([count or None for count in counts])}  at most {max(counts)}", "grey")
 
 
-def make_calibration_fields(insights: Document) -> Iterator[Field]:
+def make_calibration_fields(insights: Document) -> Fields:
     """The share of approved cards by range of confidence, beside what was stated; then error, threshold and phase."""
     buckets = [bucket for bucket in insights["calibration"] if bucket["predictions"]]
     if buckets:
@@ -109,7 +109,7 @@ def judge_calibration(bucket: Document) -> tuple[str, str]:
     return f"✓ stated {stated:.0%}", "ink"
 
 
-def make_table_fields(insights: Document, names: Sequence[str], limit: int = 8) -> Iterator[Field]:
+def make_table_fields(insights: Document, names: Sequence[str], limit: int = 8) -> Fields:
     """A table for each of `names`, a group of the document, with at most `limit` rows."""
     listed = [name for name in names if insights[name]]
     for name in listed:
@@ -122,7 +122,7 @@ NAME_CELLS = 24
 """Cells of a name in a table."""
 
 
-def _make_table(name: str, groups: Sequence[Document], limit: int) -> Iterator[Field]:
+def _make_table(name: str, groups: Sequence[Document], limit: int) -> Fields:
     """The head of a table, and its first rows."""
     title = {"partsOfDay": "part of day"}.get(name, name.removesuffix("s"))
     cost_title = "cost" if any(group["costPerAccepted"] for group in groups) else ""
@@ -138,7 +138,7 @@ def _make_table(name: str, groups: Sequence[Document], limit: int) -> Iterator[F
         yield text_line(f"and {len(groups) - limit} more", "faint")
 
 
-def make_hourly_fields(insights: Document) -> Iterator[Field]:
+def make_hourly_fields(insights: Document) -> Fields:
     """The share of approved cards and the number of decisions, by hour of the day."""
     by_hour = {int(group["name"]): group for group in insights["hours"]}
     groups = [by_hour.get(hour, {}) for hour in range(24)]
@@ -151,7 +151,7 @@ def make_hourly_fields(insights: Document) -> Iterator[Field]:
         yield Field("decisions", counts, "grey")
 
 
-def make_drift_fields(report: Document) -> Iterator[Field]:
+def make_drift_fields(report: Document) -> Fields:
     """Whether the operator decides otherwise than before, and about which kinds of card."""
     yield Field("drift", one_line(report["words"]), "wants" if report["changed"] else "ink")
     for shift in report["kinds"]:

@@ -6,10 +6,10 @@ what stops all work or soon will, and what was done while you were away.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from clawpy_console import formats
-from clawpy_console.fields import SIGNS, WORDS, Document, Field, Label
+from clawpy_console.fields import SIGNS, WORDS, Document, Field, Fields, Label
 from clawpy_console.formats import one_line
 from engine.model import PROBLEM_FOUND, describe_outcome, label_outcome
 from engine.model.text import failures
@@ -92,7 +92,7 @@ def make_hold_field(word: str, reason: str, since: str, how: str, remaining: str
 # While you were away
 
 
-def make_absence_fields(document: Document) -> Iterator[Field]:
+def make_absence_fields(document: Document) -> Fields:
     """Sessions, blocks, decisions, learnings and costs; no fields when nothing happened."""
     ran, blocked = document["ran"], document["blocked"]
     approved, dismissed = document["approved"], document["rejected"]

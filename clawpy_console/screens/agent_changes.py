@@ -63,7 +63,7 @@ class AgentChanges:
 
         def on_refusal(refusal: Refusal) -> None:
             self._last = self._last or (message, undo)
-            self._app.show_toast(str(refusal), "error")
+            self._app.show_toast(refusal, "error")
             self._on_changed("")
 
         self._app.call_engine(undo, on_undone, on_refusal)

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widgets import TextArea
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, draw_bar, heading, make_fact_fields, text_line, work
+from clawpy_console.fields import Field, Fields, draw_bar, heading, make_fact_fields, text_line, work
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.card_stack import describe_signal, make_headline
@@ -64,9 +64,7 @@ def read_evidence(engine: Engine, card_id: str) -> Evidence:
     return Evidence(cards.preview_rails(card_id), cards.count_similar(card_id), cards.describe_sandbox(card_id))
 
 
-def make_evidence_fields(
-    card: Card, evidence: Evidence, state: AppState, now: datetime, *, in_full: bool
-) -> Iterator[Field]:
+def make_evidence_fields(card: Card, evidence: Evidence, state: AppState, now: datetime, *, in_full: bool) -> Fields:
     """The evidence for and against `card`; unless `in_full`, without weights and without rails that allow it."""
     if card.reasoning:
         yield from (text_line(line, "grey") for line in card.reasoning.splitlines())
@@ -96,7 +94,7 @@ def format_parameters(parameters: Mapping[str, Any]) -> str:
     )
 
 
-def _make_place_fields(card: Card) -> Iterator[Field]:
+def _make_place_fields(card: Card) -> Fields:
     """The place of a card in the stack, and the reasons for it."""
     if not card.can_run:
         yield text_line("cards that cannot run come last", "grey")
@@ -110,7 +108,7 @@ def _make_place_fields(card: Card) -> Iterator[Field]:
     yield from (text_line(one_line(reason), "grey") for reason in reasons)
 
 
-def _make_confidence_fields(card: Card) -> Iterator[Field]:
+def _make_confidence_fields(card: Card) -> Fields:
     """The confidence as a sum of terms, each with its value and its reason; nothing while none is stated."""
     parts = card.parts
     if parts is None or not card.has_stated_confidence:
@@ -123,7 +121,7 @@ def _make_confidence_fields(card: Card) -> Iterator[Field]:
     yield text_line(f"sum         = {parts.total:.3f}  {card.band.value}")
 
 
-def _make_rails_fields(rails: Sequence[RailVerdict], *, in_full: bool) -> Iterator[Field]:
+def _make_rails_fields(rails: Sequence[RailVerdict], *, in_full: bool) -> Fields:
     """Each rail: its first reason, then the others together. Rails that allow without a reason share one line; unless
     `in_full`, all that allow do, and the other reasons are left out."""
     allowing = [rail for rail in rails if rail.verdict is Verdict.ALLOW and not (in_full and rail.reason)]

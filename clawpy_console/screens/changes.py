@@ -413,7 +413,7 @@ class Changes(Pane):
         def on_refusal(refusal: Refusal) -> None:
             self._operations.pop(change.id, None)
             on_refused()
-            self.app.show_toast(str(refusal), "error")
+            self.app.show_toast(refusal, "error")
             self.post_message(self.OperationChanged())
 
         self._operations[change.id] = name, change

@@ -78,7 +78,7 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
         if self.is_running:
             self.show_status(f"✗ {refusal}", "$wrong")
         else:
-            self.app.show_toast(str(refusal), "warning")
+            self.app.show_toast(refusal, "warning")
 
     def submit(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, draw_bar, heading, predictions, text_line
+from clawpy_console.fields import Document, Field, Fields, draw_bar, heading, predictions, text_line
 from clawpy_console.fields.predictions import TRAINING_STATES
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
@@ -48,11 +48,9 @@ class InsightsScreen(ConsoleScreen):
     OWN_TOPICS = frozenset({"cards", "phase", "costs", "settings", "changes", "training"})
     READ_DEBOUNCE_S = 1.0  # reports come in bursts
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._days: int | None = 30
-        self._workspace = ""  # "" for all
-        self._insights: Insights | None = None
+    _days: int | None = 30
+    _workspace = ""  # "" for all
+    _insights: Insights | None = None
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
@@ -216,7 +214,7 @@ METHOD_NAMES = {"dpo": "preference pairs", "sft": "conversations"}
 """The examples of a training, by its method."""
 
 
-def _make_training_view_fields(view: TrainingView, now: datetime, key_of: Callable[[str], str]) -> Iterator[Field]:
+def _make_training_view_fields(view: TrainingView, now: datetime, key_of: Callable[[str], str]) -> Fields:
     """The pairs until the next training, the model in use, the newest trainings; and the keys that train and swap.
     `key_of` gives the key of an action."""
     yield heading("training")

@@ -66,14 +66,12 @@ class LearningScreen(ConsoleScreen):
     _list = getters.query_one("#list", Rows)
     _links = getters.query_one("#links", Rows)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._listed: list[ListedRow] | None = None  # None until they were read
-        self._shown_only = ""  # the only heading or kind of learning that is shown, "" for all
-        self._view: View | None = None  # the candidate or learning that was read last
-        self._id_to_select = ""  # as soon as it is listed
-        self._last_decided_id = ""  # the candidate that was decided last, "" for none
-        self._undo_step: Literal["", "running", "reading"] = ""  # after the undo the candidate is read again
+    _listed: list[ListedRow] | None = None  # None until they were read
+    _shown_only = ""  # the only heading or kind of learning that is shown, "" for all
+    _view: View | None = None  # the candidate or learning that was read last
+    _id_to_select = ""  # as soon as it is listed
+    _last_decided_id = ""  # the candidate that was decided last, "" for none
+    _undo_step: Literal["", "running", "reading"] = ""  # after the undo the candidate is read again
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
@@ -141,7 +139,7 @@ class LearningScreen(ConsoleScreen):
         if refusal.code in ("unknown_learning", "unknown_candidate"):
             self.read_again()
         else:
-            self.app.show_toast(str(refusal), "error")
+            self.app.show_toast(refusal, "error")
 
     def _show_view(self, view: View | None) -> None:
         """Show what was read. An undo that the engine has made is over then."""
@@ -319,9 +317,9 @@ class LearningScreen(ConsoleScreen):
             self.app.show_toast(f"Undone: {learning_fields.CANDIDATE_STATUS[restored.status].words}, as before")
             self._refresh_all()
 
-        def on_refusal(refusal: Exception) -> None:
+        def on_refusal(refusal: Refusal) -> None:
             self._undo_step = ""
-            self.app.show_toast(str(refusal), "error")
+            self.app.show_toast(refusal, "error")
 
         self._undo_step = "running"
         self.app.call_engine(lambda engine: engine.adaptation.undo(id), on_undone, on_refusal)

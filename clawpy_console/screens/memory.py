@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widgets import Input
 
 from clawpy_console import external_programs, formats
-from clawpy_console.fields import SIGNS, Document, Field, text_line
+from clawpy_console.fields import SIGNS, Document, Field, Fields, text_line
 from clawpy_console.fields.learning import make_forgetting_fields
 from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings
@@ -61,14 +61,12 @@ class MemoryScreen(ConsoleScreen):
     _entry_rows = getters.query_one("#entries", Rows)
     _link_rows = getters.query_one("#links", Rows)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._layer = Layer.MARKDOWN
-        self._entries: list[Entry] = []
-        self._is_single = False  # whether only one entry is shown, until Escape
-        self._filters_by_meaning = False  # else the filter is for words of the entries
-        self._detail_entry: Entry | None = None  # the entry on the right, None until it was read
-        self._links: list[Entry] = []  # the links of that entry
+    _layer = Layer.MARKDOWN
+    _entries: Sequence[Entry] = ()
+    _is_single = False  # whether only one entry is shown, until Escape
+    _filters_by_meaning = False  # else the filter is for words of the entries
+    _detail_entry: Entry | None = None  # the entry on the right, None until it was read
+    _links: Sequence[Entry] = ()  # the links of that entry
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
@@ -191,8 +189,8 @@ class MemoryScreen(ConsoleScreen):
     def _go_to_layer(self, layer: Layer, *, is_single: bool = False) -> None:
         """Select a layer, for pages of it or for a single entry. The entries are still to be read."""
         self.workers.cancel_group(self, "detail")
-        self._layer, self._entries, self._is_single = layer, [], is_single
-        self._detail_entry, self._links = None, []
+        self._layer, self._entries, self._is_single = layer, (), is_single
+        self._detail_entry, self._links = None, ()
         self.filter.close()
         self._draw_lists()
         self._draw_detail()
@@ -218,7 +216,7 @@ class MemoryScreen(ConsoleScreen):
         entry = self.entry
         self.refresh_bindings()
         if entry is None:
-            self._detail_entry, self._links = None, []
+            self._detail_entry, self._links = None, ()
             self._draw_detail()
         else:
             self.read(
@@ -379,7 +377,7 @@ def _describe_forgetting(report: Document) -> str:
     return f"Forgotten in {formats.count(sum(report['counts'].values()), 'place')}{remainder}"
 
 
-def _make_layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
+def _make_layer_fields(state: LayerState, now: datetime) -> Fields:
     """A layer: what it holds, its state and the number of its entries."""
     name, content = LAYER_NAMES[state.layer]
     sign, tone = LAYER_SIGNS[state.state]

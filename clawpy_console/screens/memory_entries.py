@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, make_text_fields, text_line
+from clawpy_console.fields import Field, Fields, make_text_fields, text_line
 from clawpy_console.fields.work import SESSION_SIGNS
 from clawpy_console.formats import has_words, one_line, workspace_name
 from engine import LedgerEntry
@@ -348,7 +348,7 @@ def _read_using_sessions(engine: Engine, id: str) -> list[Entry]:
 # Details
 
 
-def make_entry_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
+def make_entry_fields(entry: Entry, folder: str, now: datetime) -> Fields:
     """The details of an entry without its links. `folder` holds the files of agents."""
     value = entry.value
     if entry.layer is not None:

@@ -126,7 +126,7 @@ class PermissionPane(Vertical):
             return
 
         def on_refusal(refusal: Refusal) -> None:
-            app.show_toast(str(refusal), "warning")
+            app.show_toast(refusal, "warning")
             app.reload(["permissions"])
 
         app.call_engine(

@@ -5,7 +5,7 @@ source of a line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -20,7 +20,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from clawpy_console import external_programs, formats
-from clawpy_console.fields import SIGNS, Field, draw_bar, heading, text_line
+from clawpy_console.fields import SIGNS, Field, Fields, draw_bar, heading, text_line
 from clawpy_console.fields.learning import make_memory_fields
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings
@@ -459,7 +459,7 @@ class RecallPreview(
         if self._recall is not None:
             self.show(self._make_reason_fields(self.current, self._recall))
 
-    def _make_reason_fields(self, memory: RecallMatch | None, recall: Injection) -> Iterator[Field]:
+    def _make_reason_fields(self, memory: RecallMatch | None, recall: Injection) -> Fields:
         """The source of a memory, and each part of its score."""
         if memory is None:
             yield text_line("Select a line of a memory.", "faint")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import SIGNS, WORDS, Field, Label, draw_bar, draw_sparkline, heading, text_line
+from clawpy_console.fields import SIGNS, WORDS, Field, Fields, Label, draw_bar, draw_sparkline, heading, text_line
 from clawpy_console.fields.work import choose_cost_tone, make_hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState, QuietHours
@@ -67,7 +67,7 @@ def make_unapproved_work_label(rails: tuple[RailState, ...], *, acts_by_itself: 
     return Label("✓", "grey", "open" if acts_by_itself else "by you")
 
 
-def make_rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Iterator[Field]:
+def make_rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Fields:
     """The newest decision, and the rail under the cursor."""
     newest = state.log[0] if state.log else None
     if newest is None:
@@ -87,7 +87,7 @@ def make_rails_fields(state: AppState, rail: RailState | None, now: datetime) ->
         yield Field("execute", f"{formats.count(len(state.running), 'session')} running")
 
 
-def make_cost_fields(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
+def make_cost_fields(burns: tuple[Burn, ...], now: datetime) -> Fields:
     """Costs and reservations against the caps, with their pace; the caps alone while nothing was spent."""
     yield heading("cost")
     if not any(burn.spent or burn.reserved or any(burn.buckets) for burn in burns):
@@ -117,9 +117,7 @@ def describe_pace(burn: Burn, now: datetime) -> str:
     return f"${burn.pace / MICRO:.2f}/h: {outlook}"
 
 
-def make_state_fields(
-    state: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str
-) -> Iterator[Field]:
+def make_state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Fields:
     """Stops and pauses, then the state, its next change and quiet hours; `resume` and `dnd` are keys."""
     yield heading("state")
     for hold in holds:
@@ -175,7 +173,7 @@ LEVEL_NAMES = WORDS["level"]
 """The names of the levels of the kill switch."""
 
 
-def make_kill_switch_fields(state: AppState, now: datetime) -> Iterator[Field]:
+def make_kill_switch_fields(state: AppState, now: datetime) -> Fields:
     """The levels of the kill switch, the sandbox, and work that triggered other work."""
     yield heading("kill switch, four levels")
     for level in state.levels:
@@ -200,7 +198,7 @@ ALLOWED_ONCE = "Allowed once. Approve the card; a held-back one comes at the nex
 """Said of blocked work that the operator allowed once."""
 
 
-def make_blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
+def make_blocked_fields(entry: LogEntry, now: datetime, key: str) -> Fields:
     """A blocked prompt, each rail that did not allow it with rule and reason, and what `key` can do."""
     yield text_line(crop(one_line(entry.prompt), 400))
     sender = f" from {entry.from_channel}" if entry.from_channel not in ("", "owner") else ""

@@ -376,7 +376,7 @@ class WorkScreen(ConsoleScreen):
             return next((listed for listed in self.state.sessions if listed.id == session.id), session)
 
         def on_refusal(refusal: Refusal) -> None:
-            self.app.show_toast(str(refusal), "warning")
+            self.app.show_toast(refusal, "warning")
             self.app.reload(["sessions"])
             self._reply_line.give_back(session.id, text)
             if self.is_active and not isinstance(self.focused, Input):  # else it would take what is typed now
@@ -434,7 +434,7 @@ class WorkScreen(ConsoleScreen):
 
         def on_refusal(refusal: Refusal) -> None:
             self._sends_comments_of.discard(change.id)
-            self.app.show_toast(str(refusal), "error")
+            self.app.show_toast(refusal, "error")
 
         def on_marked(_: object) -> None:
             self._sends_comments_of.discard(change.id)

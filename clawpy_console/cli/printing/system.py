@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,7 +25,7 @@ from clawpy_console.cli.printing.style import (
     paint_session_outcome,
     wants,
 )
-from clawpy_console.fields import Document, Field, text_line
+from clawpy_console.fields import Document, Field, Fields, text_line
 from clawpy_console.fields.work import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
 from clawpy_console.formats import count, one_line, workspace_name
 from engine.model import REASON_SEPARATOR, AutonomyState
@@ -380,7 +380,7 @@ def _format_simulated_days(days: Sequence[Document]) -> Lines:
     return format_table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "unusual"), rows)
 
 
-def _make_total_fields(document: Document) -> Iterator[Field]:
+def _make_total_fields(document: Document) -> Fields:
     cost, cycles = document["cost"], document["cycles"]
     hours = ", ".join(f"{state} {spent:.1f} h" for state, spent in document["states"].items())
     yield Field("states", f"{hours}, laptop asleep {document['asleepHours']:.1f} h")

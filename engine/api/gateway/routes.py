@@ -10,7 +10,7 @@ import inspect
 import logging
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request
@@ -28,6 +28,7 @@ from engine.api.gateway.pulse import Pulse
 from engine.api.gateway.server import Guard, Server
 from engine.api.operations import OPERATIONS
 from engine.api.operations.operation import NOT_AN_OBJECT, ApiServices, describe_fault, validate_arguments
+from engine.files import read_table
 from engine.model import DecidedBy, Refusal
 from engine.model.secrets import redact
 
@@ -90,26 +91,14 @@ class Route(NamedTuple):
     method: str
     path: str
     operation: str
-    reply: type[replies.ApiModel]
+    reply: str
+    """The name of the model of its answer, in `replies`."""
     tag: str
+    withheld: Sequence[str] = ()
+    """Arguments of the operation that the gateway does not accept."""
 
 
-ROUTES = (
-    Route("GET", "/health", "health", replies.Health, "looking"),
-    Route("GET", "/twin/predict", "latest", replies.Predictions, "cards"),
-    Route("POST", "/twin/serve", "twin", replies.TwinReply, "internal"),
-    Route("POST", "/crosspoll/trigger", "trigger", replies.Triggered, "cards"),
-    Route("POST", "/predictions/{id}/confirm", "approve", replies.Decided, "cards"),
-    Route("POST", "/predictions/{id}/reject", "dismiss", replies.Decided, "cards"),
-    Route("POST", "/predictions/{id}/snooze", "snooze", replies.Decided, "cards"),
-    Route("POST", "/predictions/{id}/undo", "undo", replies.Decided, "cards"),
-    Route("GET", "/crosspoll/metrics", "metrics", replies.Metrics, "looking"),
-    Route("PATCH", "/crosspoll/config", "configure", replies.Configured, "internal"),
-    Route("GET", "/tasks", "tasks", replies.Tasks, "looking"),
-)
-
-WITHHELD_ARGUMENTS = {"approve": ("wait",), "tasks": ("action", "id", "title", "channel", "needs")}
-"""Arguments of operations that the gateway does not accept."""
+ROUTES = [Route(**row) for row in read_table(__file__, "routes.toml")["routes"]]
 
 OPERATION_OF_METHOD = {
     "pulse.crosspoll.trigger": "trigger",
@@ -211,7 +200,7 @@ class OperationRunner:
 def _add_route(router: APIRouter, route: Route, operations: OperationRunner) -> None:
     """Add the endpoint of an operation: the id in the path, the other arguments in the query or the body."""
     operation, is_get, has_id = OPERATIONS[route.operation], route.method == "GET", "{id}" in route.path
-    excluded = (*WITHHELD_ARGUMENTS.get(route.operation, ()), *(["id"] if has_id else []))
+    excluded = (*route.withheld, *(["id"] if has_id else []))
     model = operation.model(f"{route.operation.capitalize()}Body", without=excluded, strict=not is_get)
     parameters = [inspect.Parameter("id", inspect.Parameter.KEYWORD_ONLY, annotation=CardId)] if has_id else []
     if model.model_fields:
@@ -233,7 +222,7 @@ def _add_route(router: APIRouter, route: Route, operations: OperationRunner) -> 
         methods=[route.method],
         name=route.operation,
         description=operation.description,
-        response_model=route.reply,
+        response_model=getattr(replies, route.reply),
         responses=(CARD_ERRORS if has_id or route.operation == "trigger" else {}) | (BODY_ERRORS if has_body else {}),
         tags=[route.tag],
     )
