@@ -42,15 +42,6 @@ def find_shipped_folder() -> Path:
     return inside if inside.is_dir() else Path(__file__).parent.parent / "themes"
 
 
-def find_theme_file(name: str, user_folder: Path) -> Path | None:
-    """The file of the theme `name`, None when there is none; the operator's own comes before ours."""
-    with suppress(OSError, ValueError):  # a name that no file can have
-        for folder in (user_folder, find_shipped_folder()):
-            if (file := folder / f"{name}.toml").is_file():
-                return file
-    return None
-
-
 def load_theme(file: Path) -> Theme:
     """The theme in `file`, named after the file.
 
@@ -142,21 +133,15 @@ def find_problems(settings: Mapping[str, Any], home: Home) -> list[Refusal]:
         _find_theme(settings["console"]["theme"], home)
     except Refusal as refusal:
         refusals.append(refusal)
-    for bad_keys in check_keymap(settings["keys"])[1]:
-        place = _find_place_in_file(home, ("keys", bad_keys.action_id))
-        refusals.append(Refusal(bad_keys.code, f"{place}: {bad_keys.message}", bad_keys.fix))
-    return refusals
-
-
-def _find_place_in_file(home: Home, key: tuple[str, ...]) -> str:
-    """`FILE:LINE` of a key in the settings file; without the line if the file does not have the key."""
     from engine.config.settings_file import find_line  # not before the first frame
 
-    try:
-        line = find_line(home.config_file.read_text(encoding="utf-8-sig"), key)
-    except (OSError, ValueError):
-        line = 0
-    return f"{home.config_file}:{line}" if line else str(home.config_file)
+    for bad_keys in check_keymap(settings["keys"])[1]:
+        line = 0  # the file does not have the key, or cannot be read
+        with suppress(OSError, ValueError):
+            line = find_line(home.config_file.read_text(encoding="utf-8-sig"), ("keys", bad_keys.action_id))
+        place = f"{home.config_file}:{line}" if line else home.config_file
+        refusals.append(Refusal(bad_keys.code, f"{place}: {bad_keys.message}", bad_keys.fix))
+    return refusals
 
 
 def check_setting(key: str, value: str, home: Home) -> None:
@@ -182,10 +167,13 @@ def read_configured_keys(home: Home) -> dict[str, str]:
 
 
 def _find_theme(name: str, home: Home) -> Theme:
-    """The theme `name`, read from its file. Raises `Refusal`: `unknown_theme` when there is no such theme, `bad_theme`
-    when its file is invalid."""
+    """The theme `name`, read from its file; the operator's own comes before ours. Raises `Refusal`: `unknown_theme` when
+    there is no such theme, `bad_theme` when its file is invalid."""
     user_themes = home.config / "themes"
-    file = find_theme_file(name, user_themes)
+    file: Path | None = None
+    with suppress(OSError, ValueError):  # a name that no file can have
+        files = (folder / f"{name}.toml" for folder in (user_themes, find_shipped_folder()))
+        file = next(filter(Path.is_file, files), None)
     if file is None:
         names = sorted({path.stem for folder in (find_shipped_folder(), user_themes) for path in folder.glob("*.toml")})
         message = f"console.theme: there is no theme {sanitise(name)[:60]!r}"

@@ -75,7 +75,11 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
             exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 0
             end = ClientEnd(1, _explain_unexpected_end(home, child, exit_code))
         if not (end.again and home and time.monotonic() < deadline):
-            return _report_end(end, home)
+            if end.again:  # no engine answered in time
+                end = ClientEnd(1, _explain_no_answer(home))
+            if end.text:
+                print(end.text, file=sys.stderr)
+            return end.code
         while _is_engine_starting(home) and time.monotonic() < deadline:  # until the one that takes the home listens
             time.sleep(0.05)
 
@@ -92,15 +96,6 @@ def _fork_engine(serve: Callable[[socket.socket], int]) -> tuple[int, socket.soc
         sys.exit(serve(far_end))
     far_end.close()
     return child, connection
-
-
-def _report_end(end: ClientEnd, home: Home | None) -> int:
-    """Print the last words of the console; returns the exit code of the client."""
-    if end.again:  # no engine answered in time
-        end = ClientEnd(1, _explain_no_answer(home))
-    if end.text:
-        print(end.text, file=sys.stderr)
-    return end.code
 
 
 class Refused(Exception):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import engine
 from clawpy_console.cli import print_output
+from clawpy_console.cli.verbs import Document, make_verbs_document
 from engine import Home
 
 KEYS = "keys"
@@ -28,7 +29,11 @@ def collect_topics() -> list[str]:
 
 def show(topic: str | None, home: Home) -> None:
     """Show a page, or the list of pages; keys are those of `home`. Raises `Refusal` `unknown_topic`."""
-    text = _make_list_page() if topic is None else _find_page(topic.lower(), home)
+    if topic is None:
+        rows = [f"- `clawpy help {name}`: {_find_title(name)}" for name in collect_topics()]
+        text = "\n".join(["# Pages", "", *rows, "", "`clawpy VERB --help` explains a verb."])
+    else:
+        text = _find_page(topic.lower(), home)
     if not sys.stdout.isatty():
         print_output(text)
         return
@@ -40,11 +45,6 @@ def show(topic: str | None, home: Home) -> None:
     os.environ.setdefault("LESS", "FRX")
     with console.pager(styles=True, links=False):
         console.print(Markdown(text))
-
-
-def _make_list_page() -> str:
-    rows = [f"- `clawpy help {topic}`: {_find_title(topic)}" for topic in collect_topics()]
-    return "\n".join(["# Pages", "", *rows, "", "`clawpy VERB --help` explains a verb."])
 
 
 def _find_title(topic: str) -> str:
@@ -85,11 +85,9 @@ def _make_keys_page(home: Home) -> str:
     return "\n".join(lines)
 
 
-def make_page_document(topic: str, home: Home) -> dict[str, str]:
-    """A page as JSON. Raises `Refusal` `unknown_topic`."""
-    return {"topic": topic.lower(), "text": _find_page(topic.lower(), home)}
-
-
-def make_pages_document() -> list[dict[str, str]]:
-    """The list of pages as JSON."""
-    return [{"topic": topic, "title": _find_title(topic)} for topic in collect_topics()]
+def make_document(topic: str | None, home: Home) -> Document:
+    """A page as JSON, or all verbs and pages. Raises `Refusal` `unknown_topic`."""
+    if topic is not None:
+        return {"topic": topic.lower(), "text": _find_page(topic.lower(), home)}
+    pages = [{"topic": name, "title": _find_title(name)} for name in collect_topics()]
+    return make_verbs_document() | {"pages": pages}

@@ -306,7 +306,9 @@ def _request_document(options: Namespace, common: CommonOptions) -> Any:
 
             check_setting(options.key, options.value, common.home)
         case "help":
-            return _make_help_document(options, common)
+            from clawpy_console.cli import help
+
+            return help.make_document(options.topic, common.home)
         case "completion":
             from clawpy_console.cli.verbs import make_completion_script
 
@@ -399,24 +401,16 @@ def _run_doctor(options: Namespace, common: CommonOptions) -> Any:
     return document
 
 
-def _make_help_document(options: Namespace, common: CommonOptions) -> dict[str, Any]:
-    """A page of the documentation, or all verbs and pages."""
-    from clawpy_console.cli import help
-    from clawpy_console.cli.verbs import make_verbs_document
-
-    if options.topic is not None:
-        return help.make_page_document(options.topic, common.home)
-    return make_verbs_document() | {"pages": help.make_pages_document()}
-
-
 def _store_address(options: Namespace, common: CommonOptions) -> Any:
     """Ask for the address of a notification surface, which may contain a secret, and store it."""
-
-    def write(setting: str, value: str) -> None:
-        common.call("config", {"action": "set", "key": setting, "value": value})
-
     address = _read_secret(options, "address", f"clawpy notify set {options.surface}")
-    return engine.store_address(common.home, options.surface, address, in_file=options.store == "file", write=write)
+    return engine.store_address(
+        common.home,
+        options.surface,
+        address,
+        in_file=options.store == "file",
+        write=lambda setting, value: common.call("config", {"action": "set", "key": setting, "value": value}),
+    )
 
 
 MAX_SECRET_CHARS = 8192

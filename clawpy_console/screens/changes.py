@@ -261,7 +261,8 @@ class Changes(Pane):
 
     @on(DiffView.Moved, "#diff")
     def _select_file(self) -> None:
-        self._files.select(self.view.current_path)
+        entry = self.view.current
+        self._files.select(entry.file.change.path if entry else "")
 
     @on(Files.Marked)
     def _mark_file(self, message: Files.Marked) -> None:

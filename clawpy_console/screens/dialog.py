@@ -331,17 +331,12 @@ class Question(Dialog[Answer | None]):
         elif event.key == "enter":
             self.action_choose(self._cursor)
         elif event.is_printable:
-            self.show_hint(f"{event.character} does nothing here. {self._key_hint}")
+            labels = (f"{'esc' if key == 'escape' else key}: {label}" for key, label, _ in self._answers)
+            advice = "Press the key of an answer." if len(keys) > MAX_KEYS_IN_HINT else " · ".join(labels)
+            self.show_hint(f"{event.character} does nothing here. {advice}")
         else:
             return  # such as F12, which stops everything
         event.stop()
-
-    @property
-    def _key_hint(self) -> str:
-        """`X: discard · n: cancel`; with many answers only how to choose one."""
-        if len(self._answers) > MAX_KEYS_IN_HINT:
-            return "Press the key of an answer."
-        return " · ".join(f"{'esc' if key == 'escape' else key}: {label}" for key, label, _ in self._answers)
 
 
 def confirm(

@@ -92,11 +92,6 @@ class DiffView(CursorView, can_focus=True):
         """The row under the cursor."""
         return self._rows[self.cursor] if self.cursor < self.row_count else None
 
-    @property
-    def current_path(self) -> str:
-        """The path of the file under the cursor, "" for none."""
-        return entry.file.change.path if (entry := self.current) else ""
-
     def show_message(self, text: str) -> None:
         """Show `text` in place of files."""
         self.empty = text

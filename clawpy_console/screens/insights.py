@@ -81,12 +81,23 @@ class InsightsScreen(ConsoleScreen):
 
     def draw(self, changed: frozenset[str]) -> None:
         columns: list[list[Field]] = [[text_line("Loading…", "faint")], [], []]
-        if self._insights is not None:
-            figures = document(self._insights)
+        if (insights := self._insights) is not None:
+            figures = document(insights)
+            tables = [
+                *predictions.make_table_fields(figures, ("sources", "channels", "kinds", "partsOfDay")),
+                *predictions.make_hourly_fields(figures),
+            ]
             columns = [
-                self._make_plot_fields(self._insights, figures),
-                self._make_table_fields(figures),
-                self._make_training_fields(self._insights),
+                self._make_plot_fields(insights, figures),
+                [
+                    heading(f"tables{self._make_key_hint(1, 'training')}"),
+                    *(tables or [text_line(NO_TABLES, "faint")]),
+                ],
+                [
+                    heading(f"acting by itself{self._make_key_hint(2, 'tables')}"),
+                    text_line(one_line(insights.earning), "grey"),
+                    *_make_training_view_fields(insights.training, self.now, self.key_of),
+                ],
             ]
         elif self.app.engine is not None:
             self.read_again()
@@ -106,19 +117,6 @@ class InsightsScreen(ConsoleScreen):
         fields += predictions.make_daily_fields(figures)
         fields += predictions.make_calibration_fields(figures)
         fields += predictions.make_drift_fields(figures["drift"])
-        return fields
-
-    def _make_table_fields(self, figures: Document) -> list[Field]:
-        """The middle column."""
-        fields = list(predictions.make_table_fields(figures, ("sources", "channels", "kinds", "partsOfDay")))
-        fields += predictions.make_hourly_fields(figures)
-        return [heading(f"tables{self._make_key_hint(1, 'training')}"), *(fields or [text_line(NO_TABLES, "faint")])]
-
-    def _make_training_fields(self, insights: Insights) -> list[Field]:
-        """The right column: what the engine may do by itself, and the training."""
-        title = f"acting by itself{self._make_key_hint(2, 'tables')}"
-        fields = [heading(title), text_line(one_line(insights.earning), "grey")]
-        fields += _make_training_view_fields(insights.training, self.now, self.key_of)
         return fields
 
     def _make_key_hint(self, presses: int, column: str) -> str:

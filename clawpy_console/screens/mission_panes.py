@@ -4,7 +4,7 @@ and what opens there."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -286,32 +286,24 @@ def describe_empty_stack(state: AppState, now: datetime, keymap: Mapping[str, st
 
 def _make_empty_title(state: AppState, keymap: Mapping[str, str]) -> str:
     """What needs the operator although there is no card, and why the last run went wrong; else that nothing does."""
-    remark, bad_run = state.autonomy.remark, _find_last_bad_run(state)
-    if needs := [*_describe_waiting(state, keymap), *_describe_bad_run(state, bad_run, keymap)]:
-        title = f"No cards · {' · '.join(needs)}"
-    else:
-        title = "No cards" if remark or state.holds else "✓ Nothing needs you"
-    return f"{title}\n\n{bad_run.error or bad_run.summary}" if bad_run is not None and not remark else title
-
-
-def _describe_waiting(state: AppState, keymap: Mapping[str, str]) -> Iterator[str]:
-    """The number of items that wait, and the key that leads there."""
+    remark, bad_run, needs = state.autonomy.remark, _find_last_bad_run(state), []
     if number := len(state.waiting):
         are_changes = all(waiting.kind == "change_set" for waiting in state.waiting)
         noun, action = ("change", "app.work") if are_changes else ("item", "panes.next")
         verb = "waits" if number == 1 else "wait"
-        yield f"{formats.count(number, noun)} {verb}: press {format_key(action, keymap)}"
-
-
-def _describe_bad_run(state: AppState, session: SessionView | None, keymap: Mapping[str, str]) -> Iterator[str]:
-    """How the last run went wrong, and the key that leads there. One of several workspaces is named, because that key
-    shows the runs of all."""
-    if session is not None:
-        outcome = "found a problem" if session.has_problem else "failed"
-        if session.result is Result.CANNOT_RUN:
+        needs.append(f"{formats.count(number, noun)} {verb}: press {format_key(action, keymap)}")
+    if bad_run is not None:
+        outcome = "found a problem" if bad_run.has_problem else "failed"
+        if bad_run.result is Result.CANNOT_RUN:
             outcome = "could not run"
-        place = f" in {workspace_name(session.workspace)}" if len(state.workspaces) > 1 else ""
-        yield f"the last run{place} {outcome}: press {format_key('app.work', keymap)}"
+        # One of several workspaces is named, because the key shows the runs of all.
+        place = f" in {workspace_name(bad_run.workspace)}" if len(state.workspaces) > 1 else ""
+        needs.append(f"the last run{place} {outcome}: press {format_key('app.work', keymap)}")
+    if needs:
+        title = f"No cards · {' · '.join(needs)}"
+    else:
+        title = "No cards" if remark or state.holds else "✓ Nothing needs you"
+    return f"{title}\n\n{bad_run.error or bad_run.summary}" if bad_run is not None and not remark else title
 
 
 def _find_last_bad_run(state: AppState) -> SessionView | None:

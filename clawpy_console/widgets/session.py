@@ -196,7 +196,13 @@ def make_failure_lines(session: SessionView) -> list[tuple[str, str]]:
     lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}{causes}")]
     for cause, tests in sorted(groups.items(), key=lambda pair: (not pair[0], -len(pair[1]))):
         message = one_line(session.facts.get("messages", {}).get(cause, cause))
-        lines += _make_cause_lines(message, tests) if message else [("error", one_line(test)) for test in tests]
+        if not message:
+            lines += [("error", one_line(test)) for test in tests]
+            continue
+        lines.append(("error", f"{formats.count(len(tests), 'test')}: {message}"))
+        others = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
+        if others or tests[0] not in message:
+            lines.append(("same", f"  {one_line(tests[0])}{others}"))
     return lines
 
 
@@ -209,15 +215,6 @@ def _group_failing_tests(session: SessionView, check: CheckResult) -> dict[str, 
     for test in check.faults:
         groups.setdefault(signatures.get(test, ""), []).append(test)
     return groups
-
-
-def _make_cause_lines(message: str, tests: Sequence[str]) -> list[tuple[str, str]]:
-    """The message of a cause with the number of its tests, and the first of them unless the message names it alone."""
-    others = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
-    lines = [("error", f"{formats.count(len(tests), 'test')}: {message}")]
-    if others or tests[0] not in message:
-        lines.append(("same", f"  {one_line(tests[0])}{others}"))
-    return lines
 
 
 # Not compiled here, which would delay the first frame; `re` caches what it compiles.
