@@ -167,8 +167,8 @@ def read_configured_keys(home: Home) -> dict[str, str]:
 
 
 def _find_theme(name: str, home: Home) -> Theme:
-    """The theme `name`, read from its file; the operator's own comes before ours. Raises `Refusal`: `unknown_theme` when
-    there is no such theme, `bad_theme` when its file is invalid."""
+    """The theme `name`, read from its file; the operator's own comes before ours. Raises `Refusal`: `unknown_theme`
+    when there is no such theme, `bad_theme` when its file is invalid."""
     user_themes = home.config / "themes"
     file: Path | None = None
     with suppress(OSError, ValueError):  # a name that no file can have

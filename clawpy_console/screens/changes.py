@@ -104,7 +104,6 @@ class Changes(Pane):
         """The last operation on each change set, by its id, and the set as it was at its start."""
 
         self._preview: LandPreview | None = None
-        self._head = Content("")
 
     def compose(self) -> ComposeResult:
         yield Heading("CHANGES", id="changes-title")
@@ -217,10 +216,7 @@ class Changes(Pane):
         if self.has_comments_to_send:
             key = find_base_screen(self).key_of("work.send_comments")
             lines.append(Content.assemble((key, "$accent"), " send comments to the agent"))
-        head = Content("\n").join([*lines, Content("")])
-        if not head.is_same(self._head):
-            self._head = head
-            self.query_one("#verdict", PlainText).update(head)
+        self.query_one("#verdict", PlainText).replace(Content("\n").join([*lines, Content("")]))
         shown = self.view.files or [diff.DiffFile(file, [], [], all_or_nothing=True) for file in files]
         self._files.show(diff.make_tree_rows(shown, self.view.marked))
 
