@@ -59,12 +59,6 @@ def _import_command_provider() -> type[Provider]:
     return CommandProvider
 
 
-SCREEN_BY_MODE: dict[str, str | Callable[[], Screen[None]]] = {
-    **{mode: partial(_make_screen, mode) for mode in SCREENS},
-    FIRST_MODE: MissionScreen,
-}
-"""How to make each screen. The first one is imported with the app, the others when they are opened."""
-
 WORDS_IGNORED_S = 1.0
 """Seconds after the key of a field that is not there, and after each key ignored since, in which words are ignored."""
 
@@ -91,7 +85,7 @@ class ConsoleApp(CardConsole):
     ENABLE_COMMAND_PALETTE = True
     COMMANDS = {_import_command_provider}
     COMMAND_PALETTE_BINDING = "f24"  # our own binding, remappable, does it
-    MODES = SCREEN_BY_MODE
+    MODES = {mode: partial(_make_screen, mode) for mode in SCREENS}
     DEFAULT_MODE = FIRST_MODE
     BINDINGS = bindings("app")
 

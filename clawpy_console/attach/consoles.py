@@ -38,43 +38,28 @@ def serve(
     """Open the engine of `home`, with a console for the client at `terminal` and for each that attaches later, until
     the last one is closed; returns the exit code. This process no longer writes to its own terminal."""
 
+    engines: list[Engine] = []  # the one of all consoles, once it is open
+    opening = threading.Lock()
+
     def open_engine() -> Engine:
-        # The first console calls this, so that the first frame does not wait for the engine.
-        return opener(home, workspaces=workspaces, kind="console", attach=consoles.admit)
+        # The consoles call this in threads, so that the first frame does not wait for the engine.
+        with opening:
+            if not engines:
+                engines.append(opener(home, workspaces=workspaces, kind="console", attach=consoles.admit))
+            return engines[0]
 
     description = describe_terminal()
     _redirect_output_to_log(home)
-    shared_engine = _SharedEngine(open_engine)
-    consoles = Consoles(shared_engine.get, home, owns_engine=True, demo=demo)
+    consoles = Consoles(open_engine, home, owns_engine=True, demo=demo)
     consoles.open_console(terminal.dup(), description, workspaces)
     try:
         consoles.wait()
     finally:
         consoles.close()
-        shared_engine.close()
+        for engine in engines:
+            engine.close()
         consoles.release_clients()
     return 0
-
-
-class _SharedEngine:
-    """The engine of all consoles. It is opened when the first of them needs it."""
-
-    def __init__(self, open_engine: Callable[[], Engine]) -> None:
-        self._open_engine = open_engine
-        self._lock = threading.Lock()
-        self._engine: Engine | None = None
-
-    def get(self) -> Engine:
-        """The engine, the same at every call. May be called from any thread."""
-        with self._lock:
-            if self._engine is None:
-                self._engine = self._open_engine()
-            return self._engine
-
-    def close(self) -> None:
-        """Close the engine, if it was opened."""
-        if self._engine is not None:
-            self._engine.close()
 
 
 STOPPED = "The engine stopped. Start it again with `clawpy`."

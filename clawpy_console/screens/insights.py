@@ -21,7 +21,7 @@ from clawpy_console.screens.dialog import confirm, show_text
 from clawpy_console.widgets.rows import ScrollPane
 from clawpy_console.widgets.texts import ReflowingText
 from engine import document
-from engine.model import Insights, Refusal, TrainingOffer, TrainingRunView, TrainingView
+from engine.model import Insights, Refusal, TrainingOffer, TrainingView
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -174,12 +174,16 @@ class InsightsScreen(ConsoleScreen):
         insights = self._insights
         if insights is None or (run := insights.training.swappable_run) is None:
             return
-        title, question = _make_swap_question(run, insights.training)
-
-        def swap(engine: Engine) -> object:
-            return engine.training.adopt() if run.state == "kept_old" else engine.training.restore_former()
-
-        confirm(self.app, title, question, "swap", partial(self._call, swap))
+        measured = f"\n\nMeasured: {one_line(run.note)}" if run.note else ""
+        if run.state == "kept_old":
+            question = f"{run.model} replaces {insights.training.model or 'none'} immediately.{measured}"
+            swap = partial(self._call, lambda engine: engine.training.adopt())
+            confirm(self.app, "Use this model?", question, "swap", swap)
+        else:
+            back = run.former_model or "no model: only the built-in Twin"
+            question = f"{run.model} is no longer used. In use again: {back}.{measured}"
+            swap = partial(self._call, lambda engine: engine.training.restore_former())
+            confirm(self.app, "Go back to the previous model?", question, "swap", swap)
 
     def _call(self, call: Callable[[Engine], object], message: str = "") -> None:
         def on_done(_: object) -> None:
@@ -259,12 +263,3 @@ def _make_training_question(offer: TrainingOffer, view: TrainingView, key_of: Ca
         f"Cost: what the provider charges. {formats.money(offer.cost_cap)} is reserved within your caps "
         f"(training.costCap); the final price is known at the end. {key_of('insights.train')} stops the training."
     )
-
-
-def _make_swap_question(run: TrainingRunView, view: TrainingView) -> tuple[str, str]:
-    """The title and the question before a swap of models."""
-    measured = f"\n\nMeasured: {one_line(run.note)}" if run.note else ""
-    if run.state == "kept_old":
-        return "Use this model?", f"{run.model} replaces {view.model or 'none'} immediately.{measured}"
-    back = run.former_model or "no model: only the built-in Twin"
-    return "Go back to the previous model?", f"{run.model} is no longer used. In use again: {back}.{measured}"

@@ -49,10 +49,8 @@ def read_completion_names(home: Home, kind: str) -> Mapping[str, Any]:
                 return {folder.name: "agent" for folder in sorted(home.agents.glob("[!.]*")) if folder.is_dir()}
             case "workspaces":
                 return dict.fromkeys(home.configured_workspaces(), "workspace")
-            case "channels":
-                return {**_load_program_names(home)["channels"], **_read_names_in_settings(home, "channels")}
-            case "providers":
-                return {**_load_program_names(home)["providers"], **_read_names_in_settings(home, "providers")}
+            case "channels" | "providers":
+                return {**_load_program_names(home)[kind], **_read_names_in_settings(home, kind)}
             case _:
                 return dict(_load_program_names(home)[kind])
     return {}

@@ -187,7 +187,7 @@ def test_notifications(world: OperatorWorld):
         world.engine.notify.catch_up()
         world.advance(minutes=6)
         for surface in Surface:
-            world.engine.notify.deliver_due(surface)
+            world.engine.notify.senders[surface].deliver_due()
         posts = {post.path.strip("/"): json.dumps(post.body) for post in server.posts}
     assert set(posts) == {"phone", "watch"}
     assert card["prompt"] in posts["phone"]

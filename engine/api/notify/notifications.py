@@ -91,7 +91,7 @@ class Notifications:
         self.deliver = deliver
         self.issue_pass = issue_pass
         self._cursor = LedgerCursor(engine.ledger, CURSOR_KEY, lambda entry: entry.kind in NOTIFIED_KINDS)
-        self._senders = {surface: _Sender(self, surface) for surface in Surface}
+        self.senders = {surface: Sender(self, surface) for surface in Surface}
         self._follower = Background("clawpy-notify", self._follow)
         self._subscription: Subscription | None = None
         self._has_caught_up = False
@@ -100,7 +100,7 @@ class Notifications:
     # -- life cycle
 
     def start(self) -> None:
-        """Begin to follow events in threads. Without these threads, call `catch_up` and `deliver_due`."""
+        """Begin to follow events in threads. Without them, call `catch_up`, and `deliver_due` of the `senders`."""
         self._subscription = self.engine.bus.subscribe(self._follower.wake, capacity=1_000)
         self._follower.wake()
 
@@ -109,7 +109,7 @@ class Notifications:
         self._closed.set()
         if self._subscription is not None:
             self._subscription.close()
-        threads = [sender.background for sender in self._senders.values()] + [self._follower]
+        threads = [sender.background for sender in self.senders.values()] + [self._follower]
         for thread in threads:
             thread.close(0)
         end = time.monotonic() + CLOSE_TIMEOUT_S
@@ -135,7 +135,7 @@ class Notifications:
         """Wake the threads of these surfaces. Nothing happens before `start`."""
         if self._subscription is not None:
             for surface in surfaces:
-                self._senders[surface].background.wake()
+                self.senders[surface].background.wake()
 
     # -- storing notifications
 
@@ -182,16 +182,6 @@ class Notifications:
         """Whether a surface has an address and is switched on."""
         return is_switched_on(surface, self.engine.settings.current) and self.addresses.is_configured(surface)
 
-    # -- delivery
-
-    def deliver_due(self, surface: Surface) -> float | None:
-        """See `_Sender.deliver_due`."""
-        return self._senders[surface].deliver_due()
-
-    def last_failure(self, surface: Surface) -> str:
-        """Why the last delivery to a surface failed, "" if it did not."""
-        return self._senders[surface].last_failure
-
     # -- undelivered notifications
 
     def waiting(self) -> list[Waiting]:
@@ -212,7 +202,7 @@ class Notifications:
     def retry(self, surface: Surface | None) -> int:
         """Send again the notifications that were given up, on one surface or all; returns their number."""
         revived = self.outbox.revive(surface)
-        for sender_surface, sender in self._senders.items():
+        for sender_surface, sender in self.senders.items():
             if surface in (None, sender_surface):
                 sender.blocked_until = None
         self._wake(self.outbox.waiting_surfaces())
@@ -256,7 +246,7 @@ class Notifications:
                     **self._describe_address(surface),
                     "undelivered": undelivered.count if undelivered else 0,
                     "since": instant(undelivered.since) if undelivered else None,
-                    "why": undelivered.reason if undelivered else self.last_failure(surface),
+                    "why": undelivered.reason if undelivered else self.senders[surface].last_failure,
                 }
             )
         return replies
@@ -299,7 +289,7 @@ def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, quiet: b
     return DeliveryPlan(batch[:MAX_BATCH_NOTIFICATIONS], 0.0)
 
 
-class _Sender:
+class Sender:
     """Delivers to one surface. A row is marked after its delivery, so after a crash it may be delivered twice but is
     never lost. After a failure, delivery is tried again at growing intervals for a day."""
 

@@ -194,7 +194,7 @@ def notify_phone(served: Served, server: NotificationServer) -> dict[str, Button
     engine.settings.set("quietHoursEnd", engine.settings.current.quiet_hours_start)  # no hour is quiet
     make_predicted_cards(served, "report_branches", "check_clean_head")
     engine.notify.catch_up()
-    while engine.notify.deliver_due(Surface.PHONE) == 0:
+    while engine.notify.senders[Surface.PHONE].deliver_due() == 0:
         pass
     buttons_by_card = {}
     for post in server.posts:

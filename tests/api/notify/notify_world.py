@@ -134,5 +134,5 @@ class NotifyWorld:
     def deliver(self, surfaces: Sequence[Surface] = tuple(Surface)):
         """Send everything that is due."""
         for surface in surfaces:
-            while self.notifications.deliver_due(surface) == 0:
+            while self.notifications.senders[surface].deliver_due() == 0:
                 pass

@@ -29,7 +29,7 @@ def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(phone_world: 
     phone_world.courier.failures[Surface.PHONE] = DeliveryFailure("it cannot be reached")
     phone_world.record_events(PAUSED)
     waits = []
-    while (wait := phone_world.notifications.deliver_due(Surface.PHONE)) is not None:
+    while (wait := phone_world.notifications.senders[Surface.PHONE].deliver_due()) is not None:
         waits.append(wait)
         clock.advance(timedelta(seconds=wait))
     assert len(phone_world.courier.sent) == MAX_TRIES
@@ -45,13 +45,13 @@ def test_nothing_is_tried_before_the_interval_is_over(phone_world: NotifyWorld, 
     assert len(phone_world.courier.sent) == 1
     clock.advance(timedelta(seconds=BACKOFF_S[0] - 1))
     phone_world.record_events(PAUSED)
-    assert phone_world.notifications.deliver_due(Surface.PHONE) == 1
+    assert phone_world.notifications.senders[Surface.PHONE].deliver_due() == 1
     assert len(phone_world.courier.sent) == 1
     phone_world.courier.failures.clear()
     clock.advance(timedelta(seconds=1))
     phone_world.deliver()
     assert len(phone_world.courier.sent) == 4
-    assert phone_world.notifications.last_failure(Surface.PHONE) == ""
+    assert phone_world.notifications.senders[Surface.PHONE].last_failure == ""
 
 
 def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyWorld):
