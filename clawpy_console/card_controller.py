@@ -15,20 +15,16 @@ from typing import Any, TypeVar
 
 from clawpy_console import formats
 from clawpy_console.console import Console, EngineCall, OnRefusal, OnResult
+from clawpy_console.fields import WORDS
 from clawpy_console.formats import crop, one_line
-from engine.model import Card, DismissReason, Refusal, SessionView, Status
+from engine.model import Card, DismissReason, Refusal, SessionView
 
 T = TypeVar("T")
 
 SNOOZE = timedelta(hours=2)
 """The time for which a card is snoozed (SPEC 2.9)."""
 
-DECIDED_ELSEWHERE = {
-    Status.APPROVED: "was approved elsewhere, and runs",
-    Status.EXECUTED: "was approved elsewhere, and has run",
-    Status.DISMISSED: "was dismissed elsewhere",
-    Status.EXPIRED: "has expired",
-}
+DECIDED_ELSEWHERE = WORDS["elsewhere"]
 """What became of a card that another console or a verb decided first, or nobody in time."""
 
 MAX_TITLE_CELLS = 36

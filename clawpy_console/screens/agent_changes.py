@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import formats
+from clawpy_console.fields import WORDS
 from clawpy_console.fields.agent import find_broken_file
 from clawpy_console.formats import crop
 from clawpy_console.keys import format_key
@@ -25,14 +26,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-TIER_ANSWERS = (
-    Answer("1", "1", "core identity: leads and guides those below"),
-    Answer("2", "2", "senior executive: leads"),
-    Answer("3", "3", "junior leader: leads"),
-    Answer("4", "4", "worker: receives guidance, sends findings up"),
-    Answer("5", "5", "junior worker: receives guidance, sends findings up"),
-    Answer("a", "auto", "set by archetype, name or default"),
-)
+TIER_ANSWERS = [Answer(key, *cells) for key, cells in WORDS["tier"].items()]
 """The answers to the question for a tier."""
 
 ASSIGNED_RULE = "tier_assignments"

@@ -24,6 +24,7 @@ from clawpy_console.keys import GROUPS, bindings, find_key_line_actions, format_
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Columns, Frame, KeyLine
 from clawpy_console.widgets.texts import Filter, PlainText, ReflowingText
+from clawpy_console.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from textual.widgets import TextArea
@@ -327,6 +328,9 @@ class ConsoleScreen(BaseScreen[None]):
 
     def refresh_output(self, sessions: frozenset[str]) -> None:
         """Called when these sessions wrote more output."""
+        for transcript in self.query(Transcript):
+            if transcript.session_id in sessions:
+                transcript.pull()
 
     def on_descendant_focus(self) -> None:
         self._show_column(self.pane)

@@ -37,7 +37,6 @@ from engine.model.adaptation import CANDIDATE_MOVES, Candidate, CandidateView, L
 from engine.model.learnings import ChainReport, RetractReport
 
 if TYPE_CHECKING:
-    from clawpy_console.console import Console
     from engine import Engine
 
 EMPTY_TEXT = "Learnings come from sessions. A candidate appears when the same thing happens repeatedly."
@@ -46,6 +45,9 @@ EMPTY_TEXT = "Learnings come from sessions. A candidate appears when the same th
 REFRESH_S = 5.0
 """Seconds after which the list is read again, because no event says that you edited a file of learnings."""
 
+
+UNWRAPPED_CELLS = 10_000
+"""A width at which no line wraps: the dialog wraps the text itself."""
 
 View = CandidateView | LearningView
 """What is read of the row under the cursor, with its links."""
@@ -278,12 +280,25 @@ class LearningScreen(ConsoleScreen):
         view = self.view
         if view is None or self._refuse_while_undoing():
             return
-        id, carry_out = find_subject(view).id, DECISIONS[name].carry_out
+        decision, subject = DECISIONS[name], find_subject(view)
 
         def decide(reason: str) -> None:
-            self.app.call_engine(lambda engine: carry_out(engine, id, reason), partial(self._on_decided, name, view))
+            self.app.call_engine(
+                lambda engine: decision.carry_out(engine, subject.id, reason), partial(self._on_decided, name, view)
+            )
 
-        ask_for_decision(self.app, name, view, decide)
+        if not decision.question:
+            decide("")
+            return
+        text = subject.text if isinstance(subject, LearningEntry) else ""
+        title = f"{decision.question} {crop(learning_fields.make_title(subject.title, text), 60)}"
+        make_effect = decision.make_effect or partial(learning_fields.make_decision_fields, move=name)
+        effect = list(make_effect(document(view)))
+        if decision.verb:
+            preview = Content("\n").join(render_fields(effect, UNWRAPPED_CELLS))
+            confirm(self.app, title, preview, decision.verb, partial(decide, ""))
+        else:
+            self.app.ask(ReasonDialog(title, effect), decide)
 
     def _on_decided(self, name: str, view: View, result: object) -> None:
         message = DECISIONS[name].message
@@ -407,24 +422,3 @@ def is_decision_possible(name: str, view: View) -> bool:
     if isinstance(view, CandidateView):
         return (view.candidate.status, name) in CANDIDATE_MOVES
     return DECISIONS[name].is_possible(view.entry)
-
-
-UNWRAPPED_CELLS = 10_000
-"""A width at which no line wraps: the dialog wraps the text itself."""
-
-
-def ask_for_decision(app: Console, name: str, view: View, decide: Callable[[str], object]) -> None:
-    """Ask whether to carry out the decision `name`, and show what it changes. `decide` gets the reason, "" for none."""
-    decision, subject = DECISIONS[name], find_subject(view)
-    if not decision.question:
-        decide("")
-        return
-    text = subject.text if isinstance(subject, LearningEntry) else ""
-    title = f"{decision.question} {crop(learning_fields.make_title(subject.title, text), 60)}"
-    make_effect = decision.make_effect or partial(learning_fields.make_decision_fields, move=name)
-    effect = list(make_effect(document(view)))
-    if decision.verb:
-        preview = Content("\n").join(render_fields(effect, UNWRAPPED_CELLS))
-        confirm(app, title, preview, decision.verb, partial(decide, ""))
-    else:
-        app.ask(ReasonDialog(title, effect), decide)

@@ -364,11 +364,6 @@ class MissionScreen(ConsoleScreen):
         """Back to the cards."""
         self.go_to("stack")
 
-    def refresh_output(self, sessions: frozenset[str]) -> None:
-        live = self._live
-        if live.session_id in sessions:
-            live.pull()
-
     @on(Transcript.Grew)
     def _on_live_output(self) -> None:
         if self.has_class("-narrow"):

@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from textual.content import Content
 
 from clawpy_console import formats
+from clawpy_console.fields import WORDS
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import format_key
 from clawpy_console.screens.base import find_next_choice
@@ -37,12 +38,7 @@ MAX_DETAIL_LINES = 12
 LINES_AROUND_DETAIL = 2 + 2 * MAX_HEAD_LINES + 1 + 2
 """The lines that the frame, title and reason, the hint that there is more, and the keys may take."""
 
-ANSWER_KEYS = {
-    "asked.once": "allow once",
-    "asked.session": "allow for this session",
-    "asked.deny": "deny",
-    "asked.never": "deny for this session",
-}
+ANSWER_KEYS = WORDS["permission"]
 """The actions that answer a request, each with its label."""
 
 OWN_VERBS = frozenset({"run", "fetch"})

@@ -20,7 +20,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from clawpy_console import external_programs, formats
-from clawpy_console.fields import SIGNS, Field, Fields, draw_bar, heading, text_line
+from clawpy_console.fields import SIGNS, TONES, Field, Fields, draw_bar, heading, text_line
 from clawpy_console.fields.learning import make_memory_fields
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings
@@ -62,11 +62,7 @@ SOURCE_CELLS = 17
 TRUST_SIGNS = {Trust.QUOTED.value: "”", APPROVED: "✓", Trust.MEASURED.value: "="}
 """The sign before a line that says how far it may be followed; `▲` where the content filter objects to it."""
 
-SOURCE_TONES = {
-    SourceKind.RUNNER: "note", SourceKind.SOUL: "tool", SourceKind.LEADER: "ask", SourceKind.PROJECT: "added",
-    SourceKind.MEMORY: "tool", SourceKind.OVERLAY: "ask", SourceKind.LEARNING: "ask", SourceKind.TASK: "say",
-    SourceKind.OPERATOR: "say", SourceKind.CONVERSATION: "hunk",
-}  # fmt: skip
+SOURCE_TONES = TONES["source"]
 """The tone of a source's name, by its kind."""
 
 NO_ORIGIN = (None, "")

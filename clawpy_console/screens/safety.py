@@ -41,11 +41,7 @@ READ_INTERVAL = timedelta(minutes=1)
 DND_DURATION = timedelta(hours=2)
 """The time for which the key turns do-not-disturb on."""
 
-AUTONOMY_ANSWERS = (
-    Answer("o", "off", "no cards, nothing runs"),
-    Answer("c", "cards", "cards; nothing runs by itself"),
-    Answer("A", "act", "may act by itself within the rails"),
-)
+AUTONOMY_ANSWERS = [Answer(key, *cells) for key, cells in WORDS["autonomy"].items()]
 """The answers to the question for a workspace's autonomy."""
 
 

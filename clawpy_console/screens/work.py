@@ -255,10 +255,6 @@ class WorkScreen(ConsoleScreen):
 
         self.app.call_engine(lambda engine: engine.calls.for_session(session.id), on_calls)
 
-    def refresh_output(self, sessions: frozenset[str]) -> None:
-        if self._transcript.session_id in sessions:
-            self._transcript.pull()
-
     # Keys
 
     def offers(self, action: str, *parameters: object) -> bool:

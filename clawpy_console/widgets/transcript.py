@@ -18,7 +18,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.worker import Worker
 
-from clawpy_console.fields import TONES
+from clawpy_console.fields import TONES, WORDS
 from clawpy_console.widgets.rows import RowView, make_selectable
 from clawpy_console.widgets.session import Progress, make_failure_lines
 from engine.model import SessionView, TranscriptLine
@@ -38,10 +38,7 @@ def find_row_starts(text: str, width: int) -> tuple[int, ...]:
     return (0, *divide_line(text, width))
 
 
-TRANSCRIPT_SIGNS = {
-    "command": "$ ", "note": "· ", "error": "✗ ", "exit": "→ ", "failed": "✗ ",
-    "say": "● ", "thought": "○ ", "tool": "▸ ", "ask": "▲ ", "reply": "┃ ", "": "  ",
-}  # fmt: skip
+TRANSCRIPT_SIGNS = WORDS["line"]
 """The sign before a line of each kind, "" for all other kinds. All are equally wide; wrapped lines are indented."""
 
 PARAGRAPH_KINDS = frozenset({"say", "thought"})

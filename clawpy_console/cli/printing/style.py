@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TextIO
 
-from clawpy_console.fields import Document, Field, compute_label_width, work
+from clawpy_console.fields import TONES, Document, Field, compute_label_width, work
 from clawpy_console.formats import workspace_name
 from engine.model import sanitise
 
@@ -39,9 +39,7 @@ def clean(value: Any) -> Any:
     return [clean(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
-PAINTS = {
-    "title": "1", "heading": "1", "grey": "2", "faint": "2", "good": "32", "accent": "32", "wants": "33", "wrong": "31",
-}  # fmt: skip
+PAINTS = TONES["terminal"]
 """Escape codes of the tones of fields."""
 
 
