@@ -25,6 +25,7 @@ from clawpy_console.attach.host import Host
 from clawpy_console.bridge import Bridge, EngineChanged, make_toasts
 from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.console import StopKey
+from clawpy_console.fields import TONES
 from clawpy_console.keys import bindings, find_key_line_actions, format_key
 from clawpy_console.screens.base import BaseScreen, ConsoleScreen, type_into
 from clawpy_console.screens.mission import MissionScreen
@@ -117,10 +118,7 @@ class ConsoleApp(CardConsole):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The default of each colour name that our style sheets use, for themes that do not define it."""
-        return {
-            "ink": "#d6dbe1", "paper": "#11151a", "line": "#2b333d", "grey": "#848f9b", "faint": "#616c78",
-            "wants": "#e5b567", "wrong": "#e8737a", "good": "#8fb573", "lit": "#1f2831",
-        }  # fmt: skip
+        return dict(TONES["default"])
 
     # Start
 

@@ -17,6 +17,7 @@ from textual.app import App
 from textual.color import Color, ColorParseError
 from textual.theme import BUILTIN_THEMES, Theme
 
+from clawpy_console.fields import TONES
 from clawpy_console.keys import check_keymap
 from engine.model import Refusal, sanitise
 
@@ -90,20 +91,10 @@ def load_themes(user_folder: Path) -> Iterator[Theme | Refusal]:
                 yield refusal
 
 
-_ROLES = {
-    "primary": "accent", "secondary": "accent", "accent": "accent", "warning": "wants", "error": "wrong",
-    "success": "good", "foreground": "text", "background": "background", "surface": "surface", "panel": "surface",
-    "boost": "lit",
-}  # fmt: skip
+_ROLES = TONES["theme"]
 """The colour of a theme file for each colour of Textual's themes."""
 
-_VARIABLES = {
-    **{name: name for name in ("line", "grey", "faint", "wants", "wrong", "good", "lit")},
-    "ink": "text", "paper": "background", "scrollbar": "line", "scrollbar-hover": "grey", "scrollbar-active": "accent",
-    "scrollbar-background": "background", "scrollbar-background-hover": "background",
-    "scrollbar-background-active": "background", "scrollbar-corner-color": "background",
-    "border": "accent", "border-blurred": "line",
-}  # fmt: skip
+_VARIABLES = TONES["variable"]
 """The same for variables of style sheets."""
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from textual.binding import Binding, BindingType
 from textual.keys import KEY_ALIASES, Keys, key_to_character
 
+from clawpy_console.fields import WORDS
 from engine.frozen import frozen
 from engine.model import Refusal
 
@@ -75,11 +76,7 @@ _LIVE_TOGETHER = [set(row.split()) for row in _ROWS["live-together"]]
 _SHARED = [set(row.split()) for row in _ROWS["shared-keys"]]
 """Pairs of actions that may share a key."""
 
-_SHOWN_AS = {
-    "left": "←", "right": "→", "up": "↑", "down": "↓", "enter": "⏎", "escape": "esc", "tab": "⇥", "space": "space",
-    "question_mark": "?", "slash": "/", "pageup": "PgUp", "pagedown": "PgDn",
-    "shift+tab": "⇧⇥", "delete": "del", "backspace": "⌫",
-}  # fmt: skip
+_SHOWN_AS = WORDS["key"]
 """The signs and words for keys on screens, by Textual's name."""
 
 _KEY_NAMES = {key.value for key in Keys} | set(KEY_ALIASES)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from clawpy_console.fields import WORDS
 from clawpy_console.formats import crop, workspace_name
 from engine.frozen import frozen
 from engine.model import (
@@ -254,19 +255,7 @@ class Switch:
     """What it means to turn it on."""
 
 
-SWITCHES = {
-    "crossPollEnabled": Switch("cross_poll_enabled", "New cards appear again and approved work runs."),
-    "autonomousModeEnabled": Switch(
-        "autonomous_mode_enabled",
-        "When you are inactive, the engine may start work without asking: only what the "
-        "rails allow, only kinds you have often approved and items of a heartbeat.md that you marked `run`, only in "
-        "workspaces set to `act`, never in quiet hours. It never lands a change and never pushes.",
-    ),
-    "twinModelEnabled": Switch(
-        "twin_model_enabled", "A model predicts which cards you want. It costs money, within the caps."
-    ),
-    "dpoExportEnabled": Switch("dpo_export_enabled", "Your decisions are written to dpo-pairs.jsonl every day."),
-}
+SWITCHES = {name: Switch(*cells) for name, cells in WORDS["switch"].items()}
 """The switches by the name of the setting in its file."""
 
 

@@ -34,7 +34,7 @@ from engine.services import Overrides
 from engine.wiring import acting, candidates, execution, foundation, learnings, prediction
 
 if TYPE_CHECKING:
-    pass
+    from engine.api.gateway.server import Server
 
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class Engine(ApiServices):
         candidates.build_adaptation(self)
         self.retention = Retention(self.database, clock, self.settings, self.ledger.cursor_keys)
         acting.build(self, launcher, follow_gateway=lambda: self.gateway.apply_settings())
-        self.gateway = Gateway(self, announce=lock.announce_gateway)
+        self.gateway = Gateway(self, _build_gateway, announce=lock.announce_gateway)
         self.notify = Notifications(self, issue_pass=self.gateway.issue_pass)
         waiting = (self.knowledge, self.bubbles, self.adaptation, self.learnings, self.notify)
         self._queues = [service.waiting for service in waiting]
@@ -235,6 +235,12 @@ class Engine(ApiServices):
                 log.warning("the end could not be recorded: %s", refusal)
         self.database.close()
         self._lock.release()
+
+
+def _build_gateway(*parts: Any) -> Server:
+    from engine.api.gateway.routes import build_server  # a console without a gateway never pays for FastAPI and uvicorn
+
+    return build_server(*parts)
 
 
 def open_engine(

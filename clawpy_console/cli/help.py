@@ -9,7 +9,6 @@ from pathlib import Path
 
 import engine
 from clawpy_console.cli import print_output
-from clawpy_console.cli.verbs import Document, make_verbs_document
 from engine import Home
 
 KEYS = "keys"
@@ -85,9 +84,11 @@ def _make_keys_page(home: Home) -> str:
     return "\n".join(lines)
 
 
-def make_document(topic: str | None, home: Home) -> Document:
-    """A page as JSON, or all verbs and pages. Raises `Refusal` `unknown_topic`."""
-    if topic is not None:
-        return {"topic": topic.lower(), "text": _find_page(topic.lower(), home)}
-    pages = [{"topic": name, "title": _find_title(name)} for name in collect_topics()]
-    return make_verbs_document() | {"pages": pages}
+def make_page_document(topic: str, home: Home) -> dict[str, str]:
+    """A page as JSON. Raises `Refusal` `unknown_topic`."""
+    return {"topic": topic.lower(), "text": _find_page(topic.lower(), home)}
+
+
+def make_pages_document() -> list[dict[str, str]]:
+    """The list of pages as JSON."""
+    return [{"topic": topic, "title": _find_title(topic)} for topic in collect_topics()]

@@ -307,8 +307,11 @@ def _request_document(options: Namespace, common: CommonOptions) -> Any:
             check_setting(options.key, options.value, common.home)
         case "help":
             from clawpy_console.cli import help
+            from clawpy_console.cli.verbs import make_verbs_document
 
-            return help.make_document(options.topic, common.home)
+            if options.topic is not None:
+                return help.make_page_document(options.topic, common.home)
+            return make_verbs_document() | {"pages": help.make_pages_document()}
         case "completion":
             from clawpy_console.cli.verbs import make_completion_script
 

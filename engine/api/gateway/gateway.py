@@ -23,7 +23,7 @@ from engine.model import Refusal
 
 if TYPE_CHECKING:
     from engine.api.gateway.server import Server
-    from engine.api.operations.operation import ApiServices
+    from engine.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -50,13 +50,19 @@ class GatewayState:
         return bool(self.url)
 
 
+Build = Callable[..., "Server"]
+"""The type of `routes.build_server`. The function is passed in, because it imports the operations, which read the
+gateway's state."""
+
+
 class Gateway:
     """Opens the gateway. Callable from any thread. `announce(url)` publishes the address to other processes."""
 
     def __init__(
-        self, engine: ApiServices, *, announce: Callable[[str], None], limits: GatewayLimits | None = None
+        self, engine: Services, build: Build, *, announce: Callable[[str], None], limits: GatewayLimits | None = None
     ) -> None:
         self._engine = engine
+        self._build = build
         self._announce = announce
         self._limits = limits or GatewayLimits()
         self._access = Access(engine.keys, engine.database)
@@ -176,9 +182,7 @@ class Gateway:
             address = make_listen_address(settings)
             self._new_token = self._access.load_or_make(in_file=in_file) or self._new_token
             # FastAPI and uvicorn are imported only here, so a console without a gateway does not load them.
-            from engine.api.gateway.routes import build_server
-
-            server = build_server(self._engine, self._access, address, self._limits, self._counts)
+            server = self._build(self._engine, self._access, address, self._limits, self._counts)
             server.start()
         except Refusal as refusal:
             self._fault = f"{refusal.message}; {refusal.fix}" if refusal.fix else refusal.message

@@ -12,6 +12,7 @@ import httpx
 from engine import open_engine
 from engine.api.gateway.access import GatewayLimits
 from engine.api.gateway.gateway import Gateway
+from engine.api.gateway.routes import build_server
 from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card
@@ -96,7 +97,7 @@ def open_served(place: Path, *, limits: GatewayLimits = SMALL, throw_away: bool 
     overrides = Overrides(throw_away=throw_away)
     engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False, overrides=overrides)
     # `open_engine` takes no limits for its gateway.
-    engine.gateway = Gateway(engine, announce=engine._lock.announce_gateway, limits=limits)
+    engine.gateway = Gateway(engine, build_server, announce=engine._lock.announce_gateway, limits=limits)
     engine.notify.issue_pass = engine.gateway.issue_pass
     return Served(engine, engine.gateway, engine.gateway.open(**{"port": 0} | options), place)
 

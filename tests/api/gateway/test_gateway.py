@@ -11,6 +11,7 @@ import pytest
 
 from engine.api.gateway.access import apply_options, check_certificate, make_listen_address
 from engine.api.gateway.gateway import STOPPED, Gateway
+from engine.api.gateway.routes import build_server
 from engine.config import GatewaySettings
 from engine.model import Refusal
 from tests.api.gateway.served import Serve
@@ -116,7 +117,7 @@ def test_a_new_token_waits_until_it_is_shown(serve: Serve):
     served.gateway.close()
     served.engine.settings.set("gateway.port", 0)
     served.engine.settings.set("gateway.enabled", True)
-    gateway = Gateway(served.engine, announce=lambda url: None)
+    gateway = Gateway(served.engine, build_server, announce=lambda url: None)
     gateway.apply_settings()
     try:
         first = gateway.state().url
