@@ -86,8 +86,9 @@ class BaseScreen(GuardedScreen[Result]):
     typed_ahead = ""
     """The text that was typed before anything had the focus here: it goes into the text that gets it first."""
 
-    def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(name=name, id=id, classes=classes)
+    def __init__(self, **options: str | None) -> None:
+        """`options`: see `Screen`."""
+        super().__init__(**options)
         # Textual's own count too, else it reads every style sheet twice more for a screen it has not seen.
         self._style_version = self._css_update_count = self.app._css_update_count  # when this screen was last up
         width, height = self.app.size

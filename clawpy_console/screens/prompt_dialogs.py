@@ -80,7 +80,7 @@ class PromptLines(LinesView, CursorView):
 
         source: PromptSource
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str) -> None:
         super().__init__(
             id=id, max_lines=1_000_000, signs={"": " " * SOURCE_CELLS}, empty="Select a call.", follow_end=False
         )

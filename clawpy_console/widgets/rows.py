@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -92,9 +92,9 @@ class RowView(ScrollView, ScrollKeys):
 
     DEFAULT_CSS = "RowView { height: 1fr; scrollbar-size: 0 1; overflow-x: hidden; }"
 
-    def __init__(self, *, empty: str = "", id: str | None = None, classes: str | None = None) -> None:
-        """`empty` is shown in place of the rows where there are none."""
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, empty: str = "", **options: Any) -> None:
+        """`empty` is shown in place of the rows where there are none. `options`: the `id` and `classes` of a widget."""
+        super().__init__(**options)
         self.empty = empty
         self.set_reactive(RowView.virtual_size, Size(0, 1))
         self._tones: dict[str, Style] = {}
@@ -297,11 +297,9 @@ class Rows(CursorView, can_focus=True):
         def control(self) -> Rows:
             return self.rows
 
-    def __init__(
-        self, *, empty: str = "", can_open: bool = True, id: str | None = None, classes: str | None = None
-    ) -> None:
-        """`can_open`: whether Enter opens a row; else it zooms the pane."""
-        super().__init__(empty=empty, id=id, classes=classes)
+    def __init__(self, *, can_open: bool = True, **options: Any) -> None:
+        """`can_open`: whether Enter opens a row; else it zooms the pane. `options` as of `RowView`."""
+        super().__init__(**options)
         self._can_open = can_open
         self.rows: Sequence[Row] = ()
 

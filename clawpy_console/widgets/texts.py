@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from textual.content import Content
 from textual.geometry import Size
@@ -25,8 +26,9 @@ LineRenderer = Callable[[int], Sequence[Content]]
 class PlainText(Static):
     """A text in which square brackets are no markup."""
 
-    def __init__(self, text: str | Content = "", *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(text, markup=False, id=id, classes=classes)
+    def __init__(self, text: str | Content = "", **options: Any) -> None:
+        """`options`: the `id` and the `classes` of a widget."""
+        super().__init__(text, markup=False, **options)
 
     def replace(self, content: Content) -> None:
         """Show `content`, unless it is there already. The screen is laid out again only if the height changes."""

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich._wrap import divide_line  # what Textual wraps its own texts with
 from rich.segment import Segment
@@ -55,14 +55,13 @@ class LinesView(RowView, can_focus=True):
         self,
         *,
         max_lines: int = 20_000,
-        empty: str = "",
         signs: Mapping[str, str] = TRANSCRIPT_SIGNS,
         follow_end: bool = True,
-        id: str | None = None,
+        **options: Any,
     ) -> None:
         """`max_lines`: older lines are dropped. `signs`: what stands before a line, by kind. `follow_end`: whether to
-        scroll to what is added while the end is in sight."""
-        super().__init__(empty=empty, id=id)
+        scroll to what is added while the end is in sight. `options` as of `RowView`."""
+        super().__init__(**options)
         self._max_lines = max_lines
         self._signs = signs
         self._follow_end = follow_end
@@ -199,7 +198,7 @@ class Transcript(LinesView):
     class Grew(Message):
         """New lines are on screen."""
 
-    def __init__(self, *, max_lines: int = 20_000, id: str | None = None) -> None:
+    def __init__(self, *, max_lines: int = 20_000, id: str) -> None:
         super().__init__(max_lines=max_lines, empty="Nothing has run yet.", id=id)
         self.session_id = ""
         self.last_line = ""

@@ -104,7 +104,7 @@ async def test_a_selection_over_rows_is_copied_as_one_line():
 
 
 async def test_a_prompt_is_copied_without_its_sources():
-    view = PromptLines()
+    view = PromptLines(id="prompt")
     app = Showing(view)
     async with app.run_test(size=(60, 10)) as pilot:
         source = PromptSource(SourceKind.SOUL, label="soul.md")
