@@ -109,33 +109,31 @@ def judge_calibration(bucket: Document) -> tuple[str, str]:
     return f"✓ stated {stated:.0%}", "ink"
 
 
-def make_table_fields(insights: Document, names: Sequence[str], limit: int = 8) -> Fields:
-    """A table for each of `names`, a group of the document, with at most `limit` rows."""
+NAME_CELLS = 24
+"""Cells of a name in a table."""
+
+MAX_TABLE_ROWS = 8
+"""Maximum number of rows of a table that are shown."""
+
+
+def make_table_fields(insights: Document, names: Sequence[str]) -> Fields:
+    """A table for each of `names`, a group of the document: its head, and its first rows."""
     listed = [name for name in names if insights[name]]
     for name in listed:
         if name != listed[0]:
             yield text_line("")
-        yield from _make_table(name, insights[name], limit)
-
-
-NAME_CELLS = 24
-"""Cells of a name in a table."""
-
-
-def _make_table(name: str, groups: Sequence[Document], limit: int) -> Fields:
-    """The head of a table, and its first rows."""
-    title = {"partsOfDay": "part of day"}.get(name, name.removesuffix("s"))
-    cost_title = "cost" if any(group["costPerAccepted"] for group in groups) else ""
-    head = f"{title.upper():<{NAME_CELLS}}{'cards':>6}{'decided':>8}{'approved':>9}{cost_title:>7}"
-    yield text_line(head.rstrip(), "faint")
-    for group in groups[:limit]:
-        label = kind_title(group["name"]) if name == "kinds" else group["name"] or "–"
-        cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
-        decided = group["approved"] + group["rejected"]
-        row = f"{group['predictions']:>6,}{decided:>8,}{format_percent(group['approvalRate']):>9}{cost:>7}"
-        yield text_line(f"{fit_to_width(label, NAME_CELLS)}{row}".rstrip())
-    if len(groups) > limit:
-        yield text_line(f"and {len(groups) - limit} more", "faint")
+        groups, title = insights[name], {"partsOfDay": "part of day"}.get(name, name.removesuffix("s"))
+        cost_title = "cost" if any(group["costPerAccepted"] for group in groups) else ""
+        head = f"{title.upper():<{NAME_CELLS}}{'cards':>6}{'decided':>8}{'approved':>9}{cost_title:>7}"
+        yield text_line(head.rstrip(), "faint")
+        for group in groups[:MAX_TABLE_ROWS]:
+            label = kind_title(group["name"]) if name == "kinds" else group["name"] or "–"
+            cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
+            decided = group["approved"] + group["rejected"]
+            row = f"{group['predictions']:>6,}{decided:>8,}{format_percent(group['approvalRate']):>9}{cost:>7}"
+            yield text_line(f"{fit_to_width(label, NAME_CELLS)}{row}".rstrip())
+        if len(groups) > MAX_TABLE_ROWS:
+            yield text_line(f"and {len(groups) - MAX_TABLE_ROWS} more", "faint")
 
 
 def make_hourly_fields(insights: Document) -> Fields:

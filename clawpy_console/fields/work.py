@@ -100,7 +100,10 @@ def make_absence_fields(document: Document) -> Fields:
     learned = ", ".join(formats.count(counts[key], *forms) for key, forms in LEARNED_FORMS.items() if counts[key])
     if not (ran or blocked or approved or dismissed or learned):
         return
-    yield Field("done", _describe_ended_sessions(ran))
+    problems = sum(describe_outcome(session["state"], session["result"]) == PROBLEM_FOUND for session in ran)
+    unfinished = sum(session["state"] not in ("succeeded", "discarded") for session in ran)
+    numbers = {"found a problem": problems, "did not finish": unfinished}
+    yield Field("done", ", ".join([formats.count(len(ran), "session"), *_count_exceptions(numbers)]))
     if blocked:
         by_rail = Counter(entry["rail"] for entry in blocked)
         rails = ", ".join(f"{rail} {count}" for rail, count in by_rail.most_common())
@@ -118,14 +121,6 @@ def make_absence_fields(document: Document) -> Fields:
 
 LEARNED_FORMS = WORDS["learned"]
 """The kinds of things that were learned, by key in the document, in words for one and for several."""
-
-
-def _describe_ended_sessions(sessions: Sequence[Document]) -> str:
-    """`3 sessions, 1 found a problem, 1 did not finish`."""
-    problems = sum(describe_outcome(session["state"], session["result"]) == PROBLEM_FOUND for session in sessions)
-    unfinished = sum(session["state"] not in ("succeeded", "discarded") for session in sessions)
-    numbers = {"found a problem": problems, "did not finish": unfinished}
-    return ", ".join([formats.count(len(sessions), "session"), *_count_exceptions(numbers)])
 
 
 def _count_exceptions(numbers: Mapping[str, int]) -> list[str]:

@@ -233,10 +233,8 @@ def test_no_decision_none_approved_and_some_approved_look_different(read: Insigh
 
 
 def test_a_table_shows_its_first_groups_and_a_cost_only_where_there_is_one(read: Insights):
-    groups = tuple(CardGroup(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
-    lines = format_text(
-        predictions.make_table_fields(document(replace_metrics(read, sources=groups)), ("sources",), limit=2)
-    )
+    groups = tuple(CardGroup(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(9))
+    lines = format_text(predictions.make_table_fields(document(replace_metrics(read, sources=groups)), ("sources",)))
     assert_contains(lines, "SOURCE", "1,000       2      50%  $0.09")
     assert lines.endswith("and 1 more")
     free = tuple(dataclasses.replace(group, cost_per_accepted=None) for group in groups)

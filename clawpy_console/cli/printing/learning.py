@@ -205,9 +205,16 @@ def _format_learning(document: Document) -> Lines:
 
 
 def _format_scopes(document: Document) -> Lines:
-    """The scopes with their numbers of learnings."""
+    """The scopes, each with its numbers of learnings, its folder and its faults."""
     for scope in document["scopes"]:
-        yield from _format_scope(scope)
+        totals = (
+            f"{scope['institutional']} how things are done, {scope['tasks']} about work, {scope['proxy']} about you"
+        )
+        retracted = f", {scope['retired']} retracted" if scope["retired"] else ""
+        title = learning_fields.describe_scope(scope["scope"], scope["scopeId"], scope["workspace"])
+        yield f"{bold(title)}  {totals}{retracted}"
+        yield "    " + dim(scope["path"])
+        yield from ("    " + bad(fault) for fault in scope["faults"])
     if not document["scopes"]:
         yield "Nothing learned yet."
 
@@ -272,16 +279,6 @@ def _make_link_fields(learning: Document) -> list[Field]:
     return details
 
 
-def _format_scope(scope: Document) -> Lines:
-    """A scope: its numbers of learnings, its folder and its faults."""
-    totals = f"{scope['institutional']} how things are done, {scope['tasks']} about work, {scope['proxy']} about you"
-    retracted = f", {scope['retired']} retracted" if scope["retired"] else ""
-    title = learning_fields.describe_scope(scope["scope"], scope["scopeId"], scope["workspace"])
-    yield f"{bold(title)}  {totals}{retracted}"
-    yield "    " + dim(scope["path"])
-    yield from ("    " + bad(fault) for fault in scope["faults"])
-
-
 def _format_retracted(document: Document) -> Lines:
     """The learnings that were retracted, and those whose review follows from that."""
     yield f"{good('Retracted')}  {', '.join(document['retired'])}"
@@ -344,8 +341,12 @@ def format_candidates(document: Document) -> Lines:
     elif "candidate" in document:
         candidate = document["candidate"]
         yield _format_candidate_head(candidate)
-        if "stations" in document:
-            yield from _format_candidate_details(document)
+        if "stations" in document:  # all that is known of it, with its evidence
+            _, *fields = learning_fields.make_candidate_fields(document, datetime.now(UTC))
+            yield from format_fields(fields)
+            for name, title in learning_fields.EVIDENCE_TITLES.items():
+                if records := [record for record in document["records"] if record["id"] in candidate[name]]:
+                    yield from ("", bold(title), *_format_records(records))
         if candidate["status"] in NEXT_STEP_BY_STATUS:
             yield dim(NEXT_STEP_BY_STATUS[candidate["status"]].format(id=candidate["id"]))
     else:
@@ -359,15 +360,6 @@ def _format_records(records: list[Document]) -> Lines:
     now = datetime.now(UTC)
     for record in records:
         yield from format_fields(learning_fields.make_record_fields(record, now))
-
-
-def _format_candidate_details(document: Document) -> Lines:
-    """All that is known of a candidate, with its evidence."""
-    _, *fields = learning_fields.make_candidate_fields(document, datetime.now(UTC))
-    yield from format_fields(fields)
-    for name, title in learning_fields.EVIDENCE_TITLES.items():
-        if records := [record for record in document["records"] if record["id"] in document["candidate"][name]]:
-            yield from ("", bold(title), *_format_records(records))
 
 
 def _format_candidate_list(document: Document) -> Lines:

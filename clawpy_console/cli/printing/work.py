@@ -141,8 +141,12 @@ def format_card_with_session(document: Document) -> Lines:
         yield from (f"  │ {paint(tone, item)}" for item in f"{sign}{line['text']}".splitlines() or [""])
     if change is not None:
         yield from _format_change_set(change, session)
-    for file in document.get("diff", ()):
-        yield from _format_file_diff(file)
+    for file in document.get("diff", ()):  # the hunks that have not landed, with their numbers
+        yield from ("", bold(f"{file['status']} {file['path']}"))
+        numbers = (number for number in itertools.count(1) if number not in file["landedHunks"])
+        for line in file["hunks"].split("\n"):
+            number = f"  hunk {next(numbers)}" if line.startswith("@@ ") else ""
+            yield paint({"+": "good", "-": "wrong", "@": "grey"}.get(line[:1], "ink"), line) + number
     if "continues" in document:
         yield f"To send them, approve the card {bold(document['continues']['id'])}."
 
@@ -159,15 +163,6 @@ def _format_decided_card(card: Document, *, has_session: bool) -> Lines:
         yield f"    {card['note']}"
     if card["note"] and card["status"] == "rejected":  # a kind of card was switched off
         yield dim(f"    `clawpy undo {card['id']}` undoes it, `clawpy muted` lists it")
-
-
-def _format_file_diff(file: Document) -> Lines:
-    """The hunks of a file that have not landed, with their numbers."""
-    yield from ("", bold(f"{file['status']} {file['path']}"))
-    numbers = (number for number in itertools.count(1) if number not in file["landedHunks"])
-    for line in file["hunks"].split("\n"):
-        number = f"  hunk {next(numbers)}" if line.startswith("@@ ") else ""
-        yield paint({"+": "good", "-": "wrong", "@": "grey"}.get(line[:1], "ink"), line) + number
 
 
 def _format_session(session: Document) -> Lines:
