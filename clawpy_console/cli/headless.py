@@ -65,7 +65,9 @@ def run(
     """Run until asked to end, with the gateway open when `gateway` has its options. Raises `Refusal` as `open_engine`
     and `Gateway.open` do."""
     ending = _Ending()
-    with signal_handlers(dict.fromkeys(_select_ending_signals(), ending.on_signal)):
+    ignores_hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # as under nohup, which stays so
+    ending_signals = [signal.SIGINT, signal.SIGTERM, *([] if ignores_hangup else [signal.SIGHUP])]
+    with signal_handlers(dict.fromkeys(ending_signals, ending.on_signal)):
         opened: Future[Engine] = Future()
         consoles = Consoles(opened.result, home, owns_engine=False)
         try:
@@ -134,12 +136,6 @@ def _wind_down(engine: Engine, printer: EventPrinter, ending: _Ending, *, with_g
     for card in engine.wind_down(finish=ending.finish, hurry=lambda: ending.hurry):
         printer.print_note(f"stopped, and its card is pending again: {card.assignment.prompt}", card.id)
     printer.print_new_facts()
-
-
-def _select_ending_signals() -> list[signal.Signals]:
-    """Ctrl-C, SIGTERM and a closed terminal; what nohup ignores stays ignored."""
-    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
-    return [signal.SIGINT, signal.SIGTERM, *hangup]
 
 
 class EventPrinter:

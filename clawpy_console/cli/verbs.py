@@ -299,7 +299,10 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
         case "config" if arguments["action"] == "set":
             arguments["value"] = options.value  # may be empty
         case "land":
-            arguments |= {"id": options.id, "only": _select_hunks(arguments.get("only", []), options.hunk)}
+            paths, hunks = arguments.get("only", []), options.hunk or []
+            if hunks and len(paths) != 1:
+                raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
+            arguments |= {"id": options.id, "only": [{"path": path, "hunks": hunks} for path in paths]}
         case "comment" if options.place:
             arguments |= _parse_comment_location(options.place, options.text)
         case "profile" if options.file is not None:
@@ -324,13 +327,6 @@ def _collect_declared_arguments(verb: Verb, options: argparse.Namespace) -> Docu
         if value not in (None, "") and value is not False and not argument.local:
             arguments[name] = value
     return arguments
-
-
-def _select_hunks(paths: Sequence[str], hunks: Sequence[int] | None) -> list[Document]:
-    """The files to land, with the hunks if there is one file. Raises `WrongUse`."""
-    if hunks and len(paths) != 1:
-        raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
-    return [{"path": path, "hunks": hunks or []} for path in paths]
 
 
 def _parse_comment_location(location: str, text: object) -> Document:

@@ -65,7 +65,12 @@ class ListedRow(NamedTuple):
 def read_list(engine: Engine, words: str, required_id: str) -> list[ListedRow]:
     """The rows of the list in their order, with the learning `required_id`, if it exists, however old it is. Blocking:
     call it in a thread."""
-    return [*_read_candidates(engine), *_read_learnings(engine, words, required_id), *_read_faults(engine)]
+    faults = [  # of files with learnings
+        ListedRow("Cannot be read", "", fault, Row(FAULT + fault, fault, "▲", mark_style="wants"))
+        for scope in engine.learnings.list_scopes()
+        for fault in scope.faults
+    ]
+    return [*_read_candidates(engine), *_read_learnings(engine, words, required_id), *faults]
 
 
 def _read_candidates(engine: Engine) -> Iterator[ListedRow]:
@@ -98,13 +103,6 @@ def _read_learnings(engine: Engine, words: str, required_id: str) -> Iterator[Li
         heading = NEEDS_DECISION if _needs_review(entry) else f"Learned: {scope}"
         text = _make_search_text(entry, learning_fields.LEARNING_STATUS[entry.status].words)
         yield ListedRow(heading, entry.kind, text, make_learning_row(entry, now))
-
-
-def _read_faults(engine: Engine) -> Iterator[ListedRow]:
-    """The errors of files with learnings."""
-    for scope in engine.learnings.list_scopes():
-        for fault in scope.faults:
-            yield ListedRow("Cannot be read", "", fault, Row(FAULT + fault, fault, "▲", mark_style="wants"))
 
 
 def _make_search_text(value: Candidate | LearningEntry, label: str) -> str:

@@ -104,6 +104,8 @@ def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: da
     workspace = workspace_name(session.workspace)
     mode = "by itself" if session.mode == "autonomous" else session.mode
     origin = f"{workspace} → {session.channel} · {session.flow or session.runner} · {mode}"
+    estimate_sign = "≈" if any(not call.price_known for call in calls) and session.cost else ""
+    tokens = f" · {formats.tokens(session.tokens)} tokens" if session.tokens else ""
     result = session.error or session.summary
     place = session.gone or session.cwd
     if session.state is SessionState.QUEUED:
@@ -114,7 +116,7 @@ def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: da
         *wrap_text(session.prompt, "bold $ink", width, MAX_HEADING_LINES),
         Content.assemble(
             (f"{label.sign} {label.words}", f"${label.tone}"),
-            (f"  {duration} · {describe_cost(session, calls)}", "$grey"),
+            (f"  {duration} · {estimate_sign}{formats.money(session.cost)}{tokens}", "$grey"),
         ),
         Content.styled(crop(origin, width), "$grey"),
         Content.styled(crop(session.sandbox, width), "$faint"),
@@ -125,13 +127,6 @@ def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: da
     if result and session.state.over:
         lines[3:3] = wrap_text(result, "$wrong" if session.error else "$ink", width, MAX_HEADING_LINES)
     return lines
-
-
-def describe_cost(session: SessionView, calls: Sequence[ModelCall]) -> str:
-    """The cost and the tokens of a session; `≈` marks an estimate, for a model whose price is not known."""
-    estimate_sign = "≈" if any(not call.price_known for call in calls) and session.cost else ""
-    tokens = f" · {formats.tokens(session.tokens)} tokens" if session.tokens else ""
-    return f"{estimate_sign}{formats.money(session.cost)}{tokens}"
 
 
 def describe_models(session: SessionView, calls: Sequence[ModelCall]) -> str:

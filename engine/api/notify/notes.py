@@ -353,7 +353,9 @@ def _speak(note: Note, content: NotificationContent, line: str) -> Note:
     """The note as it is read aloud. For a card it ends with a question, which can be answered by voice."""
     if content.confidence is None:
         return note
-    note = replace(note, body=make_spoken_text(content, line))
+    risk = content.tier.word.capitalize() if content.tier and not content.has_stated_confidence else ""
+    confidence = risk or f"Confidence {round(100 * content.confidence)} percent"
+    note = replace(note, body=f"Cross-pollination suggestion: {line.rstrip('.')}. {confidence}.")
     if is_complete(content, line):
         return replace(note, actions=("approve", "reject"), question="Say approve or skip.")
     return replace(note, actions=("reject",), question="Say skip, or read it before you approve.")
@@ -373,14 +375,6 @@ def is_complete(content: NotificationContent, line: str) -> bool:
     """Whether a card may be approved from its note: the note has the whole prompt, and nothing asks for a look at the
     card."""
     return not content.must_be_read and line == one_line(content.text)
-
-
-def make_spoken_text(content: NotificationContent, line: str) -> str:
-    """The text of a card that is read aloud."""
-    assert content.confidence is not None
-    risk = content.tier.word.capitalize() if content.tier and not content.has_stated_confidence else ""
-    confidence = risk or f"Confidence {round(100 * content.confidence)} percent"
-    return f"Cross-pollination suggestion: {line.rstrip('.')}. {confidence}."
 
 
 def format_age(span: timedelta) -> str:
