@@ -179,11 +179,11 @@ class Captures:
 
     def entries(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
         """Captures with all `words`, newest first; page on with `before` = the last id."""
-        clauses = """
-            WHERE NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE NOT instr(lower(text), lower(value)))
-            AND (:id IS NULL OR (at, id) < (:at, :id)) ORDER BY at DESC, id DESC LIMIT :limit
-        """
         last = self.entry(before) if before else None
+        clauses = f"""
+            WHERE NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE NOT instr(lower(text), lower(value)))
+            {"AND (at, id) < (:at, :id)" if last else ""} ORDER BY at DESC, id DESC LIMIT :limit
+        """
         return self._read(clauses, words=words.split(), at=last and last.at, id=last and last.id, limit=limit)
 
     def entry(self, capture_id: str) -> Capture | None:

@@ -122,9 +122,9 @@ class Cards:
     def list_recent(self, limit: int = 50, *, workspaces: Sequence[str] = (), channel: str | None = None) -> list[Card]:
         """Cards of any status, newest first: of these workspaces, or of all if none is named, and of `channel` if that
         is given."""
-        clauses = """
+        clauses = f"""
             WHERE (:workspaces = '[]' OR workspace IN (SELECT value FROM json_each(:workspaces)))
-            AND target_channel = ifnull(:channel, target_channel) ORDER BY created_at DESC, id DESC LIMIT :limit
+            {"" if channel is None else "AND target_channel = :channel"} ORDER BY created_at DESC, id DESC LIMIT :limit
         """
         values = {"workspaces": tuple(workspaces), "channel": channel, "limit": limit}
         with self._database.read() as session:

@@ -199,7 +199,7 @@ def json_contains(text: str, terms: SearchTerms) -> bool:
 def _parse_json(text: str) -> Any:
     """The array, the object or the string in JSON `text`; any other text as it is."""
     try:
-        return json.loads(text) if text[:1] in ('"', "[", "{") else text
+        return json.loads(text) if text.lstrip()[:1] in ('"', "[", "{") else text
     except (ValueError, RecursionError):
         return text
 
