@@ -14,7 +14,7 @@ TABLE = read_table(__file__)
 
 JUNIT = """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests">
 <testsuite name="pytest" errors="2" failures="1" skipped="1" tests="5" time="1.234">
-<testcase classname="tests.test_cart.TestCart" name="test_total[a-b.c]" time="0.100"/>
+<testcase classname="tests.test_cart.TestCart" name="test_total[a-b.c]" class="slow" time="0.100"/>
 <testcase classname="tests.test_cart" name="test_tax" time="0.900"><failure message="1 == 2">…</failure></testcase>
 <testcase classname="tests.test_cart" name="test_gift" time="0.010"><skipped message="later"/></testcase>
 <testcase classname="tests.test_cart" name="test_db" time="0.020"><error message="failed on setup">…</error></testcase>

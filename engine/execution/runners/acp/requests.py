@@ -360,7 +360,7 @@ class Terminal:
 
 
 class Terminals:
-    """The terminals of one conversation. All methods must be called from the thread of the session."""
+    """The terminals of one conversation. Call its public methods from the thread of the session."""
 
     def __init__(self, live: LiveSession, folder: Path, confinement: Confinement) -> None:
         self._live = live

@@ -208,11 +208,11 @@ def report_conflicts(job: Job, conflicts: Mapping[str, int], sides: Mapping[str,
 
 def find_unmerged_files(git: Git) -> dict[str, int]:
     """The files in conflict, each with its number of marked places; 0 if the whole file is in conflict."""
-    files = {
-        path: read_plain_or_nothing(git.folder / path, MAX_CONFLICT_FILE_BYTES, follow=False)
-        for path in read_conflicted_files(git)
-    }
-    return {path: len(_CONFLICT_BEGIN.findall(data)) for path, data in files.items()}
+    conflicts = {}
+    for path in read_conflicted_files(git):
+        data = read_plain_or_nothing(git.folder / path, MAX_CONFLICT_FILE_BYTES, follow=False)
+        conflicts[path] = len(_CONFLICT_BEGIN.findall(data))
+    return conflicts
 
 
 def store_tree(job: Job) -> str:

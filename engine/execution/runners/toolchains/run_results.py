@@ -175,7 +175,7 @@ def _read_junit_cases(run: FinishedRun, root: ElementTree.Element) -> CheckResul
     durations: dict[str, float] = {}
     outcomes: dict[str, str] = {}
     for case in root.iter("testcase"):
-        node = _make_junit_id(case, run.folder)
+        node = _make_junit_id(case, run)
         durations[node] = durations.get(node, 0.0) + _parse_seconds(case.get("time"))
         tags = [tag for tag in ("failure", "error", "skipped") if case.find(tag) is not None]
         # A test may have two entries, for its body and its teardown. The worse outcome counts.
@@ -203,19 +203,19 @@ def _parse_xml(text: str) -> ElementTree.Element | None:
         return None
 
 
-def _make_junit_id(case: ElementTree.Element, folder: Path) -> str:
+def _make_junit_id(case: ElementTree.Element, run: FinishedRun) -> str:
     """The id of a case. PHPUnit names its class, see `_read_phpunit`. For pytest it is the node id: `classname` has the
     file and the classes, separated by dots. Which part is the file is found by looking for an existing one."""
     name = case.get("name", "")
-    if owner := case.get("class"):
+    if run.output_format == "phpunit" and (owner := case.get("class")):  # of pytest, it may be a property of a test
         return f"{owner}::{name}"
     parts = [part for part in case.get("classname", "").split(".") if part]
     if not parts:  # a file that could not be collected, whose name is the dotted module
         dotted = name.replace(".", "/") + ".py"
-        return dotted if (folder / dotted).is_file() else name
+        return dotted if (run.folder / dotted).is_file() else name
     for count in range(len(parts), 0, -1):
         file = "/".join(parts[:count]) + ".py"
-        if (folder / file).is_file():
+        if (run.folder / file).is_file():
             return "::".join([file, *parts[count:], name])
     return "::".join([case.get("file") or ".".join(parts), name])
 
@@ -241,7 +241,7 @@ def _read_reported_failures(run: FinishedRun) -> Mapping[str, str] | None:
         texts: dict[str, str] = {}
         for case in root.iter("testcase"):
             for failure in (*case.findall("failure"), *case.findall("error")):
-                node = _make_junit_id(case, run.folder)
+                node = _make_junit_id(case, run)
                 texts[node] = f"{texts.get(node, '')}{failure.get('message') or ''}\n{failure.text or ''}\n"
         return texts
     report = _parse_rspec(run.report)
