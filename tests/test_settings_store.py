@@ -86,13 +86,6 @@ def test_set_writes_the_file_and_records_the_change(store: SettingsStore, file: 
     assert read_events(database) == [("SettingChanged", "crossPollEnabled", "False")]
 
 
-def test_a_string_may_stand_in_the_quotes_of_toml(store: SettingsStore):
-    store.set("tasksDir", '"/home/me/my tasks"')
-    assert store.get("tasksDir") == "/home/me/my tasks"
-    store.set("tasksDir", '"a" and "b"')
-    assert store.get("tasksDir") == '"a" and "b"'
-
-
 def test_set_keeps_comments_and_order(file: Path, clock: FakeClock):
     save(file, WRITTEN)
     store = open_store(file, clock)

@@ -329,9 +329,10 @@ class ConsoleScreen(BaseScreen[None]):
 
     def refresh_output(self, sessions: frozenset[str]) -> None:
         """Called when these sessions wrote more output."""
-        for transcript in self.query(Transcript):
-            if transcript.session_id in sessions:
-                transcript.pull()
+        if sessions:
+            for transcript in self.query(Transcript):
+                if transcript.session_id in sessions:
+                    transcript.pull()
 
     def on_descendant_focus(self) -> None:
         self._show_column(self.pane)

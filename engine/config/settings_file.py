@@ -255,13 +255,12 @@ def format_key(path: Sequence[str]) -> str:
 
 
 def parse_value(path: KeyPath, text: str) -> Any:
-    """The value that `text` stands for, by the type of the setting. A string may stand in the quotes of TOML. Text that
-    fits nothing stays text and fails validation."""
+    """The value that `text` stands for, by the type of the setting. Text that fits nothing stays text and fails
+    validation."""
     annotation = _find_annotation(path)
     if annotation is bool:
         return BOOLEAN_WORDS.get(text.strip().lower(), text)
-    is_text = annotation is str or annotation is None or _is_subclass(annotation, StrEnum)
-    if is_text and text[:1] not in ("'", '"'):
+    if annotation is str or annotation is None or _is_subclass(annotation, StrEnum):
         return text
     if typing.get_origin(annotation) is tuple and not text.lstrip().startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]

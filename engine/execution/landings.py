@@ -160,12 +160,13 @@ class Landings:
                 raise Refusal("conflict", message, f"set your version aside and land again, or {way_out}")
             if preview.unsupported:
                 raise self._refuse_unsupported(row, trial.unsupported)
-            if left_out := [path for path in preview.in_the_way if root.lstat(path) is None]:
-                message = f"outside of your sparse checkout: {join_paths(left_out)}"
-                raise Refusal(
-                    "conflict", message, f"`git sparse-checkout add` their folder and land again, or {way_out}"
-                )
             if preview.in_the_way:
+                changed = [os.fsdecode(change.path) for change in trial.changes if not change.is_added]
+                left_out = [path for path in changed if root.lstat(path) is None]
+                if left_out and git.text("config", "--bool", "core.sparseCheckout", allowed=(0, 1)) == "true":
+                    message = f"outside of your sparse checkout: {join_paths(left_out)}"
+                    fix = f"`git sparse-checkout add` their folder and land again, or {way_out}"
+                    raise Refusal("conflict", message, fix)
                 message = f"untracked or ignored files are in the way: {join_paths(preview.in_the_way)}"
                 raise Refusal("conflict", message, f"move them away and land again, or {way_out}")
             token = self.randomness.new_id("land")

@@ -5,6 +5,7 @@ A check reads all workspaces with it. A source that fails gives nothing, and the
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
@@ -466,8 +467,11 @@ def _find_last_commit_of_test(folder: Path, git: GitState, part: Part, test: str
 # -- calendars
 
 
-FASTER_THAN_MEETINGS = {"SECONDLY", "MINUTELY"}
-"""How often an event may not repeat: to expand one that does would take minutes, and it is no meeting."""
+MIN_REPEAT_S = 900
+"""Minimum number of seconds between two repetitions of an event: one that is faster is no meeting, and expanding it may
+take minutes."""
+
+MAX_TIMES_A_DAY = 24 * 3600 // MIN_REPEAT_S
 
 
 class CalendarReader:
@@ -500,7 +504,9 @@ class CalendarReader:
                 import recurring_ical_events
 
                 components = icalendar.Calendar.from_ical(read_plain(file, MAX_CALENDAR_BYTES))
-                components.subcomponents = [part for part in components.subcomponents if not _repeats_too_fast(part)]
+                components.subcomponents = [
+                    part for part in components.subcomponents if not any(map(_repeats_too_fast, part.walk("VEVENT")))
+                ]
                 calendar = recurring_ical_events.of(components)
                 self._parsed[file] = (version, calendar)
         except (OSError, ValueError) as error:
@@ -527,10 +533,12 @@ def _select_meetings_around(calendar: Any, local: datetime) -> list[Meeting]:
 def _repeats_too_fast(event: Any) -> bool:
     """Whether an event of a calendar has a rule by which it repeats faster than any meeting."""
     rules = event.get("RRULE", [])
-    return any(
-        FASTER_THAN_MEETINGS.intersection(rule.get("FREQ", ()))
-        for rule in (rules if isinstance(rules, list) else [rules])
-    )
+    for rule in rules if isinstance(rules, list) else [rules]:
+        unit_s = {"SECONDLY": 1, "MINUTELY": 60}.get(rule.get("FREQ", [""])[0], MIN_REPEAT_S)
+        times_a_day = math.prod(len(rule.get(part, [None])) for part in ("BYHOUR", "BYMINUTE", "BYSECOND"))
+        if unit_s * rule.get("INTERVAL", [1])[0] < MIN_REPEAT_S or times_a_day > MAX_TIMES_A_DAY:
+            return True
+    return False
 
 
 def _is_meeting(event: Any) -> bool:

@@ -52,9 +52,21 @@ def test_a_repeated_meeting_in_its_own_zone_and_when_it_was_last_held(tmp_path: 
 
 @pytest.mark.usefixtures("alarm_after_a_minute")
 def test_an_event_that_repeats_every_second_holds_up_no_check(tmp_path: Path):
-    rules = [f"RRULE:FREQ={often}" for often in ("SECONDLY", "DAILY;INTERVAL=2")]
-    events = [format_event("ticks", "DTSTART:19700101T100000Z", *lines) for lines in (rules[:1], rules)]
-    assert read_meetings(write_calendar(tmp_path, STANDUP, *events))[0].name == "Stand-up"
+    every = ",".join(str(number) for number in range(60))
+    rules = (
+        ["RRULE:FREQ=SECONDLY"],
+        [f"RRULE:FREQ=HOURLY;BYMINUTE={every};BYSECOND={every}"],
+        ["RRULE:FREQ=MINUTELY", "RRULE:FREQ=DAILY"],
+    )
+    events = [format_event("ticks", "DTSTART:19700101T100000Z", *lines) for lines in rules]
+    nested = f"BEGIN:X-BOX\n{events[0]}END:X-BOX\n"
+    assert read_meetings(write_calendar(tmp_path, STANDUP, *events, nested))[0].name == "Stand-up"
+
+
+def test_a_meeting_may_repeat_by_a_number_of_minutes(tmp_path: Path):
+    begins = "DTSTART:20260101T100000Z"
+    file = write_calendar(tmp_path, format_event("Sync", begins, "RRULE:FREQ=MINUTELY;INTERVAL=1440;COUNT=9"))
+    assert read_meetings(file)[0].name == "Sync"
 
 
 def test_whole_days_cancelled_and_free_events_are_no_meetings(tmp_path: Path):

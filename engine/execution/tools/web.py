@@ -157,8 +157,9 @@ class RequestDeadline:
 
 @frozen
 class Web:
-    """Fetches pages and searches. Every method raises `Refusal`: `bad_url`, `private_address`, `unreachable`,
-    `no_text`, `no_search`.
+    """Fetches pages and searches.
+
+    Every method raises `Refusal`: `bad_url`, `private_address`, `unreachable`, `no_text`, `no_search`.
     """
 
     settings: SettingsSource
