@@ -1,6 +1,7 @@
 """Erases text from all tables of a database for good (SPEC 4.10).
 
-It searches text, JSON and compressed text, but not keys and paths.
+It searches text, JSON and compressed text, but not keys and paths. `engine.memory.forget` calls it for the operator;
+services that keep texts in files use the same `SearchTerms`.
 """
 
 from __future__ import annotations

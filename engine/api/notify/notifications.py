@@ -1,7 +1,7 @@
 """Reads events from the ledger, stores notifications in the outbox, and delivers them (SPEC 10.2).
 
 Each surface has its own thread, so that a service that does not answer delays no other. In quiet hours only urgent
-notifications are sent; the others follow in the morning.
+notifications are sent; the others follow in the morning. The engine has one; the verb `notify` and the queue call it.
 """
 
 from __future__ import annotations

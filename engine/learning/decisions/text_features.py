@@ -1,6 +1,7 @@
 """The features of a card's text and of its evidence, as numbers for the `learner` (SPEC 2.3b). Pure.
 
-Tables and cards import this module, so it imports numpy only in the functions that compute.
+The table of decisions, the `learner` and the Twin use it. The table is imported with the engine, so numpy is imported
+only in the functions that compute.
 """
 
 from __future__ import annotations

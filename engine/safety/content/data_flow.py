@@ -1,5 +1,9 @@
 """Follows data from command to command, as far as the text alone shows it (SPEC 3.5): what a command prints and reads,
-as with echo, printf or base64, the files that it saves, and those that it runs as scripts."""
+as with echo, printf or base64, the files that it saves, and those that it runs as scripts.
+
+In `echo 'rm -rf /' | sh` it finds the text that the shell runs; in `curl -o x.sh URL; bash x.sh`, that the script was
+downloaded. `calls` and the judges beside it ask it.
+"""
 
 from __future__ import annotations
 

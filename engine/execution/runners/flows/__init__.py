@@ -5,8 +5,8 @@ after the other. It runs without a model, and like any other flow: the content f
 confines it, it works in a worktree of its own, and its changes wait for review. A learned flow that was rolled back
 cannot be started.
 
-Flows may import `runners.flow`, `runners.toolchains`, engine.git and engine.model. They start programs and change files
-only through their `Job`.
+Flows may import `runners.flow`, `runners.toolchains`, `execution.trees`, engine.git, engine.files and engine.model.
+They start programs and change files only through their `Job`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Flows about tests that fail sometimes or became slow. They repeat them, time them, or skip them until a day."""
+"""Flows about tests that fail sometimes or became slow. They repeat them, time them, or skip them until a day.
+
+The package `flows` registers them, and cards about tests propose them.
+"""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ class LookAtStash(Flow):
             where = f"on {stash.branch}" if stash.branch else "on a detached HEAD"
             job.say(f"{stash.name} of {stash.at:%F}, {where}: {stash.message}")
             job.say_list(stash.files, MAX_STASH_FILES, indent="  ")
-            states[stash.name] = _find_state(job, stash, head)
+            states[stash.name] = _try_stash(job, stash, head)
             job.say(f"  {states[stash.name]}")
             job.say(f"  To apply: `git stash apply {stash.name}`; to drop: `git stash drop {stash.name}`")
         reset_worktree(job, head)
@@ -194,7 +194,7 @@ class LookAtStash(Flow):
         return FlowResult(summary, facts={"stashes": states})
 
 
-def _find_state(job: Job, stash: Stash, head: str) -> str:
+def _try_stash(job: Job, stash: Stash, head: str) -> str:
     """Apply a stash to `head` in the worktree. Returns in words whether that works."""
     reset_worktree(job, head)
     # The stash is picked like a commit, because `git stash apply` would look into nested repositories.
