@@ -53,11 +53,12 @@ PRODUCTION = ProductionSettings(
 
 
 @pytest.mark.parametrize(
-    "command, target",
+    "command, targets",
     [
         ("git push origin main", "branch main"), ("git push origin x:refs/heads/main", "branch main"),
-        ("git push production x", "remote production"), ("git diff main", ""), ("git log main..x", ""),
-        ("ssh prod-1 uptime", "host prod-1"), ("scp a deploy@prod-1:/srv", "host prod-1"),
+        ("git push production x", "branch production, remote production"),
+        ("git diff main", ""), ("git log main..x", ""),
+        ("ssh prod-1 uptime", "host prod-1"), ("scp a deploy@prod-1:/srv", "host prod-1:/srv, host prod-1"),
         ("curl https://prod.example.org/x", "host prod.example.org"), ("psql -h prod-db x", "host prod-db"),
         ("psql --host=prod-db x", "host prod-db"), ("psql --host=db.live:5432", "host db.live:5432"),
         ("kubectl --context prod get pods", "context prod"),
@@ -67,8 +68,8 @@ PRODUCTION = ProductionSettings(
         ("vi ./deploy/live.yml", "path ./deploy/live.yml"),
     ],
 )  # fmt: skip
-def test_production_targets_are_found_in_commands(command: str, target: str):
-    assert target in (find_targets_of_command(command, PRODUCTION) or ("",))
+def test_production_targets_are_found_in_commands(command: str, targets: str):
+    assert ", ".join(find_targets_of_command(command, PRODUCTION)) == targets
 
 
 @given(st.text(max_size=200))
