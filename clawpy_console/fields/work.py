@@ -41,12 +41,11 @@ means."""
 
 def make_outcome_label(state: str, result: str | None, flow: str | None, failed: int, errors: int) -> Label:
     """How a session stands. Its tests `failed`, or had `errors`."""
-    words = label_outcome(state)
     if state == "succeeded" and result == "failed":
-        state = PROBLEM_FOUND
-        words = failures(failed, errors) if flow in TEST_RUNS and failed + errors else PROBLEM_FOUND
+        sign, tone = SESSION_SIGNS[PROBLEM_FOUND]
+        return Label(sign, tone, failures(failed, errors) if flow in TEST_RUNS and failed + errors else PROBLEM_FOUND)
     sign, tone = SESSION_SIGNS[state]
-    return Label(sign, tone, words)
+    return Label(sign, tone, label_outcome(state))
 
 
 def describe_origin(mode: str) -> str:

@@ -270,10 +270,10 @@ class MissionScreen(ConsoleScreen):
         labels = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": f"↑ Snoozed until {until}:"}
         label = labels[decision]
         undo_hint = self._undo_hint
-        if decision == "approve" and not card.gives_change_set:
-            undo_hint = f"  ·  Undo: {one_line(card.undo_note)}"
         if decision == "approve" and card.check_only:
             undo_hint = ""  # it only reads
+        elif decision == "approve" and not card.gives_change_set:
+            undo_hint = f"  ·  Undo: {one_line(card.undo_note)}"
         prompt_width = self._message.size.width - len(label) - len(undo_hint) - 1
         prompt = crop(one_line(card.assignment.prompt), max(12, prompt_width))
         self.show_message(f"{label} {prompt}{undo_hint}", "$grey")

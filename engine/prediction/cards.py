@@ -214,7 +214,7 @@ class Cards:
             if titled := self._find_titled(prompt, workspace, channel):
                 return titled
             work = self._assign(prompt, workspace, channel)
-        row = self._make_row(work, OWN_PROMPT, work.origin, Source.OPERATOR, may_wait=may_wait)
+        row = self._make_row(work, OWN_PROMPT, reasoning=work.origin, source=Source.OPERATOR, may_wait=may_wait)
         return self._database.write(lambda tx: self._store.add(tx, row))
 
     def suggest(self, text: str, *, workspace: str, reasoning: str, channel: str | None = None) -> Card:
@@ -228,7 +228,7 @@ class Cards:
         _refuse_no_workspace(workspace)
         work = self._assign(prompt, workspace, channel)
         subject = compute_text_hash(work.assignment.prompt)
-        row = self._make_row(work, SUGGESTED_KIND, reasoning, Source.PREDICTOR_HOOK, subject=subject)
+        row = self._make_row(work, SUGGESTED_KIND, reasoning=reasoning, source=Source.PREDICTOR_HOOK, subject=subject)
 
         def add(tx: Transaction) -> Card:
             self._refuse_unwanted(tx, row)
@@ -242,9 +242,9 @@ class Cards:
         self,
         work: _Work,
         kind: str,
+        *,
         reasoning: str,
         source: Source,
-        *,
         subject: str = "",
         may_wait: bool = True,
     ) -> CardRow:

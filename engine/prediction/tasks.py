@@ -98,9 +98,15 @@ class TaskBoard:
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
         """The tasks: those that are not over before the others, and of these the one changed last first. A task
         without a workspace belongs to every workspace."""
-        limits = {"workspace IN (:workspace, '')": workspace, "state = :state": state}
-        condition = " AND ".join(limit for limit, value in limits.items() if value is not None) or "TRUE"
-        clauses = f"WHERE {condition} ORDER BY state IN ('done', 'failed'), updated_at DESC, id DESC LIMIT :limit"
+        conditions = ["TRUE"]
+        if workspace is not None:
+            conditions.append("workspace IN (:workspace, '')")
+        if state is not None:
+            conditions.append("state = :state")
+        clauses = f"""
+            WHERE {" AND ".join(conditions)}
+            ORDER BY state IN ('{TaskState.DONE}', '{TaskState.FAILED}'), updated_at DESC, id DESC LIMIT :limit
+        """
         values = {"workspace": workspace, "state": state, "limit": limit}
         with self.database.read() as session:
             return _make_tasks(session, read_all(session, TaskRow, clauses, values))
