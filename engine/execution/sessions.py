@@ -450,8 +450,11 @@ class Sessions:
         cwd = str(live.folder) if live else ""
         more_events: MoreEvents = live.journal.events if live else lambda view: ()
 
-        store = partial(self.store.end, session_id, result, lines=lines, cwd=cwd, write=write, more_events=more_events)
-        self._late_ends.store_now_or_later(session_id, result, store)
+        self._late_ends.store_now_or_later(
+            session_id,
+            result,
+            lambda: self.store.end(session_id, result, lines=lines, cwd=cwd, write=write, more_events=more_events),
+        )
         self._release_slot(session_id)
 
     def _release_slot(self, session_id: str) -> None:
