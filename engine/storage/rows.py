@@ -142,6 +142,7 @@ class Row(SQLModel):
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         for field in cls.model_fields.values():
             if (stored := _choose_column_type(field.annotation)) is not None:
+                # The first item is SQLModel's own (since 0.0.32); a field that is only annotated has none yet.
                 field.metadata = field.metadata or Field().metadata
                 field.metadata[0].sa_type = stored
 
