@@ -313,7 +313,7 @@ def _describe_type(annotation: Any, metadata: list[Any]) -> str:
     if typing.get_origin(annotation) is tuple:
         return 'a list of strings, for example ["main", "prod*"]'
     if annotation is str:
-        return ID_FORMAT if any(getattr(item, "pattern", None) for item in metadata) else "a string in quotes"
+        return ID_FORMAT if any(getattr(item, "pattern", None) for item in metadata) else "text, in quotes in the file"
     if _is_subclass(annotation, BaseModel):
         return "a section with " + ", ".join(_list_keys(annotation))
     return "a section"

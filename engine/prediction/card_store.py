@@ -232,12 +232,13 @@ class CardStore:
         _record(tx, row, PredictionSnoozed, until=row.snoozed_until.isoformat())
 
     def bring_back(self, tx: Transaction, row: CardRow) -> None:
-        """Undo the snooze of a card, or the decision on it."""
+        """Undo the snooze of a card, whose 24 h begin anew, or the decision on it."""
         if row.status != Status.PENDING or row.snoozed_until is None:
             self.reopen(tx, row)
             return
         _move(tx, row, Move.WAKE)
         row.snoozed_until = None
+        row.expires_at = self.compute_expiry(tx.now)
         _record(tx, row, PredictionReopened, was="snoozed")
         self.make_room(tx, row)
 

@@ -296,6 +296,15 @@ def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: DecisionWorl
     assert world.read_signals() == []
 
 
+def test_a_card_whose_snooze_is_undone_expires_a_day_from_then(world: DecisionWorld, clock: FakeClock):
+    card = world.make_card()
+    clock.advance(timedelta(hours=23))
+    world.cards.snooze(card.id)
+    clock.advance(timedelta(hours=1))
+    woken, _ = world.cards.undo(card.id)
+    assert woken.expires_at == world.propose("look at the rates").expires_at
+
+
 @pytest.mark.parametrize("span", [timedelta(0), timedelta(seconds=-1), timedelta(days=30) + MOMENT])
 def test_a_snooze_has_bounds(world: DecisionWorld, span: timedelta):
     assert find_refusal_code(world.cards.snooze, world.make_card().id, span=span) == "bad_span"

@@ -207,8 +207,8 @@ def run_command(job: Job, command: ToolCommand, folder: Path, *, quiet: bool = F
 
 
 def run_test_plan(job: Job, plan: Sequence[PlannedTests], texts: dict[str, str] | None = None) -> list[ToolCheck]:
-    """Run the tests of each tool and report the results. A tool that cannot run is reported and left out. `texts` is as
-    in `run_tests`. Raises `CannotRun` if no tool could run."""
+    """Run the tests of each tool. If there are several, the result of each is reported; the caller words the
+    whole. A tool that cannot run is left out. `texts` is as in `run_tests`. Raises `CannotRun` if no tool could run."""
     results: list[ToolCheck] = []
     failures: list[CannotRun] = []
     for tool, tests in plan:
@@ -219,7 +219,8 @@ def run_test_plan(job: Job, plan: Sequence[PlannedTests], texts: dict[str, str] 
             if len(plan) > 1:
                 job.say(error.message)
             continue
-        job.say(f"{tool.title}: {describe_check(check)}")
+        if len(plan) > 1:
+            job.say(f"{tool.title}: {describe_check(check)}")
         results.append(ToolCheck(tool, check))
     if not results:
         raise failures[0]
