@@ -44,6 +44,9 @@ IDLE_TIMEOUT_S = 60.0
 """Seconds that a client may wait before it sends its request or reads its answer. The time of the verb does not
 count."""
 
+POLL_S = 5.0
+"""Seconds after which the server looks whether it is to end, if no client connects: a wake-up costs power."""
+
 SOCKET_NAME = "control.sock"
 
 Document = dict[str, Any]
@@ -84,7 +87,7 @@ class ControlServer(socketserver.ThreadingUnixStreamServer):
                 raise _make_no_socket_refusal(error) from error
             self._folder, self._is_temporary = _make_temporary_folder(), True
             self._bind()
-        self._thread = threading.Thread(target=self.serve_forever, name="clawpy-control", daemon=True)
+        self._thread = threading.Thread(target=self.serve_forever, args=(POLL_S,), name="clawpy-control", daemon=True)
 
     def _bind(self) -> None:
         self.address = str(self._folder / SOCKET_NAME)
@@ -105,7 +108,7 @@ class ControlServer(socketserver.ThreadingUnixStreamServer):
         """Stop serving; verbs in progress run to their end. Safe to call twice."""
         if self._thread.is_alive():
             threading.Thread(target=self.shutdown, daemon=True).start()
-            while self._thread.is_alive():  # a connection wakes it; otherwise it checks every half second
+            while self._thread.is_alive():  # a connection wakes it before the end of `POLL_S`
                 with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
                     client.connect(self.address)
                 self._thread.join(0.01)
