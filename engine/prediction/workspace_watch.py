@@ -1,7 +1,8 @@
 """Notices changes of files in the workspaces, so that cards follow a change within seconds (SPEC 2.9).
 
 In each workspace, git's own folders and the folders of tracked files are watched. Ignored folders, such as those of
-installed packages, are not watched, because they may be huge.
+installed packages, are not watched, because they may be huge. The engine starts the watch together with its schedule,
+whose regular check finds what the watch misses.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -69,22 +70,23 @@ class WorkspaceWatch:
         self,
         clock: Clock,
         *,
-        workspaces: Callable[[], Sequence[str]],
-        check: Callable[[Sequence[str]], object],
+        list_workspaces: Callable[[], Sequence[str]],
+        check_workspaces: Callable[[Sequence[str]], object],
         report: Callable[[str, str], None],
     ) -> None:
-        """`check` makes cards in the workspaces that changed. It is called in the thread of the watch. `report` tells
-        the operator of a problem, by a subject and a sentence."""
+        """`list_workspaces` is called every second, because others may be watched from then on. `check_workspaces`
+        makes cards in those that changed. It is called in the thread of the watch. `report` tells the operator of a
+        problem, by a subject and a sentence."""
         self._clock = clock
-        self._workspaces = workspaces
-        self._check = check
+        self._list_workspaces = list_workspaces
+        self._check_workspaces = check_workspaces
         self._report = report
         self.changed = ChangedWorkspaces()
         """The changes that were noticed and not checked yet."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self.is_watching = threading.Event()
-        """Set while the operating system reports changes."""
+        self.began = threading.Event()
+        """Set while the operating system reports changes. Only tests wait for it."""
 
     def start(self) -> None:
         """Watch in the background. Returns at once."""
@@ -101,26 +103,41 @@ class WorkspaceWatch:
         """Watch until `close`. An error ends the watch and is reported."""
         try:
             while not self._stop.is_set():
-                self._watch_once()
+                self._watch_present_folders()
         except Exception as error:
             log.exception("the workspaces are no longer watched")
             self._report("workspaces", f"cards follow changes of files only every few minutes: {error}")
         finally:
-            self.is_watching.clear()
+            self.began.clear()
 
-    def _watch_once(self) -> None:
-        """Watch until other folders are to be watched, or until `close`."""
-        from watchfiles import watch
-
-        workspaces = tuple(self._workspaces())
-        folders = {workspace: list_folders(workspace) for workspace in workspaces}
-        owners = group_pairs((folder, workspace) for workspace, paths in folders.items() for folder in paths)
-        if not owners:
+    def _watch_present_folders(self) -> None:
+        """Watch the folders that the workspaces have now, until there are others, or until `close`."""
+        workspaces = tuple(self._list_workspaces())
+        folders_of = {workspace: list_folders(workspace) for workspace in workspaces}
+        workspaces_of = group_pairs((folder, workspace) for workspace, paths in folders_of.items() for folder in paths)
+        if not workspaces_of:
             self.check_due()
             self._stop.wait(POLL_MS / 1000)
             return
-        batches = watch(
-            *owners,
+        try:
+            for paths in self._iterate_changes(workspaces_of):
+                self._note_changes(find_changed_workspaces(paths, workspaces_of))
+                checked = self.check_due()
+                watched = folders_of.keys() & checked  # one that was switched off since its change is checked, too
+                has_other_folders = any(folders_of[workspace] != list_folders(workspace) for workspace in watched)
+                if has_other_folders or workspaces != tuple(self._list_workspaces()):
+                    break
+        except FileNotFoundError:  # a folder was removed after it was listed
+            self._stop.wait(POLL_MS / 1000)
+        self._note_changes(workspaces)  # what changes until the next watch begins is not reported
+
+    def _iterate_changes(self, folders: Iterable[str]) -> Iterator[list[str]]:
+        """The paths in these folders that changed, every `POLL_MS`; none if nothing did. Ends with `close`. Raises
+        FileNotFoundError for a folder that does not exist."""
+        from watchfiles import watch
+
+        for changes in watch(
+            *folders,
             watch_filter=None,
             recursive=False,
             debounce=POLL_MS,
@@ -129,18 +146,13 @@ class WorkspaceWatch:
             yield_on_timeout=True,
             stop_event=self._stop,
             raise_interrupt=False,
-        )
-        try:
-            for batch in batches:
-                self.is_watching.set()
-                for workspace in find_changed_workspaces((path for _, path in batch), owners):
-                    self.changed.add(workspace, self._clock.now())
-                due = self.check_due()
-                if workspaces != tuple(self._workspaces()) or any(folders[key] != list_folders(key) for key in due):
-                    break
-        except FileNotFoundError:  # a folder was removed after it was listed
-            self._stop.wait(POLL_MS / 1000)
-        for workspace in workspaces:  # what changes until the next watch begins is not reported
+        ):
+            self.began.set()
+            yield [path for _, path in changes]
+
+    def _note_changes(self, workspaces: Iterable[str]) -> None:
+        """Note that these workspaces changed now."""
+        for workspace in workspaces:
             self.changed.add(workspace, self._clock.now())
 
     def check_due(self) -> list[str]:
@@ -148,7 +160,7 @@ class WorkspaceWatch:
         due = self.changed.take_due(self._clock.now())
         if due:
             try:
-                self._check(due)
+                self._check_workspaces(due)
             except Exception:  # the next change is checked all the same
                 log.exception("workspaces that changed could not be checked")
         return due
@@ -176,13 +188,14 @@ def list_folders(workspace: str) -> list[str]:
     return [str(folder) for folder in dict.fromkeys(folders) if folder.is_dir() and not folder.is_symlink()]
 
 
-def find_changed_workspaces(paths: Iterable[str], owners: Mapping[str, Sequence[str]]) -> list[str]:
-    """The workspaces in which one of `paths` is more than a lock of git or an ignored file. `owners` names the
-    workspaces of each watched folder."""
+def find_changed_workspaces(paths: Iterable[str], workspaces_of: Mapping[str, Sequence[str]]) -> list[str]:
+    """The workspaces in which one of `paths` is more than a lock of git or an ignored file. `workspaces_of` names the
+    workspaces of each watched folder. A lock says nothing, and git is not asked about it: git makes it before it
+    changes a file of its own, and that change is among the paths, too."""
     changed: dict[str, list[str]] = {}
     for path in paths:
-        folder = path if path in owners else str(Path(path).parent)
-        for workspace in owners.get(folder, ()):
+        folder = path if path in workspaces_of else str(Path(path).parent)
+        for workspace in workspaces_of.get(folder, ()):
             if not path.endswith(".lock"):
                 changed.setdefault(workspace, []).append(path)
     return [workspace for workspace, changes in changed.items() if not _are_ignored(workspace, changes)]

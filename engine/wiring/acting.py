@@ -79,8 +79,8 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
     )
     services.workspace_watch = WorkspaceWatch(
         clock,
-        workspaces=lambda: services.workspaces,
-        check=partial(_check_changed_workspaces, services),
+        list_workspaces=lambda: services.workspaces,
+        check_workspaces=partial(_check_changed_workspaces, services),
         report=services.report,
     )
 

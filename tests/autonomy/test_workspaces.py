@@ -132,7 +132,7 @@ def test_a_workspace_whose_files_change_is_checked_within_seconds(
         return engine.checks.last_checked() != before
 
     engine.workspace_watch.start()
-    wait_until(engine.workspace_watch.is_watching.is_set)
+    wait_until(engine.workspace_watch.began.is_set)
     second_repository.write("src/rates.py", "RATE = 2\n")
     wait_until(is_checked_again)
     after = engine.checks.last_checked()

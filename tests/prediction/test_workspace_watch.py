@@ -24,19 +24,17 @@ class Watched:
         self.workspaces = [str(path) for path in paths]
         self.checked: list[str] = []
         self.reports: list[str] = []
+        self.check: Callable[[Sequence[str]], object] = self.checked.extend
         self.watch = WorkspaceWatch(
             clock,
-            workspaces=lambda: self.workspaces,
-            check=self._check,
+            list_workspaces=lambda: self.workspaces,
+            check_workspaces=lambda workspaces: self.check(workspaces),
             report=lambda subject, text: self.reports.append(f"{subject}: {text}"),
         )
 
-    def _check(self, workspaces: Sequence[str]) -> None:
-        self.checked += workspaces
-
     def check_after(self, change: Callable[[], object]) -> list[str]:
         """The workspaces that are checked after `change`, each once: a change may be noticed in two parts."""
-        wait_until(self.watch.is_watching.is_set)
+        wait_until(self.watch.began.is_set)
         self.checked.clear()
         change()
 
@@ -147,6 +145,16 @@ def test_a_workspace_that_is_added_or_moved_away_is_noticed(
     assert watched.check_after(lambda: shop.path.rename(tmp_path / "elsewhere")) == [str(shop.path)]
 
 
+def test_a_workspace_that_is_switched_off_does_not_end_the_watch(
+    watch_over: Callable[..., Watched], shop: Repository, tmp_path: Path
+):
+    site = Repository(tmp_path / "site")
+    site.commit("Begin", {"index.html": "<p>\n"})
+    watched = watch_over(shop.path, site.path)
+    watched.check_after(lambda: watched.workspaces.remove(str(site.path)))  # what changed until then is checked
+    assert watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 1\n")) == [str(shop.path)]
+
+
 def test_a_failed_check_does_not_end_the_watch(
     watch_over: Callable[..., Watched], shop: Repository, caplog: pytest.LogCaptureFixture
 ):
@@ -156,7 +164,7 @@ def test_a_failed_check_does_not_end_the_watch(
         watched.checked += workspaces
         raise OSError("no space left")
 
-    watched.watch._check = fail
+    watched.check = fail
     watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 1\n"))
     watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 2\n"))
     assert "could not be checked" in caplog.text
