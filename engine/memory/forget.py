@@ -28,7 +28,7 @@ from engine.model import ForgetMatch, ForgetPreview, ForgetReport, Refusal
 from engine.model.text import plain
 from engine.storage import erasing
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import MIN_WORDS, SearchTerms, json_contains, remove_from_json, search_terms_of
+from engine.storage.erasing import MIN_WORDS, SearchTerms, json_contains, make_search_terms, remove_from_json
 from engine.storage.rows import driver_of, load_all
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
 
@@ -174,8 +174,8 @@ class Forgetting:
             message = f"{id_or_words.strip()} has no text of its own, or was forgotten already"
             raise Refusal("nothing_found", message, "give the words")
         if text:
-            return SearchTerms(search_terms_of(text))
-        return SearchTerms([id_or_words, *search_terms_of(id_or_words)[1:]])
+            return SearchTerms(make_search_terms(text))
+        return SearchTerms([id_or_words, *make_search_terms(id_or_words)[1:]])
 
     def _refuse_running(self, terms: SearchTerms) -> None:
         """Raise `Refusal` `session_running` if the transcript of a running session contains one of the terms."""

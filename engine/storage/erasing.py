@@ -1,11 +1,21 @@
-"""Erases text from all tables of a database for good (SPEC 4.10).
+"""Erases words of the operator's choice from all tables of a database for good (SPEC 4.10).
 
-It searches text, JSON and compressed text, but not keys and paths. `engine.memory.forget` calls it for the operator;
-services that keep texts in files use the same `SearchTerms`.
+    terms = SearchTerms(make_search_terms("Bob Lee lives in Utrecht."))
+    [place.table for place in find(connection, terms)]  # what would be changed
+    erase(connection, terms)  # removes the words, and leaves the rest of each value
+    scrub(connection)  # removes them from the file, too
+
+`engine.memory.forget` does that, and the other stores of texts search by the same `SearchTerms`. Every row is read, and
+the file is rebuilt, which takes about a second for each 100 MB.
+
+A copy of the words is seldom written as they are. An event is JSON, in which a prompt may be JSON again, and parts of a
+prompt are XML. So a pattern accepts each character in all these forms, and JSON is searched string by string. Keys,
+paths and names are not searched: without them, rows would no longer be found.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sqlite3
@@ -21,34 +31,6 @@ from engine.model import Refusal
 MIN_LETTERS = 3
 """Minimum number of letters of a text to erase: shorter ones are part of many words."""
 
-MIN_WORDS = 5
-"""Minimum number of words of a line or sentence of the text that is also searched for by itself."""
-
-MAX_PATTERN_WORDS = 400
-"""Maximum number of words of one pattern."""
-
-EXCERPT_WORDS = 8
-"""Number of words at the beginning of a text by which its excerpts are found, too."""
-
-MAX_EXCERPT_CHARS = 2_000
-"""Maximum number of characters of an excerpt between these words and its ellipsis."""
-
-_SENTENCE = re.compile(r"(?<=[.!?…])\s+")
-
-SKIPPED_TABLES = frozenset({"intents"})
-"""Intents are left to the services that finish them."""
-
-SKIPPED_COLUMNS = frozenset(
-    {"id", "key", "digest", "workspace", "cwd", "state", "status", "kind", "mode", "layer", "retention", "subject"}
-    | {"agent", "channel", "runner", "flow", "provider", "model", "tool", "session", "source", "outcome", "decided_by"}
-)
-"""Columns that contain no free text."""
-
-_TEXT_TYPES = ("CHAR", "TEXT", "CLOB", "JSON")
-"""Declared types of columns that may contain text."""
-
-_ZLIB_HEADER = b"\x78"
-
 
 class SearchTerms:
     """Texts to find and remove: whole words, in any case, with any white space between them, also as JSON or XML inside
@@ -61,12 +43,10 @@ class SearchTerms:
             raise Refusal(
                 "too_short", f"the words to forget must have {MIN_LETTERS} letters or more", "write more of the text"
             )
-        words = [text.split() for text in sorted(self.texts, key=len, reverse=True)]
-        # A longer pattern takes seconds to compile, so a longer text is found piece by piece.
-        pieces = [text[at : at + MAX_PATTERN_WORDS] for text in words for at in range(0, len(text), MAX_PATTERN_WORDS)]
-        excerpts = [_make_pattern(text[:EXCERPT_WORDS]) for text in words if len(text) > EXCERPT_WORDS]
-        cut = [f"{begin}[^\\n…]{{0,{MAX_EXCERPT_CHARS}}}…" for begin in excerpts]
-        self._pattern = re.compile("|".join([*map(_make_pattern, pieces), *cut]), re.IGNORECASE)
+        words_of_texts = [text.split() for text in sorted(self.texts, key=len, reverse=True)]
+        patterns = [_make_pattern(piece) for words in words_of_texts for piece in _cut_into_pieces(words)]
+        patterns += [_make_excerpt_pattern(words) for words in words_of_texts if len(words) > EXCERPT_WORDS]
+        self._pattern = re.compile("|".join(patterns), re.IGNORECASE)
 
     def match(self, text: str) -> bool:
         """Whether `text` contains any of them."""
@@ -81,49 +61,84 @@ class SearchTerms:
         return self._pattern.sub(lambda match: " " * len(match[0].encode()), text)
 
 
+MAX_PATTERN_WORDS = 400
+"""Maximum number of words of one pattern: a longer one takes seconds to compile."""
+
+EXCERPT_WORDS = 8
+"""Number of words at the beginning of a text by which its excerpts are found, too."""
+
+MAX_EXCERPT_CHARS = 2_000
+"""Maximum number of characters of an excerpt between these words and its ellipsis."""
+
+
+def _cut_into_pieces(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The words of a text in pieces of at most `MAX_PATTERN_WORDS`, each of which is searched for by itself."""
+    for start in range(0, len(words), MAX_PATTERN_WORDS):
+        yield words[start : start + MAX_PATTERN_WORDS]
+
+
+def _make_excerpt_pattern(words: Sequence[str]) -> str:
+    """A pattern of the beginning of a text up to an ellipsis, as titles and quotes are cut."""
+    return f"{_make_pattern(words[:EXCERPT_WORDS])}[^\\n…]{{0,{MAX_EXCERPT_CHARS}}}…"
+
+
+def _make_pattern(words: Sequence[str]) -> str:
+    """A pattern of these words, one after the other, with any white space between them, also if it is escaped.
+
+    It begins and ends between words: `Bob Lee` is not in `Bob Leeson`. The `n` of an escaped line end (`\\n`) is no
+    part of a word, although it is a letter. It looks for the first character before all that, which is faster.
+    """
+    first_character = _join_forms(_find_forms(words[0][0]))
+    is_begin_of_word = r"(?<!\w(?<!\\.))"
+    return rf"(?={first_character}){is_begin_of_word}{_make_text_pattern(' '.join(words))}(?!\w)"
+
+
 _BACKSLASHES = r"\\+"
 
 _SPACES = (r"\s", rf"{_BACKSLASHES}[nrt]")
 """The patterns of white space as it is, and as JSON writes it."""
 
 
-def _make_pattern(words: Sequence[str]) -> str:
-    """A pattern of these words, one after the other, with any white space between them, also if it is escaped."""
-    text, begin = _make_text_pattern(" ".join(words)), _join_forms(_find_forms(words[0][0]))
-    return rf"(?={begin})(?<!\w(?<!\\.)){text}(?!\w)"  # looking ahead first is faster
-
-
 def _make_text_pattern(text: str) -> str:
     """A pattern of a text with one space between words. A backslash matches all that follow each other, and nothing
     after it begins with one: two ways to divide them would take exponential time."""
-    patterns, follows_backslash = [], False
-    for character in text:
+    patterns = []
+    for before, character in itertools.pairwise(f" {text}"):
         if character == "\\":
-            patterns += [] if follows_backslash else [_BACKSLASHES]
-        else:
-            forms = _SPACES if character == " " else _find_forms(character)
-            patterns.append(
-                _join_forms(form.removeprefix(_BACKSLASHES) if follows_backslash else form for form in forms)
-            )
-            patterns += [f"{_join_forms(_SPACES)}*"] if character == " " else []
-        follows_backslash = character == "\\"
+            patterns += [] if before == "\\" else [_BACKSLASHES]
+            continue
+        forms = _find_forms(character)
+        remaining = [form.removeprefix(_BACKSLASHES) for form in forms] if before == "\\" else forms
+        patterns.append(_join_forms(remaining))
+        if character == " ":
+            patterns.append(f"{_join_forms(forms)}*")
     return "".join(patterns)
 
 
 @cache
 def _find_forms(character: str) -> Sequence[str]:
     """The patterns of a character as it is, as XML writes it, and as JSON does, with more backslashes in JSON within
-    JSON."""
+    JSON; `&` is `&amp;`, and `"` is `&quot;` and `\\"`."""
+    if character == " ":
+        return _SPACES
     forms = (character, escape(character), json.dumps(character)[1:-1])
     return [re.sub(r"(?:\\\\)+", r"\\\\+", re.escape(form)) for form in forms]
 
 
 def _join_forms(forms: Iterable[str]) -> str:
+    """A pattern that matches any of these."""
     different = list(dict.fromkeys(forms))
     return different[0] if len(different) == 1 else f"(?:{'|'.join(different)})"
 
 
-def search_terms_of(text: str) -> list[str]:
+MIN_WORDS = 5
+"""Minimum number of words of a line or sentence of the text that is also searched for by itself."""
+
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+")
+"""What stands between two sentences."""
+
+
+def make_search_terms(text: str) -> list[str]:
     """The search terms to erase a whole text: the text itself, and its lines and sentences of at least `MIN_WORDS`
     words, which are long enough to come from no other text."""
     lines = [line.strip() for line in text.splitlines()]
@@ -169,6 +184,9 @@ def scrub(connection: sqlite3.Connection) -> bool:
     connection.execute("VACUUM")
     busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return busy is None or not busy[0]
+
+
+_ZLIB_HEADER = b"\x78"
 
 
 def decode_text(value: str | bytes) -> str:
@@ -226,6 +244,27 @@ def remove_from_json(text: str, terms: SearchTerms) -> str:
     return json.dumps(map_strings(document, terms.remove_from), ensure_ascii=text.isascii())
 
 
+def _erase_from(value: str | bytes, terms: SearchTerms) -> str | bytes:
+    """A value without the terms, compressed if it was."""
+    new = remove_from_json(decode_text(value), terms)
+    return zlib.compress(new.encode(errors="replace")) if isinstance(value, bytes) else new
+
+
+SKIPPED_TABLES = frozenset({"intents"})
+"""Intents are left to the services that finish them."""
+
+SKIPPED_COLUMNS = frozenset(
+    {
+        "id", "key", "digest", "workspace", "cwd", "state", "status", "kind", "mode", "layer", "retention", "subject",
+        "agent", "channel", "runner", "flow", "provider", "model", "tool", "session", "source", "outcome", "decided_by",
+    }
+)  # fmt: skip
+"""Columns that contain no free text."""
+
+_TEXT_TYPES = ("CHAR", "TEXT", "CLOB", "JSON")
+"""Declared types of columns that may contain text."""
+
+
 def _find_searchable_columns(
     connection: sqlite3.Connection, skipped: frozenset[str]
 ) -> Iterator[tuple[str, list[str]]]:
@@ -251,10 +290,6 @@ def _is_searchable(name: str, kind: str) -> bool:
 
 
 def _find_full_text_tables(connection: sqlite3.Connection) -> list[str]:
+    """The full-text indexes. They follow the tables that they index, by triggers."""
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%fts5%'")
     return [name for (name,) in rows]
-
-
-def _erase_from(value: str | bytes, terms: SearchTerms) -> str | bytes:
-    new = remove_from_json(decode_text(value), terms)
-    return zlib.compress(new.encode(errors="replace")) if isinstance(value, bytes) else new
