@@ -1,8 +1,11 @@
 """The PostgreSQL database that machines share (SPEC 1.9, 4.5): one table of documents, and the exchange with it.
 
-Work never waits for the database, and an interrupted exchange is simply repeated. A row gets the next number whenever
-it changes, and a writer holds one lock until its commit. So numbers become visible in order, and a reader that has read
-up to a number has missed nothing below it.
+`SharedDatabase` is the table. `Exchange` is what `hierarchy.profile_rows` and `memory.summaries` are made of: it sends
+what is new on this machine, and fetches what is new on others. A job of the schedule calls it, and so does a flush of
+findings. Work never waits for the database, and an interrupted exchange is simply repeated.
+
+A row gets the next number whenever it changes, and a writer holds one lock until its commit. So numbers become visible
+in order, and a reader that has read up to a number has missed nothing below it.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ import json
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -75,26 +79,32 @@ class SharedDatabase:
         self.name = hex_hash(url, 12)
         """Identifies the database, without its secrets."""
         self._has_table = False
+        """Whether the table is known to exist."""
 
     def push(self, topic: str, rows: Sequence[SharedRow]) -> None:
         """Add or replace rows, all or none. Raises what `connect` raises, as `fetch` does."""
-        with self.connect() as connection:
+        values = [(topic, row.key, row.version, json.dumps(row.document)) for row in rows]
+        with self._open_table() as connection:
             connection.execute(_LOCK, (LOCK_ID,))
-            if not self._has_table:
-                for statement in _SCHEMA:
-                    connection.execute(statement)
-            values = [(topic, row.key, row.version, json.dumps(row.document)) for row in rows]
             connection.cursor().executemany(_PUSH, values)
-        self._has_table = True
 
     def fetch(self, topic: str, cursor: int) -> tuple[list[SharedRow], int]:
         """The next rows of a topic after `cursor`, at most `PAGE_ROWS`, and the cursor for the next time."""
-        if not self._has_table:
-            self.push(topic, ())
+        with self._open_table() as connection:
+            stored = connection.execute(_FETCH, (topic, cursor, PAGE_ROWS)).fetchall()
+        rows = [SharedRow(key, json.loads(document), version) for _, key, version, document in stored]
+        return rows, stored[-1][0] if stored else cursor
+
+    @contextmanager
+    def _open_table(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection as from `connect`, with the table, which is made if there is none yet."""
         with self.connect() as connection:
-            found = connection.execute(_FETCH, (topic, cursor, PAGE_ROWS)).fetchall()
-        rows = [SharedRow(key, json.loads(document), version) for _, key, version, document in found]
-        return rows, found[-1][0] if found else cursor
+            if not self._has_table:
+                connection.execute(_LOCK, (LOCK_ID,))  # machines that make it at the same time would get an error
+                for statement in _SCHEMA:
+                    connection.execute(statement)
+            yield connection
+        self._has_table = True
 
     def connect(self) -> psycopg.Connection[Any]:
         """A connection; used as a context it commits, or rolls back after an error. Raises what psycopg raises, and
@@ -122,13 +132,14 @@ class SharedDatabase:
 
 
 class Exchange(ABC):
-    """Base class of what exchanges rows with the shared database (None: there is none). One exchange runs at a time. A
-    failure is recorded as `CloudSyncFailed`, once until an exchange succeeds."""
+    """Base class of what is shared. One exchange runs at a time. A failure is recorded as `CloudSyncFailed`, once until
+    an exchange succeeds."""
 
     subject: str
     """The name of what is shared, in reports."""
 
     def __init__(self, database: Database, shared: SharedDatabase | None) -> None:
+        """`shared` is None if the operator named no database. Then nothing is exchanged."""
         self._database = database
         self._shared = shared
         self._exchange_lock = threading.Lock()
@@ -151,7 +162,8 @@ class Exchange(ABC):
             return ""
 
     @abstractmethod
-    def _send_and_fetch(self, shared: SharedDatabase) -> None: ...
+    def _send_and_fetch(self, shared: SharedDatabase) -> None:
+        """Push the new rows of this machine, and `_fetch` those of others. Raises what a connection raises."""
 
     @abstractmethod
     def _count_unsent(self, shared: SharedDatabase) -> int:

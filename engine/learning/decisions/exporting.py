@@ -79,7 +79,7 @@ class Shape(StrEnum):
 
 
 @frozen
-class Exchange:
+class Example:
     """One example of a conversation: a situation and the answer to it. The default `system` prompt is that of the
     Twin."""
 
@@ -197,20 +197,20 @@ class Exporter:
     def export_conversations(self) -> ExportedFile:
         """Write all conversations into a file: cards that the operator approved or carried out, and replies to agents.
         Raises `Refusal` `no_conversations` if there are none."""
-        exchanges = self.load_exchanges()
-        if not exchanges:
+        examples = self.load_examples()
+        if not examples:
             raise Refusal("no_conversations", "there are no approvals or conversations yet", "approve a card first")
         file = self._folder / "sft.jsonl"
         before = _count_lines(file)
-        write_atomic(file, encode_lines(format_exchange(exchange) for exchange in exchanges))
-        return ExportedFile(file, None, len(exchanges), max(0, len(exchanges) - before))
+        write_atomic(file, encode_lines(format_example(example) for example in examples))
+        return ExportedFile(file, None, len(examples), max(0, len(examples) - before))
 
     def load_preferences(self) -> list[Preference]:
         """All pairs without secrets, oldest first."""
         with self._database.read() as session:
             return self._redact_rows(load_pairs(session))
 
-    def load_exchanges(self) -> list[Exchange]:
+    def load_examples(self) -> list[Example]:
         """The examples of `export_conversations` without secrets, oldest first, each once."""
         secrets = tuple(self._secrets())
         with self._database.read() as session:
@@ -219,11 +219,11 @@ class Exporter:
                 for prompt, channel, confidence, context, reasoning in ask(session, _SELECT_APPROVED_CARDS)
             ]
         replies = [(message, reply, OPERATOR_INSTRUCTION) for message, reply in self._conversations()]
-        exchanges = (
-            Exchange(redact(situation, secrets), redact(reply, secrets), system)
+        examples = (
+            Example(redact(situation, secrets), redact(reply, secrets), system)
             for situation, reply, system in (*cards, *replies)
         )
-        complete = (exchange for exchange in exchanges if exchange.situation.strip() and exchange.answer.strip())
+        complete = (example for example in examples if example.situation.strip() and example.answer.strip())
         return list(dict.fromkeys(complete))
 
     def import_pairs(self, lines: Sequence[str]) -> int:
@@ -313,10 +313,10 @@ def format_preference(pair: Preference, shape: Shape) -> str:
     return json.dumps(document, ensure_ascii=False)
 
 
-def format_exchange(exchange: Exchange) -> str:
+def format_example(example: Example) -> str:
     """A conversation as one line of JSON: `messages`, as Together, OpenAI and TRL take them."""
     return json.dumps(
-        {"messages": [*_make_prompt_messages(exchange.situation, exchange.system), _reply_message(exchange.answer)]},
+        {"messages": [*_make_prompt_messages(example.situation, example.system), _reply_message(example.answer)]},
         ensure_ascii=False,
     )
 

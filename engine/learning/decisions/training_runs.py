@@ -26,7 +26,7 @@ from engine.learning.decisions.exporting import (
     Exporter,
     Shape,
     encode_lines,
-    format_exchange,
+    format_example,
     format_preference,
 )
 from engine.learning.decisions.training_provider import Provider
@@ -225,10 +225,10 @@ def make_batch(exporter: Exporter, *, first: bool) -> Batch:
 
     Raises `Refusal` `few_pairs`.
     """
-    exchanges = exporter.load_exchanges()
-    if first and len(exchanges) >= MIN_CONVERSATIONS:
-        lines = [format_exchange(exchange) for exchange in exchanges if not is_held_back(exchange.situation)]
-        return Batch(SFT, len(lines), encode_lines(lines), 0, len(exchanges) - len(lines))
+    examples = exporter.load_examples()
+    if first and len(examples) >= MIN_CONVERSATIONS:
+        lines = [format_example(example) for example in examples if not is_held_back(example.situation)]
+        return Batch(SFT, len(lines), encode_lines(lines), 0, len(examples) - len(lines))
     pairs = exporter.load_preferences()
     if len(pairs) < MIN_PAIRS:
         message = f"{count(len(pairs), 'pair')}; training on pairs starts at {MIN_PAIRS}"

@@ -17,12 +17,12 @@ from engine.learning.decisions import exporting
 from engine.learning.decisions.decisions import DpoPair, PairTexts, Preference, import_pairs, load_pairs
 from engine.learning.decisions.exporting import (
     MIN_BATCH,
-    Exchange,
+    Example,
     Exporter,
     Shape,
     check_preferences,
     format_answer,
-    format_exchange,
+    format_example,
     format_preference,
     read_preference,
 )
@@ -256,8 +256,8 @@ def test_a_repeated_line_and_an_empty_file_are_errors():
 
 
 def test_a_conversation_has_a_system_prompt_a_situation_and_an_answer():
-    line = format_exchange(
-        Exchange("monday morning", format_answer("run the tests", "koji-core", 0.723, "red yesterday"))
+    line = format_example(
+        Example("monday morning", format_answer("run the tests", "koji-core", 0.723, "red yesterday"))
     )
     messages = json.loads(line)["messages"]
     assert [message["role"] for message in messages] == ["system", "user", "assistant"]
