@@ -90,13 +90,13 @@ class _CandidateSources:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def card_correction(self, card_id: str, /) -> Correction | None:
+    def find_correction(self, card_id: str, /) -> Correction | None:
         return find_correction(self._services, card_id)
 
-    def kept_fact(self, fact_id: str, /) -> ParaFact | None:
+    def find_kept_fact(self, fact_id: str, /) -> ParaFact | None:
         return find_or_none(self._services.knowledge.para.get, fact_id)
 
-    def healed_tests(self, session_id: str, /) -> HealedTests | None:
+    def find_healed_tests(self, session_id: str, /) -> HealedTests | None:
         services = self._services
         runs = services.validation_runs.of_session(session_id)
         if not runs:
@@ -123,11 +123,11 @@ class _CandidateSources:
         view = self._find_session(session_id)
         return "" if view is None else str(view.facts.get("signatures", {}).get(test, ""))
 
-    def session_ended(self, session_id: str, /) -> bool:
+    def has_ended(self, session_id: str, /) -> bool:
         view = self._find_session(session_id)
         return view is None or view.state.over
 
-    def transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
+    def read_transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
         view = self._find_session(session_id)
         if view is None:
             return ()
@@ -135,11 +135,11 @@ class _CandidateSources:
             session_id, after=max(0, view.lines - MAX_TRANSCRIPT_LINES), limit=MAX_TRANSCRIPT_LINES
         )
 
-    def changed_files(self, session_id: str, /) -> Sequence[str]:
+    def list_changed_files(self, session_id: str, /) -> Sequence[str]:
         change = self._services.changes.for_session(session_id)
         return [file.path for file in change.files] if change is not None else ()
 
-    def patch(self, session_id: str, /, *, landed: bool) -> str:
+    def read_patch(self, session_id: str, /, *, landed: bool) -> str:
         if landed:
             return self._services.changes.patch(session_id)
         runs = self._services.validation_runs.of_session(session_id)
@@ -149,25 +149,25 @@ class _CandidateSources:
             return ""
         return make_patch(Git(Path(view.workspace)).pin(), failed[-1].tree, runs[-1].tree)
 
-    def landed_prompt(self, session_id: str, /) -> str:
+    def find_landed_prompt(self, session_id: str, /) -> str:
         change, view = self._services.changes.for_session(session_id), self._find_session(session_id)
         return "" if view is None or (change is not None and not change.landings) else view.prompt
 
-    def summary(self, session_id: str, /) -> str:
+    def read_summary(self, session_id: str, /) -> str:
         view = self._find_session(session_id)
         return "" if view is None else view.summary
 
-    def corrections(self, session_id: str, /) -> Sequence[str]:
+    def find_corrections(self, session_id: str, /) -> Sequence[str]:
         captures = self._services.knowledge.captures.of_session(session_id)
         kinds = (CaptureKind.CORRECTION, CaptureKind.DECISION)
         texts = [capture.text for capture in captures if capture.kind in kinds and not capture.forgotten]
         return texts[-MAX_CORRECTIONS:]
 
-    def memory_text(self, memory_id: str, /) -> tuple[str, Trust]:
+    def read_memory(self, memory_id: str, /) -> tuple[str, Trust]:
         entry = self._services.memory.store.get(memory_id)
         return ("", Trust.QUOTED) if entry is None or entry.forgotten else (entry.text, entry.trust)
 
-    def guidance_text(self, ref: str, /) -> tuple[str, Trust]:
+    def read_guidance(self, ref: str, /) -> tuple[str, Trust]:
         leader = ref.partition("#")[0]
         try:
             profile = self._services.profiles.read(leader)
@@ -176,7 +176,7 @@ class _CandidateSources:
         matching = (item for item in select_items(profile) if item.ref == ref)
         return next(((item.text, item.trust) for item in matching), ("", Trust.QUOTED))
 
-    def models(self, agent: str, /) -> ModelsUsed | None:
+    def find_models(self, agent: str, /) -> ModelsUsed | None:
         since = self._services.clock.now() - PRESENT_USE
         current = next(iter(self._services.calls.find_models_of(agent, since)), "")
         own_price = self._services.model_router.find_usual_price(current) if current else None
@@ -197,19 +197,19 @@ class _CandidateSources:
             median_prompt=round(median(prompt_lengths)) if prompt_lengths else None,
         )
 
-    def flows(self) -> Collection[str]:
+    def list_flows(self) -> Collection[str]:
         return FLOWS
 
-    def phase(self) -> int:
+    def read_phase(self) -> int:
         return self._services.embedded_twin.read_phase().number
 
-    def block_reason(self) -> str:
+    def find_block_reason(self) -> str:
         return self._services.safety.kill_switch.block_reason()
 
-    def secrets(self) -> Iterable[str]:
+    def list_secrets(self) -> Iterable[str]:
         return self._services.keys.secrets()
 
-    def objection_to(self, candidate: Candidate, /) -> str:
+    def find_objection(self, candidate: Candidate, /) -> str:
         """The objection of the content filter to texts for every prompt, or to commands (SPEC 3.5); "" for none."""
         effect, safety = candidate.effect, self._services.safety
         match effect:
@@ -222,9 +222,6 @@ class _CandidateSources:
             case _:
                 return ""
         return next((verdict.reason for verdict in verdicts if not verdict.allows), "")
-
-    def max_healing_attempts(self) -> int:
-        return self._services.settings.current.validation.tries
 
     def _find_session(self, session_id: str) -> SessionView | None:
         return find_or_none(self._services.sessions.get, session_id)

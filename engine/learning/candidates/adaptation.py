@@ -133,19 +133,19 @@ class Adaptation:
         return [row for row in rows if row.status not in PROPOSED or not self._is_undone(row)]
 
     def _is_undone(self, row: CandidateRow) -> bool:
-        records = self._records.by_id(row.drafted_from) if row.type is CandidateType.FIX_TEMPLATE else []
+        records = self._records.read_by_ids(row.drafted_from) if row.type is CandidateType.FIX_TEMPLATE else []
         return bool(records) and not any(map(self._still_holds, records))
 
     def _still_holds(self, record: LearningRecord) -> bool:
         """Whether a record is evidence. That of a landing that was undone is none."""
-        return "landed" not in record.details or bool(self._sources.landed_prompt(record.session_id))
+        return "landed" not in record.details or bool(self._sources.find_landed_prompt(record.session_id))
 
     def view(self, candidate_id: str) -> CandidateView:
         """A candidate with its details, by its id or a prefix. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
         with self._database.read() as session:
             row = find_candidate(session, candidate_id)
         candidate, overlays = row.value, row.overlays
-        records = self._records.by_id([*row.drafted_from, *row.corroborated_by, *row.against])
+        records = self._records.read_by_ids([*row.drafted_from, *row.corroborated_by, *row.against])
         return CandidateView(
             candidate,
             records=tuple(records),
@@ -159,7 +159,7 @@ class Adaptation:
         """The learning records, newest first; of one of the 15 kinds if given. Raises `Refusal` `unknown_kind`."""
         if kind and kind not in tuple(RecordKind):
             raise Refusal("unknown_kind", f"there is no kind {kind[:40]!r}", f"one of {', '.join(RecordKind)}")
-        return self._records.of_kind(*([RecordKind(kind)] if kind else RecordKind), limit=limit)
+        return self._records.read_of_kinds(*([RecordKind(kind)] if kind else RecordKind), limit=limit)
 
     def counts(self) -> tuple[dict[CandidateStatus, int], int]:
         """The number of candidates of each status, and of learning records."""
@@ -174,8 +174,8 @@ class Adaptation:
             effect = row.value.effect
             if row.workspace != workspace or not isinstance(effect, FixTemplate) or not effect.patch:
                 continue
-            for record in self._records.by_id(row.drafted_from):
-                if "landed" in record.details and (prompt := self._sources.landed_prompt(record.session_id)):
+            for record in self._records.read_by_ids(row.drafted_from):
+                if "landed" in record.details and (prompt := self._sources.find_landed_prompt(record.session_id)):
                     scores_and_fixes.append((row.score, KnownFix(row.id, prompt, record.at, effect)))
         best_first = sorted(scores_and_fixes, key=lambda pair: (pair[0], pair[1].at), reverse=True)
         return [fix for _, fix in best_first]
@@ -204,7 +204,7 @@ class Adaptation:
     def _make_preview(self, candidate: Candidate) -> EffectPreview:
         """The present behaviour with and without a candidate's effect."""
         healing = self._settings.current.validation
-        models = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
+        models = self._sources.find_models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
         effect, overlays = candidate.effect, self._trials.overlays
         active = overlays.find(type(effect), candidate.agent_id, candidate.run_kind, candidate.workspace)
         return make_preview(
@@ -213,7 +213,7 @@ class Adaptation:
             model=models.current.model if models else "as configured",
             tries=healing.tries,
             cost=microusd(healing.cost_cap),
-            flows=self._sources.flows(),
+            flows=self._sources.list_flows(),
         )
 
     # -- decisions
@@ -234,12 +234,12 @@ class Adaptation:
     def undo(self, candidate_id: str) -> Candidate:
         """Undo the operator's last decision on a candidate. Raises `Refusal`: `unknown_candidate`, `ambiguous_id`,
         `nothing_to_undo`."""
-        return self._change(candidate_id, lambda tx, row: undo_decision(tx, row, self._sources.flows()))
+        return self._change(candidate_id, lambda tx, row: undo_decision(tx, row, self._sources.list_flows()))
 
     def _decide(self, candidate_id: str, move: CandidateMove, by: str, reason: str) -> Candidate:
         """Carry out a decision on a candidate; returns the candidate after it."""
         return self._change(
-            candidate_id, lambda tx, row: decide_candidate(tx, row, move, by, reason, self._sources.flows())
+            candidate_id, lambda tx, row: decide_candidate(tx, row, move, by, reason, self._sources.list_flows())
         )
 
     def _change(self, candidate_id: str, change: Callable[[Transaction, CandidateRow], None]) -> Candidate:
@@ -280,7 +280,7 @@ class Adaptation:
     def _draft(self) -> tuple[list[str], bool]:
         """Draft candidates from the best new opportunities. Returns their ids, and whether other opportunities wait for
         the next round or for the end of their session."""
-        records = self._records.strong(MIN_OPPORTUNITY_SCORE, self._clock.now() - MAX_AGE, MAX_RECORDS)
+        records = self._records.read_strong(MIN_OPPORTUNITY_SCORE, self._clock.now() - MAX_AGE, MAX_RECORDS)
         keys = {row.dedupe_key for row in load_candidates(self._database)}
         drafted: list[str] = []
         is_waiting, self.not_drafted = False, {}
@@ -298,7 +298,8 @@ class Adaptation:
     def _draft_candidate(self, opportunity: Opportunity) -> str:
         """Draft and store a candidate; returns its id. Raises `NothingToDraft` and `Refusal`."""
         record, now = opportunity.record, self._clock.now()
-        draft = draft_candidate(opportunity, self._select_related_records(opportunity), self._sources)
+        related, tries = self._select_related_records(opportunity), self._settings.current.validation.tries
+        draft = draft_candidate(opportunity, related, self._sources, max_attempts=tries)
         candidate = Candidate(
             id=self._randomness.new_id("cand"),
             type=opportunity.type,
@@ -321,8 +322,8 @@ class Adaptation:
         """The records for a draft: those of the opportunity's scope, or of all scopes if it is about healing."""
         record = opportunity.record
         if opportunity.type is not CandidateType.POLICY_TWEAK:
-            return self._records.of_scope(record.scope_type, record.scope_id)
-        records = self._records.of_kind(RecordKind.REPEATED_RETRY, RecordKind.SUCCESSFUL_HEAL)
+            return self._records.read_of_scope(record.scope_type, record.scope_id)
+        records = self._records.read_of_kinds(RecordKind.REPEATED_RETRY, RecordKind.SUCCESSFUL_HEAL)
         return [other for other in records if record.scope_type != "agent" or other.agent == record.scope_id]
 
     def _find_duplicate(self, candidate: Candidate) -> str:
@@ -341,8 +342,8 @@ class Adaptation:
     def _evaluate_all(self) -> None:
         """Evaluate all candidates by the present records, which are read only once."""
         rows = load_candidates(self._database, *PROPOSED, CandidateStatus.REJECTED)
-        all_drafted = self._records.by_id({record_id for row in rows for record_id in row.drafted_from})
-        of_scope, of_kind = cache(self._records.of_scope), cache(self._records.of_kind)
+        all_drafted = self._records.read_by_ids({record_id for row in rows for record_id in row.drafted_from})
+        of_scope, of_kind = cache(self._records.read_of_scope), cache(self._records.read_of_kinds)
         for row in rows:
             records = list(of_scope(row.scope_type, row.scope_id))
             if row.type in EVIDENCE_AGAINST:
@@ -372,13 +373,13 @@ class Adaptation:
     def _activate_by_itself(self) -> None:
         """Activate the candidates that need no decision of the operator. Quotes always need one (SPEC 6.8), and so do
         candidates whose approval the operator undid, or that have as much evidence against them as for them."""
-        if not self._sources.phase() or self._sources.block_reason():
+        if not self._sources.read_phase() or self._sources.find_block_reason():
             return
         for row in self._load_present(CandidateStatus.REVIEW):
             is_disputed = len(row.against) >= len(row.corroborated_by)
             if row.trust is Trust.QUOTED or row.is_undone or is_disputed:
                 continue
-            if reason := self._sources.objection_to(row.value):
+            if reason := self._sources.find_objection(row.value):
                 log.info("candidate %s waits for the operator: %s", row.id, reason)
                 continue
             self._decide_by_itself(row.id, CandidateMove.APPROVE)

@@ -60,12 +60,13 @@ class StillRunning(NothingToDraft):
 
 @frozen
 class Evidence:
-    """The evidence for a draft: the `record` of the opportunity, the `related` records of its scope, newest first, and
-    the `sources`."""
+    """The evidence for a draft: the `record` of the opportunity, the `related` records of its scope, newest first, the
+    `sources`, and the maximum number of healing attempts in the settings."""
 
     record: LearningRecord
     related: Sequence[LearningRecord]
     sources: Sources
+    max_attempts: int
 
     @property
     def scope_agent(self) -> str:
@@ -78,16 +79,18 @@ class Evidence:
 
     def require_ended_session(self, session_id: str) -> str:
         """Return the id of a session if it is over. Raises `StillRunning`."""
-        if not self.sources.session_ended(session_id):
+        if not self.sources.has_ended(session_id):
             raise StillRunning(f"session {session_id} is still running")
         return session_id
 
 
-def draft_candidate(opportunity: Opportunity, related: Sequence[LearningRecord], sources: Sources) -> Draft:
-    """Draft the change that an opportunity suggests, from the `related` records, newest first. Secrets are redacted
-    (SPEC 11.1). Raises `NothingToDraft`, and what `validate_effect` raises."""
-    draft = DRAFTERS[opportunity.type](Evidence(opportunity.record, related, sources))
-    secrets = tuple(sources.secrets())
+def draft_candidate(
+    opportunity: Opportunity, related: Sequence[LearningRecord], sources: Sources, *, max_attempts: int
+) -> Draft:
+    """Draft the change that an opportunity suggests; see `Evidence` for the arguments. Secrets are redacted (SPEC
+    11.1). Raises `NothingToDraft`, and what `validate_effect` raises."""
+    draft = DRAFTERS[opportunity.type](Evidence(opportunity.record, related, sources, max_attempts))
+    secrets = tuple(sources.list_secrets())
     effect = map_texts(draft.effect, lambda text: redact(text, secrets))
     if isinstance(effect, FlowOffload) and not effect.commands:
         raise NothingToDraft("its commands contain a key or a password")
@@ -106,7 +109,7 @@ def _draft_fix_template(evidence: Evidence) -> Draft:
     if (heal := next(heals, None)) is None:
         raise NothingToDraft(f"nothing has fixed {test} yet")
     session = evidence.require_ended_session(heal.session_id)
-    patch = sources.patch(session, landed="landed" in heal.details)
+    patch = sources.read_patch(session, landed="landed" in heal.details)
     repairs = _describe_heal(sources, session, patch)
     if not repairs:
         raise NothingToDraft(f"session {session} fixed {test} but does not say how")
@@ -138,7 +141,7 @@ MIN_COST_MICROUSD = 50_000
 def _draft_routing_hint(evidence: Evidence) -> Draft:
     """Draft a cheaper model for the shorter tasks of an agent."""
     record = evidence.record
-    models = evidence.sources.models(record.agent)
+    models = evidence.sources.find_models(record.agent)
     if models is None:
         raise NothingToDraft(f"the price of the model of {record.agent} is not known")
     cheaper_model = _choose_cheaper_model(models)
@@ -184,7 +187,7 @@ def _draft_policy_tweak(evidence: Evidence) -> Draft:
         raise NothingToDraft("no failed attempt here would be avoided by a lower limit")
     heals = [heal for heal in evidence.select_related(RecordKind.SUCCESSFUL_HEAL) if "landed" not in heal.details]
     retries_needed = max(map(_count_retries, heals), default=1)
-    retries_that_failed = min(max(map(_count_retries, failures)), evidence.sources.max_healing_attempts())
+    retries_that_failed = min(max(map(_count_retries, failures)), evidence.max_attempts)
     if retries_needed >= retries_that_failed:
         raise NothingToDraft(
             f"a repair took {retries_needed} attempts and a failure {retries_that_failed}: no limit separates them"
@@ -230,7 +233,7 @@ def _draft_flow(evidence: Evidence) -> Draft:
     """Draft a flow from the commands that the latest ten sessions with a sequence ran."""
     record = evidence.record
     calls = tuple(map(str, record.details["calls"]))
-    sessions = [evidence.sources.transcript(str(session)) for session in record.details["sessions"][-10:]]
+    sessions = [evidence.sources.read_transcript(str(session)) for session in record.details["sessions"][-10:]]
     commands = _find_common_commands(sessions, calls)
     if not commands:
         raise NothingToDraft("no session has its steps as commands that run without a shell")
@@ -291,8 +294,8 @@ def _draft_from_error(evidence: Evidence) -> Draft:
     cause = message.partition(": ")[2] or message  # without the error code
     line = f"A call of {tool} failed: {quote(cause)}."
     session = evidence.require_ended_session(record.session_id)
-    remedies = _find_calls_after_error(sources.transcript(session), tool, cause)
-    corrections = sources.corrections(session)
+    remedies = _find_calls_after_error(sources.read_transcript(session), tool, cause)
+    corrections = sources.find_corrections(session)
     if not remedies and not corrections:
         raise NothingToDraft(f"no remedy is known for {record.source_label}")
     if remedies:
@@ -323,7 +326,7 @@ def _draft_from_guidance(evidence: Evidence) -> Draft:
     kind, details = evidence.record.kind, evidence.record.details
     if "candidate_id" in details:
         raise NothingToDraft("a harmful candidate is rolled back, not worked around")
-    text, trust = evidence.sources.guidance_text(str(details["ref"]))
+    text, trust = evidence.sources.read_guidance(str(details["ref"]))
     if not text:
         raise NothingToDraft(f"{details['ref']} is no longer in use")
     line = _GUIDANCE_LINES[kind].format(quoted=quote(text), **details)
@@ -332,7 +335,7 @@ def _draft_from_guidance(evidence: Evidence) -> Draft:
 
 def _draft_from_memory(evidence: Evidence) -> Draft:
     """Draft a fragment with a memory that was useful repeatedly."""
-    text, trust = evidence.sources.memory_text(str(evidence.record.details["memory"]))
+    text, trust = evidence.sources.read_memory(str(evidence.record.details["memory"]))
     if not text:
         raise NothingToDraft("the memory has been forgotten since")
     title = f"Always show {evidence.record.agent} what it recalls repeatedly: {quote(text, 60)}"
@@ -385,15 +388,15 @@ def _describe_heal(sources: Sources, session: str, patch: str) -> tuple[str, ...
     The first line is the agent's last message after the last test failure, or the summary of the session if there is no
     message. The changes in `patch` follow, or the names of the changed files.
     """
-    lines = sources.transcript(session)
+    lines = sources.read_transcript(session)
     failures = (index for index, line in enumerate(lines) if line.kind == "note" and HANDED_BACK in line.text)
     last_failure = max(failures, default=len(lines))
     messages = _collect_messages(takewhile(lambda line: line.kind != "command", lines[last_failure + 1 :]))
     sections = re.split(r"(?m)^(?=diff --git )", patch)[1:]
     changes = list(filter(None, map(_describe_section, sections)))
     if messages and not changes:
-        changes = [f"it changed {path}" for path in sources.changed_files(session)]
-    explanation = messages[-1] if messages else sources.summary(session)
+        changes = [f"it changed {path}" for path in sources.list_changed_files(session)]
+    explanation = messages[-1] if messages else sources.read_summary(session)
     return (*_cut_to_sentences(explanation), *list(dict.fromkeys(changes))[:MAX_CHANGES])
 
 

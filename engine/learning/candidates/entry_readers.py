@@ -300,7 +300,7 @@ def _read_card_approval(reading: Reading) -> NewRecords:
     by = payload["decided_by"]
     if by == "autonomy":
         return
-    edit = reading.sources.card_correction(card) if payload.get("edited") else None
+    edit = reading.sources.find_correction(card) if payload.get("edited") else None
     if edit is None:
         part = (20.0, "a card was approved unchanged")
         yield reading.record(kind, reading.workspace_scope, [part], {"by": by}, cause="card")
@@ -350,7 +350,7 @@ def _read_landing(reading: Reading) -> NewRecords:
     kind, scope, details = RecordKind.HUMAN_APPROVAL, reading.workspace_scope, {"files": files}
     parts = (25.0, "changes were landed"), _score_each(2.0, FULL_BREADTH, files, "file")
     yield reading.record(kind, scope, parts, details, cause="change_set", once=change_set)
-    repair = reading.sources.healed_tests(str(payload["session_id"]))
+    repair = reading.sources.find_healed_tests(str(payload["session_id"]))
     if repair is not None:
         causes = sorted({cause for cause in repair.tests.values() if cause})
         details = {"causes": causes, "project": repair.project, "landed": change_set, "cost": repair.cost}
@@ -363,7 +363,7 @@ def _read_kept_fact(reading: Reading) -> NewRecords:
     """The operator kept a fact: 65 points, 10 if it is in the operator's own words or was measured, 5 for each time
     that the same fact was kept before, up to 20."""
     kind, scope, fact_id = RecordKind.HUMAN_APPROVAL, reading.workspace_scope, reading.entry.subject
-    kept_fact = reading.sources.kept_fact(fact_id) if reading.entry.payload["by"] == "operator" else None
+    kept_fact = reading.sources.find_kept_fact(fact_id) if reading.entry.payload["by"] == "operator" else None
     if kept_fact is None or not kept_fact.fact:
         return
     cause = f"fact:{'-'.join(normalise(kept_fact.fact).split())[:80]}"

@@ -1,6 +1,11 @@
-"""What adaptation reads: its own learning records, in an append-only table (SPEC 4.2, 5.1), which of them can become
-candidates (SPEC 5.2, 5.3), and `Sources`, the protocol by which it reads from packages above it.
-`engine.wiring.candidates` implements that.
+"""What adaptation reads (SPEC 5): its learning records, and what it needs to know of other packages.
+
+A learning record says that something happened from which an agent could learn, and has a score (SPEC 5.1). `reflection`
+writes records into an append-only table, and `adaptation` reads them: the best of them are opportunities, from which
+candidates are drafted (SPEC 5.2, 5.3), and the others support or oppose a candidate.
+
+`Sources` reads sessions, cards, memory, guidance, models and rails, some of which are above this package.
+`engine.wiring.candidates` implements it.
 """
 
 from __future__ import annotations
@@ -64,7 +69,7 @@ _COUNT_BEFORE = """
 
 
 class Records:
-    """Writes and reads records."""
+    """Writes and reads records. A record is never changed."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -80,19 +85,19 @@ class Records:
         with self._database.read() as session:
             return int(ask(session, "SELECT coalesce(max(seq), 0) FROM learning_records").scalar())
 
-    def of_kind(self, *kinds: RecordKind, limit: int = 200) -> list[LearningRecord]:
+    def read_of_kinds(self, *kinds: RecordKind, limit: int = 200) -> list[LearningRecord]:
         """The newest records of these kinds, newest first."""
         return self._load(_OF_KINDS, kinds=kinds, limit=limit)
 
-    def by_id(self, ids: Collection[str]) -> list[LearningRecord]:
+    def read_by_ids(self, ids: Collection[str]) -> list[LearningRecord]:
         """The records with these ids, oldest first."""
         return self._load(_BY_ID, ids=[*ids], limit=len(ids))[::-1]
 
-    def of_scope(self, scope_type: str, scope_id: str) -> list[LearningRecord]:
+    def read_of_scope(self, scope_type: str, scope_id: str) -> list[LearningRecord]:
         """The newest `MAX_PER_SCOPE` records of a scope, newest first."""
         return self._load(_OF_SCOPE, type=scope_type, id=scope_id, limit=MAX_PER_SCOPE)
 
-    def strong(self, score: float, since: datetime, limit: int) -> list[LearningRecord]:
+    def read_strong(self, score: float, since: datetime, limit: int) -> list[LearningRecord]:
         """The newest records with at least this score and from this time on, newest first."""
         return self._load(_STRONG, score=score, since=since, limit=limit)
 
@@ -108,45 +113,6 @@ class Records:
         with self._database.read() as session:
             rows = read_all(session, LearningRecordRow, clauses, values)
         return [value_of(row, LearningRecord) for row in rows]
-
-
-# -- other packages
-
-
-@frozen
-class ModelPrice:
-    """A model and its price."""
-
-    model: str
-    """`PROVIDER:MODEL`."""
-    price: int
-    """Micro-dollars for a million tokens: four parts of prompt and one part of answer, as is usual."""
-
-
-@frozen
-class ModelsUsed:
-    """The models of an agent's recent calls."""
-
-    current: ModelPrice
-    """The model of most calls."""
-    channel: str
-    """The channel of most sessions."""
-    others: tuple[ModelPrice, ...]
-    """Other usable models."""
-    median_prompt: int | None = None
-    """Median length of its prompts in characters, None if unknown."""
-
-
-@frozen
-class HealedTests:
-    """Tests that failed when a session began and passed with its changes."""
-
-    tests: Mapping[str, str]
-    """Signatures (see `FixTemplate.causes`) by test name, "" for unknown."""
-    project: str
-    agent: str
-    cost: int
-    """Cost of the session in micro-dollars."""
 
 
 # -- which records can become candidates
@@ -200,64 +166,101 @@ def _rank(opportunity: Opportunity) -> tuple[float, datetime, str]:
     return opportunity.record.score, opportunity.record.at, opportunity.key + opportunity.record.id
 
 
-class Sources(Protocol):
-    """Reads cards, sessions, memory, guidance, models and rails."""
+# -- from other packages
 
-    def card_correction(self, card_id: str, /) -> Correction | None:
+
+@frozen
+class ModelPrice:
+    """A model and its price."""
+
+    model: str
+    """`PROVIDER:MODEL`."""
+    price: int
+    """Micro-dollars for a million tokens: four parts of prompt and one part of answer, as is usual."""
+
+
+@frozen
+class ModelsUsed:
+    """The models of an agent's recent calls."""
+
+    current: ModelPrice
+    """The model of most calls."""
+    channel: str
+    """The channel of most sessions."""
+    others: tuple[ModelPrice, ...]
+    """Other usable models."""
+    median_prompt: int | None = None
+    """Median length of its prompts in characters, None if unknown."""
+
+
+@frozen
+class HealedTests:
+    """Tests that failed when a session began and passed with its changes."""
+
+    tests: Mapping[str, str]
+    """Signatures (see `FixTemplate.causes`) by test name, "" for unknown."""
+    project: str
+    agent: str
+    cost: int
+    """Cost of the session in micro-dollars."""
+
+
+class Sources(Protocol):
+    """Reads from other packages. `entry_readers` ask for what an event does not say, `drafting` for what happened in
+    sessions, and `adaptation` for what must not be proposed or activated."""
+
+    def find_correction(self, card_id: str, /) -> Correction | None:
         """The operator's edit of a card's prompt, with the session that it led to; None if it was not edited."""
 
-    def kept_fact(self, fact_id: str, /) -> ParaFact | None:
+    def find_kept_fact(self, fact_id: str, /) -> ParaFact | None:
         """The fact of layer G, None if it no longer exists."""
 
-    def healed_tests(self, session_id: str, /) -> HealedTests | None:
+    def find_healed_tests(self, session_id: str, /) -> HealedTests | None:
         """The tests that a session fixed, None for none."""
 
-    def session_ended(self, session_id: str, /) -> bool:
+    def has_ended(self, session_id: str, /) -> bool:
         """Whether the session is over or unknown, so that its transcript no longer grows."""
 
-    def transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
+    def read_transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
         """The newest lines, empty for an unknown session."""
 
-    def patch(self, session_id: str, /, *, landed: bool) -> str:
+    def read_patch(self, session_id: str, /, *, landed: bool) -> str:
         """The diff that fixed the tests, in a form that git can apply: the whole change set if `landed`, else the
         changes between the last failed run and the passed run. "" if git no longer has it."""
 
-    def changed_files(self, session_id: str, /) -> Sequence[str]:
+    def list_changed_files(self, session_id: str, /) -> Sequence[str]:
         """The paths in its change set; empty without one."""
 
-    def landed_prompt(self, session_id: str, /) -> str:
+    def find_landed_prompt(self, session_id: str, /) -> str:
         """The prompt of a session that changed files; "" if no part of its changes is landed any more."""
 
-    def summary(self, session_id: str, /) -> str:
+    def read_summary(self, session_id: str, /) -> str:
         """The agent's last words in a session, "" for none."""
 
-    def corrections(self, session_id: str, /) -> Sequence[str]:
+    def find_corrections(self, session_id: str, /) -> Sequence[str]:
         """The corrections and decisions captured from its transcript (SPEC 4.4)."""
 
-    def memory_text(self, memory_id: str, /) -> tuple[str, Trust]:
+    def read_memory(self, memory_id: str, /) -> tuple[str, Trust]:
         """The text of a memory, "" if it was forgotten, and its trust."""
 
-    def guidance_text(self, ref: str, /) -> tuple[str, Trust]:
+    def read_guidance(self, ref: str, /) -> tuple[str, Trust]:
         """The guidance with this reference, "" if it no longer exists, and its trust."""
 
-    def models(self, agent: str, /) -> ModelsUsed | None:
+    def find_models(self, agent: str, /) -> ModelsUsed | None:
         """The models of an agent, None without a call or without a price of its model."""
 
-    def max_healing_attempts(self) -> int:
-        """Maximum number of healing attempts in the settings."""
-
-    def flows(self) -> Collection[str]:
+    def list_flows(self) -> Collection[str]:
         """Names of the built-in flows, which new flows may not have."""
 
-    def phase(self) -> int:
+    def read_phase(self) -> int:
         """The number of the phase (SPEC 2.6)."""
 
-    def block_reason(self) -> str:
+    def find_block_reason(self) -> str:
         """Why nothing may run by itself now, "" if it may."""
 
-    def objection_to(self, candidate: Candidate, /) -> str:
+    def find_objection(self, candidate: Candidate, /) -> str:
         """The objection of the content rules because of which only the operator may activate a candidate, "" for
         none."""
 
-    def secrets(self) -> Iterable[str]:
+    def list_secrets(self) -> Iterable[str]:
         """Values that no candidate may contain."""

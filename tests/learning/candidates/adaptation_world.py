@@ -3,8 +3,9 @@ that sessions cause, and gives `StandInSources` what adaptation reads from other
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode, AdaptationSettings, Settings
@@ -23,7 +24,16 @@ from engine.learning.candidates.candidates import add_candidate, decide_candidat
 from engine.learning.candidates.overlays import LearnedGuidance, OverlayRun, Overlays, Trials
 from engine.learning.candidates.records import HealedTests, ModelsUsed
 from engine.model import Bucket, Contribution, ParaFact, PromptRequest, Randomness, TranscriptLine, Trust
-from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, Effect, Overlay, PromptFragment
+from engine.model.adaptation import (
+    Candidate,
+    CandidateMove,
+    CandidateStatus,
+    Effect,
+    LearningRecord,
+    Overlay,
+    PromptFragment,
+    RecordKind,
+)
 from engine.model.learnings import Correction
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
@@ -47,6 +57,16 @@ HEALED_BY = "total() left the discount out; it is subtracted now."
 
 FLOW_NAMES = ("run_tests", "lint")
 """The built-in flows."""
+
+
+def make_record(number: int, *, label: str = "repeated_retry", score: float = 80.0, **changes: Any) -> LearningRecord:
+    """A record of the session with this number, which is also its hour."""
+    kind = RecordKind(label.partition("/")[0])
+    original = LearningRecord(
+        f"rec_{number}", MONDAY_MORNING + timedelta(hours=number), kind, label, "agent", AGENT, score, "",
+        agent=AGENT, session_id=f"sess_{number}", fact=number,
+    )  # fmt: skip
+    return replace(original, **changes)
 
 
 def make_correction(original: str, edited: str, *, session: str = "") -> Correction:
@@ -74,68 +94,64 @@ class StandInSources:
     patches: dict[str, str] = field(default_factory=dict)
     healed_by_session: dict[str, HealedTests] = field(default_factory=dict)
     undone_sessions: set[str] = field(default_factory=set)
-    max_attempts: int = 3
     running: set[str] = field(default_factory=set)
     phase_number: int = 1
     hold_reason: str = ""
     objection: str = ""
     secret_values: tuple[str, ...] = ()
 
-    def flows(self) -> tuple[str, ...]:
+    def list_flows(self) -> tuple[str, ...]:
         return FLOW_NAMES
 
-    def phase(self) -> int:
+    def read_phase(self) -> int:
         return self.phase_number
 
-    def block_reason(self) -> str:
+    def find_block_reason(self) -> str:
         return self.hold_reason
 
-    def objection_to(self, candidate: Candidate) -> str:
+    def find_objection(self, candidate: Candidate) -> str:
         return self.objection
 
-    def secrets(self) -> tuple[str, ...]:
+    def list_secrets(self) -> tuple[str, ...]:
         return self.secret_values
 
-    def card_correction(self, card_id: str) -> Correction | None:
+    def find_correction(self, card_id: str) -> Correction | None:
         return self.corrections_by_card.get(card_id)
 
-    def kept_fact(self, fact_id: str) -> ParaFact | None:
+    def find_kept_fact(self, fact_id: str) -> ParaFact | None:
         return self.facts.get(fact_id)
 
-    def session_ended(self, session_id: str) -> bool:
+    def has_ended(self, session_id: str) -> bool:
         return session_id not in self.running
 
-    def transcript(self, session_id: str) -> Sequence[TranscriptLine]:
+    def read_transcript(self, session_id: str) -> Sequence[TranscriptLine]:
         return self.transcripts.get(session_id, [])
 
-    def changed_files(self, session_id: str) -> Sequence[str]:
+    def list_changed_files(self, session_id: str) -> Sequence[str]:
         return self.files.get(session_id, [])
 
-    def patch(self, session_id: str, *, landed: bool) -> str:
+    def read_patch(self, session_id: str, *, landed: bool) -> str:
         return self.patches.get(session_id, "")
 
-    def landed_prompt(self, session_id: str) -> str:
+    def find_landed_prompt(self, session_id: str) -> str:
         return "" if session_id in self.undone_sessions else f"the task of {session_id}"
 
-    def healed_tests(self, session_id: str) -> HealedTests | None:
+    def find_healed_tests(self, session_id: str) -> HealedTests | None:
         return self.healed_by_session.get(session_id)
 
-    def summary(self, session_id: str) -> str:
+    def read_summary(self, session_id: str) -> str:
         return self.summaries.get(session_id, "")
 
-    def corrections(self, session_id: str) -> Sequence[str]:
+    def find_corrections(self, session_id: str) -> Sequence[str]:
         return self.corrections_by_session.get(session_id, [])
 
-    def memory_text(self, memory_id: str) -> tuple[str, Trust]:
+    def read_memory(self, memory_id: str) -> tuple[str, Trust]:
         return self.texts.get(memory_id, ""), Trust.QUOTED
 
-    guidance_text = memory_text
+    read_guidance = read_memory
 
-    def models(self, agent: str) -> ModelsUsed | None:
+    def find_models(self, agent: str) -> ModelsUsed | None:
         return self.models_used
-
-    def max_healing_attempts(self) -> int:
-        return self.max_attempts
 
 
 class AdaptationWorld:

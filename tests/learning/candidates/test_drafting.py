@@ -53,11 +53,11 @@ def make_draft(
     *related: LearningRecord,
     sources: StandInSources,
     type: CandidateType | None = None,
+    max_attempts: int = 3,
 ) -> Draft:
     """The draft from a record, by default of the first type that can be drafted from it."""
-    return draft_candidate(
-        Opportunity(type or find_types(learning_record.kind)[0], learning_record), [learning_record, *related], sources
-    )
+    opportunity = Opportunity(type or find_types(learning_record.kind)[0], learning_record)
+    return draft_candidate(opportunity, [learning_record, *related], sources, max_attempts=max_attempts)
 
 
 # Repairs
@@ -221,7 +221,7 @@ def test_a_model_is_cheaper_at_four_fifths_of_the_price():
 def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
     records: list[LearningRecord], tweak: PolicyTweak
 ):
-    assert make_draft(*records, sources=StandInSources(max_attempts=3)).effect == tweak
+    assert make_draft(*records, sources=StandInSources()).effect == tweak
 
 
 @pytest.mark.parametrize(
@@ -234,12 +234,12 @@ def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
 )
 def test_a_limit_that_would_help_nothing_is_not_drafted(records: list[LearningRecord], max_attempts: int):
     with pytest.raises(NothingToDraft):
-        make_draft(*records, sources=StandInSources(max_attempts=max_attempts))
+        make_draft(*records, sources=StandInSources(), max_attempts=max_attempts)
 
 
 def test_a_limit_from_stale_guidance_is_drawn_by_the_failures_of_other_sessions():
     failures = [make_failed_retry("sess_1", attempts=9), make_failed_retry("sess_2", attempts=3)]
-    sources, tweak = StandInSources(max_attempts=5), CandidateType.POLICY_TWEAK
+    sources, tweak = StandInSources(), CandidateType.POLICY_TWEAK
     draft = make_draft(make_record(RecordKind.STALE_GUIDANCE, "sess_1"), *failures, sources=sources, type=tweak)
     assert draft.effect == PolicyTweak(1)
     assert draft.title == f"Try a repair at most once: attempt 2 changed nothing for {AGENT}"
