@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from engine.autonomy.autonomy import ACT_JOB, CARD_JOB, STATE_JOB
-from engine.clock import FakeClock
-from engine.engine import Engine
 from engine.hierarchy.teaching import run_round
 from engine.model import Hold, Refusal, SessionState, Source
 from engine.simulation.operator import (
@@ -27,7 +25,7 @@ from engine.simulation.operator import (
     deal_oddities,
     plan_day,
 )
-from engine.simulation.world import HANG_TIMEOUT_S, NEXT_STEPS, STEPS_ELSEWHERE, SimulatedRunner
+from engine.simulation.world import HANG_TIMEOUT_S, NEXT_STEPS, STEPS_ELSEWHERE, SimulatedWorld
 
 POLL_EVERY, POLL_EVERY_WHILE_AWAY = timedelta(minutes=10), timedelta(minutes=30)
 """How often due jobs are run while the operator is present, and while away. In a real engine it is every 30 seconds."""
@@ -65,28 +63,21 @@ class Observations:
 class SimulatedMonth:
     """Simulates a number of days. `run` may be called once."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        clock: FakeClock,
-        operator: SimulatedOperator,
-        runner: SimulatedRunner,
-        seed: int,
-    ) -> None:
-        self._engine = engine
-        self._clock = clock
-        self._operator = operator
-        operator.finish_sessions = self._finish_sessions
-        self._runner = runner
-        self._busy_until = clock.now()
+    def __init__(self, world: SimulatedWorld, seed: int) -> None:
+        self._engine = world.engine
+        self._clock = world.clock
+        self._runner = world.runner
+        chance = random.Random(f"{seed}/operator")
+        self._operator = SimulatedOperator(world.engine, world.projects, chance, self._finish_sessions)
+        self._busy_until = world.clock.now()
         self._events_when_idle = -1
         """How many events were recorded when last no session was running. If no more are, no session has begun."""
         self._chance = random.Random(f"{seed}/days")
         self._oddities = deal_oddities(self._chance)
         self._last_holds: set[str] = set()
         self._settings: dict[str, object] = {"autonomousModeEnabled": True, "autonomousCycleMs": 1_800_000}
-        self._state = engine.autonomy.update_state().state.value
-        self._day = Day(0, clock.now())
+        self._state = world.engine.autonomy.update_state().state.value
+        self._day = Day(0, world.clock.now())
         self._cancelled = False
         self.observed = Observations()
 

@@ -42,6 +42,15 @@ GRUMPY_DISMISSALS = 3
 UNDECIDED_SHARE = 0.2
 """The share of cards that the operator looks at and leaves undecided."""
 
+UNDONE_FROM, EDITED_FROM, SNOOZED_FROM = 0.93, 0.96, 0.97
+"""A number is drawn for each card, from 0 to 1. Above the first of these an approval is undone, above the second a card
+that runs tests is edited, and above the third a dismissal is undone and a card that would be approved is snoozed."""
+
+
+def find_approval_rate(card: Card) -> float:
+    """The probability, in [0, 1], that the operator approves a card of this kind."""
+    return APPROVAL_RATES.get(card.kind, 0.5)
+
 
 class Oddity(StrEnum):
     """Something unusual about a day. The comment names the rail that it meets."""
@@ -156,9 +165,17 @@ LESSONS = [Lesson(**row) for row in HABITS["lessons"]]
 
 
 class SimulatedOperator:
-    """An operator with habits, who uses the services of the engine as a person would, and counts refusals."""
+    """An operator with habits, who uses the services of the engine as a person would. What the engine refuses is in its
+    log, which the report reads."""
 
-    def __init__(self, engine: Engine, projects: list[SimulatedProject], chance: random.Random) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        projects: list[SimulatedProject],
+        chance: random.Random,
+        finish_sessions: Callable[[], object],
+    ) -> None:
+        """`finish_sessions` waits until all sessions have ended."""
         self._engine = engine
         self._projects = projects
         self._chance = chance
@@ -168,9 +185,7 @@ class SimulatedOperator:
         self._corrected_on: date | None = None
         self._reviewed: set[str] = set()
         """The ids of the cards whose work was reviewed."""
-        self.refused = 0
-        self.finish_sessions: Callable[[], object] = lambda: None
-        """Waits until all sessions have ended. `SimulatedMonth` sets it."""
+        self._finish_sessions = finish_sessions
 
     def arrive(self) -> None:
         """Open the console, review the work that ran by itself, and correct the prompt of an agent once a day."""
@@ -194,7 +209,6 @@ class SimulatedOperator:
         try:
             engine.cards.approve(card.id, edit=f"{prompt}. {lesson.text}")
         except Refusal:
-            self.refused += 1
             engine.cards.dismiss(card.id)
             return False
         finally:
@@ -229,7 +243,7 @@ class SimulatedOperator:
     def _dismiss_unloved_cards(self, cards: Sequence[Card]) -> None:
         """Dismiss the cards that are approved least often, once on a grumpy day."""
         self._grumpy_on = self._engine.clock.now().date()
-        for card in sorted(cards, key=lambda card: APPROVAL_RATES.get(card.kind, 0.5))[:GRUMPY_DISMISSALS]:
+        for card in sorted(cards, key=find_approval_rate)[:GRUMPY_DISMISSALS]:
             with suppress(Refusal):  # it has expired
                 self._engine.cards.dismiss(card.id)
 
@@ -238,24 +252,23 @@ class SimulatedOperator:
         mood = self._chance.random()
         if mood < UNDECIDED_SHARE:
             return
-        try:
-            if self._chance.random() >= APPROVAL_RATES.get(card.kind, 0.5):
+        approval_rate = find_approval_rate(card)
+        with suppress(Refusal):  # by a rail, or because it has expired
+            if self._chance.random() >= approval_rate:
                 self._engine.cards.dismiss(card.id)
-                if mood > 0.97:
+                if mood > SNOOZED_FROM:
                     self._engine.cards.undo(card.id)
-            elif mood > 0.97:
+            elif mood > SNOOZED_FROM:
                 self._engine.cards.snooze(card.id, span=timedelta(hours=1))
-            elif mood > 0.96 and card.assignment.flow == "run_tests" and self._edits_left:
+            elif mood > EDITED_FROM and card.assignment.flow == "run_tests" and self._edits_left:
                 self._edits_left -= 1
                 self._engine.cards.approve(card.id, edit="paths=cart.py")
             else:
                 self._engine.cards.approve(card.id)
-                if mood > 0.93 and APPROVAL_RATES.get(card.kind, 0.5) < 1:
-                    self.finish_sessions()  # else the effect of the undo would depend on how fast the session is
+                if mood > UNDONE_FROM and approval_rate < 1:
+                    self._finish_sessions()  # else the effect of the undo would depend on how fast the session is
                     self._engine.cards.undo(card.id)
-                    self.finish_sessions()
-        except Refusal:
-            self.refused += 1
+                    self._finish_sessions()
 
     def _propose_own(self, prompt: str, channel: str | None = None) -> None:
         """Write a prompt and approve it. If a rail asks for a second approval, approve it again or dismiss it."""
@@ -265,16 +278,13 @@ class SimulatedOperator:
             self._engine.cards.approve(card.id)
             return
         except Refusal as refusal:
-            self.refused += 1
             if refusal.code != "needs_acknowledgement":
                 return
-        try:
+        with suppress(Refusal):
             if self._chance.random() < 0.3:
                 self._engine.cards.approve(card.id)
             else:
                 self._engine.cards.dismiss(card.id)
-        except Refusal:
-            self.refused += 1
 
     def _edit(self, odd: frozenset[Oddity]) -> None:
         now = self._engine.clock.now()

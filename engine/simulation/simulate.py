@@ -5,7 +5,6 @@ The report is a document that can be written as JSON. Nothing in it depends on t
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -33,7 +32,6 @@ from engine.model import (
 )
 from engine.safety.pipeline import RAIL_ORDER
 from engine.simulation.month import Observations, SimulatedMonth
-from engine.simulation.operator import SimulatedOperator
 from engine.simulation.world import FIRST_DAY, open_world
 
 MAX_DAYS = 366
@@ -61,9 +59,7 @@ def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
         tempfile.TemporaryDirectory(prefix="clawpy-simulate-", dir=get_temporary_folder()) as folder,
         open_world(Path(folder), seed) as world,
     ):
-        operator = SimulatedOperator(world.engine, world.projects, random.Random(f"{seed}/operator"))
-        month = SimulatedMonth(world.engine, world.clock, operator, world.runner, seed)
-        observed = _run_in_thread(month, days)
+        observed = _run_in_thread(SimulatedMonth(world, seed), days)
         return make_document(world.engine, observed, days=days, seed=seed)
 
 

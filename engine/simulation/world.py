@@ -1,5 +1,8 @@
 """A real engine in a simulated world: repositories, the contexts that are read from them (SPEC 2.1), and the sandbox
 and the runner of sessions, which carry out nothing.
+
+`open_world` opens it. `month` advances its clock, `operator` edits its repositories and decides its cards, and
+`simulate` reports what became of them.
 """
 
 from __future__ import annotations
