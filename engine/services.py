@@ -236,7 +236,12 @@ class Services:
 
     def layers(self) -> list[LayerState]:
         """The state of the seven layers of memory (SPEC 9.5)."""
-        states = [self.agent_files.layer_state(), self.ledger.layer(), *self.memory.layers(), *self.knowledge.layers()]
+        states = [
+            self.agent_files.layer_state(),
+            self.ledger.layer_state(),
+            *self.memory.layers(),
+            *self.knowledge.layers(),
+        ]
         return sorted(states, key=lambda state: state.layer)
 
     def since(self, instant: datetime | None = None) -> ActivitySince:

@@ -23,7 +23,17 @@ from engine.memory.capture_rules import (
     find_corrected,
     has_label,
 )
-from engine.model import Capture, ChangeSet, NewMemory, SessionView, Task, TranscriptLine, Trust
+from engine.model import (
+    Capture,
+    ChangeSet,
+    Layer,
+    LayerState,
+    NewMemory,
+    SessionView,
+    Task,
+    TranscriptLine,
+    Trust,
+)
 from engine.model.base import find_or_none, hex_hash
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
@@ -207,11 +217,11 @@ class Captures:
         if row is not None and row.text == text:
             row.approved_at = tx.now
 
-    def count(self) -> tuple[int, datetime | None]:
-        """How many there are, and when the newest was said."""
+    def layer_state(self) -> LayerState:
+        """The state of layer D (SPEC 9.5)."""
         with self.database.read() as session:
             [(number, newest)] = ask(session, "SELECT count(*), max(at) FROM captures")
-        return number, newest and datetime.fromisoformat(newest)
+        return LayerState(Layer.CAPTURE, number, newest and datetime.fromisoformat(newest), "ready")
 
     def _read(self, clauses: str, **values: object) -> list[Capture]:
         with self.database.read() as session:

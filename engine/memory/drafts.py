@@ -25,6 +25,8 @@ from engine.model import (
     Capture,
     DraftState,
     FactDraft,
+    Layer,
+    LayerState,
     ParaFact,
     Refusal,
     SessionView,
@@ -118,6 +120,14 @@ class Drafts:
         values = {"state": DraftState.WAITING, "limit": limit}
         with self.database.read() as session:
             return [value_of(row, FactDraft) for row in read_all(session, DraftRow, clauses, values)]
+
+    def layer_state(self) -> LayerState:
+        """The state of layer G (SPEC 9.5), with the number of drafts that wait."""
+        para, waiting = self.para.read(), self.waiting()
+        notes = [*para.problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]
+        newest_at = max((fact.created_at for fact in para.facts), default=None)
+        state = "degraded" if para.problems else "ready"
+        return LayerState(Layer.PARA, len(para.facts), newest_at, state, "; ".join(notes))
 
     def get(self, draft_id: str) -> FactDraft:
         """One draft. Raises `Refusal` `unknown_draft`."""

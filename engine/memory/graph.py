@@ -28,7 +28,17 @@ from pydantic import TypeAdapter
 
 from engine.clock import Clock
 from engine.files import BUFFER_BYTES, sync_folder, write_atomic
-from engine.model import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
+from engine.model import (
+    ACYCLIC,
+    GraphEdge,
+    GraphNode,
+    Layer,
+    LayerState,
+    Neighbourhood,
+    Refusal,
+    Relation,
+    sanitise,
+)
 from engine.storage.erasing import SearchTerms
 
 SNAPSHOT_FILE, JOURNAL_FILE = "task_graph.json", "task_graph.journal.jsonl"
@@ -116,11 +126,13 @@ class TaskGraph:
         """What could not be read, in words."""
         return tuple(self._files.faults)
 
-    @property
-    def newest_at(self) -> datetime | None:
-        """The timestamp of the task that was added last."""
+    def layer_state(self) -> LayerState:
+        """The state of layer F (SPEC 9.5). It does not wait for the files."""
+        state = "degraded" if self.faults else "ready" if self.is_ready else "building"
         last = next(reversed(tuple(self._nodes.values())), None)
-        return None if last is None else last.timestamp
+        newest_at = None if last is None else last.timestamp
+        progress = 0.0 if state == "building" else 1.0
+        return LayerState(Layer.GRAPH, len(self), newest_at, state, "; ".join(self.faults[:3]), progress)
 
     def close(self) -> None:
         """Close the files. Safe to call twice."""

@@ -1,5 +1,8 @@
-"""The service `engine.knowledge` (SPEC 4): layers D, F and G with their producers, layer E's writer, the night, and
-forgetting.
+"""The service `engine.knowledge` (SPEC 4): layers D, F and G with what fills them, the writer of layer E, the night,
+and forgetting.
+
+It is built on `MemoryService`, which has what other services need before there are sessions: layers C and E, and
+recall. Here is what reads the sessions, most of it by following the ledger in a thread of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from engine.home import Home
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import ENDED, CaptureRow, Captures, WorkReader
 from engine.memory.drafts import DraftRow, Drafts
-from engine.memory.forget import DatabaseRows, ErasableRows, Forgetting, HomeFiles, OtherTexts
+from engine.memory.forget import DatabaseRows, ErasableRows, ErasableStore, Forgetting, HomeFiles, OtherTexts
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_producer import KINDS, GraphProducer
 from engine.memory.memory import MemoryService
@@ -20,8 +23,7 @@ from engine.memory.nightly import Nightly
 from engine.memory.para import Para
 from engine.memory.recall import FactSource, GraphSource, LedgerSource
 from engine.memory.summaries import SessionSummariser
-from engine.model import Asks, Layer, LayerState, Refusal, SessionView, Waiting
-from engine.model.text import count
+from engine.model import Asks, LayerState, Refusal, SessionView, Waiting
 from engine.storage.database import Transaction
 from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer
 
@@ -29,7 +31,8 @@ log = logging.getLogger(__name__)
 
 
 class Knowledge:
-    """`engine.knowledge`: layers D, F and G, and E's writer. All methods may be called from any thread."""
+    """`engine.knowledge`. Its parts are services of their own: `captures` (layer D), `graph` (F), `para` and `drafts`
+    (G), `nightly` and `forgetting`. All methods may be called from any thread."""
 
     def __init__(
         self,
@@ -62,21 +65,7 @@ class Knowledge:
             files=files,
             model=model,
         )
-        own_stores = (
-            memory.store,
-            ErasableRows("captures", database, CaptureRow),
-            ErasableRows("drafts", database, DraftRow),
-            self.para,
-            self.graph,
-        )
-        home_files = HomeFiles((home.data, home.logs, home.cache), database=database.path)
-        self.forgetting = Forgetting(
-            database,
-            [*own_stores, *other_texts.stores, home_files, DatabaseRows(database)],
-            text_of=self._find_text,
-            running=lambda: [session.id for session in work.running_sessions()],
-            second_pass=other_texts.stores,
-        )
+        self.forgetting = self._make_forgetting(home, work)
         producer = GraphProducer(self.graph, work, memory.search.find_sessions_like)
         summariser = SessionSummariser(
             work, self.captures, memory.store, memory.remember, model=model, clock=clock, report=report
@@ -85,6 +74,28 @@ class Knowledge:
         self._following = ConsumerThread(consumers, report, service="memory")
         graph_source = GraphSource(self.graph, memory.search.find_sessions_near)
         memory.recaller.join(LedgerSource(ledger), graph_source, FactSource(self.para))
+
+    def _make_forgetting(self, home: Home, work: WorkReader) -> Forgetting:
+        """What forgets a text in all layers, in the texts of other services, in files and in the rest of the
+        database."""
+        database, others = self._memory.database, self._other_texts.stores
+        stores: list[ErasableStore] = [
+            self._memory.store,
+            ErasableRows("captures", database, CaptureRow),
+            ErasableRows("drafts", database, DraftRow),
+            self.para,
+            self.graph,
+            *others,
+            HomeFiles((home.data, home.logs, home.cache), database=database.path),
+            DatabaseRows(database),
+        ]
+        return Forgetting(
+            database,
+            stores,
+            text_of=self._find_text,
+            running=lambda: [session.id for session in work.running_sessions()],
+            second_pass=others,
+        )
 
     # -- life
 
@@ -124,18 +135,7 @@ class Knowledge:
 
     def layers(self) -> list[LayerState]:
         """The states of layers D, F and G (SPEC 9.5)."""
-        capture_count, newest_capture = self.captures.count()
-        para, waiting = self.para.read(), self.drafts.waiting()
-        notes = [*para.problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]
-        graph = self.graph
-        state = "degraded" if graph.faults else "ready" if graph.is_ready else "building"
-        progress = 0.0 if state == "building" else 1.0
-        newest = max((fact.created_at for fact in para.facts), default=None)
-        return [
-            LayerState(Layer.CAPTURE, capture_count, newest_capture, "ready"),
-            LayerState(Layer.GRAPH, len(graph), graph.newest_at, state, "; ".join(graph.faults[:3]), progress),
-            LayerState(Layer.PARA, len(para.facts), newest, "degraded" if para.problems else "ready", "; ".join(notes)),
-        ]
+        return [self.captures.layer_state(), self.graph.layer_state(), self.drafts.layer_state()]
 
     def waiting(self) -> list[Waiting]:
         """Drafts of facts as entries of the operator's queue (SPEC 9.3)."""

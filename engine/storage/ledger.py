@@ -96,7 +96,7 @@ class Ledger:
             *(json.dumps(kinds), as_stored(start), as_stored(end), MAX_BETWEEN),
         )
 
-    def layer(self) -> LayerState:
+    def layer_state(self) -> LayerState:
         """The state of layer B (SPEC 9.5)."""
         newest = self.latest(1)
         with self.database.read() as session:

@@ -63,7 +63,8 @@ def test_captures_are_listed_by_page_and_by_day(captures: Captures, clock: FakeC
     newest = captures.entries(limit=2)
     older = captures.entries(before=newest[-1].id)
     assert len(newest) + len(older) == 3
-    assert captures.count() == (3, newest[0].at)
+    state = captures.layer_state()
+    assert (state.count, state.fresh_at) == (3, newest[0].at)
     now, second = clock.now(), timedelta(seconds=1)
     assert len(captures.between(now, now + second)) == 3
     assert captures.between(now + second, now + timedelta(days=1)) == []
