@@ -1,7 +1,9 @@
 """The service of agents, each of which is a folder (SPEC 1.1, 4.1): it lists, adds, moves and retires them.
 
 The folders are the source of truth. The operator edits them in any editor, so they are read again when they change.
-A folder that cannot be read is shown as broken, with the reason. Folders are created and removed by one rename.
+A folder that cannot be read is shown as broken, with the reason. Folders are created and removed by one rename. A view
+of an agent (`AgentView`) is made of its folder, of the channels in the settings that it serves, and of the activity
+that the caller of `Agents` counts.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ class Agents:
         read_activity: ReadActivity = dict,
     ) -> None:
         self._folder = folder
-        self._retired = folder / ".retired"
+        self._retired = _RetiredFolders(folder / ".retired")
         self.config = CascadeConfigFile(cascade_config)
         self._settings = settings
         self._record = record
@@ -218,13 +220,7 @@ class Agents:
         self, agent_id: str, *, reports_to: str, title: str = "", archetype: str = "", domain: str = ""
     ) -> AgentView:
         """Create an agent. Raises `Refusal`: `bad_id`, `bad_archetype`, `agent_exists`, `unknown_agent` (leader)."""
-        if not AGENT_ID.fullmatch(agent_id):
-            fix = "use a lower-case letter, then at most 39 of a-z, 0-9, _ and -; `owner` means you"
-            raise Refusal("bad_id", f"{sanitise(agent_id)!r} is not an agent id", fix)
-        if archetype and archetype not in ARCHETYPES:
-            raise Refusal(
-                "bad_archetype", f"{archetype!r} is not an archetype", "known archetypes: " + ", ".join(ARCHETYPES)
-            )
+        _check_words(agent_id, archetype)
         with self._lock:
             if (self._folder / agent_id).exists():
                 raise Refusal("agent_exists", f"{agent_id} already exists", "choose another id, or retire it first")
@@ -232,8 +228,7 @@ class Agents:
             name = sanitise(title) or agent_id.replace("_", " ").replace("-", " ").capitalize()
             role = Role(name, reports_to, archetype, sanitise(domain))
             with refuse_if_unwritable(self._folder):
-                if (self._retired / agent_id).exists():  # no two agents of one id
-                    _move_folder(self._retired / agent_id, self._retired / self._make_retired_name(agent_id))
+                self._retired.free_name(agent_id)  # a name for `restore` is never the id of an agent
                 with _create_folder(self._folder / agent_id) as unfinished:
                     create_agent_folder(unfinished, role)
         self._record(AgentAdded(subject=agent_id, reports_to=reports_to))
@@ -258,9 +253,7 @@ class Agents:
         """
         with self._lock, refuse_if_unwritable(self._folder):
             self.check_retire(agent_id)
-            name = self._make_retired_name(agent_id)
-            self._retired.mkdir(mode=0o700, exist_ok=True)
-            _move_folder(self._folder / agent_id, self._retired / name)
+            name = self._retired.take_in(self._folder / agent_id)
         self._record(AgentRetired(subject=agent_id))
         return name
 
@@ -289,14 +282,14 @@ class Agents:
         """The retired agents. Their ids are the names for `restore`."""
         config, activity = self.config.current, self._read_activity()
         views = []
-        for name in self._list_retired_names():
-            agent = read_agent_folder(self._retired / name, _strip_number(name))
+        for name in self._retired.list_names():
+            agent = read_agent_folder(self._retired.folder / name, _strip_number(name))
             view = self._make_view(replace(agent, id=name), config, activity)
             views.append(replace(view, activity=replace(view.activity, state="retired"), channels=()))
         return views
 
     def restore(self, name: str) -> AgentView:
-        """Bring a retired agent back, its folder as it was.
+        """Bring a retired agent back, its folder as it was. The event is that of a new agent.
 
         Raises `Refusal`: `unknown_agent`, `agent_exists`, `unwritable_home`.
         """
@@ -304,23 +297,12 @@ class Agents:
         with self._lock, refuse_if_unwritable(self._folder):
             if AGENT_ID.fullmatch(agent_id) and (self._folder / agent_id).exists():
                 raise Refusal("agent_exists", f"{agent_id} already exists again", "retire that one first")
-            if name not in self._list_retired_names():
-                raise Refusal("unknown_agent", f"no {sanitise(name)} was retired", f"see {self._retired}")
-            _move_folder(self._retired / name, self._folder / agent_id)
+            if name not in self._retired.list_names():
+                raise Refusal("unknown_agent", f"no {sanitise(name)} was retired", f"see {self._retired.folder}")
+            _move_folder(self._retired.folder / name, self._folder / agent_id)
         view = self.get(agent_id)
         self._record(AgentAdded(subject=agent_id, reports_to=view.reports_to))
         return view
-
-    def _make_retired_name(self, agent_id: str) -> str:
-        """A free name for the folder of a retired agent: `cfo`, or `cfo.2` and so on if one was retired before."""
-        names = self._list_retired_names()
-        if all(_strip_number(name) != agent_id for name in names):
-            return agent_id
-        return next(name for number in itertools.count(2) if (name := f"{agent_id}.{number}") not in names)
-
-    def _list_retired_names(self) -> Sequence[str]:
-        """The names of the folders of retired agents."""
-        return sorted(folder.name for folder in self._retired.glob("[!.]*") if folder.is_dir())
 
     def _check_leader(self, agent_id: str, reports_to: str) -> None:
         """Check that an agent can report to another. Raises `Refusal`: `unknown_agent`, `broken_agent`, `circle`."""
@@ -416,6 +398,52 @@ class Agents:
         )
 
 
+class _RetiredFolders:
+    """The folders of retired agents in `.retired`, which may not exist yet. The folder of `cfo` is named `cfo`, and if
+    such an agent was retired before, `cfo.2` and so on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def list_names(self) -> Sequence[str]:
+        """The names of the folders, sorted."""
+        return sorted(folder.name for folder in self.folder.glob("[!.]*") if folder.is_dir())
+
+    def take_in(self, agent_folder: Path) -> str:
+        """Move the folder of an agent here; returns its name. Raises OSError."""
+        name = self._choose_name(agent_folder.name)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        _move_folder(agent_folder, self.folder / name)
+        return name
+
+    def free_name(self, agent_id: str) -> None:
+        """Give the folder that is named as this agent another name, if there is one. Raises OSError."""
+        if (self.folder / agent_id).exists():
+            _move_folder(self.folder / agent_id, self.folder / self._choose_name(agent_id))
+
+    def _choose_name(self, agent_id: str) -> str:
+        """A name for the folder of an agent that no folder has."""
+        names = self.list_names()
+        if all(_strip_number(name) != agent_id for name in names):
+            return agent_id
+        return next(name for number in itertools.count(2) if (name := f"{agent_id}.{number}") not in names)
+
+
+def _strip_number(name: str) -> str:
+    """The id of the agent whose folder has this name in `.retired`."""
+    return name.partition(".")[0]
+
+
+def _check_words(agent_id: str, archetype: str) -> None:
+    """Check the words for a new agent. Raises `Refusal`: `bad_id`, `bad_archetype`."""
+    if not AGENT_ID.fullmatch(agent_id):
+        fix = "use a lower-case letter, then at most 39 of a-z, 0-9, _ and -; `owner` means you"
+        raise Refusal("bad_id", f"{sanitise(agent_id)!r} is not an agent id", fix)
+    if archetype and archetype not in ARCHETYPES:
+        known = "known archetypes: " + ", ".join(ARCHETYPES)
+        raise Refusal("bad_archetype", f"{archetype!r} is not an archetype", known)
+
+
 @contextmanager
 def _create_folder(folder: Path) -> Iterator[Path]:
     """A context that makes a folder under another name, which then becomes `folder`. Raises OSError."""
@@ -429,7 +457,3 @@ def _move_folder(folder: Path, target: Path) -> None:
     """Rename a folder, durably. Raises OSError."""
     folder.rename(target)
     sync_folder(target.parent)
-
-
-def _strip_number(name: str) -> str:
-    return name.partition(".")[0]

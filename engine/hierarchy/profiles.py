@@ -1,6 +1,7 @@
 """The profiles of leaders (SPEC 1.9): they begin as `soul.md`, the operator edits them, and findings extend them.
 
-`profile_text` reads souls and edited texts, `profile_rows` merges what is stored.
+`profile_text` reads souls and edited texts, and `profile_rows` merges what is stored. `guidance` and `teaching` read
+profiles, `bubbles` adds findings to them, and the operator's edits come from the console and from `clawpy profile`.
 """
 
 from __future__ import annotations
