@@ -1,5 +1,8 @@
 """The service of autonomy: its state, which follows from facts (SPEC 7.1), quiet hours (7.3), and the scheduled jobs.
-The card cycle (2.9) and the autonomous cycle (7.2) are such jobs.
+
+Of the jobs, three are here: the card cycle (2.9), the autonomous cycle (7.2), and the update of the state with the
+housekeeping of all services. `state` says which state follows from which facts; this module reads the facts, stores the
+state, and starts a cycle when it changes. `autonomous_runs` decides which card runs.
 """
 
 from __future__ import annotations
@@ -35,12 +38,16 @@ log = logging.getLogger(__name__)
 STATE_KEY = "autonomy.state"
 DND_KEY = "autonomy.dnd_until"
 """Keys in the state table."""
+
 CARD_JOB, STATE_JOB, ACT_JOB = "cards", "state", "act"
-"""The names of the jobs: the card cycle, the update of the state with housekeeping, and the autonomous cycle."""
+"""The names of the jobs of this module."""
+
 FIRST_START = "first start"
 """The cause of the state of a home in which no engine has run yet."""
+
 STATE_EVERY = timedelta(seconds=30)
 """How often the state is brought up to date."""
+
 CHECK_EVERY = timedelta(minutes=5)
 """How often workspaces are checked for signs of the operator while there is no input (SPEC 2.2); as often as
 `silenceThresholdMs` when that is less."""
@@ -92,26 +99,7 @@ class Autonomy:
         self._checked_at: datetime | None = None
         self._changing = threading.Lock()
         self.presence = Presence(database, clock)
-        self.schedule = Schedule(
-            database,
-            clock,
-            [
-                Job(
-                    CARD_JOB,
-                    lambda: timedelta(milliseconds=settings.current.card_cycle_ms),
-                    runs.run_check,
-                    self.is_operator_present,
-                ),
-                Job(STATE_JOB, lambda: STATE_EVERY, self._tick, is_stored=False),
-                Job(
-                    ACT_JOB,
-                    lambda: timedelta(milliseconds=settings.current.autonomous_cycle_ms),
-                    self.run_autonomous_cycle,
-                    self._may_act,
-                ),
-                *jobs,
-            ],
-        )
+        self.schedule = Schedule(database, clock, [*self._make_own_jobs(), *jobs])
         with database.read() as session:
             saved = stored.get(session, STATE_KEY)
             dnd = stored.get(session, DND_KEY)
@@ -120,9 +108,27 @@ class Autonomy:
         """Whether the state was ever stored."""
         self._view = StateView(AutonomyState.DISABLED, FIRST_START, clock.now())
         if saved:
-            self._view = StateView(
-                AutonomyState(saved["state"]), saved["cause"], datetime.fromisoformat(saved["since"])
-            )
+            since = datetime.fromisoformat(saved["since"])
+            self._view = StateView(AutonomyState(saved["state"]), saved["cause"], since)
+
+    def _make_own_jobs(self) -> list[Job]:
+        """The card cycle, the update of the state with housekeeping, and the autonomous cycle."""
+        settings = self._settings
+        return [
+            Job(
+                CARD_JOB,
+                lambda: timedelta(milliseconds=settings.current.card_cycle_ms),
+                self._runs.run_check,
+                self.is_operator_present,
+            ),
+            Job(STATE_JOB, lambda: STATE_EVERY, self._tick, is_stored=False),
+            Job(
+                ACT_JOB,
+                lambda: timedelta(milliseconds=settings.current.autonomous_cycle_ms),
+                self.run_autonomous_cycle,
+                self._may_act,
+            ),
+        ]
 
     def start(self) -> None:
         """Bring the state up to date, and begin the schedule."""

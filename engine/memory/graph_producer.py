@@ -1,4 +1,13 @@
-"""Puts sessions, and tasks of the board, into the task graph, as events of the ledger report them (SPEC 4.6)."""
+"""Puts sessions, and tasks of the board, into the task graph, as events of the ledger report them (SPEC 4.6).
+
+- A session that starts or ends becomes a task, `derived_from` the session that it continues or retries.
+- Once its summary has a vector, it is `similar_to` the sessions with the nearest summaries.
+- Two sessions that changed the same files are `related_to` each other.
+- A task of the board becomes one, too. The session that works on it is `derived_from` it, and if that fails, it
+  `blocks` the tasks that need this one.
+
+`Knowledge` calls it as two consumers of the ledger. After a crash an event may come again, and then changes nothing.
+"""
 
 from __future__ import annotations
 

@@ -145,11 +145,13 @@ class Importer:
                 position.line += 1
                 position.offset += len(raw)
                 try:
-                    turn = read_turn(raw, path.stem)
+                    line = parse_line(raw)
+                    turn = find_turn(line, raw, path.stem)
                 except ValueError as error:
                     problems.append(f"{path.name} line {position.line}: {error}")
                     continue
-                position.folder = find_folder_in_metadata(raw) or position.folder
+                if line.get("type") in _METADATA:  # of Codex, whose turns name no folder
+                    position.folder = find_folder(line) or position.folder
                 if turn is None:
                     continue
                 folder = turn.folder or position.folder
@@ -202,10 +204,10 @@ def _to_memory(turn: Turn, workspace: str, source: str, secrets: tuple[str, ...]
     )
 
 
-def read_turn(raw: bytes, name: str) -> Turn | None:
+def find_turn(line: dict[str, Any], raw: bytes, name: str) -> Turn | None:
     """The turn in a line of a transcript of Claude Code or Codex, None for a line without one of a person or a model.
-    `name` is the session of a line that names none. Raises ValueError for a line that cannot be read."""
-    line = _parse_line(raw)
+    `raw` is the line as it is written, by which a turn without an id is known again. `name` is the session of a line
+    that names none. Raises ValueError for a line that cannot be read."""
     agent_and_message = _find_message(line)
     if agent_and_message is None:
         return None
@@ -230,7 +232,7 @@ def read_turn(raw: bytes, name: str) -> Turn | None:
     )
 
 
-def _parse_line(raw: bytes) -> dict[str, Any]:
+def parse_line(raw: bytes) -> dict[str, Any]:
     """The object in a line, empty for an empty line. Raises ValueError for a line that cannot be read."""
     if len(raw) > MAX_LINE_BYTES:
         raise ValueError(f"longer than {MAX_LINE_BYTES} bytes")
@@ -256,20 +258,16 @@ def _find_message(line: dict[str, Any]) -> tuple[str, object] | None:
     return None
 
 
-def find_folder(line: object) -> str:
+_METADATA = ("session_meta", "turn_context")
+"""The types of lines that Codex writes before turns, with the working folder of the next ones."""
+
+
+def find_folder(line: dict[str, Any]) -> str:
     """The working folder that a line names, "" for none: each line of Claude Code, the first of Codex."""
-    if not isinstance(line, dict):
-        return ""
     payload = line.get("payload")
-    fields = payload if line.get("type") in ("session_meta", "turn_context") and isinstance(payload, dict) else line
+    fields = payload if line.get("type") in _METADATA and isinstance(payload, dict) else line
     folder = fields.get("cwd")
     return folder if isinstance(folder, str) else ""
-
-
-def find_folder_in_metadata(raw: bytes) -> str:
-    """The working folder in a line of metadata, as Codex writes it before the first turn; "" for any other line."""
-    start = raw[:200]
-    return find_folder(json.loads(raw)) if b"session_meta" in start or b"turn_context" in start else ""
 
 
 def _extract_texts(content: object) -> Iterator[str]:

@@ -49,8 +49,9 @@ SAMPLE = 8
 SELF_DISTANCE = 1e-3
 """Squared L2 up to which a vector that was found is the one that was searched for."""
 
-CHURN = 0.3
-"""Share of removed entries above which an index is built again, because Chroma no longer finds some of the others."""
+CHURN, MIN_CHURN = 0.3, 500
+"""Share of removed entries above which an index is built again, because Chroma no longer finds some of the others; and
+the number of removed entries up to which it is not, whatever their share."""
 
 MAX_SURPLUS = 100
 """Up to this many ids that the database does not have are no damage, whatever their share."""
@@ -67,8 +68,9 @@ QUERY_TIMEOUT_S = 5.0
 MAX_BUILDS = 3
 """Number of builds in a row that may fail. After that the index stays degraded until `check` is called."""
 
-RETRY_S = 15.0
-"""Seconds after which a server that was lost is asked again."""
+RETRY_S, REBUILD_S = 15.0, 300.0
+"""Seconds after which a server that was lost is asked again, and after which an index is built again on a server where
+`MAX_BUILDS` failed."""
 
 _FAULTS = (HelperGone, HelperFailed, TimeoutError, OSError)
 """Errors of the helper, after which the index is opened again."""
@@ -215,7 +217,7 @@ class Index:
         log.warning("%s is built again: %s", which, error)
         if self._failures > MAX_BUILDS:
             self._set_state("degraded", f"{which} cannot be built: {error}")
-            return RETRY_S * 20 if server else None
+            return REBUILD_S if server else None
         self._set_state("building", f"built again: {error}", 0.0)
         if server is not None:
             self._clear_wanted = True
@@ -294,7 +296,7 @@ class Index:
             size += len(expected)
             self._removed += len(surplus)
             repaired += len(surplus) + len(missing)
-        if self._removed > max(500, CHURN * size):
+        if self._removed > max(MIN_CHURN, CHURN * size):
             raise DamagedIndex("many entries were removed")
         return repaired
 

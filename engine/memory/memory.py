@@ -1,4 +1,10 @@
-"""The service `engine.memory` (SPEC 4): it remembers in layers C and E, and recalls over all layers."""
+"""The service `engine.memory` (SPEC 4): it remembers in layers C and E, and recalls over all layers.
+
+It puts together what the other modules of this package do: the `store` has the rows, the `vectoriser` makes vectors of
+them by the embedder that the settings name, the `index` and the `vectors` find them, and the `recaller` asks all
+layers. Whoever has something to remember calls `remember`, and whoever makes a prompt calls `recall`. The layers that
+need sessions are in `knowledge`.
+"""
 
 from __future__ import annotations
 

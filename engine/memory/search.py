@@ -1,7 +1,9 @@
 """Search in layers C and E: full text and vectors find candidates, and `ranking` orders them (SPEC 4.3-4.5).
 
-A search reads hundreds of rows. So its statements go to SQLite's driver: SQLAlchemy's rows would cost more than the
-query.
+`MemorySearch` is the source that `recall` asks, in four steps: it finds candidates by both searches, chooses those that
+are compared closely, reads the passages of each that are nearest to the question, and ranks them. `SearchReader` has
+the statements. A search reads hundreds of rows, so they go to SQLite's driver: SQLAlchemy's rows would cost more than
+the query.
 """
 
 from __future__ import annotations
@@ -130,14 +132,12 @@ class MemorySearch:
 
     def collect_candidates(self, query: RecallQuery, now: datetime, timeout: float) -> CollectedCandidates:
         """The candidates for a question. Full text is searched while the question is embedded."""
-        layers = LAYERS if query.layers is None else LAYERS & query.layers
-        is_unscoped = query.workspace is query.agent is query.session is None and layers == LAYERS
-        limit = MAX_FOUND if is_unscoped else MAX_SCOPED
         with open_reader(self.database, query) as reader:
             question = parse_question(query.text, reader.read_speakers(), now=now)
             pending = run_in_thread("clawpy-question", lambda: self.vectors.embed(question.topic))
+            limit = MAX_SCOPED if reader.is_scoped else MAX_FOUND
             word_scores = reader.find_by_words(question.words, limit)
-        embedding, similarities, warning = self._search_vectors(pending, timeout, limit, layers)
+        embedding, similarities, warning = self._search_vectors(pending, timeout, limit, reader.layers)
         from engine.memory.ranking import choose_pool, select_candidates  # not while the question waits to be embedded
 
         with open_reader(self.database, query) as reader:
@@ -199,7 +199,7 @@ def _group_nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> dict[int
     """The nearest chunks of each memory, at most `CHUNKS_PER_MEMORY`; `near` is nearest first."""
     chunks: dict[int, list[Near]] = {seq: [] for seq in seqs}
     for chunk in near:
-        *_, seq = chunk
+        seq = chunk[2]
         if seq in chunks and len(chunks[seq]) < CHUNKS_PER_MEMORY:
             chunks[seq].append(chunk)
     return chunks
@@ -316,19 +316,22 @@ class SearchReader:
 
     def __init__(self, connection: sqlite3.Connection, query: RecallQuery) -> None:
         self._execute = connection.execute
-        layers = LAYERS if query.layers is None else LAYERS & query.layers
-        limits: dict[str, str] = {}  # the value of each condition
-        if layers != LAYERS:
+        self.layers = LAYERS if query.layers is None else LAYERS & query.layers
+        conditions_with_values = (
             # The plus keeps SQLite from looking each memory up in the index of layers, too: its `seq` finds it at once.
-            limits["+m.layer IN (SELECT value FROM json_each(?))"] = json.dumps(sorted(layers))
-        if query.workspace is not None:
-            limits["m.workspace IN (?, '')"] = query.workspace
-        if query.agent is not None:
-            limits["(m.layer = 'E' OR m.agent IN (?, ''))"] = query.agent
-        if query.session is not None:
-            limits["m.session <> ?"] = query.session
-        self._values = list(limits.values())
-        self._scope = " AND ".join(["m.forgotten = 0", "m.superseded_by = ''", *limits])
+            (f"+m.layer IN {IN_ARRAY}", None if self.layers == LAYERS else json.dumps(sorted(self.layers))),
+            ("m.workspace IN (?, '')", query.workspace),
+            ("(m.layer = 'E' OR m.agent IN (?, ''))", query.agent),
+            ("m.session <> ?", query.session),
+        )
+        limits = [(condition, value) for condition, value in conditions_with_values if value is not None]
+        self._values = [value for _, value in limits]
+        self._scope = " AND ".join(["m.forgotten = 0", "m.superseded_by = ''", *(condition for condition, _ in limits)])
+
+    @property
+    def is_scoped(self) -> bool:
+        """Whether the query limits what may be found."""
+        return bool(self._values)
 
     def read_speakers(self) -> list[str]:
         """The names of all speakers; none if there are more than `MAX_SPEAKERS`."""
@@ -343,7 +346,7 @@ class SearchReader:
         rarest, first_seq = self._limit_phrases(phrases)
         query = "SELECT f.rowid, -f.rank FROM memories_fts f"
         condition = "WHERE f.memories_fts MATCH ? AND f.rowid >= ?"
-        if self._values:
+        if self.is_scoped:
             # Without a scope the full-text table finds its best without reading a row of `memories`. Memories that no
             # longer count are then left out by `read_rows_with_neighbours`.
             query, condition = f"{query} JOIN memories m ON m.seq = f.rowid", f"{condition} AND {self._scope}"

@@ -1,5 +1,9 @@
-"""The table of cards: its rows, the legal transitions of a row, how rows are made and become cards, and the queries of
-several modules (SPEC 2.7)."""
+"""The table of cards (SPEC 2.7): its rows, the legal transitions of a row, how rows are made and become cards, and the
+queries of several modules.
+
+A row is what the database has of a card. `Card` in `engine.model` is what other packages, screens and JSON see of it.
+`card_store` changes rows, `checks`, `selection` and `cards` make new ones, and nobody outside of this package sees one.
+"""
 
 from __future__ import annotations
 

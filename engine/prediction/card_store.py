@@ -1,4 +1,9 @@
-"""Stores cards and carries out their transitions, with the signals for learning and the events (SPEC 2.7, 8.1)."""
+"""Stores cards and carries out their transitions, with the signals for learning and the events (SPEC 2.7, 8.1).
+
+Everything that becomes of a card passes here: what the operator decides (`cards`, `approvals`), what a check finds
+(`checks`), what its session does (`session_ended`), and what becomes of the changes (`follow_landings`). Each
+transition is checked by `card_rows.compute_next_status`, and is one transaction together with its effects.
+"""
 
 from __future__ import annotations
 

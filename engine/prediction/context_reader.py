@@ -1,6 +1,8 @@
 """Reads the context of a workspace (SPEC 2.1) from git, test runs, tasks, sessions, conversations and calendars.
 
-A check reads all workspaces with it. A source that fails gives nothing, and the context names its error.
+A check reads all workspaces with it. A context is read field by field, in an order in which each may depend on those
+before it (`ContextReader.read`). A source that fails gives nothing, and the context names its error. At the end stand
+what is read of git for a single project, and the calendars.
 """
 
 from __future__ import annotations

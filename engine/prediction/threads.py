@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import logging
 import os
 import re
@@ -21,7 +20,7 @@ from typing import NamedTuple
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.memory.importing import Turn, find_folder, read_turn
+from engine.memory.importing import Turn, find_folder, find_turn, parse_line
 from engine.model import Thread
 from engine.model.secrets import redact
 from engine.model.text import plain
@@ -188,7 +187,7 @@ def _read_turns(lines: Iterable[bytes], name: str) -> Iterator[Turn]:
     """The turns in the lines of the transcript `name`."""
     for raw in lines:
         try:
-            turn = read_turn(raw, name)
+            turn = find_turn(parse_line(raw), raw, name)
         except ValueError:
             continue  # the import of transcripts reports it, or it is still being written
         if turn is not None:
@@ -198,8 +197,8 @@ def _read_turns(lines: Iterable[bytes], name: str) -> Iterator[Turn]:
 def _find_named_folder(lines: Iterable[bytes]) -> str:
     """The folder that is named in a line without a turn, as in the first line of a transcript of Codex. "" for none."""
     for raw in lines:
-        with contextlib.suppress(ValueError, RecursionError):
-            if folder := find_folder(json.loads(raw)):
+        with contextlib.suppress(ValueError):
+            if folder := find_folder(parse_line(raw)):
                 return folder
     return ""
 

@@ -1,4 +1,8 @@
-"""Runs of a project's own tests (SPEC 4.2, 4.9): one row each, and what they say of a single test."""
+"""Runs of a project's own tests (SPEC 4.2, 4.9): one row each, and what they say of a single test.
+
+Sessions store a run whenever tests end, also those of the validation loop. The templates of cards read them to say what
+is new (`ValidationRuns.latest`), and the functions below ask them whether a test passed, is unreliable or got slower.
+"""
 
 from __future__ import annotations
 

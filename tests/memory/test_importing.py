@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.engine import Engine
-from engine.memory.importing import MAX_LINE_BYTES, Importer, parse_time, read_lines, read_turn
+from engine.memory.importing import MAX_LINE_BYTES, Importer, find_turn, parse_line, parse_time, read_lines
 from engine.model import RETENTION_BY_KIND, Retention
 from engine.storage.database import Database
 from engine.wiring.acting import find_last_operator_activity
@@ -125,7 +125,7 @@ def test_our_own_sessions_are_not_read_and_a_folder_that_is_named_once_counts(tm
 )
 def test_a_malformed_line_is_refused(line: bytes):
     with pytest.raises(ValueError):
-        read_turn(line, "s")
+        find_turn(parse_line(line), line, "s")
 
 
 # In a whole engine

@@ -1,4 +1,8 @@
-"""The service `engine.learnings`: entries, their provenance, and the operator's decisions on them (SPEC 6)."""
+"""The service `engine.learnings`: entries, their provenance, and the operator's decisions on them (SPEC 6).
+
+It reads the pages of the `store`. A decision (`retract`, `keep`, `promote`) becomes a plan of `promotion`, which the
+store carries out. What follows from sessions is done by the `chain`, in a thread that follows the ledger.
+"""
 
 from __future__ import annotations
 

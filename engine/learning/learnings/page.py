@@ -137,20 +137,25 @@ class Page:
             self.errors.append(
                 f"{self.path} has no entry; an entry begins with front matter between two lines with ---"
             )
-        line = 1
-        for position, part in enumerate(self._parts):
-            try:
-                if position:
-                    entry = read_entry(part, line, place)
-                    if entry.id in self._positions:
-                        raise ValueError(f"line {line}: {entry.id} appears twice")
-                    self._positions[entry.id] = position
-                    self.entries.append(entry)
-            except ValueError as error:
-                self.errors.append(f"{self.path} {error}")
-                if written := _WRITTEN_ID.search(part):
-                    self._unreadable_ids.add(written[1])
+        line = 1 + self._parts[0].count("\n")
+        for position, part in enumerate(self._parts[1:], 1):
+            self._read_part(position, line, place)
             line += part.count("\n")
+
+    def _read_part(self, position: int, line: int, place: Mapping[str, Any]) -> None:
+        """Read the entry at a position, which begins at a line, or note its error."""
+        part = self._parts[position]
+        try:
+            entry = read_entry(part, line, place)
+            if entry.id in self._positions:
+                raise ValueError(f"line {line}: {entry.id} appears twice")
+        except ValueError as error:
+            self.errors.append(f"{self.path} {error}")
+            if written := _WRITTEN_ID.search(part):
+                self._unreadable_ids.add(written[1])
+        else:
+            self._positions[entry.id] = position
+            self.entries.append(entry)
 
     def edit(self, changes: Iterable[Change]) -> bytes:
         """The data of the page after these changes. Made a second time, they change nothing."""

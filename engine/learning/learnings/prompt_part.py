@@ -1,4 +1,8 @@
-"""The part "learnings" of every prompt (SPEC 6, 9.6), and the table of the prompts that contained each entry (6.5)."""
+"""The part "learnings" of every prompt (SPEC 6, 9.6), and the table of the prompts that contained each entry (6.5).
+
+`LearningsPart` chooses the entries of a prompt within its token budget. When the prompt is sent, `record_uses` stores
+which they were, so that the view of an entry can name the prompts that it reached.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Cards about branches, commits and the state of the repository: merges, work that may get lost, pull requests."""
+"""Cards about branches, commits and the state of the repository: merges, work that may get lost, pull requests.
+
+Each template looks for one reason in what git says (`engine.git.inspection`): two branches change the same lines, a
+stash is old, a rebase is unfinished. Their flows show or rehearse; only that of `lost_commits` makes a branch.
+"""
 
 from __future__ import annotations
 

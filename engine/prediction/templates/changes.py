@@ -1,4 +1,8 @@
-"""Cards about your own changes, such as forgotten debugging, stale documentation, lines without a test, and lint."""
+"""Cards about your own changes, such as forgotten debugging, stale documentation, lines without a test, and lint.
+
+They come in pairs. The first card shows what is there (`leftovers`, `stale_docs`, `lint`), and once its session has
+shown it, the second offers to mend it (`remove_leftovers`, `update_docs`, `fix_lint`) as a diff that waits.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Cards about tests that fail, and about packages and lock files without which tests cannot run."""
+"""Cards about tests that fail, and about packages and lock files without which tests cannot run.
+
+The first half asks whether the tests can run at all: `update_lock` comes before `prepare_environment`. The second asks
+why they fail. `still_red` groups the failures, `bisect` finds the commit that broke a test, and then `rehearse_revert`
+takes it back; `undo_landing` does so if a landing did it, and `apply_fix` offers what helped before.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """Cards about your commits: summaries of a day and for a meeting, a file that usually changes too, what must not be
-pushed, releases."""
+pushed, releases.
+
+They read the history and what is not pushed yet. Only the draft of a change log changes a file. The warnings before
+publishing come back until their reason is gone (`Kind.comes_back`).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """Cards that offer to run tests: of changed files, tests that failed or got slower, HEAD without your uncommitted
-files, and unreliable tests."""
+files, and unreliable tests.
+
+Each compares the test runs of a project (`Part.runs`) with what changed since. A run is offered only if it can say
+something new: after a change, on other files, or of other tests than the last one.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """Cards for work that comes from elsewhere: open tasks, learned flows, findings of a flow that an agent may fix, and a
-disk that is nearly full."""
+disk that is nearly full.
+
+Unlike other templates they propose what somebody ordered or wrote down, so their prompts are texts of people, and only
+some become a flow (`find_named_flow`). A prompt that is made here for an agent has names only, see `AFTER_FLOW`.
+"""
 
 from __future__ import annotations
 
