@@ -189,8 +189,7 @@ def _print_refusal(error: Refusal, common: CommonOptions) -> None:
     if common.as_json:
         print_output(json.dumps(error.document(), ensure_ascii=False))
         return
-    from clawpy_console.cli.printing import render_refusal
-    from clawpy_console.cli.printing.style import has_colours
+    from clawpy_console.cli.printing import has_colours, render_refusal
 
     print(render_refusal(error, colour=has_colours(sys.stderr)), file=sys.stderr)
 
@@ -210,8 +209,7 @@ def _carry_out(options: Namespace, common: CommonOptions) -> int:
         if options.verb in ("config", "status") and (problem := document["settingsFault"]):
             fix = "until it is fixed, the settings stay as they were"
             _print_refusal(engine.Refusal("bad_config", problem, fix), common)
-        from clawpy_console.cli.printing import render_document
-        from clawpy_console.cli.printing.style import has_colours
+        from clawpy_console.cli.printing import has_colours, render_document
 
         action = getattr(options, "action", None)
         if text := render_document(options.verb, document, action, colour=has_colours(sys.stdout)):

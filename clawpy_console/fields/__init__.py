@@ -2,7 +2,7 @@
 
 Screens and verbs show the same fields. A function of this package takes the document of a thing, as verbs print it in
 JSON, and gives its fields. `widgets.texts.render_fields` lays them out for a screen, and
-`cli.printing.style.format_fields` for a terminal or a pipe. Nothing here needs Textual.
+`cli.printing.format_fields` for a terminal or a pipe. Nothing here needs Textual.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def serve_mcp(home: Home, *, workspace: str, opener: Opener, agent: str = "", ve
     """Serve until standard input ends. `workspace` is the repository of cards and memories, "" for none. `agent` is the
     name to use instead of the client's own name. Raises `Refusal` `not_its_name`."""
     if agent:
-        from engine.api.operations.knowledge import parse_agent_name
+        from engine.api.operations.memory import parse_agent_name
 
         agent = parse_agent_name(agent)
 

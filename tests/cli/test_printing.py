@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.printing import find_printer, render_document, style
-from clawpy_console.cli.printing.style import paint_session_outcome, strip_colours
+from clawpy_console.cli.printing import (
+    find_printer,
+    format_time,
+    paint_session_outcome,
+    render_document,
+    strip_colours,
+)
 from clawpy_console.cli.printing.system import DECISION_LABELS
 from clawpy_console.cli.printing.work import CARD_LABELS
 from clawpy_console.cli.verbs import VERBS
@@ -134,7 +139,7 @@ def test_the_status_lists_what_happened_below_its_number_and_one_reason_each():
         "keysInFile": "", "since": away | {"learnt": dict.fromkeys(LEARNED_FORMS, 0)}, "decisions": [],
         "waiting": [{"id": "change_1", "title": "land 1 file?"}, {"id": "pred_1", "title": "fix it\n" * 99}],
     }  # fmt: skip
-    time = style.format_time(as_json(AT))
+    time = format_time(as_json(AT))
     assert render_document("status", document).splitlines()[2:] == [
         "  2 cards pending",
         "  needs you  change_1  land 1 file?",

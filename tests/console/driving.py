@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.cli.printing.style import format_fields, strip_colours
+from clawpy_console.cli.printing import format_fields, strip_colours
 from clawpy_console.fields import Field
 from engine.home import Home
 from tests.console.fast_textual import until_idle

@@ -1,18 +1,34 @@
 """Documents of verbs as text: aligned, coloured in a terminal only, plain in a pipe (SPEC 9.7, 9.8).
 
-One module for each group of verbs; `verbs.toml` names the function for each verb. Colour never carries meaning alone,
-and text from outside loses its control characters here.
+`cli.main` calls `render_document` and `render_refusal`. The other functions are colours, tables, times and spans, with
+which one module for each group of verbs words its documents; `verbs.toml` names the function for each verb. Colour
+never carries meaning alone, and text from outside loses its control characters here.
 """
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
-from clawpy_console.cli.printing.style import bad, clean, dim, strip_colours
 from clawpy_console.cli.verbs import VERBS
-from clawpy_console.fields import Document
-from engine.model import Refusal
+from clawpy_console.fields import TONES, Document, Field, compute_label_width
+from clawpy_console.fields.work import make_outcome_label
+from clawpy_console.formats import workspace_name
+from engine.model import Refusal, sanitise
+
+Lines = Iterator[str]
+"""The lines of a text."""
+
+
+def render_document(verb: str, document: Document, action: str | None = None, *, colour: bool = False) -> str:
+    """The text for the document of a verb or of one of its actions."""
+    text = "\n".join(find_printer(verb, action)(clean(document))) or VERBS[verb].if_empty
+    return text if colour else strip_colours(text)
 
 
 def find_printer(verb: str, action: str | None = None) -> Any:
@@ -22,14 +38,113 @@ def find_printer(verb: str, action: str | None = None) -> Any:
     return getattr(import_module(f"{__name__}.{module}"), name)
 
 
-def render_document(verb: str, document: Document, action: str | None = None, *, colour: bool = False) -> str:
-    """The text for the document of a verb or of one of its actions."""
-    text = "\n".join(find_printer(verb, action)(clean(document))) or VERBS[verb].if_empty
-    return text if colour else strip_colours(text)
-
-
 def render_refusal(refusal: Refusal, *, colour: bool) -> str:
     """The text of a refusal: what was not done, why, and how to fix it."""
     text = bad("clawpy: ") + clean(refusal.message)
     text += "\n        " + dim(clean(refusal.fix)) if refusal.fix else ""
     return text if colour else strip_colours(text)
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether to print colours on `stream`; honours NO_COLOR and TERM=dumb."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+_ESCAPES = re.compile(r"\x1b\[\d*m")
+"""The escape codes that `paint` writes."""
+
+
+def strip_colours(text: str) -> str:
+    """`text` without colours."""
+    return _ESCAPES.sub("", text)
+
+
+def clean(value: Any) -> Any:
+    """A document without control characters in its texts."""
+    if isinstance(value, str):
+        return sanitise(value)
+    if isinstance(value, Mapping):
+        return {clean(name): clean(each) for name, each in value.items()}
+    return [clean(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+PAINTS = TONES["terminal"]
+"""Escape codes of the tones of fields."""
+
+
+def paint(tone: str, text: object) -> str:
+    """`text` in the tone of a field."""
+    return f"\x1b[{PAINTS[tone]}m{text}\x1b[0m" if tone in PAINTS and text != "" else str(text)
+
+
+bold = partial(paint, "title")
+dim = partial(paint, "grey")
+good = partial(paint, "good")
+bad = partial(paint, "wrong")
+wants = partial(paint, "wants")
+
+
+def format_fields(fields: Iterable[Field]) -> Lines:
+    """Fields as lines, with a blank line before each part."""
+    fields = list(fields)
+    label_cells = compute_label_width(fields)
+    for number, field in enumerate(fields):
+        if number and field.tone == "heading":
+            yield ""
+        indent = "" if field.tone in ("title", "heading") else "  "
+        name = f"  {field.name:<{label_cells}}" if field.name else indent
+        text = field.text.rstrip()
+        yield dim(name) + paint(field.tone, text) if text else dim(name.rstrip())
+
+
+def format_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Lines:
+    """A table with its headings, numbers aligned to the right; nothing without rows."""
+    widths = [max(len(str(cell)) for cell in column) for column in zip(heads, *rows, strict=True)]
+
+    def format_row(cells: Sequence[object], like: Sequence[object]) -> str:
+        aligned = (
+            f"{cell:>{width}}" if isinstance(value, int) or str(value).startswith("$") else f"{cell:<{width}}"
+            for cell, value, width in zip(cells, like, widths, strict=True)
+        )
+        return "  ".join(aligned).rstrip()
+
+    if rows:
+        yield bold(format_row(heads, rows[0]))
+    yield from (format_row(row, row) for row in rows)
+
+
+def format_place(document: Document) -> str:
+    return f"{workspace_name(document['workspace'])} → {document['targetChannel']}"
+
+
+def indent_lines(text: str) -> Lines:
+    """The lines of a text, indented below their entry."""
+    return (f"    {line}" for line in text.splitlines())
+
+
+def paint_session_outcome(session: Document) -> str:
+    """The state of a session, coloured as on the screens."""
+    check = session["check"] or {"failed": 0, "errors": 0}
+    label = make_outcome_label(session["state"], session["result"], session["flow"], check["failed"], check["errors"])
+    return paint(label.tone, label.words)
+
+
+def format_time(instant: str | None) -> str:
+    """An instant in local time: the hour today, else with the date."""
+    if not instant:
+        return "now"
+    local = datetime.fromisoformat(instant).astimezone()
+    return local.strftime("%H:%M" if local.date() == datetime.now().astimezone().date() else "%Y-%m-%d %H:%M")
+
+
+def is_future(instant: str | None) -> bool:
+    """Whether an instant is still to come; False for none."""
+    return instant is not None and datetime.fromisoformat(instant) > datetime.now().astimezone()
+
+
+def format_span(seconds: float) -> str:
+    """`3m`, `2h`, `4d`."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"

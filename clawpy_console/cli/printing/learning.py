@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from clawpy_console.cli.printing.style import (
+from clawpy_console.cli.printing import (
     Lines,
     bad,
     bold,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from clawpy_console import formats
-from clawpy_console.cli.printing.style import (
+from clawpy_console.cli.printing import (
     Lines,
     bad,
     bold,

@@ -7,7 +7,7 @@ import itertools
 import shlex
 from collections.abc import Iterator, Mapping
 
-from clawpy_console.cli.printing.style import (
+from clawpy_console.cli.printing import (
     Lines,
     bad,
     bold,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.api.documents import Document
-from engine.api.operations import cards, knowledge, organisation, sessions, system  # noqa: F401
+from engine.api.operations import cards, learning, memory, organisation, sessions, system  # noqa: F401
 from engine.api.operations.operation import OPERATIONS
 from engine.model import Refusal, sanitise
 

@@ -1,4 +1,7 @@
-"""Operations on the organisation: agents, guidance, profile, bubbles (SPEC 1)."""
+"""Operations on the organisation: agents, guidance, profile, bubbles (SPEC 1).
+
+An agent here is a folder with `soul.md`; a coding agent is a program that may serve a channel.
+"""
 
 from __future__ import annotations
 
@@ -30,21 +33,11 @@ def agents(
     """List, show, add, move, retire or restore agents; set a tier; let a coding agent serve a channel."""
     hierarchy = engine.agents
     if action == "list":
-        return {
-            "agents": document(hierarchy.list()),
-            "coding": _list_coding_agents(engine),
-            "codingSupported": list(engine.channel_setup.supported_agents),
-            "retired": [agent.id for agent in hierarchy.list_retired()],
-            "problems": [*hierarchy.find_problems(), *find_heartbeat_problems(*hierarchy.read_heartbeats())],
-        }
+        return _make_agents_document(engine)
     require("id", id)
     match action:
         case "serve":
-            engine.channel_setup.assign_agent(id, require("channel", channel))
-            return {
-                "channel": channel,
-                "coding": [agent for agent in _list_coding_agents(engine) if agent["name"] == id],
-            }
+            return _serve_channel(engine, require("channel", channel), id)
         case "show":
             return _make_agent_document(engine, id)
         case "retire":
@@ -116,6 +109,24 @@ def bubbles(
         return {"bubbles": [document(engine.bubbles.approve(require("id", id)))]}
     bubbles_found = engine.bubbles.list(state=BubbleState(state) if state else None, agent=agent, limit=limit)
     return {"bubbles": document(bubbles_found)}
+
+
+def _make_agents_document(engine: Services) -> Document:
+    """All agents, the coding agents, and the problems of the organisation's files."""
+    hierarchy = engine.agents
+    return {
+        "agents": document(hierarchy.list()),
+        "coding": _list_coding_agents(engine),
+        "codingSupported": list(engine.channel_setup.supported_agents),
+        "retired": [agent.id for agent in hierarchy.list_retired()],
+        "problems": [*hierarchy.find_problems(), *find_heartbeat_problems(*hierarchy.read_heartbeats())],
+    }
+
+
+def _serve_channel(engine: Services, channel: str, name: str) -> Document:
+    """Let the coding agent `name` serve a channel."""
+    engine.channel_setup.assign_agent(name, channel)
+    return {"channel": channel, "coding": [agent for agent in _list_coding_agents(engine) if agent["name"] == name]}
 
 
 def _parse_tier(value: object) -> int | None:

@@ -4,7 +4,7 @@ import pytest
 
 from clawpy_console.cli.printing import render_document
 from engine.api.operations import dispatch
-from engine.api.operations.knowledge import RESERVED_NAMES, parse_agent_name
+from engine.api.operations.memory import RESERVED_NAMES, parse_agent_name
 from engine.engine import Engine
 from engine.memory.captures import CaptureRow
 from engine.model import RETENTION_BY_KIND, NewMemory, RememberResult, Retention, Trust
