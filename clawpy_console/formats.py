@@ -10,21 +10,12 @@ from rich.cells import cell_len, set_cell_size
 
 from engine.model import MICRO
 from engine.model.text import count as count  # also used as `formats.count`
+from engine.model.text import short_span as short_span  # and as `formats.short_span`
 
 
 def age(length: timedelta) -> str:
     """How long ago something was, in one unit: `now`, `4m`, `3h`, `2d`."""
-    return "now" if length < timedelta(minutes=1) else span(length)
-
-
-def span(length: timedelta) -> str:
-    """A length of time in one unit: `0m`, `4m`, `3h`, `2d`."""
-    minutes = max(0, int(length.total_seconds() // 60))
-    if minutes < 60:
-        return f"{minutes}m"
-    if minutes < 48 * 60:
-        return f"{minutes // 60}h"
-    return f"{minutes // 1440}d"
+    return "now" if length < timedelta(minutes=1) else short_span(length)
 
 
 def duration(length: timedelta) -> str:

@@ -130,7 +130,7 @@ def make_state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, r
     if view.since:
         yield Field("since", f"{formats.moment(view.since, now)}: {one_line(view.cause)}")
     yield Field("next", describe_next_change(state, now))
-    silence = formats.span(view.compute_silence(now))
+    silence = formats.short_span(view.compute_silence(now))
     cycle = f", next check {clock_time(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
     effect = f", may act by itself from {int(view.threshold // 60)}m on" if state.acts_by_itself else ""
     yield Field("inactive", f"for {silence}{effect}{cycle}")

@@ -1,4 +1,7 @@
-"""The lines around the panes of a screen: the state of the engine, tabs, the keys."""
+"""The lines around the panes of a screen: the state of the engine, tabs, the keys.
+
+`ConsoleScreen` has a `Frame` above its panes and a `KeyLine` below; some dialogs have them, too.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +167,7 @@ def _make_state_parts(state: AppState, now: datetime, opening: str, *, is_stoppe
         and not is_stopped
         and autonomy.state not in (AutonomyState.DISABLED, AutonomyState.PAUSED)
     ):
-        silence = formats.span(autonomy.compute_silence(now))
+        silence = formats.short_span(autonomy.compute_silence(now))
         parts.append(Content.assemble(("  inactive ", "$faint"), (f"{silence:>3}", "$grey")))
         parts.append(Content.assemble((f", acts by itself from {int(autonomy.threshold // 60)}m", "$faint")))
     if autonomy.next_cycle is not None and autonomy.next_cycle > now:

@@ -268,12 +268,7 @@ def call(
     version may understand a verb otherwise, so it is not asked (`other_version`); `stop` reaches it.
     """
     if verb in OFFLINE_VERBS:
-        from engine.api.operations import dispatch
-        from engine.api.operations.operation import OfflineServices
-
-        if verb == "doctor" and not workspaces:
-            workspaces = list(ask_running(home, "status").get("workspaces", ()))
-        return dispatch(cast("ApiServices", OfflineServices(home, workspaces)), verb, arguments)
+        return _call_without_engine(home, verb, arguments, workspaces)
     deadline = time.monotonic() + CONNECT_TIMEOUT_S
     while True:
         holder = read_holder(home)
@@ -291,6 +286,17 @@ def call(
         if time.monotonic() > deadline:
             raise make_held_refusal(home)
         time.sleep(0.05)
+
+
+def _call_without_engine(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str]) -> Document:
+    """Carry out one of the `OFFLINE_VERBS`. `doctor` also checks the workspaces of a running engine, if none is
+    named."""
+    from engine.api.operations import dispatch
+    from engine.api.operations.operation import OfflineServices
+
+    if verb == "doctor" and not workspaces:
+        workspaces = list(ask_running(home, "status").get("workspaces", ()))
+    return dispatch(cast("ApiServices", OfflineServices(home, workspaces)), verb, arguments)
 
 
 def ask_running(home: Home, verb: str, **arguments: Any) -> Document:

@@ -2,6 +2,8 @@
 engine.
 
 The checks of keys, models and agents are in `model_checks`.
+
+The operation `doctor` calls `examine`. A check reads files, the environment or the database; none of them raises.
 """
 
 from __future__ import annotations
@@ -304,7 +306,7 @@ def check_notifications(home: Home, settings: Settings, keys: Keys) -> list[Chec
 def _check_surface(surface: Surface, addresses: Addresses, settings: Settings) -> Check | None:
     """Whether notifications can be sent to a surface. None if it has no address."""
     try:
-        address = addresses.of(surface)
+        address = addresses.find(surface)
     except Refusal as refusal:
         return warn("notify", refusal.message, refusal.fix)
     if address is None:

@@ -2,6 +2,8 @@
 
 A field has its name in camelCase; `documents.toml` has the exceptions of a class. Money is in dollars, instants are in
 ISO 8601 and UTC.
+
+`document` is called by all operations, and by the console for what it shows as fields.
 """
 
 from __future__ import annotations

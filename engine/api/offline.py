@@ -2,6 +2,8 @@
 
 A shell waits for the answer. Therefore ids are read from the database file, and names that only large modules know are
 cached in `cache/names.json`. If a home cannot be read, there are no names.
+
+The completion of verbs calls `read_completion_names`.
 """
 
 from __future__ import annotations

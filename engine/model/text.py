@@ -129,6 +129,14 @@ def span(length: timedelta) -> str:
     return f"{int(seconds // 86400)} days"
 
 
+def short_span(length: timedelta) -> str:
+    """The same in a few characters: `0m`, `4m`, `3h`, `2d`."""
+    minutes = max(0, int(length.total_seconds() // 60))
+    if minutes < 60:
+        return f"{minutes}m"
+    return f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"
+
+
 def moment(when: datetime, now: datetime) -> str:
     """A time in words in the zone of `now`: `11:02`, `yesterday 11:02`, `12 March`, `12 March 2024`."""
     local = when.astimezone(now.tzinfo)

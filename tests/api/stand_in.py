@@ -333,12 +333,12 @@ class StandIn:
         self.channel_setup = ChannelSetup(
             self.settings, data=home.data, model_for=lambda agent, channel: None, missing_steps=list, path=""
         )
-        self.since = lambda: select_activity_since(
+        self.read_activity = lambda: select_activity_since(
             now, sessions=[], blocked_entries=[], decision_entries=[], spent=0, waiting=[]
         )
         self.closed = False
 
-    def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
+    def find_objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
         """What the content filter has against each line: against one that fetches and runs."""
         return [["runs what it downloads" if "| sh" in line.text else "" for line in part.lines] for part in parts]
 
@@ -349,7 +349,7 @@ class StandIn:
         for values in (self.sessions, self.changes):
             values.by_id = {id: replace(value, workspace=workspace) for id, value in values.by_id.items()}
 
-    def queue(self) -> list[Any]:
+    def list_waiting(self) -> list[Any]:
         return []
 
     def wind_down(self, *, finish: bool) -> list[Any]:

@@ -1,6 +1,9 @@
 """Models of a call of JSON-RPC and of the gateway's replies, for its OpenAPI document (SPEC 10.1).
 
 `engine.api.documents` makes the replies themselves.
+
+`routes` names them as the answers of its paths. No reply is validated when it is sent; `tests/api/gateway` compares
+both.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ starts, so that a port in use raises a `Refusal`.
 
 `Guard` checks each request in this order: it is well-formed (400), then the Host (421), the Origin (403), the token
 (401), the rate (429) and the size (413).
+
+`routes.build_server` builds a `Server` around the application with its `Guard`; `Gateway` starts and closes it.
 """
 
 from __future__ import annotations

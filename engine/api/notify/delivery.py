@@ -3,6 +3,8 @@ shows, with Apprise or a program of this machine (SPEC 10.2).
 
 An address may contain a token (SPEC 11.1), so it is never in a repr, log, error or document. The error of a library may
 contain the address, so errors are described in our own words.
+
+`Sender` calls `deliver`; `clawpy notify set` stores an address, and `doctor` checks all of them.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ class Addresses:
         """Whether an address is set. Quick."""
         return bool(self._read_url_in_environment(surface) or self._read_url_in_settings(surface))
 
-    def of(self, surface: Surface) -> Address | None:
+    def find(self, surface: Surface) -> Address | None:
         """The address of a surface, None if none is set.
 
         Raises `Refusal`: `no_address` if the settings say that it is stored and it is not, `bad_address` if it is
@@ -302,6 +304,10 @@ def make_buttons(engine: Services, issue_pass: IssuePass, card_id: str, actions:
     paths = {action: f"/api/v1/predictions/{card_id}/{ACTION_PATHS[action]}" for action in actions}
     passes = {action: issue_pass("POST", path, until=until) for action, path in paths.items()}
     return {action: Button(base + paths[action], word) for action, word in passes.items() if word}
+
+
+Deliver = Callable[[Address, Note, Mapping[str, Button]], DeliveryFailure | None]
+"""The type of `deliver`."""
 
 
 def adapt(note: Note, buttons: Mapping[str, Button], fields: Document) -> tuple[str, str]:

@@ -4,13 +4,17 @@ Pure.
 The outbox stores only the id of the ledger entry. The text is made when it is sent, so a card that was decided or
 forgotten meanwhile (SPEC 4.10) is not sent. Texts of agents and models may be hostile, and they leave the machine here.
 So they are sanitised, and secrets are removed (SPEC 11.1).
+
+It has three steps, each pure: an entry of the ledger has a kind (`find_notification_kind`), its content is read when it
+is sent (`make_content`), and each surface shows that in a form (`make_note`). `notes.toml` has the form of each kind on
+each surface, as the table of SPEC 10.2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from pydantic.alias_generators import to_camel
@@ -33,7 +37,7 @@ from engine.model import (
     sanitise,
 )
 from engine.model.secrets import redact
-from engine.model.text import money, one_line, plain
+from engine.model.text import money, one_line, plain, short_span
 from engine.storage.ledger import LedgerEntry
 
 # -- forms
@@ -298,22 +302,11 @@ def make_note(
 ) -> Note:
     """The note of a content in a form, while `pending` cards wait."""
     line = clean_line(content.text, secrets)
-    percent = (
-        f"{round(100 * content.confidence)}%"
-        if content.confidence is not None and content.has_stated_confidence
-        else ""
-    )
-    # The word of the tier replaces a confidence that is not stated. Cards of work at risk always have it.
-    risk = (
-        content.tier.word
-        if content.tier and (not content.has_stated_confidence or content.tier is Tier.AT_RISK)
-        else ""
-    )
-    base = Note(
+    note = Note(
         form,
         CARD_TITLE,
         line,
-        subtitle=_join(content.channel, risk, percent and f"{percent} confidence"),
+        subtitle=_join(content.channel, _word_risk(content), _word_confidence(content, " confidence")),
         badge=pending,
         prediction_id=content.card_id,
         channel=content.channel,
@@ -323,30 +316,51 @@ def make_note(
     match form:
         case Form.CARD:
             actions = CARD_ACTIONS if is_complete(content, line) else CARD_ACTIONS[1:]
-            return replace(base, sound=APS_SOUND, category=APS_CATEGORY, actions=actions)
+            return replace(note, sound=APS_SOUND, category=APS_CATEGORY, actions=actions)
         case Form.BANNER:
-            return replace(base, sound=APS_SOUND)
-        case Form.BADGE | Form.REFRESH | Form.HAPTIC_BADGE:
-            details = _join(content.channel, risk, percent, f"{format_age(now - content.at)} ago")
-            text = line if content.confidence is None else f"“{line}”\n{details}"
-            haptic = "notice" if form is Form.HAPTIC_BADGE else ""
-            return replace(base, title=f"🔮 {pending}", subtitle="", body=text, haptic=haptic)
-        case Form.HAPTIC:
-            title, haptic = ("✅", "success") if base.is_good_news else ("❌", "failure")
-            return replace(base, title=title, subtitle="", haptic=haptic)
-        case Form.PAUSE:
-            return replace(base, title="⏸", subtitle="")
+            return replace(note, sound=APS_SOUND)
         case Form.SPOKEN:
-            return _speak(replace(base, title="", subtitle=""), content, line)
+            return _speak(replace(note, title="", subtitle=""), content, line)
         case Form.EMBED:
-            return replace(base, title="🔮 " + base.subtitle, subtitle="")
-        case Form.TICK | Form.CROSS:
-            return replace(base, title="", subtitle="", body=f"{form.value} {line}")
+            return replace(note, title="🔮 " + note.subtitle, subtitle="")
         case Form.RESULT:
-            return replace(base, title=f"✅ {content.channel}".rstrip(), subtitle="")
+            return replace(note, title=f"✅ {content.channel}".rstrip(), subtitle="")
+        case Form.TICK | Form.CROSS:
+            return replace(note, title="", subtitle="", body=f"{form.value} {line}")
         case Form.STATUS:
-            return replace(base, title="", subtitle="", body=f"⏸ {line}")
-    return base
+            return replace(note, title="", subtitle="", body=f"⏸ {line}")
+        case Form.BADGE | Form.REFRESH | Form.HAPTIC_BADGE | Form.HAPTIC | Form.PAUSE:
+            return _fit_on_watch(replace(note, subtitle=""), content, now)
+    return note
+
+
+def _word_risk(content: NotificationContent) -> str:
+    """The word of a card's tier, in place of a confidence that is not stated. Cards of work at risk always have it."""
+    tier = content.tier
+    return tier.word if tier and (not content.has_stated_confidence or tier is Tier.AT_RISK) else ""
+
+
+def _word_confidence(content: NotificationContent, unit: str = "") -> str:
+    """The confidence of a card in percent, followed by `unit`; "" while none is stated."""
+    if content.confidence is None or not content.has_stated_confidence:
+        return ""
+    return f"{round(100 * content.confidence)}%{unit}"
+
+
+def _fit_on_watch(note: Note, content: NotificationContent, now: datetime) -> Note:
+    """The note in one of the forms of a watch. A badge has the number of cards as its title."""
+    match note.form:
+        case Form.HAPTIC:
+            title, haptic = ("✅", "success") if note.is_good_news else ("❌", "failure")
+            return replace(note, title=title, haptic=haptic)
+        case Form.PAUSE:
+            return replace(note, title="⏸")
+    body = note.body
+    if content.confidence is not None:
+        age = f"{short_span(now - content.at)} ago"
+        body = f"“{body}”\n{_join(content.channel, _word_risk(content), _word_confidence(content), age)}"
+    haptic = "notice" if note.form is Form.HAPTIC_BADGE else ""
+    return replace(note, title=f"🔮 {note.badge}", body=body, haptic=haptic)
 
 
 def _speak(note: Note, content: NotificationContent, line: str) -> Note:
@@ -375,14 +389,6 @@ def is_complete(content: NotificationContent, line: str) -> bool:
     """Whether a card may be approved from its note: the note has the whole prompt, and nothing asks for a look at the
     card."""
     return not content.must_be_read and line == one_line(content.text)
-
-
-def format_age(span: timedelta) -> str:
-    """An age: `2m`, `3h`, `4d`; `0m` for less than a minute."""
-    minutes = max(0, int(span.total_seconds() // 60))
-    if minutes < 60:
-        return f"{minutes}m"
-    return f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"
 
 
 def make_digest(notes: Sequence[Note]) -> Note:

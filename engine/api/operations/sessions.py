@@ -167,7 +167,8 @@ def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
     chosen_call = _find_call(calls, call, id)
     parts = engine.calls.read_prompt(chosen_call.id)
     prompt = [
-        _make_prompt_part(part, objections) for part, objections in zip(parts, engine.objections(parts), strict=True)
+        _make_prompt_part(part, objections)
+        for part, objections in zip(parts, engine.find_objections(parts), strict=True)
     ]
     return reply | {"call": document(chosen_call), "prompt": prompt, "reply": engine.calls.reply(chosen_call.id)}
 

@@ -88,7 +88,7 @@ def status(engine: ApiServices) -> Document:
         "state": str(state.state),
         "cause": state.cause,
         "stateSince": instant(state.since),
-        "since": document(engine.since()),
+        "since": document(engine.read_activity()),
         "nextChange": instant(state.next_change),
         "holds": document(engine.safety.kill_switch.holds()),
         "crossPollStatus": trigger_figures(engine),
@@ -102,7 +102,7 @@ def status(engine: ApiServices) -> Document:
         "problems": [{"workspace": workspace, "text": remark} for workspace, remark in engine.checks.remarks().items()],
         "top": document(pending[0]) if pending else None,
         "running": document(engine.sessions.running()),
-        "waiting": document(engine.queue()),
+        "waiting": document(engine.list_waiting()),
         "decisions": [_make_decision_document(decision) for decision in engine.decisions.load_newest(STATUS_DECISIONS)],
         "workspaces": list(engine.workspaces),
         "keysInFile": engine.keys.badge(),
@@ -259,14 +259,18 @@ def notify(
     """List surfaces and what was not delivered; test, retry or dismiss, for one surface or all (SPEC 10.2)."""
     chosen_surface = Surface(surface) if surface else None
     if action == "test":
-        return {"tested": engine.notify.test(chosen_surface)}
+        return {"tested": engine.notify.send_test(chosen_surface)}
     reply: Document = {}
     if action == "retry":
         reply["retried"] = engine.notify.retry(chosen_surface)
     if action == "dismiss":
         reply["dismissed"] = engine.notify.outbox.dismiss(chosen_surface)
     until = instant(engine.autonomy.dnd_until())
-    return reply | {"surfaces": engine.notify.surfaces(), "quiet": bool(engine.autonomy.quiet()), "dndUntil": until}
+    return reply | {
+        "surfaces": engine.notify.describe_surfaces(),
+        "quiet": bool(engine.autonomy.quiet()),
+        "dndUntil": until,
+    }
 
 
 # -- the installation

@@ -13,6 +13,7 @@ from engine import open_engine
 from engine.api.gateway.access import GatewayLimits
 from engine.api.gateway.gateway import Gateway
 from engine.api.gateway.routes import build_server
+from engine.api.notify.notifications import Notifications
 from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card
@@ -98,7 +99,7 @@ def open_served(place: Path, *, limits: GatewayLimits = SMALL, throw_away: bool 
     engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False, overrides=overrides)
     # `open_engine` takes no limits for its gateway.
     engine.gateway = Gateway(engine, build_server, announce=engine._lock.announce_gateway, limits=limits)
-    engine.notify.issue_pass = engine.gateway.issue_pass
+    engine.notify = Notifications(engine, issue_pass=engine.gateway.issue_pass)
     return Served(engine, engine.gateway, engine.gateway.open(**{"port": 0} | options), place)
 
 

@@ -98,10 +98,11 @@ class NotifyWorld:
             autonomy=SimpleNamespace(quiet=lambda: self.quiet),
         )
         self.notifications = Notifications(
-            engine, issue_pass=self._issue_pass, deliver=deliver if real else self.courier.deliver
+            engine,
+            issue_pass=self._issue_pass,
+            addresses=Addresses(self.settings, self.keys, environment=self.environment),
+            deliver_note=deliver if real else lambda *parcel: self.courier.deliver(*parcel),
         )
-        # Notifications read the environment of the process; a test sets its own.
-        self.notifications.addresses = Addresses(self.settings, self.keys, environment=self.environment)
 
     def set_addresses(self, gateway: str = "", **urls: str):
         """Set the addresses of surfaces, and the gateway that their buttons call."""

@@ -103,14 +103,14 @@ def test_an_address_is_of_the_environment_or_as_the_settings_say(
     url: str, environment: dict[str, str], address: tuple[str, str, str]
 ):
     keys = StandInKeys({"notify-phone": "discord://1/kept"})
-    found = Addresses(make_settings(url), keys, environment=environment).of(Surface.PHONE)
+    found = Addresses(make_settings(url), keys, environment=environment).find(Surface.PHONE)
     assert (found.url, found.source, found.service) == address
 
 
 @pytest.mark.parametrize("stored, code", [({}, "no_address"), ({"notify-phone": "hunter2"}, "bad_address")])
 def test_a_stored_address_that_is_missing_or_malformed_is_refused(stored: dict[str, str], code: str):
     refusal = refused(
-        code, lambda: Addresses(make_settings("key"), StandInKeys(stored), environment={}).of(Surface.PHONE)
+        code, lambda: Addresses(make_settings("key"), StandInKeys(stored), environment={}).find(Surface.PHONE)
     )
     assert "hunter2" not in str(refusal)
 
@@ -127,7 +127,7 @@ def test_secret_parts_of_known_addresses_are_listed():
         make_settings("key"), StandInKeys({"notify-phone": "ntfys://me:passw0rd1@ntfy.sh/services"}), environment={}
     )
     assert stored.secrets() == ()
-    stored.of(Surface.PHONE)
+    stored.find(Surface.PHONE)
     assert "passw0rd1" in stored.secrets()
     assert "services" not in stored.secrets(), "a word of everyday use is cut out of nothing"
 

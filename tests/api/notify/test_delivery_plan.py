@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.api.notify.notifications import MAX_BATCH_NOTIFICATIONS, QUIET_POLL_S, plan_delivery
-from engine.api.notify.outbox import NotificationRow
+from engine.api.notify.outbox import MAX_BATCH_NOTIFICATIONS, QUIET_POLL_S, NotificationRow, plan_delivery
 from tests.conftest import MONDAY_MORNING as NOW
 
 

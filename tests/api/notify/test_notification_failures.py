@@ -4,7 +4,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.api.notify.delivery import Address, Button, DeliveryFailure
 from engine.api.notify.notes import Note
-from engine.api.notify.notifications import BACKOFF_S, MAX_AGE, MAX_TRIES
+from engine.api.notify.outbox import BACKOFF_S, MAX_AGE, MAX_TRIES
 from engine.clock import FakeClock
 from engine.config.sections import Surface
 from engine.events import CostWarned, EventBus
@@ -52,6 +52,23 @@ def test_nothing_is_tried_before_the_interval_is_over(phone_world: NotifyWorld, 
     phone_world.deliver()
     assert len(phone_world.courier.sent) == 4
     assert phone_world.notifications.senders[Surface.PHONE].last_failure == ""
+
+
+def test_a_retry_while_the_pause_is_looked_at_fails_nothing(phone_world: NotifyWorld, clock: FakeClock):
+    """Another thread may end the pause between two looks at it."""
+    phone_world.courier.failures[Surface.PHONE] = DeliveryFailure("it cannot be reached")
+    phone_world.record_events(PAUSED)
+    phone_world.deliver()
+
+    class RetryingTime(datetime):
+        """A time that is compared while a retry begins."""
+
+        def __lt__(self, other: datetime) -> bool:
+            phone_world.notifications.retry(Surface.PHONE)
+            return super().__lt__(other)
+
+    clock.now = lambda: RetryingTime.fromtimestamp(MONDAY_MORNING.timestamp(), UTC)
+    assert phone_world.notifications.senders[Surface.PHONE].deliver_due() == BACKOFF_S[0]
 
 
 def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyWorld):
@@ -118,7 +135,7 @@ def test_a_dead_surface_delays_no_other(world: NotifyWorld):
             delivered.set()
         return None
 
-    world.notifications.deliver = deliver
+    world.courier.deliver = deliver
     world.set_addresses(phone=EVERYWHERE["phone"], watch=EVERYWHERE["watch"])
     world.notifications.start()
     try:
@@ -166,7 +183,7 @@ def check_steps(steps: list[str], database: Database, clock: FakeClock):
     def restart() -> NotifyWorld:
         world = NotifyWorld(database, clock, EventBus())
         world.set_addresses(phone=EVERYWHERE["phone"])
-        world.notifications.deliver = phone.deliver
+        world.courier.deliver = phone.deliver
         return world
 
     world = restart()

@@ -198,4 +198,4 @@ def test_no_part_of_an_address_is_written_anywhere(
     for secret in ("verysecrettoken", "secrettopic"):
         assert secret not in texts
         assert secret.encode() not in stored
-        assert secret not in repr(world.notifications.addresses.of(Surface.PHONE))
+        assert secret not in repr(world.notifications.addresses.find(Surface.PHONE))
