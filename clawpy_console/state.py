@@ -307,13 +307,13 @@ def _read_phase(engine: Engine, _: ReadScope) -> StateFields:
 
 TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
     "cards": lambda engine, _: {"cards": engine.cards.list_pending(), "recent": engine.cards.list_recent(limit=30)},
-    "permissions": lambda engine, _: {"permissions": engine.permissions.waiting(), "waiting": engine.queue()},
+    "permissions": lambda engine, _: {"permissions": engine.permissions.waiting(), "waiting": engine.list_waiting()},
     "autonomy": _read_autonomy,
     "costs": lambda engine, _: {"costs": engine.safety.costs.state()},
     "sessions": _read_sessions,
     "changes": lambda engine, scope: {
         "changes": engine.changes.list(limit=scope.session_limit),
-        "waiting": engine.queue(),
+        "waiting": engine.list_waiting(),
     },
     "tasks": lambda engine, _: {"tasks": engine.tasks.list(limit=60)},
     "agents": lambda engine, _: {"agents": engine.agents.list(), "retired": engine.agents.list_retired()},
@@ -330,7 +330,7 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
         "levels": engine.safety.kill_switch.levels(),
     },
     "phase": _read_phase,
-    "memory": lambda engine, _: {"layers": engine.layers()},
+    "memory": lambda engine, _: {"layers": engine.read_layers()},
     "adaptation": lambda engine, _: {"has_candidates": bool(engine.adaptation.candidates())},
     "learnings": lambda engine, _: {"has_learnings": bool(engine.learnings.list_entries(limit=1))},
 }

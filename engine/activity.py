@@ -3,6 +3,8 @@
 The queue has permissions, change sets, and interrupted sessions. An interrupted session leaves the queue when you
 acknowledge it, when the same work runs again, or after a day. While its work is pending as a card, it is not in the
 queue.
+
+The functions are pure, except for those of acknowledged sessions. `Services` reads for them.
 """
 
 from __future__ import annotations
@@ -119,8 +121,8 @@ def select_activity_since(
     learning_entries: Iterable[LedgerEntry] = (),
     decisions: int = 0,
 ) -> ActivitySince:
-    """The activity after `instant`, selected from what `Services.since` has read. Sessions are sorted by their end.
-    Pure.
+    """The activity after `instant`, selected from what `Services.read_activity` has read. Sessions are sorted by their
+    end. Pure.
 
     `decision_entries` are ledger entries of the kinds `DECISION_KINDS`, newest first. A decision that was undone does
     not count.

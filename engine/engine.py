@@ -90,7 +90,7 @@ class Engine(ApiServices):
         self.version = engine.__version__
         self._lock = lock
         self._is_unreachable = overrides.unreachable
-        self._named_workspaces = [str(find_repository_root(Path(path))) for path in workspaces]
+        self.named_workspaces = [str(find_repository_root(Path(path))) for path in workspaces]
         self._control: ControlServer | None = None
         self._attach = attach
 
@@ -108,8 +108,8 @@ class Engine(ApiServices):
         acting.build(self, launcher, follow_gateway=lambda: self.gateway.apply_settings())
         self.gateway = Gateway(self, _build_gateway, announce=lock.announce_gateway)
         self.notify = Notifications(self, issue_pass=self.gateway.issue_pass)
-        waiting = (self.knowledge, self.bubbles, self.adaptation, self.learnings, self.notify)
-        self._queues = [service.waiting for service in waiting]
+        services_that_wait = (self.knowledge, self.bubbles, self.adaptation, self.learnings, self.notify)
+        self.waiting_sources = [service.waiting for service in services_that_wait]
         self.status_bar_file = StatusBarFile(self)
 
     def recover(self, *, resume: bool = True) -> list[str]:

@@ -1,7 +1,8 @@
-"""The services of one engine by name, reads that need several of them, and what tests put in the place of some.
+"""The services of one engine by name, what needs several of them, and what simulations and tests put in their place.
 
-`engine.engine.Engine` is a `Services`. The modules of `engine.wiring` set most of its attributes; a heading below names
-the module. The wiring and the API use `Services` as a type.
+`engine.engine.Engine` is a `Services`, and makes itself whole when it opens a home: it sets some attributes, and the
+modules of `engine.wiring` set the others. Above each group of attributes stands who sets it. The wiring and the API use
+`Services` as a type.
 """
 
 from __future__ import annotations
@@ -84,16 +85,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_ROWS = 1000
-"""Maximum number of sessions, blocked works and ledger entries of each kind that `Services.since` reads, the newest."""
+"""Maximum number of sessions, blocked works and ledger entries of each kind that `Services.read_activity` reads, the
+newest."""
 
 
 class Services:
     """The services of one engine, callable from any thread."""
 
+    # what the engine is opened with (`engine.engine`)
     home: Home
     clock: Clock
     randomness: Randomness
     version: str
+    named_workspaces: list[str]
+    """The top folders of the repositories that were named at the start or by a console."""
 
     # storage, settings and what is remembered (`engine.wiring.foundation`)
     bus: EventBus
@@ -163,12 +168,9 @@ class Services:
     heartbeat: Heartbeat
     workspace_watch: WorkspaceWatch
 
-    # deletion of old rows (`engine.engine`)
+    # deletion of old rows, and the sources of the queue besides changes, sessions and permissions (`engine.engine`)
     retention: Retention
-
-    _named_workspaces: list[str]
-    _queues: Sequence[Callable[[], Sequence[Waiting]]]
-    """Further sources of entries in the queue, besides changes, sessions and permissions."""
+    waiting_sources: Sequence[Callable[[], Sequence[Waiting]]]
 
     @property
     def workspaces(self) -> list[str]:
@@ -176,7 +178,7 @@ class Services:
         is off."""
         settings = self.settings.current
         named = [
-            root for root in self._named_workspaces if settings.workspace(root).autonomy is not WorkspaceAutonomy.OFF
+            root for root in self.named_workspaces if settings.workspace(root).autonomy is not WorkspaceAutonomy.OFF
         ]
         return list(dict.fromkeys([*named, *self.configured_workspaces]))
 
@@ -188,7 +190,7 @@ class Services:
         for path, section in self.settings.current.workspaces.items():
             if section.autonomy is not WorkspaceAutonomy.OFF:
                 try:
-                    is_root = path in self._named_workspaces
+                    is_root = path in self.named_workspaces
                     roots.append(path if is_root else str(find_repository_root(Path(path).expanduser())))
                 except Refusal as refusal:
                     log.warning("workspace %s is left out: %s", path, refusal)
@@ -205,11 +207,11 @@ class Services:
         if self.settings.current.workspace(root).autonomy is WorkspaceAutonomy.OFF:
             on = f"clawpy config set 'workspaces.\"{root}\".autonomy' cards"
             raise Refusal("workspace_off", f"{root} is switched off in the settings, so it gets no cards", on)
-        self._named_workspaces = [*self._named_workspaces, root]
+        self.named_workspaces = [*self.named_workspaces, root]
         self.database.record(WorkspaceAdded(subject=root))
         self.autonomy.poke()  # a workspace that was never checked is checked at once
 
-    def queue(self) -> list[Waiting]:
+    def list_waiting(self) -> list[Waiting]:
         """The entries that wait for you (SPEC 9.3): those that block an agent first, then the oldest."""
         sessions = self.sessions.list(limit=20)
         has_interrupted = any(session.state is SessionState.INTERRUPTED for session in sessions)
@@ -222,10 +224,10 @@ class Services:
             self.cards.list_pending() if has_interrupted else (),
         )
         check = self.safety.check_prompt
-        entries += [activity.mark_hostile(entry, check) for source in self._queues for entry in source()]
+        entries += [activity.mark_hostile(entry, check) for source in self.waiting_sources for entry in source()]
         return activity.sort_queue(entries)
 
-    def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
+    def find_objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
         """The content filter's objection to each line of a prompt, "" for none. The engine's own text and the answers
         of models are not checked. Takes up to a second for a long prompt."""
         return [find_line_objections(part, self.safety.check_prompt) for part in parts]
@@ -234,7 +236,7 @@ class Services:
         """Remove an interrupted session from the queue."""
         activity.acknowledge_session(self.database, session_id)
 
-    def layers(self) -> list[LayerState]:
+    def read_layers(self) -> list[LayerState]:
         """The state of the seven layers of memory (SPEC 9.5)."""
         states = [
             self.agent_files.layer_state(),
@@ -244,7 +246,7 @@ class Services:
         ]
         return sorted(states, key=lambda state: state.layer)
 
-    def since(self, instant: datetime | None = None) -> ActivitySince:
+    def read_activity(self, instant: datetime | None = None) -> ActivitySince:
         """The activity since `instant`, and the entries that wait for you. Without `instant`, it is the time since you
         were last away, or since midnight if you were not away."""
         local = self.clock.local()
@@ -257,7 +259,7 @@ class Services:
             blocked_entries=self.safety.log(limit=MAX_ROWS, blocked_only=True),
             decision_entries=self.ledger.latest(MAX_ROWS, kinds=DECISION_KINDS),
             spent=self.safety.costs.sum_settled_since(instant),
-            waiting=self.queue(),
+            waiting=self.list_waiting(),
             learning_entries=self.ledger.latest(MAX_ROWS, kinds=LEARNING_KINDS),
             decisions=decisions,
         )

@@ -428,6 +428,6 @@ def read_absence_lines(engine: Engine, at: datetime, now: datetime) -> list[Cont
     """The work since `at`; no lines when nothing happened. Blocking: call it in a thread."""
     from engine import document  # not before the first frame
 
-    if not (lines := render_fields(make_absence_fields(document(engine.since(at))), MAX_ABSENCE_CELLS)):
+    if not (lines := render_fields(make_absence_fields(document(engine.read_activity(at))), MAX_ABSENCE_CELLS)):
         return []
     return [Content.styled(f"While you were away, {formats.age(now - at)}", "bold $accent"), *lines]

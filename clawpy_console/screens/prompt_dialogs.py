@@ -300,7 +300,7 @@ class XRay(PromptDialog[PromptSource | None]):
 
         def read_prompt(engine: Engine) -> SentPrompt:
             parts = engine.calls.read_prompt(call.id)
-            return SentPrompt(parts, engine.calls.reply(call.id), engine.objections(parts))
+            return SentPrompt(parts, engine.calls.reply(call.id), engine.find_objections(parts))
 
         def show_prompt(prompt: SentPrompt) -> None:
             cursor = self.prompt.cursor

@@ -134,7 +134,7 @@ def test_the_xray_labels_quotes_and_marks_hostile_ones(shop: Shop, aftermath: Af
 def test_an_approved_line_is_used_and_marked_as_approved(shop: Shop, aftermath: Aftermath):
     engine = shop.engine
     word = make_canary_host("printed correction")
-    (waiting,) = [entry for entry in engine.queue() if entry.kind == "learning" and word in entry.text]
+    (waiting,) = [entry for entry in engine.list_waiting() if entry.kind == "learning" and word in entry.text]
     entry = engine.learnings.keep(waiting.id)
     assert (entry.trust, entry.approved_by, entry.approved_at) == (Trust.QUOTED, "operator", shop.clock.now())
     system = shop.next_prompt()

@@ -61,7 +61,7 @@ class StandIn:
         self.agent_files = StandInAgentFiles(self)
         self.memory: Any = StandInMemory(self)
         self.knowledge = self.memory
-        self.layers = self.memory.layers
+        self.read_layers = self.memory.layers
         self.recall_part = StandInRecallPart(self)
         self.adaptation = StandInAdaptation(self)
         self.learnings = StandInLearnings(self)
@@ -115,11 +115,11 @@ class StandIn:
         self.dnd = None if span is None else self.now + span
         return self.dnd
 
-    def since(self, instant: datetime) -> ActivitySince:
+    def read_activity(self, instant: datetime) -> ActivitySince:
         ran = tuple(
             session for session in self.sessions.list() if session.ended_at is not None and session.ended_at > instant
         )
-        return ActivitySince(instant, ran, (), 3, 1, 1, 20_000, tuple(self.queue()), LearnedCounts(2, 0, 1), 3)
+        return ActivitySince(instant, ran, (), 3, 1, 1, 20_000, tuple(self.list_waiting()), LearnedCounts(2, 0, 1), 3)
 
     def with_agent(self) -> StandIn:
         """With a running session of an agent that has made two calls and asks for two permissions."""
@@ -129,10 +129,10 @@ class StandIn:
         self.permissions.all = read_permissions()
         return self
 
-    def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
+    def find_objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
         return [[""] * len(part.lines) for part in parts]
 
-    def queue(self) -> list[Waiting]:
+    def list_waiting(self) -> list[Waiting]:
         requests = [
             Waiting("permission", item.id, f"{item.agent} asks: {item.title}", item.asked_at, item.session_id)
             for item in self.permissions.all

@@ -50,8 +50,8 @@ def with_soul(text: str) -> Given:
 
 
 def make_draft_wait(engine: StandIn) -> None:
-    read_queue = engine.queue
-    engine.queue = lambda: [*read_queue(), Waiting("fact", "draft_2", "keep a fact?", NOW)]
+    read_queue = engine.list_waiting
+    engine.list_waiting = lambda: [*read_queue(), Waiting("fact", "draft_2", "keep a fact?", NOW)]
 
 
 STORIES: Stories = {

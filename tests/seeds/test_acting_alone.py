@@ -42,7 +42,7 @@ def test_autonomous_cycle(trusted: OperatorWorld):
     assert (card.kind, card.decided_by) == ("report_branches", DecidedBy.AUTONOMY)
     assert trusted.engine.cards.get(card.id).outcome is Outcome.SUCCEEDED
     assert trusted.carry_out("status")["state"] == "AUTONOMOUS"
-    assert trusted.engine.since().approved_by_itself == 1, "told after an absence"
+    assert trusted.engine.read_activity().approved_by_itself == 1, "told after an absence"
 
 
 def test_session_boundaries(trusted: OperatorWorld):

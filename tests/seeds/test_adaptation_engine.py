@@ -171,7 +171,7 @@ def test_modes(eager: OperatorWorld):
     """5.6: In manual mode candidates wait for you; in autonomous mode what passes is active by itself."""
     eager.work_corrected(CORRECTION, "greeting", "farewell", "thanks")
     (candidate,) = find_candidates_to_review(eager)
-    assert candidate["id"] in [entry.id for entry in eager.engine.queue()]
+    assert candidate["id"] in [entry.id for entry in eager.engine.list_waiting()]
     eager.work("Write an apology into sorry.txt", "Done.")
     (line,) = candidate["effect"]["guidance"]
     assert line not in eager.system_prompt

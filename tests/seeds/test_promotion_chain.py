@@ -92,7 +92,7 @@ def test_provenance(world: OperatorWorld):
     report = world.carry_out("learnings", action="retract", id=entry["id"], reason="not true any more")
     assert promoted["id"] in report["queued"]
     assert set(report["sessions"]) == set(sessions)
-    assert promoted["id"] in [waiting.id for waiting in world.engine.queue()]
+    assert promoted["id"] in [waiting.id for waiting in world.engine.list_waiting()]
     with pytest.raises(Refusal):
         world.carry_out("learnings", action="promote", id=entry["id"])
 

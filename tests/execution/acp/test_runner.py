@@ -188,7 +188,7 @@ def test_the_work_of_an_approved_card_lands_and_is_undone(engine: Any, repositor
     ended = engine.sessions.get(session.id)
     while not ended.state.over:
         for request in engine.permissions.waiting():
-            assert any(waiting.kind == "permission" for waiting in engine.queue())
+            assert any(waiting.kind == "permission" for waiting in engine.list_waiting())
             engine.permissions.answer(request.id, PermissionAnswer.DENY_ONCE)
         ended = engine.sessions.wait(session.id, 0.05)
     lines = [line.text for line in engine.sessions.transcript(session.id)]
