@@ -1,6 +1,11 @@
-"""The console's app: opens the engine after the first frame, keeps the state up to date, has the global actions.
+"""The console's app: opens the engine after the first frame, draws the state wherever it changed, has the global
+actions, and notes what the operator does (`Presence`).
 
-Before the first frame only Textual and the light modules of the engine are imported; a test checks that."""
+`Consoles` runs one `ConsoleApp` for each terminal. Its bases have the rest: `Console` the state and the calls of the
+engine, `CardConsole` the decisions about cards, `TerminalApp` the terminal.
+
+Before the first frame only Textual and the light modules of the engine are imported; a test checks that.
+"""
 
 from __future__ import annotations
 
@@ -42,29 +47,28 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-FIRST_MODE = "mission"
-"""The screen that the console opens with."""
-
-
-def _make_screen(mode: str) -> Screen[None]:
-    module = import_module(f"clawpy_console.screens.{mode}")
-    return cast(Screen[None], getattr(module, f"{mode.capitalize()}Screen")())
-
-
 log = logging.getLogger(__name__)
 
-
-def _import_command_provider() -> type[Provider]:
-    from clawpy_console.screens.palette import CommandProvider  # only the palette needs it
-
-    return CommandProvider
-
+FIRST_MODE = "mission"
+"""The screen that the console opens with."""
 
 WORDS_IGNORED_S = 1.0
 """Seconds after the key of a field that is not there, and after each key ignored since, in which words are ignored."""
 
 FIELD_ACTIONS = frozenset({"filter.open", "diff.comment", "work.reply"})
 """Actions that open a field for words."""
+
+
+def _make_screen(mode: str) -> Screen[None]:
+    """A new full screen. Its module and class are named after its mode, and imported when it is first shown."""
+    module = import_module(f"clawpy_console.screens.{mode}")
+    return cast(Screen[None], getattr(module, f"{mode.capitalize()}Screen")())
+
+
+def _import_command_provider() -> type[Provider]:
+    from clawpy_console.screens.palette import CommandProvider  # only the palette needs it
+
+    return CommandProvider
 
 
 class ConsoleApp(CardConsole):

@@ -2,6 +2,9 @@
 
 Themes are TOML files with eleven colours: ours in `themes/`, the operator's in `config/themes/`. Every colour is parsed
 before a theme is accepted, because Textual accepts a bad one and fails when it draws with it.
+
+`ConsoleApp` has one `Appearance`. `clawpy doctor` and `clawpy config set` judge theme and keys here, because the engine
+accepts any text for them.
 """
 
 from __future__ import annotations

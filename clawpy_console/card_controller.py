@@ -3,6 +3,8 @@
 A decision shows at once; the engine is called in a thread, one decision after the other. Until the engine has answered
 and its cards were read again, the decision overrides what the engine listed before: a decided card does not come back
 for a moment, a card whose decision was undone stays in sight. A refusal is handed to the caller.
+
+Mission control, the work screen, the palette and the prompt box decide cards by the one `CardController` of their app.
 """
 
 from __future__ import annotations

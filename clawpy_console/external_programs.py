@@ -1,6 +1,8 @@
 """Other programs for the operator: a shell in a folder, and an editor on a file (SPEC 9.6).
 
 In tmux they get a window of their own. Elsewhere they have the terminal until they end.
+
+The screens that show a folder or a file call `open_shell` and `open_editor`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Every key of the console in one place: id, key, what it does, group.
 
 The table is `keys.txt`: bindings, the key line, the help screen and the check of the operator's `[keys]` come from it.
+
+`bindings` gives an app, a screen or a widget the keys of its groups. `check_keymap` judges what the operator chose.
 """
 
 from __future__ import annotations

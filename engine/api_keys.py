@@ -3,6 +3,8 @@
 `Key.value` has the value, which is only for the call to the provider. It is never in a repr, log, error or document.
 The process in which a person enters a key also stores it. So the key crosses no socket, and the keyring can ask that
 person for its password. A running engine finds a new key within seconds.
+
+`Keys` is what all others use. It asks a `Keyring` and a `KeyFile`; the environment comes first, then the keyring.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """Inference from few cases: bounds of a share (Wilson), the interval of a difference that stays valid over many checks,
-logistic regression, and the error of stated probabilities. Pure."""
+logistic regression, and the error of stated probabilities. Pure.
+
+Calibration, the lift of candidates, the harm of guidance and the habits of a project are judged with it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is installed on this machine: programs on the PATH, and the optional extras of the package."""
+"""What is installed on this machine: programs on the PATH, and the optional extras of the package.
+
+`doctor` and refusals say how to install what is missing. Code that starts `git`, `gh` or a sandbox finds it here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The consoles of one engine: an app for each attached terminal, all on one event loop in a thread."""
+"""The consoles of one engine: an app for each attached terminal, all on one event loop in a thread.
+
+`serve` is the process that a client forks; `clawpy run` and `serve` have `Consoles`, too, for clients that attach. If a
+console fails, its client gets a report of the crash, and the others go on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The connection to the client of a terminal, and an app of Textual that is drawn there."""
+"""The connection to the client of a terminal, and an app of Textual that is drawn there.
+
+`Consoles` makes a `Terminal` for each client, and `ConsoleApp` is a `TerminalApp`. Keys come in as bytes, and what is
+drawn goes out as bytes; a client that does not read gets the whole screen later instead of all steps.
+"""
 
 from __future__ import annotations
 

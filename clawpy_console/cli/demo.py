@@ -1,6 +1,8 @@
 """`clawpy --demo`: a temporary home, a made-up project with a history, and an organisation that worked on it.
 
 What is made up stands in `demo.toml`.
+
+`cli.main` opens it. The picture of the README is made of it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 """What was remembered and learned as fields, for the screens and for verbs: memories (SPEC 4), candidates with their
-effect, evidence and lift (SPEC 5), learnings with their sources (SPEC 6)."""
+effect, evidence and lift (SPEC 5), learnings with their sources (SPEC 6).
+
+Each function takes a document that a verb prints as JSON, or a part of it: `recall`, `forget`, `candidates`,
+`learnings`.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 Below the owner are the agents, each below its leader. Agents whose chain does not reach the owner are in groups below:
 their leader is missing, they are in a circle, or their folder cannot be read.
+
+`Tree` is the left half of the hierarchy screen; `make_tree_nodes` is pure. The dialogs that change agents ask here who
+is above and below an agent.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The details of a card: its evidence, what it would do, and its prompt, which can be edited first (SPEC 9.2); and the
-list of the cards that are muted (SPEC 2.9)."""
+"""The details of a card: its evidence, what it would do, and its prompt, which can be edited first (SPEC 9.2).
+
+`Details` is the dialog that Enter opens. `make_evidence_fields` is also the pane WHY beside the stack."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ from textual.widgets import TextArea
 
 from clawpy_console import formats
 from clawpy_console.fields import Field, Fields, draw_bar, heading, make_fact_fields, text_line, work
-from clawpy_console.formats import crop, one_line, workspace_name
+from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.card_stack import describe_signal, make_headline
-from clawpy_console.screens.dialog import Answer, Dialog, Question
+from clawpy_console.screens.dialog import Dialog
 from clawpy_console.screens.safety_fields import VERDICT_SIGNS
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Frame, KeyLine
@@ -30,7 +31,6 @@ from engine.model import (
     NO_SANDBOX_WARNING,
     REASON_SEPARATOR,
     Card,
-    Mute,
     RailVerdict,
     Refusal,
     Source,
@@ -40,7 +40,6 @@ from engine.model import (
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
-    from clawpy_console.console import Console
     from engine import Engine
 
 
@@ -92,6 +91,21 @@ def format_parameters(parameters: Mapping[str, Any]) -> str:
         f"{key} = {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
         for key, value in parameters.items()
     )
+
+
+def parse_parameters(text: str) -> dict[str, Any] | None:
+    """The parameters that `format_parameters` wrote as `text`; None for any other text, such as a sentence."""
+    parameters: dict[str, Any] = {}
+    for line in filter(str.strip, text.splitlines()):
+        key, equals, value = line.partition("=")
+        if not equals or not key.strip().isidentifier():
+            return None
+        value = value.strip()
+        try:
+            parameters[key.strip()] = json.loads(value) if value[:1] in '[{"0123456789-tfn' else value
+        except json.JSONDecodeError:
+            parameters[key.strip()] = value  # not JSON, such as a commit id that begins with a digit
+    return parameters
 
 
 def _make_place_fields(card: Card) -> Fields:
@@ -171,21 +185,6 @@ def _collect_work_facts(card: Card, sandbox: str, now: datetime) -> list[tuple[s
         ("undo", card.undo_note),
         ("source", f"{card.source.value}, {lifetime}"),
     ]
-
-
-def parse_parameters(text: str) -> dict[str, Any] | None:
-    """The parameters that `format_parameters` wrote as `text`; None for any other text, such as a sentence."""
-    parameters: dict[str, Any] = {}
-    for line in filter(str.strip, text.splitlines()):
-        key, equals, value = line.partition("=")
-        if not equals or not key.strip().isidentifier():
-            return None
-        value = value.strip()
-        try:
-            parameters[key.strip()] = json.loads(value) if value[:1] in '[{"0123456789-tfn' else value
-        except json.JSONDecodeError:
-            parameters[key.strip()] = value  # not JSON, such as a commit id that begins with a digit
-    return parameters
 
 
 class Details(Dialog[None]):
@@ -375,47 +374,3 @@ def show_details(app: CardConsole, card: Card) -> None:
     if isinstance(details, Details) and details not in app.screen_stack:
         details.show(card)
         app.push_screen(details)
-
-
-# What is muted
-
-
-MUTE_KEYS = "abcdefghilmnopqrstuvwxyz"
-"""A key for each mute that is listed, the newest first. j and k move the cursor."""
-
-
-def show_muted(app: Console) -> None:
-    """List what is muted; the key of one ends it."""
-
-    def on_list(muted: Sequence[Mute]) -> None:
-        if not muted:
-            app.show_toast("Nothing is muted.")
-            return
-        by_key = dict(zip(MUTE_KEYS, muted, strict=False))
-
-        def unmute(answer: Answer) -> None:
-            mute = by_key[answer.key]
-            app.carry_out(lambda engine: engine.cards.unmute(mute.id), f"Unmuted: {_describe_mute(mute)}")
-
-        answers = [Answer(key, _describe_mute(item), _describe_end(item)) for key, item in by_key.items()]
-        question = "Muted: which should appear again?"
-        if len(muted) > len(by_key):
-            question += f" ({len(muted) - len(by_key):,} more: clawpy muted)"
-        app.ask(Question(question, answers), unmute)
-
-    app.load_for_dialog(lambda engine: engine.cards.list_mutes(), on_list)
-
-
-def _describe_mute(mute: Mute) -> str:
-    """The muted subject, and its place."""
-    from engine import kind_title  # not before the first frame
-
-    where = workspace_name(mute.workspace) if mute.workspace else "everywhere"
-    about = crop(one_line(mute.prompt), 34) if mute.subject else f"all cards “{kind_title(mute.kind)}”"
-    return f"{about}, {where}"
-
-
-def _describe_end(mute: Mute) -> str:
-    """Until when, and why."""
-    until = f"until {mute.until.astimezone():%-d %b %H:%M}" if mute.until else "switched off"
-    return f"{until}, {mute.why}"

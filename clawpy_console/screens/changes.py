@@ -1,4 +1,8 @@
-"""The change set of a session: its files as a tree, its diff, what landing it does, and its landing (SPEC 3.9, 9.4)."""
+"""The change set of a session: its files as a tree, its diff, what landing it does, and its landing (SPEC 3.9, 9.4).
+
+`Changes` is the right half of the work screen, which calls `show` for the session under the cursor and `operate` for a
+key. It remembers marks, landings and operations by change set, so that going to another session loses none of them.
+"""
 
 from __future__ import annotations
 

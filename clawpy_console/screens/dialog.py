@@ -1,4 +1,8 @@
-"""Dialogs over a dimmed picture of the screen behind them: their base, a preview of a change, questions."""
+"""Dialogs over a dimmed picture of the screen behind them: their base, a preview of a change, questions.
+
+Most dialogs of the console are a `Question` with `Answer`s, each with its key. `confirm` and `show_text` make
+usual ones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A diff as files, hunks and rows, and its files as the rows of a tree. Nothing is drawn here."""
+"""A diff as files, hunks and rows, and its files as the rows of a tree. Nothing is drawn here.
+
+`read_files` makes values of what the engine says, `DiffView` draws their rows, and `Changes` lists them as a tree.
+"""
 
 from __future__ import annotations
 

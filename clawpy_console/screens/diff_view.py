@@ -1,4 +1,8 @@
-"""A diff of many files: highlighted, foldable, side by side where there is room; only rows in sight are drawn."""
+"""A diff of many files: highlighted, foldable, side by side where there is room; only rows in sight are drawn.
+
+`Changes` shows one on the work screen. The rows are made by `diff`; this module has the cursor, folds, marks and
+colours.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Screen 3, hierarchy: the tree of agents left, the agent under the cursor right (SPEC 1)."""
+"""Screen 3, hierarchy: the tree of agents left, the agent under the cursor right (SPEC 1).
+
+`agent_tree` has the tree, and `agent_changes` what keys do to the agent under the cursor.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Screen 7, insights: the quality of the predictions, their calibration, training (SPEC 8, 9.1)."""
+"""Screen 7, insights: the quality of the predictions, their calibration, training (SPEC 8, 9.1).
+
+The engine makes all figures; `fields.predictions` words them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Jump mode: a label on each tab, pane, row and button in sight. Typing a label goes there."""
+"""Jump mode: a label on each tab, pane, row and button in sight. Typing a label goes there.
+
+`ConsoleApp` opens it on the screen in sight, whose widgets say themselves what a click on their parts does (`spots`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Screen 5, learning: candidates and learnings, with the keys that decide which of them agents use (SPEC 5, 6)."""
+"""Screen 5, learning: candidates and learnings, with the keys that decide which of them agents use (SPEC 5, 6).
+
+`learning_rows` makes the rows and carries the decisions out.
+"""
 
 from __future__ import annotations
 

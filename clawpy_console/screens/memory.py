@@ -1,4 +1,7 @@
-"""Screen 4, memory: seven layers, their entries, and what you do with the entry under the cursor (SPEC 9.5)."""
+"""Screen 4, memory: seven layers, their entries, and what you do with the entry under the cursor (SPEC 9.5).
+
+`memory_entries` reads the entries of each layer, and says what they are linked with.
+"""
 
 from __future__ import annotations
 

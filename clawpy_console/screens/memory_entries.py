@@ -92,16 +92,7 @@ def _make_plain_entry(value: EntryValue) -> Entry:
     """The entry of a value. Its text is "" if the value has none, or was forgotten."""
     match value:
         case AgentFile():
-            return Entry(
-                Layer.MARKDOWN,
-                f"{value.agent}/{value.name}",
-                value.problem or sanitise(value.text),
-                label=value.name,
-                at=value.written,
-                group=value.agent,
-                mark="✗" if value.problem else "",
-                mark_style="wrong",
-            )
+            return _make_file_entry(value)
         case Memory():
             is_old = value.forgotten or bool(value.superseded_by)
             return Entry(
@@ -127,9 +118,27 @@ def _make_plain_entry(value: EntryValue) -> Entry:
                 mark_style="wants",
             )
         case LedgerEntry():
-            values = (f"{name} {part}" for name, part in value.payload.items() if part not in ("", None, [], False))
-            text = sanitise(" · ".join(part for part in (value.subject, ", ".join(values)) if part))
-            return Entry(Layer.LEDGER, str(value.id), text, value.kind, value.at)
+            return _make_ledger_entry(value)
+
+
+def _make_file_entry(file: AgentFile) -> Entry:
+    return Entry(
+        Layer.MARKDOWN,
+        f"{file.agent}/{file.name}",
+        file.problem or sanitise(file.text),
+        label=file.name,
+        at=file.written,
+        group=file.agent,
+        mark="✗" if file.problem else "",
+        mark_style="wrong",
+    )
+
+
+def _make_ledger_entry(row: LedgerEntry) -> Entry:
+    """An event with its subject and its fields that have a value."""
+    values = (f"{name} {part}" for name, part in row.payload.items() if part not in ("", None, [], False))
+    text = sanitise(" · ".join(part for part in (row.subject, ", ".join(values)) if part))
+    return Entry(Layer.LEDGER, str(row.id), text, row.kind, row.at)
 
 
 def _make_graph_entry(node: GraphNode) -> Entry:

@@ -1,4 +1,8 @@
-"""Screen 1, mission control: the cards, their evidence, live output, work, and what waits for you (SPEC 9.2, 9.3)."""
+"""Screen 1, mission control: the cards, their evidence, live output, work, and what waits for you (SPEC 9.2, 9.3).
+
+The screen asks `CardController` for each decision, and passes what the operator chooses from pane to pane. The stack
+itself is in `card_stack`, the panes around it are in `mission_panes`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The prompt box: a prompt of your own, or a flow, for one of the workspaces, and the choice of who serves prompts."""
+"""The prompt box: a prompt of your own, or a flow, for one of the workspaces, and the choice of who serves prompts.
+
+Mission control, the work screen and the palette open it. What is written becomes a card.
+"""
 
 from __future__ import annotations
 

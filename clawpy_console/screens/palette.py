@@ -1,8 +1,11 @@
-"""What can be done now: every key, and every command by name."""
+"""What can be done now: every key, and every command by name.
+
+`Help` lists the keys, and `Palette` the commands. A command of another screen leads there and says its key.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,15 +23,15 @@ from textual.system_commands import SystemCommandsProvider
 from textual.widgets import Input, OptionList
 
 from clawpy_console.fields.work import HOLD_NAMES
-from clawpy_console.formats import fit_to_width, has_words
+from clawpy_console.formats import crop, fit_to_width, has_words, one_line, workspace_name
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, format_key_with_letters, is_on_screen
 from clawpy_console.screens.base import GuardedScreen
-from clawpy_console.screens.card_details import show_muted
-from clawpy_console.screens.dialog import Dialog
+from clawpy_console.screens.dialog import Answer, Dialog, Question
 from clawpy_console.screens.own_prompt import write_own_prompt
 from clawpy_console.screens.safety import ask_to_resume, show_gateway, switch_gateway
 from clawpy_console.widgets.frame import SCREENS
 from clawpy_console.widgets.texts import Filter, ReflowingText
+from engine.model import Mute
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
@@ -256,3 +259,44 @@ def _choose_theme(app: Console, name: str) -> None:
     """Take theme `name` and keep it in the settings."""
     app.theme = name
     app.write_setting("console.theme", name)
+
+
+MUTE_KEYS = "abcdefghilmnopqrstuvwxyz"
+"""A key for each mute that is listed, the newest first. j and k move the cursor."""
+
+
+def show_muted(app: Console) -> None:
+    """List what is muted; the key of one ends it."""
+
+    def on_list(muted: Sequence[Mute]) -> None:
+        if not muted:
+            app.show_toast("Nothing is muted.")
+            return
+        by_key = dict(zip(MUTE_KEYS, muted, strict=False))
+
+        def unmute(answer: Answer) -> None:
+            mute = by_key[answer.key]
+            app.carry_out(lambda engine: engine.cards.unmute(mute.id), f"Unmuted: {_describe_mute(mute)}")
+
+        answers = [Answer(key, _describe_mute(item), _describe_end(item)) for key, item in by_key.items()]
+        question = "Muted: which should appear again?"
+        if len(muted) > len(by_key):
+            question += f" ({len(muted) - len(by_key):,} more: clawpy muted)"
+        app.ask(Question(question, answers), unmute)
+
+    app.load_for_dialog(lambda engine: engine.cards.list_mutes(), on_list)
+
+
+def _describe_mute(mute: Mute) -> str:
+    """The muted subject, and its place."""
+    from engine import kind_title  # not before the first frame
+
+    where = workspace_name(mute.workspace) if mute.workspace else "everywhere"
+    about = crop(one_line(mute.prompt), 34) if mute.subject else f"all cards “{kind_title(mute.kind)}”"
+    return f"{about}, {where}"
+
+
+def _describe_end(mute: Mute) -> str:
+    """Until when, and why."""
+    until = f"until {mute.until.astimezone():%-d %b %H:%M}" if mute.until else "switched off"
+    return f"{until}, {mute.why}"

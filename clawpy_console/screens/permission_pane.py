@@ -1,4 +1,7 @@
-"""The pane with the permission that a session asks for, and its answer by a key (SPEC 9.3)."""
+"""The pane with the permission that a session asks for, and its answer by a key (SPEC 9.3).
+
+The work screen shows it while the session under the cursor waits for an answer.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Screen 6, safety: rails, caps, stops and pauses, blocked work, switches (SPEC 3, 7); and from every screen the end of
-a stop, and the gateway's switch (SPEC 10.1)."""
+a stop, and the gateway's switch (SPEC 10.1).
+
+`safety_fields` words what is shown.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Screen 2, work: sessions, what they do, what they changed, and what you tell their agents (SPEC 9.4 to 9.6)."""
+"""Screen 2, work: sessions, what they do, what they changed, and what you tell their agents (SPEC 9.4 to 9.6).
+
+`changes` has the right half with the change set, `permission_pane` the question of a session that waits.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,15 @@
-"""Views of many rows, of which only those in sight are drawn: scrolling, selection, a cursor, a list of rows."""
+"""Views of many rows, of which only those in sight are drawn: scrolling, selection, a cursor, a list of rows.
+
+`RowView` draws rows, `CursorView` adds a cursor, and `Rows` is the list that most screens use. Transcripts, diffs and
+prompts are other views of these two kinds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypedDict, TypeVar, Unpack
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -23,6 +27,21 @@ from textual.widget import Widget
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
 from engine.frozen import frozen
+
+
+class WidgetOptions(TypedDict, total=False):
+    """What every widget takes."""
+
+    id: str
+    classes: str
+    """Names of classes of the style sheets, with spaces between."""
+
+
+class RowViewOptions(WidgetOptions, total=False):
+    """What every view of rows takes."""
+
+    empty: str
+    """Shown in place of the rows where there are none."""
 
 
 class ScrollKeys(ScrollableContainer):
@@ -92,8 +111,7 @@ class RowView(ScrollView, ScrollKeys):
 
     DEFAULT_CSS = "RowView { height: 1fr; scrollbar-size: 0 1; overflow-x: hidden; }"
 
-    def __init__(self, *, empty: str = "", **options: Any) -> None:
-        """`empty` is shown in place of the rows where there are none. `options`: the `id` and `classes` of a widget."""
+    def __init__(self, *, empty: str = "", **options: Unpack[WidgetOptions]) -> None:
         super().__init__(**options)
         self.empty = empty
         self.set_reactive(RowView.virtual_size, Size(0, 1))
@@ -297,8 +315,8 @@ class Rows(CursorView, can_focus=True):
         def control(self) -> Rows:
             return self.rows
 
-    def __init__(self, *, can_open: bool = True, **options: Any) -> None:
-        """`can_open`: whether Enter opens a row; else it zooms the pane. `options` as of `RowView`."""
+    def __init__(self, *, can_open: bool = True, **options: Unpack[RowViewOptions]) -> None:
+        """`can_open`: whether Enter opens a row; else it zooms the pane."""
         super().__init__(**options)
         self._can_open = can_open
         self.rows: Sequence[Row] = ()

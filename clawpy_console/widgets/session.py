@@ -95,38 +95,52 @@ def make_file_warnings(files: Sequence[FileChange], width: int, limit: int) -> l
 
 
 def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetime, width: int) -> list[Content]:
-    """The heading of a session: what it does, how it stands, what it cost, who does it and where."""
+    """The heading of a session: what it does, how it stands, what it cost, who does it and where; once it is over also
+    what came out."""
     label = make_session_label(session)
-    end = session.ended_at or now
-    duration = formats.duration(end - session.started_at) if session.started_at else "not started"
-    if session.state is SessionState.INTERRUPTED and session.started_at:
-        duration = f"started {formats.moment(session.started_at, now)}"  # its end was not seen, only found out later
-    workspace = workspace_name(session.workspace)
     mode = "by itself" if session.mode == "autonomous" else session.mode
-    origin = f"{workspace} → {session.channel} · {session.flow or session.runner} · {mode}"
-    estimate_sign = "≈" if any(not call.price_known for call in calls) and session.cost else ""
-    tokens = f" · {formats.tokens(session.tokens)} tokens" if session.tokens else ""
-    result = session.error or session.summary
-    place = session.gone or session.cwd
-    if session.state is SessionState.QUEUED:
-        place = "waits until another session ends; `maxRunningSessions` sets how many run at once"
-    elif not session.state.over and session.cwd == session.workspace:
-        place = ""  # its own folder is not made yet
-    lines = [
+    who = f"{workspace_name(session.workspace)} → {session.channel} · {session.flow or session.runner} · {mode}"
+    result = wrap_text(
+        session.error or session.summary, "$wrong" if session.error else "$ink", width, MAX_HEADING_LINES
+    )
+    models = describe_models(session, calls)
+    return [
         *wrap_text(session.prompt, "bold $ink", width, MAX_HEADING_LINES),
         Content.assemble(
             (f"{label.sign} {label.words}", f"${label.tone}"),
-            (f"  {duration} · {estimate_sign}{formats.money(session.cost)}{tokens}", "$grey"),
+            (f"  {_describe_duration(session, now)} · {_describe_cost(session, calls)}", "$grey"),
         ),
-        Content.styled(crop(origin, width), "$grey"),
+        Content.styled(crop(who, width), "$grey"),
+        *(result if session.state.over else []),
+        *([Content.styled(crop(models, width), "$grey")] if models else []),
         Content.styled(crop(session.sandbox, width), "$faint"),
-        Content.styled(crop(place, width), "$faint"),
+        Content.styled(crop(_describe_place(session), width), "$faint"),
     ]
-    if models := describe_models(session, calls):
-        lines.insert(-2, Content.styled(crop(models, width), "$grey"))
-    if result and session.state.over:
-        lines[3:3] = wrap_text(result, "$wrong" if session.error else "$ink", width, MAX_HEADING_LINES)
-    return lines
+
+
+def _describe_duration(session: SessionView, now: datetime) -> str:
+    """The time that a session took, or has run. The end of an interrupted one was not seen, only found out later."""
+    if session.started_at is None:
+        return "not started"
+    if session.state is SessionState.INTERRUPTED:
+        return f"started {formats.moment(session.started_at, now)}"
+    return formats.duration((session.ended_at or now) - session.started_at)
+
+
+def _describe_cost(session: SessionView, calls: Sequence[ModelCall]) -> str:
+    """The money and the tokens of a session. The money is an estimate if the price of a call is not known."""
+    estimate_sign = "≈" if any(not call.price_known for call in calls) and session.cost else ""
+    tokens = f" · {formats.tokens(session.tokens)} tokens" if session.tokens else ""
+    return f"{estimate_sign}{formats.money(session.cost)}{tokens}"
+
+
+def _describe_place(session: SessionView) -> str:
+    """The folder of a session, or why it has none."""
+    if session.state is SessionState.QUEUED:
+        return "waits until another session ends; `maxRunningSessions` sets how many run at once"
+    if not session.state.over and session.cwd == session.workspace:
+        return ""  # its own folder is not made yet
+    return session.gone or session.cwd
 
 
 def describe_models(session: SessionView, calls: Sequence[ModelCall]) -> str:

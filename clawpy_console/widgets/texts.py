@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Unpack
 
 from textual.content import Content
 from textual.geometry import Size
@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 from clawpy_console.fields import Field, compute_label_width
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.rows import make_selectable
+from clawpy_console.widgets.rows import WidgetOptions, make_selectable
 
 LineRenderer = Callable[[int], Sequence[Content]]
 """`renderer(width)`: the lines for a width in cells; what is wider is cut."""
@@ -26,8 +26,7 @@ LineRenderer = Callable[[int], Sequence[Content]]
 class PlainText(Static):
     """A text in which square brackets are no markup."""
 
-    def __init__(self, text: str | Content = "", **options: Any) -> None:
-        """`options`: the `id` and the `classes` of a widget."""
+    def __init__(self, text: str | Content = "", **options: Unpack[WidgetOptions]) -> None:
         super().__init__(text, markup=False, **options)
 
     def replace(self, content: Content) -> None:

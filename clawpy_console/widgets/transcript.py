@@ -1,5 +1,8 @@
 """A view of many styled lines, of which only those in sight are drawn; and the transcript of a session as such a view,
-followed while it grows, and shown from where its result begins once it is over."""
+followed while it grows, and shown from where its result begins once it is over.
+
+Mission control and the work screen have a `Transcript` each. Prompts and the details of a permission are `LinesView`s.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from rich._wrap import divide_line  # what Textual wraps its own texts with
 from rich.segment import Segment
@@ -19,7 +22,7 @@ from textual.strip import Strip
 from textual.worker import Worker
 
 from clawpy_console.fields import TONES, WORDS
-from clawpy_console.widgets.rows import RowView, make_selectable
+from clawpy_console.widgets.rows import RowView, RowViewOptions, make_selectable
 from clawpy_console.widgets.session import Progress, make_failure_lines
 from engine.model import SessionView, TranscriptLine
 
@@ -57,10 +60,10 @@ class LinesView(RowView, can_focus=True):
         max_lines: int = 20_000,
         signs: Mapping[str, str] = TRANSCRIPT_SIGNS,
         follow_end: bool = True,
-        **options: Any,
+        **options: Unpack[RowViewOptions],
     ) -> None:
         """`max_lines`: older lines are dropped. `signs`: what stands before a line, by kind. `follow_end`: whether to
-        scroll to what is added while the end is in sight. `options` as of `RowView`."""
+        scroll to what is added while the end is in sight."""
         super().__init__(**options)
         self._max_lines = max_lines
         self._signs = signs

@@ -1,6 +1,8 @@
 """Reads open pull requests and failing checks with the command `gh`, if it is installed (SPEC 2.1).
 
 `gh` asks a server, so no caller waits for it. `latest` returns the last answer, and asks again in the background.
+
+The signals and templates of branches read it.
 """
 
 from __future__ import annotations

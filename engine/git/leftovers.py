@@ -1,5 +1,8 @@
 """Recognises lines that should not stay or be pushed: debugging, conflict markers, TODOs, secrets.
 
+`own_changes` scans what you added, and `unpushed` what you would push, both with `scan_line`. The flow that mends
+leftovers calls `remove_lines`.
+
 It also finds and removes debugging statements whose removal cannot break the program. Of a secret only the kind is
 returned, never its text. Tests, examples, lock files and placeholders hold no secret, because false alarms would cost
 the operator's trust.
@@ -52,9 +55,14 @@ _TABLE = read_table(__file__, "leftovers.toml")
 _DEBUGGING_PATTERNS = [
     _DebuggingPattern(row["kind"], tuple(row["suffixes"]), re.compile(row["pattern"])) for row in _TABLE["debugging"]
 ]
+"""The patterns of `leftovers.toml`."""
+
 _CONFLICT_MARKER = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
+"""The lines around the two sides of a conflict, and the one before the common version."""
+
 _TODO_COMMENT = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME|XXX)\b")
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
+"""Paths of tests."""
 
 
 def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
@@ -98,18 +106,20 @@ def count_kinds(kinds: Iterable[str]) -> str:
     )
 
 
-# -- Debugging. Python is judged by its syntax tree, other languages by their lines.
-
-
 _DEBUGGING_CALLS = {"breakpoint", "pdb.set_trace", "ipdb.set_trace", "pudb.set_trace"}
 _DEBUGGER_MODULES = {"pdb", "ipdb", "pudb"}
+"""Calls and imports of Python that only debug. Python is judged by its syntax tree, other languages by their lines."""
+
 _DEBUGGING_STATEMENT = re.compile(
     r"\s*(?:debugger\s*;?|console\.(?:log|debug|trace)…\s*;?|(?:dbg!\s*|var_dump)…\s*;|println…"
     r"|binding\.(?:pry|irb)|byebug|(?:require )?IEx\.pry…?)\s*"
 )
 """Matches a line without strings, and with a `…` for each pair of brackets."""
+
 _UNFINISHED_LINE = re.compile(r"(?:=>|[(,=+&?:.\[]|\belse|\breturn)\s*$|^\s*(?:\} ?else )?(?:if|while|for)\b.*\)\s*$")
 _CONTINUING_LINE = re.compile(r"\s*(?:[.?,:)\]+*/&|=-]|else\b)")
+"""A line that goes on in the next one, and a line that continues the one before. Between such lines nothing is removed,
+because the rest would be another statement."""
 
 
 def parse_python(text: str) -> ast.Module | None:
@@ -219,9 +229,6 @@ def _is_whole_statement(rows: list[str], index: int) -> bool:
     return not _UNFINISHED_LINE.search(before) and not _CONTINUING_LINE.match(after)
 
 
-# -- Secrets
-
-
 SECRET_HINT = re.compile(
     r"-----BEGIN|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hooks\.slack|k_live_|AIza|sk-|SG\.|pypi-|npm_|://"
     r"|(?i:api[_-]?key|access_?key|secret|token|passw|credential)"
@@ -230,35 +237,52 @@ SECRET_HINT = re.compile(
 
 _TOKEN_PATTERNS = {kind: re.compile(pattern) for kind, pattern in read_table(__file__, "secrets.toml").items()}
 """The patterns of tokens that are recognised by their form, by the kind of each."""
+
 _PRIVATE_KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
 _PRIVATE_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
+"""What follows in a real key, in the same line or in the next one. Code that only names the first line has no such
+text."""
+
 _URL_WITH_PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%])([^\s/:@'\"]{6,})@([A-Za-z0-9.-]+)")
+"""`scheme://user:password@host`, unless the password is a variable, such as `$PASSWORD` or `{password}`."""
+
 _HARMLESS_HOST = re.compile(
     r"^(?:localhost|[^.]+|127\..*|0\.0\.0\.0|.*\.(?:localhost|local|test|invalid)|(?:.*\.)?example\.\w+)$"
 )
 """Hosts for which a password is not secret: this machine, a container on it, an example."""
+
 _NAMED_SECRET = re.compile(
     r"(?:api[_-]?key|secret|token|passw(?:or)?d|credential)[\w-]*[\"']?\s*(?::|=>?|:=)\s*[\"']([^\"'\s]{12,})[\"']",
     re.I,
 )
+"""A name and a value in quotes: `api_key = "8f3k…"`, `"token": "8f3k…"`."""
+
 _UNQUOTED_SETTING = re.compile(
     r"^\s*(?:export\s+|-\s+)?[\w.-]*(?:api_?key|secret(?:_?key)?|token|passw(?:or)?d|access_?key)\s*[:=]\s*"
     r"([A-Za-z0-9+/=_.!@#%^&*~-]{12,})\s*$",
     re.I,
 )
-"""A value without quotes, as in files of settings."""
+"""A value without quotes, as in files of settings: `export API_KEY=8f3k…`."""
+
 _SETTINGS_FILE = re.compile(r"(?:^|/)\.env[^/]*$|\.(?:env|ya?ml|ini|cfg|conf|toml|properties|tfvars)$", re.I)
+"""Files in which a value may stand without quotes."""
+
 _VALUE_PLACEHOLDER = re.compile(
     r"example|change.?me|placeholder|dummy|your|xxx|test|fake|sample|passw|insecure|redacted|1234567"
     r"|\$[{(]|\{\{|<|\*\*\*|^(.)\1+$",
     re.I,
 )
+"""Words of a value that is no secret, such as `changeme`, or a variable, such as `${TOKEN}`."""
+
 _TOKEN_PLACEHOLDER = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
 """Words of a placeholder that has the form of a token."""
+
 _SECRET_FILE = re.compile(
     r"(?:^|/)(?:\.env(?:\.(?:local|production|prod|staging))?|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|\.pypirc|\.htpasswd"
     r"|(?!debug\.)[^/]+\.(?:p12|pfx|jks|keystore|kdbx|ppk))$"
 )
+"""Files that are secret as a whole, such as `.env`, `id_ed25519` and `server.p12`."""
+
 _HARMLESS_PATH = re.compile(
     r"(?:^|/)(?:t|tests?|testing|testdata|unit|test[-_]data|specs?|__tests__|__mocks__|mocks?|fixtures?|cassettes|examples?|samples?"
     r"|demos?|node_modules|vendor|third_party)/"
@@ -267,10 +291,13 @@ _HARMLESS_PATH = re.compile(
     re.I,
 )
 """Paths where a secret does not count: tests, examples, code of others, lock files."""
+
 _PROSE_FILE = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
 """Paths where only known forms of tokens count, because manuals show invented values."""
+
 MIN_TOKEN_ENTROPY = 2.5
 """Bits per character. A token with less is not random, such as `AKIAAAAAAAAAAAAAAAAA`."""
+
 MIN_VALUE_ENTROPY = 3.2
 """Bits per character. A quoted value with less is more like a word than like a secret."""
 

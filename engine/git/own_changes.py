@@ -1,5 +1,10 @@
 """Finds what your own changes left behind (SPEC 2.11): debugging, conflict markers and TODOs that they added, and
-documentation with names that they removed. Cards are offered about it, and flows show it and mend it."""
+documentation with names that they removed. Cards are offered about it, and flows show it and mend it.
+
+For example a commit renames `load` to `read_all`, and leaves a `breakpoint()`: the breakpoint is a leftover, and a line
+of the README with `load()` is a stale mention, if no source has that name any more. `inspection` keeps the answer until
+the patch changes.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +55,6 @@ def find_own_changes(git: Git, state: GitState, since: datetime | None) -> OwnCh
     return OwnChanges(patch.digest, leftovers, find_stale_mentions(git, patch), added_lines)
 
 
-# -- leftovers
-
 MAX_LEFTOVERS = 100
 """Maximum number of leftovers that are kept."""
 
@@ -65,9 +68,16 @@ _REPORTED_KINDS = TODO_KINDS | {
     "dbg!",
     "debug print",
 }
+"""The kinds of leftovers that are reported. Secrets are those of `unpushed`."""
+
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|specs?|__tests__|fixtures|testdata)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
+"""Paths of tests, whose examples may look like conflicts or leftovers."""
+
 _VENDORED_PATH = re.compile(r"(?:^|/)(?:vendor|third_party|dist|node_modules)/|\.min\.")
+"""Paths of the code of others."""
+
 _WHOLE_CONFLICT = re.compile(r"^<{7}(?=\s).*?^={7}(?=\s).*?^>{7}(?=\s)", re.MULTILINE | re.DOTALL)
+"""A conflict with both sides. A single mark may be an underline or a quotation."""
 
 
 @frozen
@@ -172,20 +182,24 @@ def _find_lines_added_since(git: Git, state: GitState, patch: Patch, since: date
     return {(line.path, line.line) for line in patch.added if line.path in recent_paths or line.path not in uncommitted}
 
 
-# -- stale mentions
-
 MAX_NAMES = 60
 """Maximum number of removed names that are searched."""
+
 MAX_MENTIONS = 50
 """Maximum number of mentions that are returned."""
+
 MAX_LINES = 1_000
 """Maximum number of lines of documentation that are read."""
+
 MIN_NAME_LENGTH = 4
 """Shorter names are words of any text."""
+
 TIMEOUT_S = 5.0
 """Maximum time in seconds of a git process."""
 
 DOCUMENT_SUFFIXES = (".md", ".markdown", ".rst", ".txt", ".adoc")
+"""The endings of files of documentation."""
+
 _DOCUMENTS_ONLY = tuple(f":(glob,icase)**/*{suffix}" for suffix in DOCUMENT_SUFFIXES)
 _OUTSIDE_DOCUMENTS = tuple(f":(exclude,glob,icase)**/*{suffix}" for suffix in DOCUMENT_SUFFIXES)
 _NOT_DOCUMENTATION = re.compile(
@@ -194,22 +208,37 @@ _NOT_DOCUMENTATION = re.compile(
     re.I,
 )
 """Files about the past, such as change logs, and texts that are no documentation."""
+
 _PAST_TENSE = re.compile(r"\b(?:removed|renamed|deprecated|formerly|used to|replaced|instead of|no longer)\b", re.I)
+"""Words of a line that speaks of the past, in which a former name is right."""
 
 _CODE_FILE = re.compile(
     r"\.(?:py|pyi|js|jsx|mjs|cjs|ts|tsx|go|rs|rb|php|java|kt|kts|scala|swift|c|h|cc|cpp|hpp|cs|ex|exs|sh|lua|pl|vue)$"
 )
+"""Files whose definitions, constants and options are names."""
+
 _CONFIG_FILE = re.compile(r"\.(?:toml|ya?ml|ini|cfg|conf|json|env|properties)$")
+"""Files whose keys are names."""
+
 _DEFINITION = re.compile(
     r"^\s*(?:(?:pub(?:\([^)]*\))?|export|default|async|public|private|protected|internal|static|final|abstract|override"
     r"|open|data|suspend|unsafe|const)\s+)*"
     r"(?P<word>def|class|function\*?|fn|func|fun|struct|enum|trait|interface|type|module|object|const|let|var|defp?)\s+"
     r"(?:\([^)]*\)\s*)?(?:self\.)?(?P<name>[A-Za-z_]\w*[?!]?)"
 )
+"""A line that defines a name, such as `def load(` or `pub async fn load(`."""
+
 _CONSTANT_DEFINITION = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]{3,})\s*(?::[^=]+)?=[^=]")
+"""A line that sets a constant, such as `MAX_SIZE: int = 3`."""
+
 _COMMAND_OPTION = re.compile(r"""["'`](?P<name>--[a-z][a-z0-9-]{2,})["'`=\s,]""")
+"""The option of a command in quotes, such as `"--dry-run"`."""
+
 _CONFIG_KEY = re.compile(r"""^\s*["']?(?P<name>[A-Za-z][\w-]*[A-Za-z0-9])["']?\s*[:=]""")
+"""A line that sets a key, such as `max-size: 3`."""
+
 _LOOKS_LIKE_CODE = re.compile(r"_|[a-z0-9][A-Z]|[/.]|^--|\d")
+"""A name that is no word of a text. Other names are searched only in the form of code."""
 
 
 @frozen

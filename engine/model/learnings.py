@@ -1,7 +1,11 @@
 """Lessons, and the entries of the promotion chain that have them (SPEC 6).
 
 A lesson is the rule in a sentence. Its id follows from the words of the rule, so it is the same in learning entries,
-patterns, souls and prompts.
+patterns, souls and prompts: `make_lesson_id("Please always test the parser.")` is that of "always test parser". So a
+retracted lesson can be found wherever it stands (`remove_lessons`).
+
+The first half reads English: it distils a rule from a sentence, and judges whether the rule is about a kind of thing.
+What seems to be about one thing must be confirmed by three tasks before it counts.
 """
 
 from __future__ import annotations
@@ -18,9 +22,6 @@ from engine.model.text import compile_any
 
 LESSON_PREFIX = "les_"
 """Prefix of the id of a lesson."""
-
-
-# -- sentences and lessons
 
 
 @frozen
@@ -52,15 +53,19 @@ class Correction:
 
 _SENTENCE_BREAK = re.compile(r"(?<=[.!?;])\s+|\n+")
 _CLAUSE_BREAK = re.compile(r"[,:]\s+(?:and\s+)?|\s+and\s+")
+"""The places at which a lesson may begin within a sentence."""
+
 _FUNCTION_WORDS = frozenset(
     (
         *("a", "an", "the", "that", "this", "these", "to", "of", "in", "on", "at", "for", "and", "or"),
         *("is", "are", "was", "were", "be", "it", "its", "we", "i", "you"),
     )
 )
-
+"""Words that do not distinguish one lesson from another."""
 
 _STANDING_WORDS = r"from now on|going forward|in (?:the )?future|in general|generally|as a rule|by default|next time"
+"""Words that make an order a rule."""
+
 _INTRODUCTION = compile_any(
     r"^(?:please|also|and|but|so|then|ok(?:ay)?)\b[,:]?\s+",
     r"^(?:no|actually),\s+",
@@ -73,46 +78,71 @@ _INTRODUCTION = compile_any(
     r"^(?:we|I) (?:have |['’]ve )?(?:decided|agreed|chose) (?:to|that)\s+",
     rf"^(?:{_STANDING_WORDS}),?\s+",
 )
+"""The beginning of a sentence that is not part of the rule, such as "Remember: " or "make sure that "."""
+
 _SHOULD_NOT = compile_any(
     r"^you (?:(?:should|must|may) not|(?:should|must)n['’]t|(?:are not|aren['’]t) (?:supposed )?to)\s+"
 )
+"""The beginning of a prohibition, such as "you must not " or "you aren't supposed to ". It becomes "do not "."""
+
 _POINTING_WORDS = "the|this|that|these|those|his|her|its|our|your|my"
+"""Words before one certain thing."""
+
 _SINGLE_CASE = compile_any(
     r"\b(?:this|these|those|today|tonight|tomorrow|yesterday|right now|for now|for once|once more)\b"
 )
+"""Words that make a sentence one about one case, whatever else it says: "Always run this test today"."""
+
 _ALWAYS = compile_any(rf"\b(?:always|never|whenever|{_STANDING_WORDS})\b")
+"""Words that make a sentence a rule: "Never push on Fridays"."""
+
 _ABOUT_ALL = compile_any(
     r"^(?:(?:before|after) )?(?:every|each|all|any|no) (?!(?:of|the|this|that|these|those|two|three|\d+)\b)\w+",
     r"^(?:anything|everything|nothing)\b",
 )
-"""Of whom a statement is. Within an order "every" says no more than how much there is to do once."""
+"""The beginning of a sentence about all of a kind: "Every migration has a test". Further on in a sentence "every" only
+says how much there is to do once: "Fix every test"."""
+
 _OUR_PRACTICE = compile_any(
     r"\bwe (?:always |never |only |no longer )?"
     r"(?:use|keep|write|prefer|name|call|put|avoid|test|run|ship|want|do not|don['’]t)\b"
 )
+"""How things are done here: "in reviews we keep functions short"."""
+
 _OPERATORS_WISH = compile_any(
     r"\b(?:I|the operator) (?:always |never )?(?:prefers?|wants?|likes?|dislikes?) (?!the\b|an?\b|it\b|you\b)"
 )
+"""What the operator likes of a kind of thing: "I prefer short commits", but not "I want the tests"."""
+
 _PLURAL_SUBJECT = re.compile(
     rf"^(?!(?:{_POINTING_WORDS})\b)(?:(?!the )[a-z][\w-]* ){{0,2}}?(?P<kind>[a-z]\w*[^\Ws])s\s+"
     r"(?:are(?! (?:in|on|at|under|here|there|now|still|red|green|broken|missing|wrong)\b)|have|must|should|need|may|go"
     r"|end|start|begin|use|live|stay|belong|come|carry|say|do|don['’]t|take|get|contain|stand|follow|name|tell|read)\b",
     re.IGNORECASE,
 )
+"""A sentence about things in the plural: "Error messages must name the file", but not "Tests are red"."""
+
 _GENERIC_SUBJECT = re.compile(
     r"^an? (?P<kind>[\w-]+(?: [\w-]+)?) (?:must|should|needs?|has|gets?|is|ends?|begins?)\b", re.I
 )
+"""A sentence about any thing of a kind: "A commit message should say why"."""
+
 _KIND_OF_CASE = compile_any(
     r"^(?:when|if|where) (?:an? |you |tests? |something |nothing )",
     rf"^(?:before|after|when) \w+ing\b(?! (?:{_POINTING_WORDS})\b)",
 )
+"""A sentence about what to do in a kind of case: "When tests hang, ..." or "Before merging, ..."."""
+
 _NO_ARTICLE = r"(?!(?:the|this|that|an?|it|them|my|your|our|his|her|one|both|another|more|him)\b)"
+"""What follows is not one certain thing."""
+
 _MANNER_OF_WORK = re.compile(
     rf"^(?:(?:use|prefer|avoid|spell|cite) {_NO_ARTICLE}|(?:do not|don['’]t|stop) \w+(?:ing)? {_NO_ARTICLE}[\w-]+s\b"
     rf"|(?:keep|end|begin|start|name|format|quote|write|put|state|say|round) {_NO_ARTICLE}(?:[\w-]+ ){{0,2}}?[\w-]+s\b"
     r" (?:in|with|by|before|after|first|as|at|without|under|short|small|plain|\w+ly\b))",
     re.IGNORECASE,
 )
+"""An order about how to work, rather than what to do: "Use double quotes", "keep functions short"."""
 
 
 def split_sentences(text: str) -> list[str]:
@@ -133,6 +163,24 @@ def distil_rule(sentence: str) -> Rule:
     if first[1:].islower() and bare != line.rstrip(" .;!"):
         bare = bare[0].lower() + bare[1:]
     return Rule(bare, *_judge_generality(line, bare))
+
+
+def _judge_generality(line: str, bare: str) -> tuple[bool, str]:
+    """(whether a sentence is about a kind of thing, the words that show this). `bare` is the sentence `line` without
+    its introduction. In doubt it is about one thing."""
+    if text := _SINGLE_CASE.search(bare):
+        return False, f"about one thing: “{text[0]}”"
+    if word := _ALWAYS.search(line) or _ABOUT_ALL.match(bare):
+        return True, f"about a kind of thing: “{word[0].strip()}”"
+    for pattern in (_PLURAL_SUBJECT, _GENERIC_SUBJECT):
+        if (match := pattern.match(bare)) is not None:
+            plural = "s" if pattern is _PLURAL_SUBJECT else ""
+            return True, f"about a kind of thing: {match['kind']}{plural}"
+    if _OUR_PRACTICE.search(bare) or _OPERATORS_WISH.search(bare):
+        return True, "about how things are done here"
+    if _KIND_OF_CASE.search(bare) or _MANNER_OF_WORK.match(bare):
+        return True, "about a kind of case"
+    return False, "about one thing; three tasks must confirm it"
 
 
 def find_added_sentences(original: str, edited: str) -> list[str]:
@@ -206,6 +254,8 @@ _TOPIC_WORDS = {
     "finance": r"costs?|prices?|budgets?|money|cents?",
     "research analysis": r"sources?|figures?|measure\w*|evidence|benchmarks?",
 }
+"""The words of each topic. A leader gets the findings on the topics of its domain."""
+
 _TOPIC_PATTERNS = {name: re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE) for name, pattern in _TOPIC_WORDS.items()}
 
 
@@ -213,25 +263,6 @@ def find_topics(text: str, work: str = "") -> str:
     """The topics of a lesson, in words: those of its text and of the `work` in which it was found."""
     named = [name for name, pattern in _TOPIC_PATTERNS.items() if pattern.search(text)]
     return " ".join(dict.fromkeys(re.findall(r"[a-z0-9]+", " ".join([*named, work]).lower())))
-
-
-def _judge_generality(line: str, bare: str) -> tuple[bool, str]:
-    if text := _SINGLE_CASE.search(bare):
-        return False, f"about one thing: “{text[0]}”"
-    if word := _ALWAYS.search(line) or _ABOUT_ALL.match(bare):
-        return True, f"about a kind of thing: “{word[0].strip()}”"
-    for pattern in (_PLURAL_SUBJECT, _GENERIC_SUBJECT):
-        if (match := pattern.match(bare)) is not None:
-            plural = "s" if pattern is _PLURAL_SUBJECT else ""
-            return True, f"about a kind of thing: {match['kind']}{plural}"
-    if _OUR_PRACTICE.search(bare) or _OPERATORS_WISH.search(bare):
-        return True, "about how things are done here"
-    if _KIND_OF_CASE.search(bare) or _MANNER_OF_WORK.match(bare):
-        return True, "about a kind of case"
-    return False, "about one thing; three tasks must confirm it"
-
-
-# -- entries
 
 
 class LearningScope(StrEnum):

@@ -9,8 +9,7 @@ from textual.command import Hit
 from textual.widgets import Input
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.card_details import MUTE_KEYS
-from clawpy_console.screens.palette import CommandProvider, Palette
+from clawpy_console.screens.palette import MUTE_KEYS, CommandProvider, Palette
 from clawpy_console.widgets.frame import SCREENS
 from engine.model import DismissReason, Mute
 from tests.console.driving import running, until

@@ -26,7 +26,7 @@ def test_a_queued_session_says_why_it_waits_and_names_no_folder():
 def test_a_prompt_or_a_result_that_is_cut_off_ends_with_an_ellipsis():
     whole = next(session for session in read_sessions() if session.state is SessionState.SUCCEEDED)
     long = dataclasses.replace(whole, prompt="write a test " * 20, summary="one test failed " * 20, error="")
-    prompt, result = make_heading_lines(long, (), NOW, 40)[1], make_heading_lines(long, (), NOW, 40)[4]
+    _, prompt, _, _, _, result, *_ = make_heading_lines(long, (), NOW, 40)
     assert [line.plain[-1] for line in (prompt, result)] == ["…", "…"]
     assert max(prompt.cell_length, result.cell_length) <= 40
 
