@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sqlmodel import Field, col, func, or_, select
+from sqlmodel import Field
 
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
 from engine.hierarchy.agents import Agents
@@ -41,7 +41,7 @@ from engine.model.base import group_pairs
 from engine.model.learnings import make_lesson_id
 from engine.model.text import count, jaccard, span, split_prompt_words
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, shallow_dict, value_of
+from engine.storage.rows import Row, load_all, load_first, read_all, shallow_dict, value_of
 
 MAX_WAITING = 500
 """Maximum number of queued findings that are read for the operator's list."""
@@ -77,12 +77,11 @@ class BubbleRow(Row, table=True):
         return value_of(self, Bubble, learning=value_of(self, OfferedFinding, id=self.learning_id))
 
 
-_QUEUED = (
-    select(BubbleRow)
-    .where(BubbleRow.state == BubbleState.QUEUED)
-    .order_by(func.json_extract(BubbleRow.importance, "$.value").desc(), col(BubbleRow.at), col(BubbleRow.id))
-)
+_QUEUED = f"WHERE state = '{BubbleState.QUEUED}' ORDER BY json_extract(importance, '$.value') DESC, at, id"
 """The findings that wait, the most important first."""
+
+_ACCEPTED = f"WHERE state = '{BubbleState.FLUSHED}' AND workspace = :workspace ORDER BY flushed_at DESC, id"
+"""The findings of a workspace that became patterns, newest first."""
 
 
 class Bubbles:
@@ -120,7 +119,7 @@ class Bubbles:
             raise Refusal("bad_learning", f"{learning.id} is empty", "write a text for it")
 
         def judge(tx: Transaction) -> Bubble:
-            row = tx.session.exec(select(BubbleRow).where(BubbleRow.learning_id == learning.id)).first()
+            row = load_first(tx.session, BubbleRow, "WHERE learning_id = :id", {"id": learning.id})
             if row is None:
                 created = {"id": self._randomness.new_id("bub"), "learning_id": learning.id, "at": tx.now}
                 row = BubbleRow(**shallow_dict(learning) | created)
@@ -154,7 +153,7 @@ class Bubbles:
         """Refuse the queued findings with a lesson that was retracted."""
 
         def refuse(tx: Transaction) -> None:
-            for row in tx.session.exec(_QUEUED).all():
+            for row in load_all(tx.session, BubbleRow, _QUEUED):
                 if make_lesson_id(row.text) == lesson:
                     gate = GateResult(len(GATES), GATES[-1], False, "you retracted it")
                     row.state, row.gates = BubbleState.REFUSED, (*row.gates[:-1], gate)
@@ -164,23 +163,20 @@ class Bubbles:
 
     def list(self, *, state: BubbleState | None = None, agent: str = "", limit: int = 100) -> Sequence[Bubble]:
         """The findings, newest first; of one state, or sent or received by one agent, if given."""
-        query = select(BubbleRow).order_by(col(BubbleRow.at).desc(), col(BubbleRow.id)).limit(limit)
+        conditions = ["TRUE"]
         if state is not None:
-            query = query.where(BubbleRow.state == state)
+            conditions.append("state = :state")
         if agent:
-            query = query.where(or_(BubbleRow.agent == agent, BubbleRow.leader == agent))
+            conditions.append(":agent IN (agent, leader)")
+        clauses = f"WHERE {' AND '.join(conditions)} ORDER BY at DESC, id LIMIT :limit"
+        values = {"state": state, "agent": agent, "limit": limit}
         with self._database.read() as session:
-            return [row.bubble for row in session.exec(query)]
+            return [row.bubble for row in read_all(session, BubbleRow, clauses, values)]
 
     def list_accepted(self, workspace: str) -> Sequence[AcceptedFinding]:
         """The findings of a workspace that became patterns, newest first, in their present wording."""
-        query = (
-            select(BubbleRow)
-            .where(BubbleRow.state == BubbleState.FLUSHED, BubbleRow.workspace == workspace)
-            .order_by(col(BubbleRow.flushed_at).desc(), col(BubbleRow.id))
-        )
         with self._database.read() as session:
-            rows = session.exec(query).all()
+            rows = read_all(session, BubbleRow, _ACCEPTED, {"workspace": workspace})
         profiles = self._profiles.read_all(sorted({row.leader for row in rows}))
         accepted: dict[tuple[str, str], AcceptedFinding] = {}
         for row in rows:
@@ -222,9 +218,9 @@ class Bubbles:
 
     def _flush(self, tx: Transaction) -> FlushReport:
         """Flush the queue in one transaction."""
-        for row in tx.session.exec(_QUEUED).all():
+        for row in load_all(tx.session, BubbleRow, _QUEUED):
             self._judge_again_if_moved(tx, row)
-        queued = tx.session.exec(_QUEUED).all()
+        queued = load_all(tx.session, BubbleRow, _QUEUED)
         max_per_leader = self._agents.config.current.bubble_max_per_cycle
         flushed: dict[str, tuple[str, ...]] = {}
         by_leader = group_pairs((row.leader, row) for row in queued if row.bubble.may_guide)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlmodel import Field, col, delete, select
+from sqlmodel import Field
 
 from engine.events import Event, GuidanceApplied, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.hierarchy.guidance import select_items
@@ -21,7 +21,7 @@ from engine.inference import Arms, compute_difference_interval
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from engine.storage.rows import Row, ask
+from engine.storage.rows import Row, ask, read_all
 
 CURSOR = "hierarchy.guided"
 """Name of the cursor in the ledger."""
@@ -126,9 +126,9 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         that guidance was reported which no session has any more."""
 
         def store_review(tx: Transaction) -> None:
-            recent = tx.session.exec(select(GuidedSession).where(col(GuidedSession.at) > tx.now - RECENT))
+            recent = read_all(tx.session, GuidedSession, "WHERE at > :since", {"since": tx.now - RECENT})
             self._report_stale(tx, Counter(item for row in recent for item in row.items.items()))
-            tx.session.exec(delete(GuidedSession).where(col(GuidedSession.at) <= tx.now - MAX_SESSION_AGE))
+            ask(tx.session, "DELETE FROM guided_sessions WHERE at <= :until", {"until": tx.now - MAX_SESSION_AGE})
             _forget_reported(tx)
 
         self._database.write(store_review)
@@ -151,13 +151,14 @@ class GuidedSessions(SessionFollower[GuidedSession]):
                     _report_once(tx, event, item.wording)
 
 
+_JUDGED_SESSIONS = f"WHERE agent = :agent AND at > :since AND state IN ('{GOOD}', '{BAD}')"
+"""The sessions of an agent that ended well or badly."""
+
+
 def _report_noisy(tx: Transaction, agent: str) -> None:
     """Report the items of an agent's guidance with which it does worse than without."""
-    rows = tx.session.exec(
-        select(GuidedSession)
-        .where(GuidedSession.agent == agent, col(GuidedSession.at) > tx.now - MAX_SESSION_AGE)
-        .where(col(GuidedSession.outcome).in_((GOOD, BAD)))
-    ).all()
+    values = {"agent": agent, "since": tx.now - MAX_SESSION_AGE}
+    rows = read_all(tx.session, GuidedSession, _JUDGED_SESSIONS, values)
     for (ref, wording), arms in count_arms([(row.items, row.outcome == GOOD) for row in rows]).items():
         harm = measure_harm(arms)
         if harm > 0:

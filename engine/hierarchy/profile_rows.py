@@ -15,14 +15,14 @@ from functools import partial
 from typing import Any
 
 import sqlalchemy
-from sqlmodel import Field, col, select
+from sqlmodel import Field
 
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import is_leader
 from engine.hierarchy.profile_text import ITEM_SECTIONS, LIST_SECTIONS, PROFILE_SECTIONS
 from engine.model import LeaderProfile, PatternSource, ProfileItem, Refusal, Trust
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row
+from engine.storage.rows import Row, read_all
 from engine.storage.shared import Exchange, SharedDatabase, SharedRow
 
 MAX_DECISIONS = 5
@@ -155,9 +155,10 @@ class ProfileSharing(Exchange):
     def _read_unsent(self, shared: SharedDatabase) -> list[ProfileRow]:
         """The rows of shared leaders that the shared database has not confirmed."""
         with self._database.read() as session:
+            unsent, values = "WHERE sent_to <> :name", {"name": shared.name}
             rows: list[ProfileRow] = [
-                *session.exec(select(ProfileEntry).where(col(ProfileEntry.sent_to) != shared.name)),
-                *session.exec(select(PatternUse).where(col(PatternUse.sent_to) != shared.name)),
+                *read_all(session, ProfileEntry, unsent, values),
+                *read_all(session, PatternUse, unsent, values),
             ]
         leaders = {leader for leader in {row.leader for row in rows} if self._is_shared(leader)}
         return [row for row in rows if row.leader in leaders]

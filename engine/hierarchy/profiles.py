@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from sqlmodel import Session, col, func, select
-from sqlmodel.sql.expression import SelectOfScalar
+from sqlmodel import Session
 
 from engine.events import ProfileEdited
 from engine.files import FileCache
@@ -38,6 +37,7 @@ from engine.model.learnings import make_lesson_id
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
+from engine.storage.rows import ask, load_all, read_all
 
 LoadDecisions = Callable[[Sequence[str]], Mapping[str, Sequence[ProfileItem]]]
 """Reads the captured decisions of leaders, by leader."""
@@ -47,6 +47,10 @@ ORIGIN = "hierarchy.origin"
 
 UNDO = "hierarchy.undo."
 """Prefix of a key in the state table, followed by a leader's id. Its value are the edits that undo the last one."""
+
+_OF_LEADERS = "WHERE leader IN (SELECT value FROM json_each(:leaders))"
+_SELECT_USES = f"SELECT leader, key, sum(uses) FROM pattern_uses {_OF_LEADERS} GROUP BY leader, key"
+"""Selects (leader, key, uses) of the patterns of some leaders, by all homes."""
 
 MICROSECOND = timedelta(microseconds=1)
 """The difference between two versions that are written at the same instant."""
@@ -103,11 +107,10 @@ class Profiles:
         self, session: Session, leaders: Sequence[str], new: Sequence[ProfileEntry] = ()
     ) -> dict[str, LeaderProfile]:
         """The profiles of leaders as a session sees them. `new` entries count as if they were stored."""
-        stored = session.exec(select(ProfileEntry).where(col(ProfileEntry.leader).in_(leaders)))
+        values = {"leaders": leaders}
+        stored = read_all(session, ProfileEntry, _OF_LEADERS, values)
         entries = group_pairs((entry.leader, entry) for entry in (*stored, *new))
-        counts = select(PatternUse.leader, PatternUse.key, func.sum(PatternUse.uses))
-        counts = counts.where(col(PatternUse.leader).in_(leaders)).group_by(PatternUse.leader, PatternUse.key)
-        uses = {(leader, key): number for leader, key, number in session.exec(counts)}
+        uses = {(leader, key): number for leader, key, number in ask(session, _SELECT_USES, values)}
         decisions = self._load_decisions(leaders)
         profiles = {}
         for leader in leaders:
@@ -155,7 +158,7 @@ class Profiles:
         """Remove the patterns with this lesson from all profiles. Returns whether there were any."""
 
         def remove(tx: Transaction) -> bool:
-            leaders = tx.session.exec(select(ProfileEntry.leader).distinct()).all()
+            leaders = [leader for (leader,) in ask(tx.session, "SELECT DISTINCT leader FROM profile_entries")]
             patterns = [
                 (leader, pattern.key)
                 for leader, profile in self.read_within(tx.session, leaders).items()
@@ -181,7 +184,7 @@ class Profiles:
         an older version, it has the lower trust of both, because words are no more certain when they come again."""
         entry = self._make_entry(leader, change, tx.now)
         entry.trust, entry.sources = trust, sources
-        for version in tx.session.exec(_select_versions(leader, change.section, change.key)):
+        for version in _load_versions(tx, leader, change.section, change.key):
             entry.at = max(entry.at, version.at + MICROSECOND)
             if version.texts == entry.texts:
                 entry.trust = find_lowest_trust((entry.trust, version.trust))
@@ -220,7 +223,7 @@ class Profiles:
         def empty_versions(tx: Transaction) -> int:
             rows = _select_matching_entries(tx.session, terms)
             for row in rows:
-                is_newest = tx.session.exec(_select_versions(row.leader, row.section, row.key)).first() is row
+                is_newest = _load_versions(tx, row.leader, row.section, row.key)[0] is row
                 remaining = tuple(text for text in row.texts if not terms.match(text))
                 row.texts, row.sent_to = (), ""
                 if is_newest:
@@ -282,10 +285,10 @@ class Profiles:
         return ProfileEntry(leader=leader, section=change.section, key=key, at=at, origin=self.origin, texts=texts)
 
 
-def _select_versions(leader: str, section: str, key: str) -> SelectOfScalar[ProfileEntry]:
+def _load_versions(tx: Transaction, leader: str, section: str, key: str) -> list[ProfileEntry]:
     """All versions of an item, newest first."""
-    query = select(ProfileEntry).order_by(col(ProfileEntry.at).desc(), col(ProfileEntry.origin).desc())
-    return query.where(ProfileEntry.leader == leader, ProfileEntry.section == section, ProfileEntry.key == key)
+    clauses = "WHERE leader = :leader AND section = :section AND key = :key ORDER BY at DESC, origin DESC"
+    return load_all(tx.session, ProfileEntry, clauses, {"leader": leader, "section": section, "key": key})
 
 
 def _list_texts(value: str | Sequence[str]) -> Sequence[str]:
@@ -294,4 +297,4 @@ def _list_texts(value: str | Sequence[str]) -> Sequence[str]:
 
 def _select_matching_entries(session: Session, terms: SearchTerms) -> list[ProfileEntry]:
     """All versions of items with matching words."""
-    return [row for row in session.exec(select(ProfileEntry)) if any(map(terms.match, row.texts))]
+    return [row for row in load_all(session, ProfileEntry, "") if any(map(terms.match, row.texts))]

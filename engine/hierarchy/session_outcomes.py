@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from sqlmodel import select
-
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
+from engine.storage.rows import load_all
 
 UNKNOWN, OPEN, GOOD, BAD = "", "open", "good", "bad"
 """The outcomes. A session is open while its changes wait for the operator."""
@@ -80,7 +79,7 @@ class SessionFollower(Generic[RowT]):
     def _apply_entries(self, entries: Sequence[LedgerEntry], tx: Transaction) -> None:
         changed: list[RowT] = []
         for entry in entries:
-            for row in tx.session.exec(select(self._table).where(self._table.session_id == entry.session_id)):
+            for row in load_all(tx.session, self._table, "WHERE session_id = :id", {"id": entry.session_id}):
                 outcome = compute_next_outcome(entry.kind, entry.payload, row.outcome)
                 if outcome != row.outcome:
                     row.outcome = outcome

@@ -37,7 +37,7 @@ from engine.model import (
 from engine.model.base import find_or_none, hex_hash
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
-from engine.storage.rows import Row, ask, load_all, read_all, value_of
+from engine.storage.rows import Row, ask, load_first, read_all, value_of
 
 ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
 """The events after which the outcome of a session is known: it ended, or its changes were discarded."""
@@ -292,7 +292,7 @@ def _store_capture(tx: Transaction, view: SessionView, said: SaidSentence) -> Ca
 def _find_row(session: Session, workspace: str, sentence_digest: str) -> CaptureRow | None:
     """The capture of a workspace with the same words."""
     clauses = "WHERE workspace = :workspace AND digest = :digest"
-    return next(iter(load_all(session, CaptureRow, clauses, {"workspace": workspace, "digest": sentence_digest})), None)
+    return load_first(session, CaptureRow, clauses, {"workspace": workspace, "digest": sentence_digest})
 
 
 def _find_corrected_id(session: Session, workspace: str, captured: CapturedSentence) -> str:

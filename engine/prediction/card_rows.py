@@ -102,7 +102,7 @@ class CardRow(Row, table=True):
     estimate_microusd: int = 0
     check_only: bool = True
     undo_note: str = ""
-    has_novel_pair: bool = Field(default=False, sa_column_kwargs={"name": "novel", "key": "has_novel_pair"})
+    has_novel_pair: bool = Field(default=False, sa_column_kwargs={"name": "novel"})
     """Whether its pair of channels never ran before (SPEC 3.6)."""
 
     tier: Tier = Tier.CHECK
@@ -123,11 +123,11 @@ class CardRow(Row, table=True):
     """When the operator discarded its changes."""
     undo_requested_at: datetime | None = None
     note: str = ""
-    consent_text: str = Field(default="", sa_column_kwargs={"name": "served", "key": "consent_text"})
+    consent_text: str = Field(default="", sa_column_kwargs={"name": "served"})
     """The runner and the hosts it reaches (`RunnerInfo.consent_text`): part of what an approval agrees to."""
-    text_features: bytes = Field(default=b"", sa_column_kwargs={"name": "seen", "key": "text_features"})
+    text_features: bytes = Field(default=b"", sa_column_kwargs={"name": "seen"})
     """The features of its text when it was made (`TextFeatures.pack`)."""
-    embedding: bytes = Field(default=b"", sa_column_kwargs={"name": "meaning", "key": "embedding"})
+    embedding: bytes = Field(default=b"", sa_column_kwargs={"name": "meaning"})
     """The embedding of the prompt (`routing.Route.embedding`), to compare later prompts with."""
 
     @property

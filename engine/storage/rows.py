@@ -24,7 +24,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 import sqlalchemy
-from sqlalchemy import JSON, Dialect, Integer, String, Table, TypeDecorator
+from sqlalchemy import JSON, Column, Dialect, Integer, String, Table, TypeDecorator
 from sqlalchemy.dialects.sqlite import pysqlite
 from sqlalchemy.orm import ClassManager, class_mapper, make_transient_to_detached
 from sqlalchemy.orm.util import identity_key
@@ -230,10 +230,16 @@ def insert(session: Session, row: SQLModel) -> None:
 @cache
 def _insert_statement(model: type[SQLModel]) -> tuple[str, Sequence[tuple[str, Convert | None]]]:
     """The SQL, and the name and the conversion of each column."""
-    columns = table_of(model).columns
-    names, marks = ", ".join(f'"{column.name}"' for column in columns), ", ".join("?" for _ in columns)
+    columns = _list_columns(model)
+    names, marks = ", ".join(f'"{column.name}"' for _, column in columns), ", ".join("?" for _ in columns)
     statement = f"INSERT INTO {table_of(model).name} ({names}) VALUES ({marks})"
-    return statement, [(column.key, column.type.bind_processor(DIALECT)) for column in columns]
+    return statement, [(attribute, column.type.bind_processor(DIALECT)) for attribute, column in columns]
+
+
+def _list_columns(model: type[SQLModel]) -> Sequence[tuple[str, Column[Any]]]:
+    """The columns of a class, each with the name of its attribute, which may be another one than its own."""
+    mapper = class_mapper(model)
+    return [(mapper.get_property_by_column(column).key, column) for column in table_of(model).columns]
 
 
 @cache
@@ -300,21 +306,28 @@ class _Mapping(Generic[AnyRow]):
 
 @cache
 def _get_mapping(model: type[AnyRow]) -> _Mapping[AnyRow]:
-    table = table_of(model)
-    names = ", ".join(f'{table.name}."{column.name}"' for column in table.columns)
-    converts = [column.type.dialect_impl(DIALECT).result_processor(DIALECT, None) for column in table.columns]
+    table, columns = table_of(model).name, _list_columns(model)
+    names = ", ".join(f'{table}."{column.name}"' for _, column in columns)
+    converts = [column.type.dialect_impl(DIALECT).result_processor(DIALECT, None) for _, column in columns]
     return _Mapping(
-        f"SELECT {names} FROM {table.name}",
+        f"SELECT {names} FROM {table}",
         class_mapper(model).class_manager,
-        [column.key for column in table.columns],
+        [attribute for attribute, _ in columns],
         [(place, convert) for place, convert in enumerate(converts) if convert],
     )
+
+
+def load_first(
+    session: Session, model: type[AnyRow], clauses: str, values: Mapping[str, Any] | None = None
+) -> AnyRow | None:
+    """The first row that `load_all` finds, None if it finds none."""
+    return next(iter(load_all(session, model, clauses, values)), None)
 
 
 def load(session: Session, model: type[AnyRow], key: str | int) -> AnyRow | None:
     """The row with this key as from `load_all`, or None. The table must have a key of one column."""
     (column,) = table_of(model).primary_key
-    return next(iter(load_all(session, model, f"WHERE {column.name} = :key", {"key": key})), None)
+    return load_first(session, model, f"WHERE {column.name} = :key", {"key": key})
 
 
 # -- queries of many tables

@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from engine.hierarchy.guided_sessions import GuidedSession
 from engine.prediction.tasks import TaskRow
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import ask, find_by_prefix, load, load_all, read_newest_rows
+from engine.storage.rows import ask, find_by_prefix, load, load_all, read_all, read_newest_rows
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
@@ -43,6 +44,14 @@ def test_a_loaded_row_equals_that_of_the_orm(stored: Database):
         assert loaded.needs == ["task_0"]
         assert loaded.created_at.tzinfo is not None
         assert load(session, TaskRow, "task_2") is None
+
+
+def test_an_attribute_may_have_another_name_than_its_column(database: Database):
+    row = GuidedSession(session_id="sess_1", agent="cto", items={}, outcome="good", at=NOON)
+    database.write(lambda tx: tx.session.add(row))
+    with database.read() as session:
+        (stored,) = read_all(session, GuidedSession, "WHERE state = 'good'")
+        assert stored.model_dump() == row.model_dump()
 
 
 def test_what_is_changed_in_a_row_is_written_with_the_transaction(stored: Database):

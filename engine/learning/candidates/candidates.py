@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypedDict
 
-from sqlmodel import Field, Session, col, select
+from sqlmodel import Field, Session
 
 from engine.events import (
     CandidateDecisionUndone,
@@ -52,6 +52,7 @@ from engine.storage.erasing import SearchTerms
 from engine.storage.rows import (
     Row,
     find_by_prefix,
+    load_all,
     read_all,
     shallow_dict,
     value_of,
@@ -241,10 +242,8 @@ def _prepare_effect(tx: Transaction, row: CandidateRow, flow_names: Collection[s
     if not isinstance(effect, FlowOffload):
         return effect
     names = set(flow_names)
-    once_active = select(CandidateRow).where(
-        CandidateRow.type == effect.kind, CandidateRow.id != row.id, col(CandidateRow.term) > 0
-    )
-    for earlier_row in tx.session.exec(once_active):
+    once_active = "WHERE type = :type AND id <> :id AND term > 0"
+    for earlier_row in read_all(tx.session, CandidateRow, once_active, {"type": effect.kind, "id": row.id}):
         is_same = earlier_row.effect["commands"] == list(effect.commands)
         is_active = earlier_row.status is CandidateStatus.ACTIVE
         if is_same and is_active and earlier_row.workspace in ("", row.workspace):
@@ -346,7 +345,7 @@ class CandidateTexts:
 
 def _find_matching(session: Session, query: SearchTerms) -> Iterator[tuple[CandidateRow, Effect]]:
     """The candidates that match, each with what remains of its effect."""
-    for row in session.exec(select(CandidateRow)):
+    for row in load_all(session, CandidateRow, ""):
         effect = effect_from_json(row.effect)
         remaining = map_texts(effect, lambda text: "" if query.match(text) else text)
         if remaining != effect:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlmodel import Field, Session, col, select
+from sqlmodel import Field, Session
 
 from engine.clock import Clock
 from engine.frozen import frozen
@@ -80,7 +80,7 @@ class Decision(Row, table=True):
     waited_hours: float | None = None
     decided_at: datetime
     taken_back_at: datetime | None = None
-    text_features: bytes = Field(default=b"", sa_column_kwargs={"name": "seen", "key": "text_features"})
+    text_features: bytes = Field(default=b"", sa_column_kwargs={"name": "seen"})
     """The features of the card's text when it was made (`TextFeatures.pack`)."""
     raw: float | None = None
     """Its confidence before calibration, from the same time."""
@@ -416,34 +416,27 @@ class PairTexts(NamedTuple):
     rejected: str
 
 
+_SELECT_SAME_PAIR = """
+    SELECT 1 FROM dpo_pairs WHERE context = :context AND chosen = :chosen AND rejected = :rejected LIMIT 1
+"""
+
+
 def import_pairs(tx: Transaction, texts: Iterable[PairTexts]) -> int:
     """Store the pairs from a file that are not stored already. Returns their number."""
     added = 0
     for pair in texts:
-        same_pair = select(DpoPair.id).where(
-            DpoPair.context == pair.context, DpoPair.chosen == pair.chosen, DpoPair.rejected == pair.rejected
-        )
-        if tx.session.exec(same_pair).first() is not None:
-            continue
-        tx.insert(
-            DpoPair(
-                **pair._asdict(),
-                created_at=tx.now,
-                chosen_prediction_id=IMPORTED_CARD,
-                rejected_prediction_id=IMPORTED_CARD,
-            )
-        )
-        tx.session.flush()
-        added += 1
+        values: dict[str, Any] = pair._asdict()
+        if not ask(tx.session, _SELECT_SAME_PAIR, values):
+            of_no_card = {"chosen_prediction_id": IMPORTED_CARD, "rejected_prediction_id": IMPORTED_CARD}
+            tx.insert(DpoPair(**values | of_no_card, created_at=tx.now))
+            added += 1
     return added
 
 
 def load_pairs(session: Session, *, exported: bool | None = None) -> list[DpoPair]:
     """The pairs, oldest first: all by default, else only those that were `exported`, or only those that were not."""
-    query = select(DpoPair).order_by(col(DpoPair.id))
-    if exported is not None:
-        query = query.where(col(DpoPair.exported_at).is_not(None) == exported)
-    return list(session.exec(query))
+    condition = {None: "TRUE", True: "exported_at IS NOT NULL", False: "exported_at IS NULL"}[exported]
+    return read_all(session, DpoPair, f"WHERE {condition} ORDER BY id")
 
 
 def count_pairs(session: Session, *, after: int) -> int:

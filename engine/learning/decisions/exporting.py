@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
-from sqlmodel import col, select
 
 from engine.clock import format_instant
 from engine.events import PairsExported
@@ -30,7 +29,7 @@ from engine.model.secrets import redact
 from engine.model.text import count, describe_validation_faults
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import as_stored, ask
+from engine.storage.rows import as_stored, ask, read_all
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents
 
 MIN_BATCH = 50
@@ -238,8 +237,8 @@ class Exporter:
     def _write_batch(self, intent: int, payload: dict[str, Any]) -> ExportedFile:
         """Write the pairs of an intent, and mark them and their cards as exported."""
         with self._database.read() as session:
-            is_in_batch = col(DpoPair.id).in_(set(payload["pairs"]))
-            batch = self._redact_rows(session.exec(select(DpoPair).where(is_in_batch).order_by(col(DpoPair.id))))
+            in_batch = "WHERE id IN (SELECT value FROM json_each(:pairs)) ORDER BY id"
+            batch = self._redact_rows(read_all(session, DpoPair, in_batch, payload))
         plain = encode_lines(format_preference(pair, Shape.PLAIN) for pair in batch)
         _append_once(self.file, plain)
         _append_once(_locate_weights(self.file), encode_lines(format_weight(pair) for pair in batch))

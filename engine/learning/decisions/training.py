@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
-
-from sqlalchemy import ColumnElement
-from sqlmodel import col, select
 
 from engine.events import TrainingMoved
 from engine.files import write_atomic
@@ -24,8 +21,8 @@ from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.training_provider import Job, Provider, TrainingError
 from engine.learning.decisions.training_runs import (
     ACTIVE,
-    IS_ACTIVE,
     MAX_MEASURED,
+    MEASURED,
     MIN_MEASURED,
     Agreement,
     Batch,
@@ -47,6 +44,7 @@ from engine.learning.decisions.training_runs import (
 from engine.model import Randomness, Refusal, TrainingOffer, TrainingView, microusd
 from engine.model.text import count
 from engine.storage.database import Database, Transaction
+from engine.storage.rows import read_all
 
 log = logging.getLogger(__name__)
 
@@ -96,12 +94,11 @@ class Training:
     def runs(self, limit: int = 50) -> list[TrainingRun]:
         """The newest runs first."""
         with self._database.read() as session:
-            newest = select(TrainingRun).order_by(col(TrainingRun.created_at).desc(), col(TrainingRun.id)).limit(limit)
-            return list(session.exec(newest))
+            return read_all(session, TrainingRun, "ORDER BY created_at DESC, id LIMIT :limit", {"limit": limit})
 
     def active(self) -> TrainingRun | None:
         """The run in progress, None without one."""
-        return self._load_newest(IS_ACTIVE)
+        return self._load_newest(ACTIVE)
 
     def may_start(self, now: datetime) -> bool:
         """Whether a run may begin by itself: it is due, and the cool-down after a failed or cancelled one is over."""
@@ -133,10 +130,10 @@ class Training:
         with self._database.read() as session:
             return read_progress(session)
 
-    def _load_newest(self, *where: ColumnElement[bool] | bool) -> TrainingRun | None:
+    def _load_newest(self, states: Collection[RunState] = tuple(RunState)) -> TrainingRun | None:
         """See `find_newest_run`."""
         with self._database.read() as session:
-            return find_newest_run(session, *where)
+            return find_newest_run(session, states)
 
     # -- the next run
 
@@ -147,13 +144,13 @@ class Training:
         key.
         """
         plan, batch = self._require_plan(), self._make_batch()
-        adopted = self._load_newest(TrainingRun.state == RunState.ADOPTED)
+        adopted = self._load_newest([RunState.ADOPTED])
         run_id = self._randomness.new_id("train")
         self._locate_examples(run_id).parent.mkdir(parents=True, exist_ok=True)
         write_atomic(self._locate_examples(run_id), batch.data)
 
         def add_run(tx: Transaction) -> TrainingRun:
-            if (active := find_newest_run(tx.session, IS_ACTIVE)) is not None:
+            if (active := find_newest_run(tx.session, ACTIVE)) is not None:
                 raise _make_active_refusal(active)
             run = TrainingRun(
                 id=run_id,
@@ -217,8 +214,7 @@ class Training:
 
     def _make_batch(self) -> Batch:
         """The examples of the next run. Raises `Refusal` `few_pairs`."""
-        trained_before = self._load_newest(col(TrainingRun.state).in_((RunState.ADOPTED, RunState.KEPT_OLD)))
-        return make_batch(self._exporter, first=trained_before is None)
+        return make_batch(self._exporter, first=self._load_newest(MEASURED) is None)
 
     # -- steps
 
@@ -260,7 +256,7 @@ class Training:
         except Refusal as refusal:  # a missing key or a cap, which the operator can fix
             self._change_state(run.id, run.state, note=f"{refusal.message}; {refusal.fix}")
         with self._database.read() as session:
-            return session.exec(select(TrainingRun).where(TrainingRun.id == run.id)).one()
+            return load_run(session, run.id)
 
     def cancel(self) -> TrainingRun:
         """End the run in progress, at the provider too. Raises `Refusal` `no_training`, `not_cancelled`."""
@@ -382,7 +378,7 @@ class Training:
 
     def _find_newest(self, state: RunState, description: str) -> TrainingRun:
         """The newest run in a state, which `description` names. Raises `Refusal` `no_training`."""
-        run = self._load_newest(TrainingRun.state == state)
+        run = self._load_newest([state])
         if run is None:
             raise Refusal("no_training", f"there is no trained model that is {description}")
         return run
@@ -404,7 +400,7 @@ class Training:
 
     def _reserve(self, tx: Transaction, run_id: str) -> None:
         """Reserve the most that a run may cost. Raises a refusal at a cap."""
-        run = load_run(tx, run_id)
+        run = load_run(tx.session, run_id)
         run.cost_entry = self._budget.reserve_call(tx, "training", self._twin.plan().cost_cap)
         tx.session.add(run)
 
@@ -415,7 +411,7 @@ class Training:
         money is settled."""
 
         def update(tx: Transaction) -> TrainingRun:
-            run = load_run(tx, run_id)
+            run = load_run(tx.session, run_id)
             is_new_state = run.state != state
             for name, value in fields.items():
                 setattr(run, name, value)

@@ -11,13 +11,12 @@ half.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from sqlalchemy import ColumnElement
-from sqlmodel import Field, Session, col, select
+from sqlmodel import Field, Session
 
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import SIDE_SEPARATOR, Preference, count_pairs
@@ -33,7 +32,7 @@ from engine.learning.decisions.training_provider import Provider
 from engine.model import Refusal, TrainingRunView
 from engine.model.text import count, jaccard
 from engine.storage.database import Transaction
-from engine.storage.rows import Row, value_of
+from engine.storage.rows import Row, load, load_first, value_of
 
 SFT, DPO = "sft", "dpo"
 """Training methods: on conversations, on pairs."""
@@ -110,19 +109,19 @@ class TrainingRun(Row, table=True):
         return value_of(self, TrainingRunView, base_model=base_model, cost=self.cost_microusd)
 
 
-def load_run(tx: Transaction, run_id: str) -> TrainingRun:
-    """The run with this id, to be changed."""
-    run = tx.session.get(TrainingRun, run_id)
+def load_run(session: Session, run_id: str) -> TrainingRun:
+    """The run with this id. Runs are never deleted."""
+    run = load(session, TrainingRun, run_id)
     assert run is not None
     return run
 
 
-def find_newest_run(session: Session, *where: ColumnElement[bool] | bool) -> TrainingRun | None:
-    """The run that meets the conditions and changed last."""
-    return session.exec(select(TrainingRun).where(*where).order_by(col(TrainingRun.updated_at).desc())).first()
+_NEWEST_OF_STATES = "WHERE state IN (SELECT value FROM json_each(:states)) ORDER BY updated_at DESC LIMIT 1"
 
 
-IS_ACTIVE = col(TrainingRun.state).in_(ACTIVE)
+def find_newest_run(session: Session, states: Collection[RunState] = tuple(RunState)) -> TrainingRun | None:
+    """The run in one of these states that changed last."""
+    return load_first(session, TrainingRun, _NEWEST_OF_STATES, {"states": tuple(states)})
 
 
 class BudgetReservation(Protocol):
@@ -161,8 +160,13 @@ AGAIN_FROM = 100
 AGAIN_AFTER = timedelta(days=7)
 """Time after which the next run is due if there is any new pair."""
 
-USED_PAIRS = (col(TrainingRun.method) == DPO) & col(TrainingRun.state).in_((RunState.ADOPTED, RunState.KEPT_OLD))
-"""Runs whose pairs count as used for training. Those of a failed or cancelled run do not count."""
+MEASURED = (RunState.ADOPTED, RunState.KEPT_OLD)
+"""The states of runs that came to their end. Their pairs count as used for training; those of others do not."""
+
+_LAST_WITH_PAIRS = f"""
+    WHERE method = '{DPO}' AND state IN (SELECT value FROM json_each(:states)) ORDER BY created_at DESC LIMIT 1
+"""
+"""Selects the last run on pairs in one of some states."""
 
 
 @frozen
@@ -177,8 +181,7 @@ class Progress:
 
 def read_progress(session: Session) -> Progress:
     """Read how far it is until the next training on pairs."""
-    newest = select(TrainingRun).where(USED_PAIRS).order_by(col(TrainingRun.created_at).desc())
-    last_run = session.exec(newest).first()
+    last_run = load_first(session, TrainingRun, _LAST_WITH_PAIRS, {"states": MEASURED})
     unused = count_pairs(session, after=last_run.pairs_to if last_run else 0)
     return Progress(unused, AGAIN_FROM if last_run else MIN_PAIRS, last_run)
 

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from sqlmodel import Field, col, desc, func, select
+from sqlmodel import Field
 
 from engine import tokenizer
 from engine.config import SettingsSource
@@ -36,7 +36,7 @@ from engine.model.learnings import normalise
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import mark_approved, remove_invalid_xml
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored
+from engine.storage.rows import Row, as_stored, ask, read_all
 
 BLOCK_TAG = "learnt"
 """The tag around the learnings in a prompt."""
@@ -186,9 +186,8 @@ def record_uses(tx: Transaction, provenance: Mapping[str, Any], *, call: str, se
 
 def load_prompts_with(database: Database, entry_id: str) -> tuple[tuple[LearningReach, ...], int]:
     """(newest prompts with an entry, number of all such prompts)."""
-    query = select(LearningUse).where(col(LearningUse.entry_id) == entry_id).order_by(desc(col(LearningUse.at)))
-    number = select(func.count()).select_from(LearningUse).where(col(LearningUse.entry_id) == entry_id)
+    of_entry, values = "WHERE entry_id = :id", {"id": entry_id, "limit": MAX_PROMPTS}
     with database.read() as session:
-        uses = session.exec(query.limit(MAX_PROMPTS)).all()
-        reached = tuple(LearningReach(use.call_id, use.session_id, use.agent, use.at) for use in uses)
-        return reached, session.exec(number).one()
+        uses = read_all(session, LearningUse, f"{of_entry} ORDER BY at DESC LIMIT :limit", values)
+        number = ask(session, f"SELECT count(*) FROM learning_uses {of_entry}", values).scalar()
+    return tuple(LearningReach(use.call_id, use.session_id, use.agent, use.at) for use in uses), number
