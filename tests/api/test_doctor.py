@@ -33,9 +33,10 @@ from tests.support.helpers import MemoryKeyring, write_settings
 
 
 @pytest.fixture(autouse=True)
-def _without_keys_of_this_machine(monkeypatch: pytest.MonkeyPatch):
+def _without_keys_and_variables_of_this_machine(monkeypatch: pytest.MonkeyPatch):
+    """Doctor names every variable of Clawpy that it does not know, also those that benchmarks are told by."""
     monkeypatch.setattr(keyring, "get_keyring", MemoryKeyring)
-    for name in [name for name in os.environ if name.endswith("_API_KEY")]:
+    for name in [name for name in os.environ if name.startswith("CLAWPY_") or name.endswith("_API_KEY")]:
         monkeypatch.delenv(name)
 
 
@@ -75,19 +76,28 @@ def test_a_home_in_use_is_described(engine: StandIn, home: Home, clock: FakeCloc
     lock.release()
 
 
-def test_lines_of_a_heartbeat_and_souls_that_cannot_be_read_are_named_with_their_file(engine: StandIn, home: Home):
-    (home.agents / "coo" / "heartbeat.md").write_text("- [ ] every 2h: look\n- [ ] every day 25:00: report\n")
-    (home.agents / "cfo" / "soul.md").write_bytes(b"\xff")
-    place, soul = "agents/coo/heartbeat.md:2: the time is not understood; write `every day", "agents/cfo/soul.md cannot"
-    listed = dispatch(engine, "agents", {})
-    documents = {id: dispatch(engine, "agents", {"action": "show", "id": id}) for id in ("coo", "cfo", "cto")}
-    problems = [*listed["problems"], documents["cfo"]["problems"][0], documents["coo"]["problems"][0]]
-    assert [line.startswith(soul) for line in problems] == [True, False, True, False]
-    assert [line.startswith(place) for line in problems] == [False, True, False, True]
-    assert documents["cto"]["problems"] == []
-    agents = examine_home(home)["agents"]
-    assert agents["state"] == "warn"
-    assert all(words in agents["message"] for words in (place, soul))
+@pytest.mark.parametrize(
+    "file, content, problem",
+    [
+        (
+            "heartbeat.md",
+            b"- [ ] every 2h: look\n- [ ] every day 25:00: report\n",
+            "agents/coo/heartbeat.md:2: the time is not understood; write `every day",
+        ),
+        ("soul.md", b"\xff", "agents/coo/soul.md cannot"),
+    ],
+)
+def test_a_bad_file_of_an_agent_is_named_by_doctor_and_with_the_agent(
+    engine: StandIn, home: Home, file: str, content: bytes, problem: str
+):
+    (home.agents / "coo" / file).write_bytes(content)
+    [listed] = dispatch(engine, "agents", {})["problems"]
+    [shown] = dispatch(engine, "agents", {"action": "show", "id": "coo"})["problems"]
+    check = examine_home(home)["agents"]
+    assert listed.startswith(problem)
+    assert shown.startswith(problem)
+    assert (check["state"], problem in check["message"]) == ("warn", True)
+    assert dispatch(engine, "agents", {"action": "show", "id": "cto"})["problems"] == []
 
 
 def test_a_file_of_facts_that_cannot_be_read_is_named(home: Home):
@@ -215,21 +225,30 @@ def make_sqlite_error(message: str, code: int) -> sqlite3.Error:
     return error
 
 
-def test_the_server_of_the_index_is_asked_only_online(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("CLAWPY_CHROMA_URL", raising=False)
+WITH_SERVER = Settings(memory=MemorySettings(chroma_url="http://127.0.0.1:8000"))
+
+
+def test_without_a_server_of_the_index_none_is_examined():
     assert check_index_server(Settings(), online=True) == []
-    with_server = Settings(memory=MemorySettings(chroma_url="http://127.0.0.1:8000"))
-    [check] = check_index_server(with_server, online=False)
+
+
+def test_the_server_of_the_index_is_asked_only_online():
+    [check] = check_index_server(WITH_SERVER, online=False)
     assert (check.state, check.message) == ("ok", "the index is on 127.0.0.1:8000; `clawpy doctor --online` checks it")
-    monkeypatch.setenv("CLAWPY_CHROMA_URL", "http://me:hunter2@chroma.example")
-    [check] = check_index_server(with_server, online=True)
-    assert check.state == "warn"
-    assert "hunter2" not in check.message
-    with NotificationServer() as silent:
-        monkeypatch.setenv("CLAWPY_CHROMA_URL", f"http://127.0.0.1:{silent.port}")
-    [check] = check_index_server(with_server, online=True)
+
+
+def test_a_server_of_the_index_that_does_not_answer_is_a_warning(monkeypatch: pytest.MonkeyPatch):
+    with NotificationServer() as ended:
+        monkeypatch.setenv("CLAWPY_CHROMA_URL", f"http://127.0.0.1:{ended.port}")
+    [check] = check_index_server(WITH_SERVER, online=True)
     assert check.state == "warn"
     assert "it cannot be reached: [Errno 111] Connection refused" in check.message
+
+
+def test_a_password_in_the_address_of_the_index_is_not_shown(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CLAWPY_CHROMA_URL", "http://me:hunter2@chroma.example")
+    [check] = check_index_server(WITH_SERVER, online=True)
+    assert (check.state, "hunter2" in check.message) == ("warn", False)
 
 
 @pytest.mark.parametrize(
@@ -272,20 +291,32 @@ def test_a_database_that_another_program_writes_to_is_waited_for(home: Home, mon
     assert check_database(home.database).state == "ok"
 
 
-def test_the_shared_database_is_asked_only_online(monkeypatch: pytest.MonkeyPatch):
-    """One that answers: `tests/hierarchy/test_postgres.py`."""
-    monkeypatch.delenv("CLAWPY_SHARED_DATABASE_URL", raising=False)
+# A shared database that answers: `tests/hierarchy/test_postgres.py`
+
+UNREACHABLE = "postgresql://me:hunter2@127.0.0.1:9/clawpy"
+
+
+def test_without_a_shared_database_none_is_examined():
     assert check_shared_database(online=True) == []
-    monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", "postgresql://me:hunter2@127.0.0.1:9/clawpy")
+
+
+def test_the_shared_database_is_asked_only_online(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", UNREACHABLE)
     [check] = check_shared_database(online=False)
-    assert check.state == "ok"
-    assert "doctor --online" in check.message
+    assert (check.state, "doctor --online" in check.message) == ("ok", True)
+
+
+def test_a_shared_database_that_does_not_answer_is_a_warning_in_one_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", UNREACHABLE)
     [check] = check_shared_database(online=True)
     assert check.state == "warn"
     assert check.message.startswith("the shared database cannot be reached: ")
     assert "port 9 failed: Connection refused" in check.message
     assert "\n" not in check.message
     assert "hunter2" not in check.message
+
+
+def test_an_address_of_a_shared_database_that_is_none_is_not_repeated(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", "hunter2")
     [check] = check_shared_database(online=True)
     assert (check.state, check.message) == ("warn", "CLAWPY_SHARED_DATABASE_URL is not a database URL")
