@@ -13,7 +13,6 @@ from engine import Home, read_holder
 from tests.attach.conftest import CONSOLE, Pane
 from tests.conftest import Repository
 from tests.support.helpers import is_alive, wait_until
-from tests.support.programs import make_clawpy_command
 
 pytestmark = pytest.mark.long
 
@@ -180,7 +179,7 @@ def test_a_signal_to_the_engine_ends_its_consoles(pane: NewPane, command: str, h
 
 def test_consoles_come_and_go_while_clawpy_run_runs(pane: NewPane, command: str, home: Home):
     running, terminal = pane(), pane()
-    running.type(shlex.join(make_clawpy_command(home.root, "run")))
+    running.type(shlex.join([*CONSOLE, "--home", str(home.root), "run"]))
     running.wait_for("watching shop")
     engine = read_engine_pid(home)
     for _ in range(2):
