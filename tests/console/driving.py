@@ -18,7 +18,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.printing import format_fields, strip_colours
 from clawpy_console.fields import Field
 from engine.home import Home
-from tests.console.fast_textual import until_idle
+from tests.console.idle import until_idle
 from tests.console.stand_in_data import NOW
 
 
@@ -42,19 +42,19 @@ async def running(
         yield pilot
 
 
-async def until_loaded(pilot: Pilot) -> None:
+async def until_loaded(pilot: Pilot):
     """Wait until the engine is open and everything was read once."""
     app = pilot.app  # a console
     await until(pilot, lambda: app.state.phase and not is_reading(app), "for the engine")
 
 
-async def until_shown(pilot: Pilot, *texts: str) -> None:
+async def until_shown(pilot: Pilot, *texts: str):
     """Wait until all of these texts are on the screen."""
     for text in texts:
         await until(pilot, lambda text=text: text in read_screen(pilot.app), f"for {text!r}")
 
 
-async def until(pilot: Pilot, condition: Callable[[], object], description: str = "") -> None:
+async def until(pilot: Pilot, condition: Callable[[], object], description: str = ""):
     """Let the app run until `condition` holds; fails after twenty seconds, with its `description`."""
     deadline = time.monotonic() + 20
     await until_idle()

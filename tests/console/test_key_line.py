@@ -1,7 +1,5 @@
 """The key line (SPEC 9.7): in every pane of every screen, each key that it shows does something."""
 
-from pathlib import Path
-
 import pytest
 from textual.pilot import Pilot
 
@@ -11,15 +9,14 @@ from clawpy_console.screens import permission_pane
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.frame import KeyLine
 from tests.console.driving import read_screen, running, until
-from tests.console.fast_textual import until_idle
+from tests.console.idle import until_idle
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_organisation import make_organisation, with_organisation
 
 LEAVES = {"app.quit", "app.stop"}
 """They end what the test looks at; others look at them."""
 
 
-async def _wait_until_loaded(pilot: Pilot) -> None:
+async def _wait_until_loaded(pilot: Pilot):
     await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for what it shows")
 
 
@@ -45,13 +42,12 @@ def _observe(console: ConsoleApp, engine: StandIn) -> object:
 @pytest.mark.long
 @pytest.mark.parametrize("mode", [*ConsoleApp.MODES])
 async def test_every_key_of_the_key_line_does_something(
-    console: ConsoleApp, engine: StandIn, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    console: ConsoleApp, engine: StandIn, mode: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(permission_pane, "REQUEST_GUARD_S", 0.0)  # a request may be answered as soon as it is shown
     engine.with_agent()
     if mode == "hierarchy":
-        (tmp_path / "made").mkdir()
-        with_organisation(engine, make_organisation(tmp_path / "made"), tmp_path / "people")
+        request.getfixturevalue("world")
     async with running(console, "escape", notifications=True) as pilot:
         await console.switch_mode(mode)
         await _wait_until_loaded(pilot)
