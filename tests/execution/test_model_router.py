@@ -1,4 +1,5 @@
-"""The router of models: the order of choices, hints, providers without a key or a model (SPEC 3.8, 5.4)."""
+"""The router of models: the order of choices, hints, providers without a key or a model, and usual prices (SPEC 3.8,
+5.4)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -122,3 +123,46 @@ def test_an_agent_with_a_broken_folder_has_no_model():
 
     with pytest.raises(Refusal, match=r"tools\.json"):
         ModelRouter(FixedSettings(), StandInKeys("openai"), models=models).choose("a", "koji-core")
+
+
+# The usual price of a model
+
+PROVIDERS_WITH_PRICES = """
+[providers]
+on_this_machine = { kind = "openai", baseUrl = "http://127.0.0.1:2/v1" }
+in_the_network = { kind = "openai", baseUrl = "http://10.0.0.2/v1" }
+keyless = { kind = "openai", baseUrl = "http://10.0.0.2/v1", keyless = true }
+deepseek = { kind = "openai", baseUrl = "http://10.0.0.2/v1", keyless = true }
+own = { kind = "openai", baseUrl = "http://10.0.0.2/v1", price = { input = 2, output = 8 } }
+"""
+"""`deepseek` is also the name of a provider of the public list."""
+
+
+def find_price(model: str) -> int | None:
+    """The usual price where all providers but anthropic have what they need."""
+    router = make_router("openai", "on_this_machine", "in_the_network", "own", config=PROVIDERS_WITH_PRICES)
+    return router.find_usual_price(model)
+
+
+def test_a_listed_model_has_its_listed_price():
+    assert 0 < find_price("openai:gpt-5-mini") < find_price("openai:gpt-5")
+
+
+def test_a_listed_model_without_a_key_has_no_price():
+    assert find_price("anthropic:claude-sonnet-4-5") is None
+
+
+def test_a_server_with_the_name_of_a_listed_provider_may_be_a_gateway_to_it():
+    assert find_price("deepseek:deepseek-chat")
+
+
+@pytest.mark.parametrize(
+    "provider, price", [("on_this_machine", 0), ("keyless", 0), ("deepseek", 0), ("in_the_network", None)]
+)
+def test_a_model_that_is_not_listed_is_free_on_this_machine_or_without_a_key(provider: str, price: int | None):
+    assert find_price(f"{provider}:nobody-knows-it") == price
+
+
+@pytest.mark.parametrize("model", ["nobody-knows-it", "gpt-5"])
+def test_a_price_in_the_settings_takes_the_place_of_the_listed_one(model: str):
+    assert find_price(f"own:{model}") == 3_200_000, "four tokens at 2 dollars a million, and one at 8"

@@ -1,12 +1,9 @@
 """The tools that read, write and edit files, and what they keep from a model (SPEC 3.8)."""
 
-import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.execution.tools import file_texts
 from engine.execution.tools.folder_jail import MAX_FILE_BYTES
@@ -44,16 +41,23 @@ def test_a_file_that_is_too_large_is_neither_read_nor_written(world: BeltWorld):
     assert not (world.folder / "new.txt").exists()
 
 
-def test_write_creates_files_and_folders_and_keeps_the_mode(world: BeltWorld):
+def test_write_creates_a_file_and_its_folders_with_the_usual_mode(world: BeltWorld):
     assert world.get_answer("write", path="a/b/c.py", content="x = 1\n") == "wrote a/b/c.py, 1 line, a new file"
+    (world.folder / "usual").touch()
+    assert (world.folder / "a/b/c.py").stat().st_mode == (world.folder / "usual").stat().st_mode
+
+
+def test_write_replaces_a_file_and_keeps_its_mode(world: BeltWorld):
     file = world.write_file("run.sh", "old")
     file.chmod(0o755)
     assert world.get_answer("write", path="run.sh", content="new") == "wrote run.sh, 1 line"
     assert file.read_text() == "new"
     assert stat.S_IMODE(file.stat().st_mode) == 0o755
-    mask = os.umask(0)
-    os.umask(mask)
-    assert stat.S_IMODE((world.folder / "a/b/c.py").stat().st_mode) == 0o666 & ~mask
+
+
+def test_read_lists_a_folder(world: BeltWorld):
+    for name in ("run.sh", "a/b.py"):
+        world.write_file(name, "x")
     assert world.get_answer("read", path=".").splitlines() == ["a/", "run.sh"]
 
 
@@ -62,22 +66,6 @@ def test_edit_replaces_a_text_that_occurs_once(world: BeltWorld):
     answer = world.get_answer("edit", path="a.py", old_text="    return 2\n", new_text="    return 3\n")
     assert answer == "edited a.py at line 5"
     assert file.read_text().endswith("return 3\n")
-
-
-@pytest.mark.parametrize(
-    "before, old, new, after",
-    [
-        (b"a\r\nb\r\nc\r\n", "a\nb", "x\ny\nz", b"x\r\ny\r\nz\r\nc\r\n"),
-        (b"a\r\nb\r\n", "b", "b\nc", b"a\r\nb\r\nc\r\n"),
-        (b"a\r\nb\r\n", "a\r\nb", "x\r\ny", b"x\r\ny\r\n"),
-        (b"a\nb\r\nc\n", "a", "x\ny", b"x\ny\nb\r\nc\n"),
-        (b"a\nb\r\nc\n", "b\nc", "x\ny", b"a\nx\r\ny\n"),
-        ("\ufeffa\n".encode(), "a", "b", "\ufeffb\n".encode()),
-        (b"gr\xfc\xdf a", "a", "b", b"gr\xfc\xdf b"),
-    ],
-)
-def test_edit_keeps_line_endings_and_other_bytes(before: bytes, old: str, new: str, after: bytes):
-    assert file_texts.replace_once(before, old, new)[0] == after
 
 
 def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, monkeypatch: pytest.MonkeyPatch):
@@ -96,7 +84,7 @@ def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, m
 def test_parallel_edits_of_a_file_are_all_kept(world: BeltWorld):
     world.write_file("a.txt", "".join(f"<{number}>\n" for number in range(20)))
 
-    def edit(number: int) -> None:
+    def edit(number: int):
         world.get_answer("edit", path="a.txt", old_text=f"<{number}>", new_text=f"{number}")
 
     with ThreadPoolExecutor(20) as pool:
@@ -145,21 +133,3 @@ def test_the_placeholder_of_a_key_is_not_written_over_it(world: BeltWorld):
     own = world.write_file("about.md", "[secret cut] stands for a key\n")
     assert world.get_answer("write", path="about.md", content="[secret cut] stands for a key or a password\n")
     assert own.read_text().endswith("or a password\n"), "a file may speak of it"
-
-
-@pytest.mark.parametrize(
-    "before, after, changes",
-    [
-        pytest.param("a\r\nb\r\n", "a\nb\n", ["-a␍", "-b␍", "+a", "+b"], id="line ends"),
-        pytest.param("a\n", "a", ["-a", "+a", "\\ No newline at end of file"], id="the last newline"),
-        pytest.param("a\u2028b\fc\n", "a\u2028b\fd\n", ["-a\u2028b\fc", "+a\u2028b\fd"], id="one line"),
-        pytest.param("", "a\n", ["+a"], id="a new file"),
-    ],
-)
-def test_a_diff_shows_each_change_that_git_shows(before: str, after: str, changes: list[str]):
-    assert file_texts.make_unified_diff(before, after, "cart.py").split("\n")[3:] == changes
-
-
-@given(st.text("ab\r\n\f\u2028", max_size=30), st.text("ab\r\n\f\u2028", max_size=30))
-def test_a_diff_is_empty_only_if_nothing_changed(before: str, after: str):
-    assert (file_texts.make_unified_diff(before, after, "cart.py") == "") == (before == after)

@@ -1,0 +1,41 @@
+"""Changes of texts for tools: line ends and other bytes stay, and a diff shows what git would show (SPEC 3.8)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.execution.tools.file_texts import make_unified_diff, replace_once
+
+
+@pytest.mark.parametrize(
+    "before, old, new, after",
+    [
+        (b"a\r\nb\r\nc\r\n", "a\nb", "x\ny\nz", b"x\r\ny\r\nz\r\nc\r\n"),
+        (b"a\r\nb\r\n", "b", "b\nc", b"a\r\nb\r\nc\r\n"),
+        (b"a\r\nb\r\n", "a\r\nb", "x\r\ny", b"x\r\ny\r\n"),
+        (b"a\nb\r\nc\n", "a", "x\ny", b"x\ny\nb\r\nc\n"),
+        (b"a\nb\r\nc\n", "b\nc", "x\ny", b"a\nx\r\ny\n"),
+        ("\ufeffa\n".encode(), "a", "b", "\ufeffb\n".encode()),
+        (b"gr\xfc\xdf a", "a", "b", b"gr\xfc\xdf b"),
+    ],
+)
+def test_a_replacement_keeps_line_ends_and_other_bytes(before: bytes, old: str, new: str, after: bytes):
+    assert replace_once(before, old, new)[0] == after
+
+
+@pytest.mark.parametrize(
+    "before, after, changes",
+    [
+        pytest.param("a\r\nb\r\n", "a\nb\n", ["-a␍", "-b␍", "+a", "+b"], id="line ends"),
+        pytest.param("a\n", "a", ["-a", "+a", "\\ No newline at end of file"], id="the last newline"),
+        pytest.param("a\u2028b\fc\n", "a\u2028b\fd\n", ["-a\u2028b\fc", "+a\u2028b\fd"], id="one line"),
+        pytest.param("", "a\n", ["+a"], id="a new file"),
+    ],
+)
+def test_a_diff_shows_each_change_that_git_shows(before: str, after: str, changes: list[str]):
+    assert make_unified_diff(before, after, "cart.py").split("\n")[3:] == changes
+
+
+@given(st.text("ab\r\n\f\u2028", max_size=30), st.text("ab\r\n\f\u2028", max_size=30))
+def test_a_diff_is_empty_only_if_nothing_changed(before: str, after: str):
+    assert (make_unified_diff(before, after, "cart.py") == "") == (before == after)
