@@ -118,6 +118,10 @@ class OperatorWorld(ModelWorld):
         for name in names:
             self.engine.autonomy.schedule.run(name)
 
+    def update_memory(self):
+        """Let memory take in what happened."""
+        self.engine.knowledge.catch_up()
+
     def leave_alone(self):
         """Let the operator be away for 31 minutes, after which the engine may act by itself."""
         self.advance(minutes=31)

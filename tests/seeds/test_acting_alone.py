@@ -1,4 +1,7 @@
-"""What the engine does by itself, and when it does nothing (sections 3 and 7 of docs/SPEC.md)."""
+"""What the engine does by itself, and when it does nothing (sections 3 and 7 of docs/SPEC.md).
+
+A test is named after the part that it shows. What must hold is the first line of its docstring.
+"""
 
 import os
 from pathlib import Path

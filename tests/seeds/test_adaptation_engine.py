@@ -1,4 +1,7 @@
-"""From what happened to a change of how the engine acts, and back (section 5 of docs/SPEC.md)."""
+"""From what happened to a change of how the engine acts, and back (section 5 of docs/SPEC.md).
+
+A test is named after the part that it shows. What must hold is the first line of its docstring.
+"""
 
 import json
 from collections.abc import Iterator

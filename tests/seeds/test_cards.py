@@ -1,4 +1,7 @@
-"""Cards that suggest themselves, and what you do with them (sections 2, 9 and 10 of docs/SPEC.md)."""
+"""Cards that suggest themselves, and what you do with them (sections 2, 9 and 10 of docs/SPEC.md).
+
+A test is named after the part that it shows. What must hold is the first line of its docstring.
+"""
 
 import json
 

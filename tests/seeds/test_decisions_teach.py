@@ -1,4 +1,7 @@
-"""What is learnt of your decisions, and how it is shown (section 8 of docs/SPEC.md)."""
+"""What is learnt of your decisions, and how it is shown (section 8 of docs/SPEC.md).
+
+A test is named after the part that it shows. What must hold is the first line of its docstring.
+"""
 
 import json
 from pathlib import Path

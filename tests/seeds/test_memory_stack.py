@@ -1,4 +1,7 @@
-"""Seven layers of memory, and what brings them into a prompt (section 4 of docs/SPEC.md)."""
+"""Seven layers of memory, and what brings them into a prompt (section 4 of docs/SPEC.md).
+
+A test is named after the part that it shows. What must hold is the first line of its docstring.
+"""
 
 import json
 import os
@@ -7,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from engine.memory.para import NewFact
-from engine.model import Bucket, DecisionSignal, Layer, RecallQuery, Relation
+from engine.model import Bucket, DecisionSignal, GraphEdge, Layer, RecallQuery, Relation
 from tests.seeds.operator_world import GREEN, OperatorWorld
 from tests.support.model_server import make_call
 
@@ -90,7 +93,7 @@ def test_auto_capture(world: OperatorWorld):
         "Correction: the cap is 20 dollars, not 10."
     )
     view = world.work("Look at the parser", answer)
-    world.engine.knowledge.catch_up()
+    world.update_memory()
     captures = {row["kind"]: row for row in world.read_rows("SELECT * FROM captures ORDER BY line")}
     assert set(captures) == {"decision", "fact", "correction"}
     assert "old parser" in captures["decision"]["text"]
@@ -102,47 +105,45 @@ def test_auto_capture(world: OperatorWorld):
 def test_auto_recall(meaning: OperatorWorld):
     """4.4, 4.5: Another agent's prompt has what an earlier task left, within a budget, each line with its source."""
     meaning.work("Write the prices module", "Decision: prices are whole cents, never floats. I wrote the module.")
-    meaning.engine.knowledge.catch_up()
+    meaning.update_memory()
     meaning.engine.memory.settle(30)
     meaning.advance(days=1)
     question = "How do we store the prices of articles, as cents or as floats?"
     view = meaning.work(question, "As cents.", channel="research")
-    assert "whole cents" in read_recalled_memory(meaning)
-    assert question not in read_recalled_memory(meaning), "nothing of its own task"
-    lines_with_decision = [line for line in read_recalled_memory(meaning).splitlines() if "never floats" in line]
+    recalled = read_recalled_memory(meaning)
+    lines_with_decision = [line for line in recalled.splitlines() if "whole cents, never floats" in line]
     assert len(lines_with_decision) == 1, "once, though several layers know it"
+    assert question not in recalled, "nothing of its own task"
     prompt = meaning.carry_out("xray", id=view.id, call=1)["prompt"]
-    lines = [line for part in prompt if part["name"] == "recalled-memory" for line in part["lines"] if line["ref"]]
-    assert lines
-    assert sum(part["tokens"] for part in prompt if part["name"] == "recalled-memory") <= 600
+    parts = [part for part in prompt if part["name"] == "recalled-memory"]
+    assert any(line["ref"] for part in parts for line in part["lines"])
+    assert sum(part["tokens"] for part in parts) <= 600
     meaning.work("Which kind of fruit is yellow?", "A banana.", channel="research")
     assert read_recalled_memory(meaning) == "", "what is not about the question stays away"
+
+
+def find_blocks(world: OperatorWorld, task_id: str) -> list[GraphEdge]:
+    """What blocks a task, or did so once, in the graph of all that happened."""
+    world.update_memory()
+    edges = world.engine.knowledge.graph.get_neighbourhood(task_id).edges
+    return [edge for edge in edges if edge.relation is Relation.BLOCKS]
 
 
 @pytest.mark.long
 def test_task_graph(world: OperatorWorld):
     """4.6: Tasks and how they hang together are kept for good: what failed blocks what needs it, until it is done."""
-    shop = str(world.repository.path)
+    shop = {"workspace": str(world.repository.path)}
     world.repository.commit("A cart", GREEN | {"cart.txt": "4\n"})
-    tests = world.carry_out("tasks", action="add", title="Run the tests", workspace=shop)["task"]
-    release = world.carry_out("tasks", action="add", title="Tag the release", workspace=shop, needs=[tests["id"]])[
-        "task"
-    ]
-    world.engine.knowledge.catch_up()
-    card = world.predict_card("taskId", tests["id"])
-    view = world.approve(card["id"])
-    world.engine.knowledge.catch_up()
-    graph = world.engine.knowledge.graph
-    failed = graph.get(view.id)
-    assert failed.success is False
-    edges = graph.get_neighbourhood(release["id"]).edges
-    assert [edge.source for edge in edges if edge.relation is Relation.BLOCKS] == [view.id]
+    tests = world.carry_out("tasks", action="add", title="Run the tests", **shop)["task"]
+    release = world.carry_out("tasks", action="add", title="Tag the release", needs=[tests["id"]], **shop)["task"]
+    world.update_memory()
+    failed = world.approve(world.predict_card("taskId", tests["id"])["id"])
+    [block] = find_blocks(world, release["id"])
+    assert (block.source, block.invalidated) == (failed.id, False)
     world.carry_out("tasks", action="done", id=tests["id"])
-    world.engine.knowledge.catch_up()
-    edges = graph.get_neighbourhood(release["id"]).edges
-    assert all(edge.invalidated for edge in edges if edge.relation is Relation.BLOCKS)
+    assert all(edge.invalidated for edge in find_blocks(world, release["id"]))
     with world.restarted() as engine:
-        assert engine.knowledge.graph.get(view.id) is not None
+        assert engine.knowledge.graph.get(failed.id).success is False
 
 
 def test_canonical_facts(world: OperatorWorld):
@@ -165,17 +166,17 @@ def test_canonical_facts(world: OperatorWorld):
 @pytest.mark.long
 def test_nightly_extraction(world: OperatorWorld):
     """4.8: At night the day is summed up in memory.md, and its facts wait for your word; once a day, also late."""
+    diary = world.agent_folder("backend_builder") / "memory.md"
     world.run_jobs("nightly")
     world.work("Look at the parser", "Decision: we keep the old parser for good.")
-    world.engine.knowledge.catch_up()
+    world.update_memory()
     world.advance(days=2)
     world.run_jobs("nightly")
-    diary = (world.agent_folder("backend_builder") / "memory.md").read_text()
-    assert diary.count("## 2026-01-05") == 1
+    summed_up = diary.read_text()
+    assert summed_up.count("## 2026-01-05") == 1
     (draft,) = world.carry_out("drafts")["drafts"]
     assert "old parser" in draft["fact"]
-    fact = world.carry_out("drafts", action="promote", id=draft["id"])["fact"]
-    assert fact["status"] == "active"
+    assert world.carry_out("drafts", action="promote", id=draft["id"])["fact"]["status"] == "active"
     world.run_jobs("nightly")
-    assert (world.agent_folder("backend_builder") / "memory.md").read_text() == diary
+    assert diary.read_text() == summed_up
     assert world.carry_out("drafts")["drafts"] == []

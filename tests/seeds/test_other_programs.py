@@ -1,4 +1,7 @@
-"""Other programs that read and decide cards (section 10 of docs/SPEC.md)."""
+"""Other programs that read and decide cards (section 10 of docs/SPEC.md).
+
+A test is named after the part that it shows. What must hold is the first line of its docstring.
+"""
 
 import json
 

@@ -1,4 +1,7 @@
-"""What sessions learn, from the narrowest scope to the widest (section 6 of docs/SPEC.md)."""
+"""What sessions learn, from the narrowest scope to the widest (section 6 of docs/SPEC.md).
+
+A test is named after the part that it shows. What must hold is the first line of its docstring.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""The rails around a card, in the whole engine (section 3 of docs/SPEC.md)."""
+"""The rails around a card, in the whole engine (section 3 of docs/SPEC.md).
+
+A test is named after the part that it shows. What must hold is the first line of its docstring.
+"""
 
 import json
 

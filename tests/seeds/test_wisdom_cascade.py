@@ -1,4 +1,7 @@
-"""Guidance down the organisation, and findings up (docs/SPEC.md, section 1)."""
+"""Guidance down the organisation, and findings up (docs/SPEC.md, section 1).
+
+A test is named after the part that it shows. What must hold is the first line of its docstring.
+"""
 
 import json
 
@@ -203,7 +206,7 @@ def test_leader_profiles(world: OperatorWorld):
 def test_guidance_provenance(world: OperatorWorld):
     """1.10: Each model call keeps who guided it; every line of its prompt leads back to its source."""
     earlier = world.work("Write a greeting into hello.txt", "Done.")
-    world.engine.knowledge.catch_up()
+    world.update_memory()
     view = world.work("Write a longer greeting into hello.txt", "Done.")
     xray = world.carry_out("xray", id=view.id, call=1)
     provenance = xray["call"]["provenance"]
