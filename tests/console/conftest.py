@@ -1,5 +1,6 @@
 """Fixtures of the tests of the console: an app over the stand-in engine, in its own home, at a fixed time in UTC."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -20,7 +21,7 @@ from tests.console import fast_textual
 from tests.console.driving import make_console
 from tests.console.snapshots import make_comparison
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_organisation import make_organisation, with_organisation
+from tests.console.stand_in_organisation import serve_organisation, write_organisation
 from tests.hierarchy.guidance_world import Organisation
 
 SVGImageExtension.file_extension = "svg"  # syrupy 7 renamed it
@@ -52,7 +53,7 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def frames_at_60_hz(monkeypatch: pytest.MonkeyPatch) -> None:
+def frames_at_60_hz(monkeypatch: pytest.MonkeyPatch):
     """Draw frames as in a terminal, for tests of the event loop."""
     monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 1 / 60)
 
@@ -99,13 +100,15 @@ def compare_snapshot(snap_compare: Callable[..., bool]) -> object:
 @pytest.fixture(scope="package")
 def organisation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders of the agents, which each test copies."""
-    return make_organisation(tmp_path_factory.mktemp("world"))
+    folder = tmp_path_factory.mktemp("world")
+    write_organisation(folder)
+    return folder
 
 
 @pytest.fixture
 def world(engine: StandIn, organisation: Path, tmp_path: Path) -> Iterator[Organisation]:
     """The real services of the hierarchy, which the stand-in engine gets."""
-    world = with_organisation(engine, organisation, tmp_path / "people")
-    engine.world = world  # type: ignore[attr-defined]
+    folder = shutil.copytree(organisation, tmp_path / "people")
+    world = serve_organisation(engine, folder)
     yield world
     world.database.close()

@@ -1,6 +1,5 @@
 """The demo's organisation for the stand-in engine: real folders, guidance, gates and queue; the activity is made up."""
 
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +13,9 @@ from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.hierarchy.guidance_world import Organisation, make_world
 
+SHOWN_FOLDER = Path("/home/ada/.local/share/clawpy/agents")
+"""The folder that screens name, so that pictures do not have that of a test."""
+
 ACTIVITY = {
     "backend_builder": AgentActivity("running", 4210, sessions=41, total_tokens=182_400, total_cost=2_310_000),
     "chronicler": AgentActivity(sessions=12, total_tokens=48_000, total_cost=410_000),
@@ -21,32 +23,25 @@ ACTIVITY = {
 }
 
 
-def make_organisation(folder: Path) -> Path:
-    """The organisation's files and database in `folder`, for tests to copy; returns `folder`."""
+def write_organisation(folder: Path):
+    """Write the organisation's files and database into a folder, for tests to copy."""
     engine = StandIn()
-    world = _serve_organisation(engine, folder)
+    world = serve_organisation(engine, folder)
     world.agents.ensure_organisation()
     add_organisation(engine)
     world.database.close()
-    return folder
 
 
-def with_organisation(engine: StandIn, organisation: Path, folder: Path) -> Organisation:
-    """Give `engine` a copy, in `folder`, of the files in `organisation`. Close its `database` at the end."""
-    shutil.copytree(organisation, folder, dirs_exist_ok=True)
-    world = _serve_organisation(engine, folder)
-    channels = FixedSettings().current.channels
-    engine.settings.current.channels = channels
-    return world
-
-
-def _serve_organisation(engine: StandIn, folder: Path) -> Organisation:
+def serve_organisation(engine: StandIn, folder: Path) -> Organisation:
+    """Give `engine` the services of an organisation in a folder, and `world`, which has all of them. Close its
+    `database` at the end."""
     clock = FakeClock(NOW)
     database = Database(folder / "people.db", clock=clock, bus=engine.bus, durable=False)
     world = make_world(folder, database, clock, members=(), read_activity=lambda: ACTIVITY)
-    engine.agents = world.agents
-    engine.profiles, engine.cascade = world.profiles, world.cascade  # type: ignore[attr-defined]
-    engine.bubbles, engine.teaching = world.bubbles, world.teaching  # type: ignore[attr-defined]
-    engine.home = SimpleNamespace(agents=Path("/home/ada/.local/share/clawpy/agents"))  # type: ignore[attr-defined]
+    engine.world = world
+    engine.agents, engine.profiles, engine.cascade = world.agents, world.profiles, world.cascade
+    engine.bubbles, engine.teaching = world.bubbles, world.teaching
     engine.agent_files = AgentFiles(world.folder, database, world.agents.find_file_problem)
+    engine.settings.current.channels = FixedSettings().current.channels
+    engine.home = SimpleNamespace(agents=SHOWN_FOLDER)
     return world

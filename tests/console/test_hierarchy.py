@@ -54,15 +54,15 @@ def click(row: str) -> Step:
     return lambda app: app.screen.query_one(Tree).click(read_tree_ids(app).index(row))
 
 
-def break_file(app: ConsoleApp) -> None:
+def break_file(app: ConsoleApp):
     """Another program writes a bad comms.json for the dreamer."""
     (find_world(app).folder / "dreamer" / "comms.json").write_text('{"reports_to": 7}')
     find_stand_in(app).bus.publish(AgentFileChanged(subject="dreamer", file="comms.json", how="on disk"))
 
 
-def add_strays(engine: StandIn) -> None:
+def add_strays(engine: StandIn):
     """Three agents whose chain of leaders does not reach the owner."""
-    world = engine.world  # type: ignore[attr-defined]
+    world = engine.world
     for name, leader in (("a", "b"), ("b", "a"), ("lost", "ghost")):
         world.write_agent(name, leader, 4)
 

@@ -7,7 +7,7 @@ import pytest
 
 from engine.git.github import GitHubState, PullRequest
 from engine.git.state import FileState, GitState, Touch
-from engine.model import CheckResult, SessionState, Thread
+from engine.model import CheckResult, SessionState, SessionView, Thread
 from engine.prediction.signals import (
     ANY_NEW_FILE,
     OurWrite,
@@ -105,31 +105,47 @@ def test_a_task_is_related_to_a_text_with_a_word_of_its_title():
     assert find_related_task(tasks, "branches") is None
 
 
-def test_a_session_that_was_left_open_is_more_relevant_than_one_that_ended_well():
-    failed = make_session(state=SessionState.FAILED, ended_at=NOW)
-    assert compute_session_relevance(failed, NOW) == 1.0
-    assert compute_session_relevance(make_session(check=CheckResult("pytest", 3, 1), ended_at=NOW), NOW) == 0.8
-    assert compute_session_relevance(make_session(ended_at=NOW), NOW) == 0.4
-    assert compute_session_relevance(make_session(state=SessionState.RUNNING, ended_at=None), NOW) == 0.0
-    assert make_continuation_signal([failed], NOW, {"run_tests"}).relevance == 1.0
-    assert make_continuation_signal([failed], NOW, {"bisect"}).relevance == 0.0, "a card of another kind"
-    assert compute_session_relevance(failed, NOW + timedelta(hours=12)) == pytest.approx(0.5)
-    assert compute_session_relevance(failed, NOW + timedelta(hours=24)) == 0.0
+FAILED = make_session(state=SessionState.FAILED, ended_at=NOW)
 
 
-def test_an_open_question_of_another_agent_is_as_relevant():
-    assert compute_thread_relevance(make_thread(asks="Shall I?"), NOW) == 1.0
-    assert compute_thread_relevance(make_thread(), NOW) == 0.4
-    assert compute_thread_relevance(make_thread(timedelta(hours=12), asks="Shall I?"), NOW) == pytest.approx(0.5)
-    assert compute_thread_relevance(make_thread(timedelta(hours=24), asks="Shall I?"), NOW) == 0.0
-    assert make_conversations_signal([], [make_thread(asks="Shall I?")], NOW).relevance == 1.0
+@pytest.mark.parametrize(
+    "session, hours, relevance",
+    [
+        (FAILED, 0, 1.0),
+        (FAILED, 12, 0.5),
+        (FAILED, 24, 0.0),
+        (make_session(check=CheckResult("pytest", 3, 1), ended_at=NOW), 0, 0.8),
+        (make_session(ended_at=NOW), 0, 0.4),
+        (make_session(state=SessionState.RUNNING, ended_at=None), 0, 0.0),
+    ],
+    ids=["failed", "half a day ago", "a day ago", "with a failed test", "ended well", "running"],
+)
+def test_a_session_that_was_left_open_is_more_relevant_than_one_that_ended_well(
+    session: SessionView, hours: int, relevance: float
+):
+    assert compute_session_relevance(session, NOW + timedelta(hours=hours)) == pytest.approx(relevance)
 
 
-def test_a_conversation_that_an_agent_may_be_answering_is_not_relevant():
-    assert compute_thread_relevance(make_thread(timedelta(minutes=9, seconds=59), unanswered=True), NOW) == 0.0
-    assert compute_thread_relevance(make_thread(timedelta(minutes=10), unanswered=True), NOW) == pytest.approx(
-        0.8, abs=0.01
-    )
+@pytest.mark.parametrize("kind, relevance", [("run_tests", 1.0), ("bisect", 0.0)])
+def test_a_session_is_relevant_to_cards_of_its_kind(kind: str, relevance: float):
+    assert make_continuation_signal([FAILED], NOW, {kind}).relevance == relevance
+
+
+@pytest.mark.parametrize(
+    "thread, relevance",
+    [
+        (make_thread(asks="Shall I?"), 1.0),
+        (make_thread(timedelta(hours=12), asks="Shall I?"), 0.5),
+        (make_thread(timedelta(hours=24), asks="Shall I?"), 0.0),
+        (make_thread(), 0.4),
+        (make_thread(timedelta(minutes=10), unanswered=True), 0.8),
+        (make_thread(timedelta(minutes=9, seconds=59), unanswered=True), 0.0),
+    ],
+    ids=["asks", "half a day ago", "a day ago", "asks nothing", "unanswered", "may be answered now"],
+)
+def test_an_open_question_of_another_agent_is_as_relevant(thread: Thread, relevance: float):
+    assert compute_thread_relevance(thread, NOW) == pytest.approx(relevance, abs=0.01)
+    assert make_conversations_signal([], [thread], NOW).relevance == pytest.approx(relevance, abs=0.01)
 
 
 @pytest.mark.parametrize(
