@@ -3,6 +3,7 @@
 import atexit
 import gc
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -50,36 +51,49 @@ GIT_CONFIG = """\
     auto = false
 """
 
-SLOW_MARKERS = {"attacks", "benchmark", "faults", "long", "model"}
+SLOW_MARKERS = {"benchmark", "faults", "long", "model"}
 SLOW_FIXTURES = {"fork_server", "model_host", "repository"}
 SLOW_MODULES = {"test_documents.py", "test_imports.py"}
 SLOW_FOLDERS = {
-    "api", "attach", "attacks", "bad_input", "cli", "console", "execution", "seeds", "simulation", "situations",
-    "truth",
+    "api", "attach", "attacks", "bad_input", "benchmarks", "cli", "console", "execution", "faults", "local_model",
+    "seeds", "simulation", "situations",
 }  # fmt: skip
 """The marks, fixtures, files and folders by which a test is slow."""
 
+FOLDERS_BY_MARK = {"slow": SLOW_FOLDERS, "benchmark": {"benchmarks"}, "model": {"local_model"}}
+"""The folders in which every test has a mark."""
+
+TESTS = Path(__file__).parent
+
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `-m "not slow"`, do not import the folders in which every test is slow."""
-    unwanted = config.option.markexpr == "not slow" and collection_path.name in SLOW_FOLDERS
-    return True if unwanted and collection_path.parent == Path(__file__).parent else None
+    """Do not import what `-m` leaves out as a whole, because imports take a second or two: the folders of a mark, and
+    modules that have one in their `pytestmark`."""
+    if not re.fullmatch(r"not \w+( and not \w+)*", config.option.markexpr):
+        return None
+    left_out = config.option.markexpr.removeprefix("not ").split(" and not ")
+    if collection_path.parent == TESTS and collection_path.is_dir():
+        return any(collection_path.name in FOLDERS_BY_MARK.get(mark, ()) for mark in left_out) or None
+    if not collection_path.match("test_*.py"):
+        return None
+    marks = "|".join(SLOW_MARKERS if "slow" in left_out else left_out)
+    own_marks = rf"^pytestmark = pytest\.mark\.({marks})$"
+    return re.search(own_marks, collection_path.read_text(encoding="utf-8"), re.MULTILINE) is not None or None
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]):
     """Mark tests as `slow` that start a process, a server or a whole console, or parse the whole source. The rest,
     `-m "not slow"`, takes half a minute."""
-    tests = Path(__file__).parent
     for item in items:
-        folder = item.path.relative_to(tests).parts[0]
+        folder = item.path.relative_to(TESTS).parts[0]
         fixtures = SLOW_FIXTURES & set(getattr(item, "fixturenames", ()))
         names = {folder, item.path.name, *(mark.name for mark in item.iter_markers())}
         if fixtures or not names.isdisjoint(SLOW_FOLDERS | SLOW_MODULES | SLOW_MARKERS):
             item.add_marker("slow")
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """Collect garbage seldom. What was imported and collected so far stays to the end. A screen consists of tens of
     thousands of small objects, and a search for garbage after every 700 of them took two fifths of the time."""
     gc.collect()
@@ -95,14 +109,14 @@ def git_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _own_git_identity(git_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_git_identity(git_config: Path, monkeypatch: pytest.MonkeyPatch):
     """git does not read the developer's configuration."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(git_config))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
 
 
 @pytest.fixture(autouse=True)
-def _no_environment_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_environment_of_the_developer(monkeypatch: pytest.MonkeyPatch):
     """Tests and their child processes see neither keys nor places from the developer's environment or keyring."""
     for variable in ("CLAWPY_HOME", "CLAWPY_SHARED_DATABASE_URL", "UV_PROJECT_ENVIRONMENT"):
         monkeypatch.delenv(variable, raising=False)
@@ -135,13 +149,13 @@ def statement_cache() -> Engine:
 
 
 @pytest.fixture(autouse=True)
-def _quick_homes(empty_database: Callable[[], bytes], statement_cache: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick_homes(empty_database: Callable[[], bytes], statement_cache: Engine, monkeypatch: pytest.MonkeyPatch):
     """A new database is a copy of one that was made once, and no write waits for the disk.
 
     The folders that test exactly this override the fixture.
     """
 
-    def copy_empty_database(path: Path) -> None:
+    def copy_empty_database(path: Path):
         try:
             path.write_bytes(empty_database())
         except OSError:  # a full disk or one that cannot be written: let the real one say so
@@ -210,7 +224,7 @@ def _empty_repository() -> Path:
 class Repository:
     """A real git repository in a folder, with methods that write its history."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path):
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
         if not (path / ".git").exists():
