@@ -27,7 +27,7 @@ START = datetime(2026, 3, 2, 9, tzinfo=UTC)
 class HangingKeyring(MemoryKeyring):
     """A locked keyring whose window nobody answers."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.answered = threading.Event()
 
@@ -45,7 +45,7 @@ class FailingKeyring(MemoryKeyring):
     def get_password(self, service: str, username: str) -> str | None:
         raise RuntimeError(f"locked; the key was {SECRET}")
 
-    def set_password(self, service: str, username: str, password: str) -> None:
+    def set_password(self, service: str, username: str, password: str):
         raise RuntimeError(f"locked; the key was {password}")
 
 

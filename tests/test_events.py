@@ -39,7 +39,7 @@ def test_a_slow_subscriber_loses_the_oldest_events_and_knows_how_many(bus: Event
 
 
 def test_a_subscriber_that_fails_is_removed_and_harms_no_other(bus: EventBus):
-    def broken() -> None:
+    def broken():
         raise RuntimeError("screen is gone")
 
     bus.subscribe(broken)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+def bare(monkeypatch: pytest.MonkeyPatch):
     """As the base alone is installed: none of the extras' modules can be found."""
     for extra in EXTRAS.values():
         monkeypatch.setitem(sys.modules, extra.module, None)

@@ -34,7 +34,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(tmp_path: Path,
     file = tmp_path / "config.toml"
     file.write_text("old")
 
-    def fail_with_full_disk(_descriptor: int) -> None:
+    def fail_with_full_disk(_descriptor: int):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail_with_full_disk)

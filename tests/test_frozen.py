@@ -18,7 +18,7 @@ class Price:
     tags: list[str] = field(default_factory=list, compare=False)
     note: str = field(default="", kw_only=True)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         if self.cents < 0:
             raise ValueError("a price is not negative")
 

@@ -51,7 +51,7 @@ def make_retention(database: Database, clock: FakeClock, document: str = "") -> 
     return Retention(database, clock, FixedSettings(make_settings(document)), {READER, OTHER_READER})
 
 
-def put_row(database: Database, table: str, **values: Any) -> None:
+def put_row(database: Database, table: str, **values: Any):
     """Insert a row with these values. Other columns get those of `USUAL`, and required ones else empty values."""
     row_values = USUAL[table] | values
     columns = {name: as_stored(value) if isinstance(value, datetime) else value for name, value in row_values.items()}
@@ -78,7 +78,7 @@ def read_sums(database: Database, table: str) -> dict[str, tuple[int, int]]:
     return {day: (number, money) for day, number, money in read_rows(database, query)}
 
 
-def land_changes(database: Database, *subjects: str) -> None:
+def land_changes(database: Database, *subjects: str):
     database.write(
         lambda tx: [
             tx.record(ChangeSetLanded(subject=subject, workspace=SHOP, session_id=subject, files=1))
@@ -87,25 +87,25 @@ def land_changes(database: Database, *subjects: str) -> None:
     )
 
 
-def put_session(database: Database, id: str, state: str) -> None:
+def put_session(database: Database, id: str, state: str):
     put_row(database, "sessions", id=id, state=state, permit_id=id)
 
 
-def put_card(database: Database, id: str, status: str) -> None:
+def put_card(database: Database, id: str, status: str):
     put_row(database, "predictions", id=id, status=status, subject=id, fingerprint=id)
 
 
-def set_processed(database: Database, seq: int = 100) -> None:
+def set_processed(database: Database, seq: int = 100):
     database.write(lambda tx: state.put(tx, LAST_PROCESSED_KEY, seq))
 
 
-def mark_read_to(database: Database, id: int, *readers: str) -> None:
+def mark_read_to(database: Database, id: int, *readers: str):
     """Let the consumers, by default all of them, have read all entries up to `id`."""
     for reader in readers or (READER, OTHER_READER):
         database.write(lambda tx, reader=reader: state.put(tx, reader, id))
 
 
-def mark_all_read(database: Database, *readers: str) -> None:
+def mark_all_read(database: Database, *readers: str):
     mark_read_to(database, max(read_keys(database, "memory_events"), default=0), *readers)
 
 

@@ -42,7 +42,7 @@ def open_store(file: Path, clock: FakeClock, **environment: str) -> SettingsStor
     return SettingsStore(file, clock=clock, environment=environment)
 
 
-def save(file: Path, text: str) -> None:
+def save(file: Path, text: str):
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
 

@@ -26,11 +26,9 @@ def test_every_other_byte_stays_and_twice_is_once(data: bytes, body: str, former
     assert write_section(written, body, INHERITED) == written
     before, after = find_section(data, INHERITED), find_section(written, INHERITED)
     if before is not None:
-        assert after is not None
         assert written[: after[0]] == data[: before[0]]
         assert written[after[1] :] == data[before[1] :]
     elif body:
-        assert after is not None
         assert written.startswith(data)
         assert (written[len(data) : after[0]] + written[after[1] :]).strip() == b""
     else:

@@ -55,7 +55,7 @@ def collect_sentences() -> Iterator[tuple[str, int, str]]:
                 yield path.relative_to(ROOT).as_posix(), line, text
 
 
-def main() -> None:
+def main():
     """Print the catalogue; with a word, the sentences that contain it."""
     wanted = sys.argv[1].lower() if len(sys.argv) > 1 else ""
     printed_path = ""

@@ -243,7 +243,6 @@ def test_a_stop_in_a_copied_home_is_written_there_alone(home: Home, copied_home:
 
 def test_the_engine_is_found_by_another_path_to_its_home(home: Home, clock: FakeClock, serve: Serve, tmp_path: Path):
     with held(home, clock, serve(echo).address):
-        assert home.root is not None
         (tmp_path / "link").symlink_to(home.root)
         assert control.ask_running(Home.locate(tmp_path / "link"), "status")["verb"] == "status"
 

@@ -41,7 +41,7 @@ from engine import Home, __version__
 class ClientProcess:
     """A client in a process of its own, on a terminal of which we have the other end."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.connection, client_socket = socket.socketpair()
         self._messages = MessageParser()
         self._received: list[tuple[bytes, bytes]] = []
@@ -58,7 +58,7 @@ class ClientProcess:
         client_socket.close()
         self.connection.settimeout(20)
 
-    def send(self, kind: bytes, content: bytes = b"") -> None:
+    def send(self, kind: bytes, content: bytes = b""):
         """Send a message, as the console does."""
         self.connection.sendall(encode_message(kind, content))
 
@@ -78,7 +78,7 @@ class ClientProcess:
             output += os.read(self.terminal, 65536)
         return output
 
-    def take_terminal(self) -> None:
+    def take_terminal(self):
         """Have the client take its terminal."""
         self.send(TAKE_TERMINAL, b"<enter>")
         self.read_until(b"<enter>")
@@ -94,7 +94,7 @@ class ClientProcess:
         self.pid = 0
         return code
 
-    def close(self) -> None:
+    def close(self):
         self.connection.close()
         os.close(self.terminal)
         if self.pid:

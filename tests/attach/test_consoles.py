@@ -33,7 +33,7 @@ def consoles(home: Home) -> Iterator[Consoles]:
         yield consoles
 
 
-def attach(home: Home, description: Any, *admit: Any) -> None:
+def attach(home: Home, description: Any, *admit: Any):
     """Ask an engine of a home for a console; `admit` is what lets a terminal in."""
     home.data.mkdir(parents=True)
     server = ControlServer(home, lambda verb, arguments: {}, *admit)
@@ -98,7 +98,7 @@ def test_closing_ends_a_console_that_is_still_mounting_without_a_crash(home: Hom
 def test_a_console_that_cannot_open_ends_its_client_with_a_message_and_an_engine_without_other_consoles(
     home: Home, monkeypatch: pytest.MonkeyPatch, step: str
 ):
-    def fail(*_: object) -> None:
+    def fail(*_: object):
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(Consoles, step, fail)

@@ -24,7 +24,7 @@ def test_full_collections_wait_until_nobody_types(restore_collector: None):
     seconds = 0.0
     collector = GarbageCollector(lambda: seconds)
 
-    def collect_middle_generation(times: int) -> None:
+    def collect_middle_generation(times: int):
         for _ in range(times):
             gc.collect(1)
 

@@ -26,7 +26,7 @@ from clawpy_console.attach.terminal import MAX_QUEUED_BYTES, MAX_SIZE, Terminal,
 class SmallApp(App[None]):
     """An app on a terminal. It ends with the client, and remembers what was typed before F12."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal):
         self.terminal = terminal
         super().__init__(driver_class=TerminalDriver)
         terminal.apply_colours(self)
@@ -34,7 +34,7 @@ class SmallApp(App[None]):
         self.is_stopped = asyncio.Event()
         self.typed_before_stop = ""
 
-    def note_stop_key(self) -> None:
+    def note_stop_key(self):
         self.typed_before_stop = self.query_one(Input).value
         self.is_stopped.set()
 
@@ -46,11 +46,11 @@ class SmallApp(App[None]):
 class StandInClient:
     """The client's end of the connection."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket):
         self._connection = connection
         self._messages = MessageParser()
 
-    def send(self, kind: bytes, content: bytes) -> None:
+    def send(self, kind: bytes, content: bytes):
         self._connection.sendall(encode_message(kind, content))
 
     async def read(self, *, until: bytes, kind: bytes = OUTPUT) -> bytes:

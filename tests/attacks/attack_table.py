@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]):
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter):
     """Print what was tried: a failed test is an attack that succeeded."""
-    counts: dict[str, Counter[str]] = {}
+    counts = {}
     for outcome in ("passed", "failed", "error", "skipped"):
         for report in terminalreporter.stats.get(outcome, []):
             kind = dict(getattr(report, "user_properties", ())).get(PROPERTY)

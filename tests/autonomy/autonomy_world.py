@@ -39,7 +39,7 @@ class StandInCalibrator:
 class AutonomyWorld:
     """One home and one repository; `engine` is open between `opened()` and its end."""
 
-    def __init__(self, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch):
         self.clock = clock
         self.home = Home.locate(tmp_path / "home")
         two_days_ago = (clock.now() - timedelta(days=2)).isoformat()
@@ -58,7 +58,7 @@ class AutonomyWorld:
         self.date_files(timedelta(days=2))
         self.engine: Engine
 
-    def configure(self, autonomy: str = "act", **settings: Any) -> None:
+    def configure(self, autonomy: str = "act", **settings: Any):
         """Write the settings file; what is not named has its default, but autonomous mode is on."""
         values = {"autonomousModeEnabled": "true"} | {name: str(value).lower() for name, value in settings.items()}
         lines = [f"{name} = {value}" for name, value in values.items()]
@@ -66,14 +66,14 @@ class AutonomyWorld:
         lines += [f'[workspaces."{self.workspace}"]', f'autonomy = "{autonomy}"']
         self.home.config_file.write_text("\n".join(lines) + "\n")
 
-    def date_files(self, span: timedelta) -> None:
+    def date_files(self, span: timedelta):
         """Date everything in the repository so long ago."""
         stamp = (self.clock.now() - span).timestamp()
         for path in self.repository.path.rglob("*"):
             if path.is_file() and "objects" not in path.parts:
                 os.utime(path, (stamp, stamp))
 
-    def edit_file(self, ago: timedelta = timedelta(0)) -> None:
+    def edit_file(self, ago: timedelta = timedelta(0)):
         """A change of a file in an editor, `ago` on the fake clock."""
         file = self.repository.write("part0.py", f"x = {self.clock.now().isoformat()!r}\n")
         stamp = (self.clock.now() - ago).timestamp()
@@ -96,10 +96,10 @@ class AutonomyWorld:
         finally:
             self.engine.close()
 
-    def earn(self, approvals: int = 20, *, kind: str = FLOW, channel: str = CHANNEL, others: int = 15) -> None:
+    def earn(self, approvals: int = 20, *, kind: str = FLOW, channel: str = CHANNEL, others: int = 15):
         """Record past approvals of so many cards of a kind and of `others`, and approve and run one of the channel."""
 
-        def record(tx: Transaction) -> None:
+        def record(tx: Transaction):
             for number, past_kind in enumerate([kind] * approvals + ["lint"] * others):
                 card = DecidedCard(
                     f"pred_past_{kind}_{number}", past_kind, channel, self.workspace, kind, "past", 0.9,
@@ -113,7 +113,7 @@ class AutonomyWorld:
         self.engine.cards.approve(card.id)
         self.wait_for_session(card.id)
 
-    def go_away(self, span: timedelta = timedelta(minutes=30)) -> None:
+    def go_away(self, span: timedelta = timedelta(minutes=30)):
         """The operator does nothing for so long; the schedule notices."""
         self.clock.advance(span)
         self.engine.autonomy.schedule.run(STATE_JOB)
@@ -133,7 +133,6 @@ class AutonomyWorld:
     def wait_for_session(self, card_id: str) -> SessionView:
         """Wait until the session of a card has ended."""
         view = self.engine.sessions.of_card(card_id)
-        assert view is not None
         return self.engine.sessions.wait(view.id, 20)
 
     def find_card(self) -> Card:

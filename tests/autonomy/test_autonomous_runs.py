@@ -44,19 +44,19 @@ def world(closed_world: AutonomyWorld) -> Iterator[AutonomyWorld]:
         yield closed_world
 
 
-def forbid_disturbing(world: AutonomyWorld) -> None:
+def forbid_disturbing(world: AutonomyWorld):
     world.engine.autonomy.set_dnd(timedelta(hours=1))
 
 
-def pause(world: AutonomyWorld) -> None:
+def pause(world: AutonomyWorld):
     world.engine.database.write(lambda tx: world.engine.safety.kill_switch.place(tx, PAUSE, "test"))
 
 
-def switch_off(world: AutonomyWorld) -> None:
+def switch_off(world: AutonomyWorld):
     world.engine.settings.set("autonomousModeEnabled", False)
 
 
-def allow_cards_only(world: AutonomyWorld) -> None:
+def allow_cards_only(world: AutonomyWorld):
     world.configure("cards")
 
 
@@ -126,9 +126,7 @@ def may_ask() -> threading.Event:
 
 
 @pytest.fixture
-def cards_of_which_one_cannot_begin(
-    world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch, may_ask: threading.Event
-) -> None:
+def cards_of_which_one_cannot_begin(world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch, may_ask: threading.Event):
     """Two cards, `pred_first` and `pred_second`. The session of the first one asks for more than it may cost."""
     run, now = FlowRunner.run, world.clock.now()
 

@@ -277,7 +277,7 @@ def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> 
         yield world
 
 
-def decide_other_kinds(world: AutonomyWorld, decisions: int) -> None:
+def decide_other_kinds(world: AutonomyWorld, decisions: int):
     """Decide so many cards, none of them like the card of `ITEM`."""
     world.earn(kind="lint", approvals=decisions - 1, others=0)  # and approves one card more
     assert world.engine.embedded_twin.read_phase().number == 0

@@ -45,7 +45,7 @@ def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_
     runs = []
     has_run = threading.Event()
 
-    def action() -> None:
+    def action():
         runs.append(1)
         has_run.set()
 
@@ -74,7 +74,7 @@ def test_a_job_that_ran_while_it_was_looked_whether_it_is_due_does_not_run_again
             wait_until(lambda: has_run.is_set() and not schedule._running)
         return timedelta(minutes=10)
 
-    def action() -> None:
+    def action():
         runs.append(1)
         has_run.set()
 
@@ -115,7 +115,7 @@ def test_a_job_that_is_requested_while_it_runs_runs_once_more(system_database: D
     runs = []
     has_run_again = threading.Event()
 
-    def action() -> None:
+    def action():
         runs.append(1)
         if len(runs) == 1:
             schedule.run_soon("cards")

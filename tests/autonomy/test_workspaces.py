@@ -36,20 +36,20 @@ def second_repository(tmp_path: Path) -> Repository:
     return repository
 
 
-def set_autonomy(world: AutonomyWorld, autonomy: str, job: str) -> None:
+def set_autonomy(world: AutonomyWorld, autonomy: str, job: str):
     """Set the autonomy of the workspace, and run the job that applies it."""
     world.engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", autonomy)
     world.engine.autonomy.schedule.run(job)
 
 
-def report_changed_files(world: AutonomyWorld) -> None:
+def report_changed_files(world: AutonomyWorld):
     """Report a change in the workspace, and let so much time pass without another that a check is due."""
     world.engine.workspace_watch.changed.add(world.workspace, world.clock.now())
     world.clock.advance(SETTLE_TIME)
     assert world.engine.workspace_watch.check_due() == [world.workspace]
 
 
-def raise_error() -> None:
+def raise_error():
     """Fail as adaptation may."""
     raise RuntimeError("not today")
 

@@ -44,7 +44,6 @@ class Terminal:
 
     def _read_answer(self) -> str:
         """The lines of the next answer. Notifications of the server are skipped."""
-        assert self._client.stdout is not None
         lines = None
         for line in self._client.stdout:
             if line.startswith("%begin "):

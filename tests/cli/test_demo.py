@@ -73,7 +73,6 @@ def test_the_folder_of_a_process_that_was_killed_is_removed_by_the_next_one(
 ):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         folder = Path(process.stdout.readline().decode().strip())
         process.kill()
     assert folder.is_dir()

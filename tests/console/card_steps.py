@@ -43,7 +43,7 @@ NEXT_STEP = replace(NEW, id="pred_000000000078", source=Source.FOLLOW_UP)
 def change_cards(card: Card | None, *gone: str) -> Step:
     """The engine adds a card before the others, None for no card; the cards `gone` are pending no more."""
 
-    def change(app: ConsoleApp) -> None:
+    def change(app: ConsoleApp):
         cards = find_stand_in(app).cards
         remaining = {id: other for id, other in cards.all.items() if id not in gone}
         cards.all = remaining if card is None else {card.id: card, **remaining}
@@ -55,7 +55,7 @@ def change_cards(card: Card | None, *gone: str) -> Step:
 def with_first_card(**fields: object) -> Given:
     """The first card has these fields."""
 
-    def change(engine: StandIn) -> None:
+    def change(engine: StandIn):
         engine.cards.all[FIRST] = replace(engine.cards.all[FIRST], **fields)
 
     return Given(change)

@@ -24,12 +24,12 @@ HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
 """
 
 
-def make_sessions_of_agents(engine: StandIn) -> None:
+def make_sessions_of_agents(engine: StandIn):
     """All sessions are those of an agent, and none of a flow."""
     engine.sessions.all = [dataclasses.replace(item, flow=None) for item in engine.sessions.all]
 
 
-def set_hunks(engine: StandIn, text: str, **fields: object) -> None:
+def set_hunks(engine: StandIn, text: str, **fields: object):
     """These are the hunks of every file from now on."""
     files = engine.changes.all[0].files
     engine.changes.diff = lambda id: [
@@ -37,7 +37,7 @@ def set_hunks(engine: StandIn, text: str, **fields: object) -> None:
     ]
 
 
-def land_first_hunk_elsewhere(app: ConsoleApp) -> None:
+def land_first_hunk_elsewhere(app: ConsoleApp):
     """Another terminal lands the first hunk of every file."""
     second_hunk = "@@" + STAND_IN_HUNKS.split("\n@@")[1]
     set_hunks(find_stand_in(app), second_hunk, landed=(1,))

@@ -60,7 +60,7 @@ def tree_hides(*ids: str) -> Until:
 def edit_text(text: str, before: str = "") -> tuple[Step, ...]:
     """Write `text` in the editor, in place of `before` or of everything."""
 
-    def act(app: ConsoleApp) -> None:
+    def act(app: ConsoleApp):
         area = app.screen.query_one("#text", TextArea)
         area.text = area.text.replace(before, text) if before else text
 

@@ -5,7 +5,7 @@ from textual.pilot import Pilot
 from tests.console.driving import until, until_loaded
 
 
-async def open_insights(pilot: Pilot, *keys: str) -> None:
+async def open_insights(pilot: Pilot, *keys: str):
     """Open the insights screen, and press keys once the figures were read."""
     await until_loaded(pilot)
     await pilot.press("7")

@@ -23,7 +23,7 @@ def open_item(id: str) -> tuple[Step, ...]:
     return lambda app: app.open("learning", id), shows_item(id)
 
 
-def forget_all(engine: StandIn) -> None:
+def forget_all(engine: StandIn):
     """Nothing was learned yet."""
     engine.adaptation.all, engine.learnings.all = {}, {}
     engine.learnings.list_scopes = list

@@ -43,6 +43,6 @@ def editor_begins(start: str) -> Until:
     return Until(f"an editor with {start}", lambda app: app.screen.query_one("#text", TextArea).text.startswith(start))
 
 
-def write_outside(app: ConsoleApp) -> None:
+def write_outside(app: ConsoleApp):
     """Another program writes the soul."""
     find_stand_in(app).agent_files.all[SOUL] = "# Theirs\n"

@@ -22,25 +22,25 @@ def go_to(pane: str) -> Step:
 def with_session(number: int, **fields: object) -> Given:
     """The session at this place of the list has these fields."""
 
-    def change(engine: StandIn) -> None:
+    def change(engine: StandIn):
         engine.sessions.all[number] = dataclasses.replace(engine.sessions.all[number], **fields)
 
     return Given(change)
 
 
-def remove_cards(engine: StandIn) -> None:
+def remove_cards(engine: StandIn):
     """No card, and no session that failed."""
     engine.cards.all = {}
     engine.sessions.all = engine.sessions.all[:2]
 
 
-def remove_all_that_waits(engine: StandIn) -> None:
+def remove_all_that_waits(engine: StandIn):
     """No card, no failed session and no changes."""
     remove_cards(engine)
     engine.changes.all = []
 
 
-def add_problem(engine: StandIn, checked_at: datetime, kind: str = "secret") -> None:
+def add_problem(engine: StandIn, checked_at: datetime, kind: str = "secret"):
     """The last run found a problem of this kind that is not committed, and the newest check was at this time."""
     facts = {"has_problem": True, "next": kind, "findings": [{"commit": "", "line": 3}]}
     fields = {"state": SessionState.SUCCEEDED, "error": "", "summary": "Do not push: 1 likely secret", "facts": facts}

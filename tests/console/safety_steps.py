@@ -16,6 +16,6 @@ UNUSED = tuple(
 """The windows of costs, in which nothing was spent."""
 
 
-async def open_safety(pilot: Pilot) -> None:
+async def open_safety(pilot: Pilot):
     await until_loaded(pilot)
     await carry_out(pilot, *OPEN)

@@ -26,8 +26,8 @@ keys."""
 def make_comparison(snap_compare: Callable[..., bool]) -> CompareSnapshot:
     """The comparison, with the fixture of pytest-textual-snapshot."""
 
-    def compare(console: ConsoleApp, size: str, *keys: str, theme: str = "", go: Any = until_loaded) -> None:
-        async def before(pilot: Pilot) -> None:
+    def compare(console: ConsoleApp, size: str, *keys: str, theme: str = "", go: Any = until_loaded):
+        async def before(pilot: Pilot):
             await go(pilot)
             await wait_for_workers(pilot)
             if theme:
@@ -43,6 +43,6 @@ def make_comparison(snap_compare: Callable[..., bool]) -> CompareSnapshot:
     return compare
 
 
-async def wait_for_workers(pilot: Pilot) -> None:
+async def wait_for_workers(pilot: Pilot):
     """Wait until nothing is read any more."""
     await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for workers")

@@ -41,7 +41,7 @@ from tests.console.stand_in_system import StandInChannelSetup, StandInGateway, S
 class StandIn:
     """The attributes of an `Engine` that the console uses."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.call_log: list[tuple[Any, ...]] = []
         self.refuse: dict[str, Refusal] = {}
         self.now = NOW
@@ -148,5 +148,5 @@ class StandIn:
     def make_workspace_label(self, workspace: str) -> str:
         return f"{workspace.rpartition('/')[2]}  main*"
 
-    def close(self) -> None:
+    def close(self):
         """Nothing is open."""

@@ -13,7 +13,7 @@ from tests.console.stand_in_service import StandInService
 class StandInCards(StandInService):
     """The service `cards`."""
 
-    def fill(self) -> None:
+    def fill(self):
         self.all = {card.id: card for card in read_cards()}
         self.mutes: list[Mute] = []
 
@@ -38,7 +38,7 @@ class StandInCards(StandInService):
         self.record_call("approve", id, edit if edit is not None else parameters)
         return self._decide(id, Status.APPROVED)
 
-    def allow_once(self, id: str) -> None:
+    def allow_once(self, id: str):
         self.record_call("allow_once", id)
         self._engine.safety.allowed_once.add(id)
 
@@ -68,7 +68,7 @@ class StandInCards(StandInService):
         self.all[own_prompt.id] = own_prompt
         return own_prompt
 
-    def mark_shown(self, ids: list[str]) -> None:
+    def mark_shown(self, ids: list[str]):
         self.record_call("mark_shown", *ids)
 
     def list_mutes(self) -> list[Mute]:

@@ -72,7 +72,7 @@ def make_run(number: int, state: str, **fields: object) -> TrainingRunView:
 class StandInInsights(StandInService):
     """The service `insights`."""
 
-    def fill(self) -> None:
+    def fill(self):
         self.cards = make_decided_cards()
         [training] = read_values(TrainingView, "training")
         self.training = dataclasses.replace(training, runs=(make_run(1, "adopted"),))

@@ -64,7 +64,7 @@ PREVIEW = EffectPreview((*HEAD, f"2. {LOOK}"), (*HEAD, f"2. {ROUND}", f"3. {LOOK
 class StandInAdaptation(StandInService):
     """The candidates. `lift` is that of each active one."""
 
-    def fill(self) -> None:
+    def fill(self):
         self.all = {item.id: item for item in (ROUNDING, STOCK, CHEAP, TRIES, LINT, EMOJI)}
         self.before: dict[str, Candidate] = {}
         self.lift: Lift | None = LIFT
@@ -130,7 +130,7 @@ class StandInAdaptation(StandInService):
 class StandInLearnings(StandInService):
     """The learnings."""
 
-    def fill(self) -> None:
+    def fill(self):
         self.all = {item.id: item for item in (GLOBAL, PROJECT, TASK, OLD, *FOUND, PROXY, TEAM)}
 
     def list_scopes(self) -> list[ScopeState]:

@@ -41,7 +41,7 @@ AGENTS = PurePosixPath("/home/ada/.local/share/clawpy/agents")
 class StandInAgentFiles(StandInService):
     """The service `agent_files`; a file with `"reports_to": }` has a problem."""
 
-    def fill(self) -> None:
+    def fill(self):
         self.folder = AGENTS
         self.all = {tuple(path.split("/")): text for path, text in TABLES["agent_files"].items()}
 
@@ -67,7 +67,7 @@ class StandInAgentFiles(StandInService):
 class StandInMemory(StandInService):
     """The services `engine.memory` and `engine.knowledge`."""
 
-    def fill(self) -> None:
+    def fill(self):
         self.all = read_values(Memory, "memories")
         self.building = 0.0
         self.captures = SimpleNamespace(
@@ -133,7 +133,7 @@ class StandInMemory(StandInService):
         self.waiting = [item for item in self.waiting if item.id != id]
         return self.facts[0]
 
-    def _reject(self, id: str) -> None:
+    def _reject(self, id: str):
         self.record_call("reject", id)
         self.waiting = [item for item in self.waiting if item.id != id]
 

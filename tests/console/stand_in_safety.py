@@ -13,22 +13,22 @@ from tests.console.stand_in_service import StandInService
 class StandInKillSwitch(StandInService):
     """The kill switch of the service `safety`."""
 
-    def fill(self) -> None:
+    def fill(self):
         self._holds: list[Hold] = []
 
     def holds(self) -> list[Hold]:
         return list(self._holds)
 
-    def hold(self, word: str, reason: str, until: datetime | None = None) -> None:
+    def hold(self, word: str, reason: str, until: datetime | None = None):
         """Place a hold, for a test."""
         self._holds.append(Hold(word, reason, self._engine.now, until))
 
-    def stop(self, reason: str, by: str) -> None:
+    def stop(self, reason: str, by: str):
         self.record_call("stop", reason)
         if not self._is_stopped():
             self._holds.append(Hold("stop", reason, self._engine.now, None, by))
 
-    def resume(self, word: str) -> None:
+    def resume(self, word: str):
         self.record_call("resume", word)
         self._holds = [hold for hold in self._holds if hold.word != word]
 
@@ -46,7 +46,7 @@ class StandInKillSwitch(StandInService):
 class StandInSafety(StandInService):
     """The service `safety`. A hold changes the last rail."""
 
-    def fill(self) -> None:
+    def fill(self):
         self.kill_switch = StandInKillSwitch(self._engine)
         self.allowed_once: set[str] = set()
         self.costs = SimpleNamespace(state=lambda: read_values(CostState, "costs")[0], history=read_burns)

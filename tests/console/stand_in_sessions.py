@@ -26,7 +26,7 @@ from tests.console.stand_in_service import StandInService
 class StandInSessions(StandInService):
     """The service `sessions`."""
 
-    def fill(self) -> None:
+    def fill(self):
         self.all = read_sessions()
         self.sandbox = SimpleNamespace(
             confines=True, describe=lambda network: "bubblewrap: read-only system, no network"
@@ -43,23 +43,23 @@ class StandInSessions(StandInService):
     def unfinished_line(self, id: str) -> TranscriptLine | None:
         return self.unfinished.get(id)
 
-    def stop(self, id: str, reason: str) -> None:
+    def stop(self, id: str, reason: str):
         self.record_call("stop_session", id)
 
-    def reply(self, id: str, text: str) -> None:
+    def reply(self, id: str, text: str):
         self.record_call("reply", id, text)
 
 
 class StandInPermissions(StandInService):
     """The service `permissions`: requests of agents that wait."""
 
-    def fill(self) -> None:
+    def fill(self):
         self.all: list[PermissionRequest] = []
 
     def waiting(self) -> list[PermissionRequest]:
         return list(self.all)
 
-    def answer(self, id: str, answer: PermissionAnswer) -> None:
+    def answer(self, id: str, answer: PermissionAnswer):
         self.record_call("answer", id, str(answer))
         self.all = [item for item in self.all if item.id != id]
 
@@ -67,7 +67,7 @@ class StandInPermissions(StandInService):
 class StandInCalls(StandInService):
     """The service `calls`: calls of models with their prompts."""
 
-    def fill(self) -> None:
+    def fill(self):
         self.all: dict[str, list[ModelCall]] = {}
 
     def for_session(self, id: str) -> list[ModelCall]:
@@ -87,7 +87,7 @@ class StandInCalls(StandInService):
 class StandInChanges(StandInService):
     """The service `changes`. Only the first change set changes."""
 
-    def fill(self) -> None:
+    def fill(self):
         self.all = read_values(ChangeSet, "change_sets")
         self.comments = StandInChangeComments(self)
 
@@ -128,7 +128,7 @@ class StandInChanges(StandInService):
 class StandInChangeComments:
     """The comments of the first change set, of which each new one replaces the others."""
 
-    def __init__(self, changes: StandInChanges) -> None:
+    def __init__(self, changes: StandInChanges):
         self._changes = changes
 
     def add(self, id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:

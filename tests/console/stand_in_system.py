@@ -15,7 +15,7 @@ class StandInSettings(StandInService):
 
     fault = ""
 
-    def fill(self) -> None:
+    def fill(self):
         self.current: Any = SimpleNamespace(
             keys={},
             channels=("koji-core",),
@@ -31,7 +31,7 @@ class StandInSettings(StandInService):
             workspace=lambda path: self.current.workspaces.get(path, SimpleNamespace(autonomy="cards")),
         )
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: Any):
         self.record_call("set", key, value)
 
 
@@ -56,7 +56,7 @@ class StandInGateway(StandInService):
 class StandInChannelSetup(StandInService):
     """The service `channel_setup`: what serves a channel, and what could."""
 
-    def fill(self) -> None:
+    def fill(self):
         self.serves = "openai:gpt-6.1-terra"
         self.here: list[Any] = []
         self.local = LocalModels()
@@ -77,7 +77,7 @@ class StandInChannelSetup(StandInService):
     def find_local_models(self) -> LocalModels:
         return self.local
 
-    def assign_model(self, model_id: str) -> None:
+    def assign_model(self, model_id: str):
         self.record_call("assign_model", model_id)
 
     def assign_agent(self, name: str, channel: str = "koji-core") -> Any:

@@ -61,7 +61,7 @@ Stories = dict[str, tuple[Step, ...]]
 """The steps of each story, by what it shows."""
 
 
-async def carry_out(pilot: Pilot[Any], *steps: Step) -> None:
+async def carry_out(pilot: Pilot[Any], *steps: Step):
     """Carry out the steps of a story."""
     app = pilot.app
     for step in steps:
@@ -74,7 +74,7 @@ async def carry_out(pilot: Pilot[Any], *steps: Step) -> None:
             await pilot.pause()
 
 
-async def play(console: ConsoleApp, *steps: Step, size: tuple[int, int] = (120, 40)) -> None:
+async def play(console: ConsoleApp, *steps: Step, size: tuple[int, int] = (120, 40)):
     """Carry out a story in the console, once everything was read."""
     for step in steps:
         if isinstance(step, Given):
@@ -89,7 +89,7 @@ def make_story_test(
     """A test that plays each of `stories`, after the steps of `opening`."""
 
     @pytest.mark.parametrize("steps", stories.values(), ids=stories)
-    async def test(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+    async def test(console: ConsoleApp, steps: tuple[Step, ...]):
         await play(console, *opening, *steps, size=size)
 
     return test
@@ -139,7 +139,7 @@ def cursor(rows: str, id: str) -> Until:
 def select(rows: str, id: str) -> Step:
     """Put the cursor of a list on this row, and the focus on the list."""
 
-    def act(app: ConsoleApp) -> None:
+    def act(app: ConsoleApp):
         app.screen.set_focus(app.screen.query_one(rows))
         app.screen.query_one(rows, Rows).select(id)
 
@@ -198,13 +198,13 @@ def shows(dialog: type[object]) -> Until:
 def has_said_nothing(text: str) -> Step:
     """No message so far contains this text."""
 
-    def check(app: ConsoleApp) -> None:
+    def check(app: ConsoleApp):
         assert not [message for message in app.messages if text in message]
 
     return check
 
 
-def set_change(engine: StandIn, **fields: object) -> None:
+def set_change(engine: StandIn, **fields: object):
     """Set fields of the first change set."""
     engine.changes.all[0] = replace(engine.changes.all[0], **fields)
 

@@ -40,7 +40,7 @@ class LongList(BaseScreen[None]):
             yield Rows(id="list")
             yield Rows(id="beside")
 
-    def on_mount(self) -> None:
+    def on_mount(self):
         self.query_one("#list", Rows).show([Row(str(number), f"row {number}") for number in range(200)])
 
 
@@ -164,7 +164,7 @@ async def test_a_terminal_that_is_lost_after_its_console_has_ended_changes_nothi
 async def test_the_terminal_can_be_resized_behind_a_dialog(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, dialog: str, sizes: tuple[tuple[int, int], tuple[int, int]]
 ):
-    def write_to_terminal(screen: Screen[object], update: CompositorUpdate) -> None:
+    def write_to_terminal(screen: Screen[object], update: CompositorUpdate):
         assert update.render_segments(console.console)
         drawn.append(screen)
 
@@ -185,7 +185,7 @@ async def test_the_terminal_can_be_resized_behind_a_dialog(
 
 
 async def test_nothing_is_drawn_until_it_can_be_shown(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch):
-    drawn: list[Size] = []
+    drawn = []
     async with console.run_test(size=(120, 40)) as pilot:
         await open_screen(pilot, "mission")
         monkeypatch.setattr(Compositor, "render_update", lambda self, screen_stack: drawn.append(self.size))

@@ -30,7 +30,7 @@ from tests.support.helpers import make_session_ended
 async def test_many_events_at_once_are_a_few_messages_and_each_toast_comes_in_order():
     bus, posted, toasts, last = EventBus(), list[EngineChanged](), list[str](), asyncio.Event()
 
-    def post(message: EngineChanged) -> None:
+    def post(message: EngineChanged):
         posted.append(message)
         toasts.extend(event.subject for event in message.toast_events)
         if len(toasts) == 3:
@@ -38,7 +38,7 @@ async def test_many_events_at_once_are_a_few_messages_and_each_toast_comes_in_or
 
     bridge = Bridge(bus, post)
 
-    def publish_many() -> None:
+    def publish_many():
         for number in range(500):
             bus.publish(SessionOutput(subject="sess_1", last_line=number, text="x"))
             bus.publish(PredictionCreated(subject="p", flow="", channel="", confidence=0.0, source="template"))

@@ -35,7 +35,7 @@ PATHS = 'paths = ["shop/cart.py", "shop/price.py", "shop/tax.py"]'
 """The parameters of the second card."""
 
 
-def forget_decisions(engine: StandIn) -> None:
+def forget_decisions(engine: StandIn):
     """The Twin has not learned enough yet to state a confidence."""
     engine.cards.all = {card.id: card for card in stand_in_data.read_stack(stated=False)}
     engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)

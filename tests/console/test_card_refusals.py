@@ -24,7 +24,7 @@ from tests.console.stories import (
 )
 
 
-def approve_elsewhere(app: ConsoleApp) -> None:
+def approve_elsewhere(app: ConsoleApp):
     """Another console approves the first card."""
     cards = find_stand_in(app).cards
     cards.all[FIRST] = replace(cards.all[FIRST], status=Status.APPROVED)

@@ -34,7 +34,7 @@ def has_undone(*ids: str) -> Until:
 NO_UNDO_RUNS = Until("no undo of an approval", lambda app: not app.cards._undoes_approval)
 
 
-def leave_a_landing(engine: StandIn) -> None:
+def leave_a_landing(engine: StandIn):
     """The first undo leaves a landing of a card that has run."""
     undo = engine.cards.undo
 

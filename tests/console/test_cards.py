@@ -42,7 +42,7 @@ UNDECIDED = never_called("approve", "dismiss", "snooze")
 def next_check_finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
     """The next check makes these cards."""
 
-    def change(engine: StandIn) -> None:
+    def change(engine: StandIn):
         report = CheckReport(created=cards(engine))
         engine.checks.run = lambda *, requested: report
 
@@ -149,7 +149,7 @@ async def test_a_decision_shows_the_next_card_at_once(console: ConsoleApp, engin
 async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(console: ConsoleApp, size: tuple[int, int]):
     async with running(console, size=size) as pilot:
 
-        async def click(text: str) -> None:
+        async def click(text: str):
             lines = read_screen(console).split("\n")
             y = max(number for number, line in enumerate(lines) if text in line)
             await pilot.click(offset=(lines[y].rindex(text) + 1, y))

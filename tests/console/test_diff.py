@@ -35,7 +35,7 @@ SORTS_OF_CHANGE = (
 )
 
 
-def change_every_sort(engine: StandIn) -> None:
+def change_every_sort(engine: StandIn):
     """The change set has a file of every sort."""
     set_change(engine, files=tuple(sort.change for sort in SORTS_OF_CHANGE))
     diffs = [

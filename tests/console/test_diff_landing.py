@@ -44,28 +44,28 @@ def would_land(*paths: str) -> Until:
     )
 
 
-def refuse_to_land(engine: StandIn) -> None:
+def refuse_to_land(engine: StandIn):
     """The engine refuses each landing."""
 
-    def refuse(id: str, only: object = ()) -> None:
+    def refuse(id: str, only: object = ()):
         raise Refusal("conflict", "you changed the same lines", "land again")
 
     engine.changes.land = refuse
 
 
-def refuse_last_file(engine: StandIn) -> None:
+def refuse_last_file(engine: StandIn):
     """The last file cannot be landed."""
     *files, last = engine.changes.all[0].files
     set_change(engine, files=(*files, replace(last, refused="a submodule")))
 
 
-def refuse_last_files(engine: StandIn) -> None:
+def refuse_last_files(engine: StandIn):
     """Only the first file can be landed."""
     first, *others = engine.changes.all[0].files
     set_change(engine, files=(first, *(replace(file, refused="a submodule") for file in others)))
 
 
-def refuse_all_files(engine: StandIn) -> None:
+def refuse_all_files(engine: StandIn):
     """No file can be landed."""
     set_change(engine, files=tuple(replace(file, refused="a submodule") for file in engine.changes.all[0].files))
 
@@ -73,7 +73,7 @@ def refuse_all_files(engine: StandIn) -> None:
 def land_elsewhere(until: threading.Event) -> Step:
     """Another console lands a part, and the diff is read again, which lasts until this is set."""
 
-    def act(app: ConsoleApp) -> None:
+    def act(app: ConsoleApp):
         engine = find_stand_in(app)
         hold_back(engine.changes, "diff", until=until)
         set_change(engine, landed=1, landings=1)

@@ -13,7 +13,7 @@ from tests.console.stories import carry_out, hides, press, sees
 WIDE = (200, 60)
 
 
-def answer_rails(engine: StandIn, *verdicts: RailVerdict) -> None:
+def answer_rails(engine: StandIn, *verdicts: RailVerdict):
     """Have the rails say this from now on, whatever card they are asked about."""
     engine.cards.preview_rails = lambda id: verdicts
 

@@ -45,7 +45,7 @@ ONE_COMMAND = Until("the command", lambda app: app.screen.query_one(CommandList)
 def press_at_once(keys: str) -> Step:
     """Press these keys before the console has handled any of them."""
 
-    def act(app: ConsoleApp) -> None:
+    def act(app: ConsoleApp):
         for key in keys.split():
             character = key if len(key) == 1 else None
             app.post_message(events.Key(_character_to_key(key) if character else key, character))
@@ -80,7 +80,7 @@ async def test_enter_pressed_twice_in_the_palette_leaves_the_dialog_below_open(c
 
 
 async def test_the_palette_opens_again_while_the_last_one_still_closes(console: ConsoleApp):
-    def close_and_open(app: ConsoleApp) -> None:
+    def close_and_open(app: ConsoleApp):
         app.screen.dismiss()
         app.action_command_palette()
 
@@ -226,7 +226,7 @@ async def test_a_key_to_another_screen_is_followed_while_one_opens(
 ):
     is_opened = asyncio.Event()
 
-    async def switch_slowly(mode: str) -> None:
+    async def switch_slowly(mode: str):
         await ConsoleApp.switch_mode(console, mode)
         if mode == "hierarchy":
             await is_opened.wait()

@@ -30,7 +30,7 @@ from tests.console.stories import (
 def serve_koji_core(by: str = "", agents: bool = False, **local: tuple[str, ...]) -> Given:
     """This serves koji-core; these coding agents and models are on this machine."""
 
-    def change(engine: StandIn) -> None:
+    def change(engine: StandIn):
         engine.channel_setup.serves, engine.channel_setup.local = by, LocalModels(**local)
         if agents:
             engine.channel_setup.here = [
@@ -120,7 +120,7 @@ async def test_a_summary_after_an_absence_stays_until_a_key(home: Home, engine: 
 async def test_the_first_key_after_an_absence_shows_what_happened(home: Home, engine: StandIn):
     save_last_screen(home.last_screen, LastScreen(AppState(), welcomed=True, saved_at=NOW))
 
-    def let_hours_pass(app: ConsoleApp) -> None:
+    def let_hours_pass(app: ConsoleApp):
         app.now = lambda: NOW + timedelta(hours=9)
 
     await play(

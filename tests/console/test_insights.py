@@ -45,7 +45,7 @@ DEFAULT_KEY = partial(format_key, keymap={})
 def with_training(newest_run: TrainingRunView | None = None, **fields: object) -> Given:
     """The training has these fields, and one more run."""
 
-    def change(engine: StandIn) -> None:
+    def change(engine: StandIn):
         view = engine.insights.training
         runs = view.runs if newest_run is None else (newest_run, *view.runs)
         engine.insights.training = dataclasses.replace(view, runs=runs, **fields)
@@ -56,7 +56,7 @@ def with_training(newest_run: TrainingRunView | None = None, **fields: object) -
 def with_cards_counted_as(*counted: CountedAs) -> Given:
     """One card for each of these."""
 
-    def change(engine: StandIn) -> None:
+    def change(engine: StandIn):
         newest = engine.insights.cards[-1]
         engine.insights.cards = [dataclasses.replace(newest, counted_as=counted_as) for counted_as in counted]
 
@@ -161,7 +161,7 @@ async def test_the_end_of_a_training_is_a_toast_and_new_figures(
 ):
     monkeypatch.setattr(insights.InsightsScreen, "READ_DEBOUNCE_S", 0.05)
 
-    def ends(app: ConsoleApp) -> None:
+    def ends(app: ConsoleApp):
         engine.insights.training = dataclasses.replace(engine.insights.training, pairs=7)
         engine.bus.publish(TrainingMoved(subject="train_1", state="kept_old", note="agrees with 71% of 23"))
 

@@ -37,7 +37,7 @@ TYPED_AND_CHOSEN = LastScreen(
 )  # fmt: skip
 
 
-def save_changed(file: Path, change: Callable[[str], str]) -> None:
+def save_changed(file: Path, change: Callable[[str], str]):
     """Save a last screen, and then change the text of its file."""
     save_last_screen(file, replace(TYPED_AND_CHOSEN, state=read_state_of_stand_in()))
     text = file.read_text()

@@ -267,7 +267,7 @@ async def test_a_key_does_nothing_with_a_row_that_was_removed_meanwhile(
 def test_a_stop_ends_without_an_error_after_its_console_has_ended(home: Home, engine: StandIn):
     answer = hold_back(engine.safety.kill_switch, "stop")
 
-    async def press_and_leave() -> None:
+    async def press_and_leave():
         async with running(make_console(home, lambda: engine), "f12"):
             pass
 

@@ -49,7 +49,7 @@ from tests.console.stories import (
 
 
 @pytest.fixture(autouse=True)
-def learnings_wait(engine: StandIn) -> None:
+def learnings_wait(engine: StandIn):
     """Candidates and learnings wait in the queue."""
     engine.learnings_wait = True
 

@@ -17,7 +17,7 @@ from tests.console.stories import carry_out
 def test_candidates_and_learnings_look_as_in_their_pictures(
     console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str, item_id: str
 ):
-    async def open_details(pilot: Pilot) -> None:
+    async def open_details(pilot: Pilot):
         await until_loaded(pilot)
         await carry_out(pilot, *open_item(item_id))
 

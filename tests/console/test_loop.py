@@ -23,7 +23,7 @@ LIMIT = 0.05
 
 
 @pytest.fixture(autouse=True)
-def _freeze_garbage_of_other_tests() -> None:
+def _freeze_garbage_of_other_tests():
     """What the tests before left behind is not collected on our time; the app freezes its own in a terminal."""
     gc.collect()
     gc.freeze()
@@ -33,12 +33,12 @@ class Watchdog:
     """The longest single callback of the event loop while it is active, in seconds of this thread's processor time:
     a busy machine is not taken for a busy loop."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.worst = 0.0
         self.culprit = ""
         run = asyncio.events.Handle._run
 
-        def timed(handle: asyncio.events.Handle) -> None:
+        def timed(handle: asyncio.events.Handle):
             began = time.thread_time()
             run(handle)
             used = time.thread_time() - began
@@ -99,7 +99,7 @@ async def test_the_loop_is_free_while_everything_happens_in_a_real_engine(
     app.animation_level = "none"
     over = threading.Event()
 
-    def predict() -> None:
+    def predict():
         while not over.wait(0.05):
             engine.checks.run(requested=True)
 

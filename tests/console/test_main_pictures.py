@@ -133,7 +133,7 @@ def test_dialogs_without_a_model_look_as_in_their_pictures(
 def test_the_labels_of_jump_mode_look_as_in_their_picture(
     console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str
 ):
-    async def draw(pilot: Pilot) -> None:
+    async def draw(pilot: Pilot):
         await until_loaded(pilot)
         await pilot.press("escape", *(("2",) if screen == "work" else ()))
         await wait_for_workers(pilot)

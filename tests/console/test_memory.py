@@ -62,7 +62,7 @@ def lists_entries(layer: Layer, count: str) -> Until:
 def select_link(id: str) -> Step:
     """Put the cursor on the last link whose row has this in its id."""
 
-    def act(app: ConsoleApp) -> None:
+    def act(app: ConsoleApp):
         links = [row.id for row in app.screen.query_one("#links", Rows).rows if id in row.id]
         app.screen.query_one("#links", Rows).focus()
         app.screen.query_one("#links", Rows).select(links[-1])
@@ -70,7 +70,7 @@ def select_link(id: str) -> Step:
     return act
 
 
-def announce_change(app: ConsoleApp) -> None:
+def announce_change(app: ConsoleApp):
     """The engine notices that the soul was written."""
     find_stand_in(app).bus.publish(AgentFileChanged(subject="backend_builder", file="soul.md", how="on disk"))
 

@@ -49,7 +49,7 @@ def with_soul(text: str) -> Given:
     return Given(lambda engine: engine.agent_files.all.update({SOUL: text}))
 
 
-def make_draft_wait(engine: StandIn) -> None:
+def make_draft_wait(engine: StandIn):
     read_queue = engine.list_waiting
     engine.list_waiting = lambda: [*read_queue(), Waiting("fact", "draft_2", "keep a fact?", NOW)]
 

@@ -46,7 +46,7 @@ def has_row(list_id: str, text: str, below: str = "", mark: str = "") -> Until:
     return Until(f"a row with {text}", is_met)
 
 
-def remove_tasks_and_channels(app: ConsoleApp) -> None:
+def remove_tasks_and_channels(app: ConsoleApp):
     """The engine has no task and no channel any more."""
     find_stand_in(app).tasks.list = lambda **_: []
     find_stand_in(app).settings.current.channels = ()
@@ -56,7 +56,7 @@ def remove_tasks_and_channels(app: ConsoleApp) -> None:
 def with_changes_that_wait_for(span: timedelta) -> Given:
     """The changes have waited so long."""
 
-    def change(engine: StandIn) -> None:
+    def change(engine: StandIn):
         engine.changes.all = [dataclasses.replace(item, created_at=engine.now - span) for item in engine.changes.all]
 
     return Given(change)

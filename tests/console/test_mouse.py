@@ -14,7 +14,7 @@ STATE_LINE, KEY_LINE = 0, 39
 """The lines of the screen, from 0."""
 
 
-async def _click_words(pilot: Pilot, widget: Widget, words: str, line: int) -> None:
+async def _click_words(pilot: Pilot, widget: Widget, words: str, line: int):
     column = read_screen(pilot.app).splitlines()[line].index(words)
     assert await pilot.click(widget, offset=(column - widget.region.x, line - widget.region.y))
 

@@ -69,7 +69,7 @@ def has_saved(draft: str, *prompts: str) -> Until:
 def next_prompt_becomes_flow(**fields: Any) -> Given:
     """The engine makes a card of a flow of the next prompt, with these fields."""
 
-    def change(engine: StandIn) -> None:
+    def change(engine: StandIn):
         propose_card = engine.cards.propose
 
         def propose(text: str, *, workspace: str, may_wait: bool) -> Card:
@@ -85,7 +85,7 @@ def next_prompt_becomes_flow(**fields: Any) -> Given:
     return Given(change)
 
 
-def require_parameters(engine: StandIn) -> None:
+def require_parameters(engine: StandIn):
     """The engine refuses a prompt without parameters."""
     propose_card = engine.cards.propose
 
@@ -102,12 +102,12 @@ def serve_by(name: str) -> Step:
     return lambda app: setattr(find_stand_in(app).channel_setup, "serves", name)
 
 
-def remove_model(engine: StandIn) -> None:
+def remove_model(engine: StandIn):
     """Nothing serves a channel, but an agent is installed."""
     engine.channel_setup.serves, engine.channel_setup.here = "", [make_found_agent("claude", "Claude Code")]
 
 
-def type_at_once(app: ConsoleApp) -> None:
+def type_at_once(app: ConsoleApp):
     """The key of the prompt box and a word come together, as from a slow line."""
     for key in "nlook":
         app.post_message(events.Key(key, key))

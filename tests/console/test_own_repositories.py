@@ -56,7 +56,7 @@ async def test_the_first_card_is_in_front_when_w_has_hidden_the_one_before(home:
 
 
 async def test_the_repositories_of_the_settings_are_those_of_each_console(home: Home, engine: StandIn):
-    def configure(app: ConsoleApp) -> None:
+    def configure(app: ConsoleApp):
         engine.configured_workspaces = [BLOG]
         app.reload(["place"])
 

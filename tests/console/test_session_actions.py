@@ -47,7 +47,7 @@ def find_permission_pane(app: ConsoleApp) -> PermissionPane:
     return app.screen.query_one(PermissionPane)
 
 
-def settle(app: ConsoleApp) -> None:
+def settle(app: ConsoleApp):
     """The moment is over in which no key answers."""
     later = (
         find_permission_pane(app).clock() + REQUEST_GUARD_S + 0.01
@@ -58,19 +58,19 @@ def settle(app: ConsoleApp) -> None:
 def with_agent_session(**fields: object) -> Given:
     """The session of the agent has these fields."""
 
-    def change(engine: StandIn) -> None:
+    def change(engine: StandIn):
         engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], **fields)
 
     return Given(change)
 
 
-def end_session_unseen(app: ConsoleApp) -> None:
+def end_session_unseen(app: ConsoleApp):
     """The session of the agent ends, and the console does not know it yet."""
     fields = {"state": SessionState.SUCCEEDED, "ended_at": app.now() - timedelta(seconds=1)}
     with_agent_session(**fields).change(find_stand_in(app))
 
 
-def end_session(app: ConsoleApp) -> None:
+def end_session(app: ConsoleApp):
     """The session of the agent ends, and the console shows it."""
     end_session_unseen(app)
     app.reload(["sessions"])
@@ -81,7 +81,7 @@ def with_requests(*requests: object) -> Given:
     return Given(lambda engine: setattr(engine.permissions, "all", list(requests)))
 
 
-def ask_permission(app: ConsoleApp) -> None:
+def ask_permission(app: ConsoleApp):
     """The agent asks for its two permissions now."""
     with_requests(*read_permissions()).change(find_stand_in(app))
     find_stand_in(app).bus.publish(PermissionAsked(subject=PUSH, session_id=AGENT, tool="exec", title="run x"))

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import pytest
 from textual.pilot import Pilot
-from textual.widget import Widget
 from textual.widgets import Tooltip
 
 from clawpy_console.app import ConsoleApp
@@ -42,7 +41,7 @@ LIGHT = {
 class SlowEngine:
     """A stand-in engine that is opened when a test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.engine = StandIn()
         self.may_open = threading.Event()
 
@@ -88,12 +87,12 @@ async def test_the_first_frame_shows_the_last_known_cards(waiting_console: Conso
 
 
 async def test_a_screen_has_no_widget_for_tooltips(home: Home, engine: StandIn):
-    async def look(pilot: Pilot[None]) -> None:
+    async def look(pilot: Pilot[None]):
         await until_loaded(pilot)
         widgets.extend(pilot.app.screen.children)
         pilot.app.exit()
 
-    widgets: list[Widget] = []
+    widgets = []
     await make_console(home, lambda: engine).run_async(headless=True, size=(120, 40), auto_pilot=look)
     assert any(isinstance(widget, Frame) for widget in widgets)
     assert not any(isinstance(widget, Tooltip) for widget in widgets)

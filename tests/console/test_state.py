@@ -18,7 +18,7 @@ def test_the_topics_of_events_are_those_of_the_screens():
 
 
 async def test_a_failing_topic_leaves_the_others(console: ConsoleApp, engine: StandIn):
-    def broken() -> None:
+    def broken():
         raise RuntimeError("no such table: agents")
 
     engine.agents.list = broken

@@ -26,7 +26,7 @@ KEYS = ("1", "2", "3", "4", "5", "6", "7")
 """The keys of all screens."""
 
 
-def remove_everything(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def remove_everything(engine: StandIn, monkeypatch: pytest.MonkeyPatch):
     engine.cards.all, engine.channel_setup.serves = {}, ""
     for port, name in (
         (engine.agents, "list"), (engine, "layers"), (engine.adaptation, "candidates"),

@@ -42,7 +42,7 @@ PLACES = {
 
 
 def publish(*events: object) -> Step:
-    def publish_all(app: ConsoleApp) -> None:
+    def publish_all(app: ConsoleApp):
         for event in events:
             app.engine.bus.publish(event)
 

@@ -36,7 +36,7 @@ def split_into_rows(text: str, room: int) -> list[str]:
 
 
 class Showing(App[None]):
-    def __init__(self, view: Widget) -> None:
+    def __init__(self, view: Widget):
         super().__init__()
         self.view = view
 
@@ -214,7 +214,7 @@ async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
     async with running(console, "2", "up", "enter", size=(80, 24), notifications=True) as pilot:
         view = console.screen.query_one("#transcript", Transcript)
 
-        async def add_lines(count: int) -> None:
+        async def add_lines(count: int):
             lines.extend(make_output(len(lines) + 1, len(lines) + count))
             engine.bus.publish(SessionOutput(subject=RUNNING, last_line=len(lines), text=""))
             await until(pilot, lambda: view.last_line == lines[-1].text)

@@ -32,7 +32,7 @@ async def real_console(home: Home) -> AsyncIterator[tuple[Pilot, ConsoleApp, Eng
         yield pilot, app, app.engine
 
 
-async def open_waiting(pilot: Pilot, app: ConsoleApp, kind: str, *texts: str) -> None:
+async def open_waiting(pilot: Pilot, app: ConsoleApp, kind: str, *texts: str):
     """Open the item of this kind once it waits; its question has these texts."""
     await until(pilot, lambda: any(item.kind == kind for item in app.state.waiting))
     await pilot.press("tab", "enter")

@@ -34,12 +34,12 @@ from tests.console.work_steps import remove_changes, shows_session
 RUNNING, WAITS_TO_LAND, TEST_FAILED, LINT_FAILED = (f"sess_{number:012}" for number in range(1, 5))
 
 
-def add_waiting_change(engine: StandIn) -> None:
+def add_waiting_change(engine: StandIn):
     """The changes of a second session wait, too."""
     engine.changes.all.append(dataclasses.replace(engine.changes.all[0], id="chg_2", session_id=TEST_FAILED))
 
 
-def add_old_sessions(engine: StandIn) -> None:
+def add_old_sessions(engine: StandIn):
     """70 older sessions, more than a page."""
     last = engine.sessions.all[-1]
     engine.sessions.all += [
@@ -216,7 +216,7 @@ async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp):
 
 
 async def test_after_an_approval_it_opens_on_the_new_session_once(console: ConsoleApp, engine: StandIn):
-    def begin(app: ConsoleApp) -> None:
+    def begin(app: ConsoleApp):
         new = {"id": "sess_000000000777", "prediction_id": app.state.cards[0].id, "created_at": NOW}
         engine.sessions.all.insert(0, dataclasses.replace(engine.sessions.all[1], **new))
 

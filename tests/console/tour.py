@@ -49,7 +49,6 @@ def make_film(pictures: list[str]) -> str:
     whole = SECONDS_PER_PICTURE * len(pictures)
     share = 100 / len(pictures)
     opening = re.match(r"<svg[^>]*>", pictures[0])
-    assert opening is not None
     style = (
         f".frame {{ visibility: hidden; animation: shown {whole}s step-end infinite; }}\n"
         f"@keyframes shown {{ 0% {{ visibility: visible; }} {share:.3f}% {{ visibility: hidden; }} }}\n"
@@ -59,7 +58,7 @@ def make_film(pictures: list[str]) -> str:
     return f"{opening.group()}\n<style>\n{style}</style>\n{frames}\n</svg>\n"
 
 
-def main() -> None:
+def main():
     """Write the film to the file named on the command line."""
     with temporary_home() as (folder, workspace):
         home = Home.locate(folder)

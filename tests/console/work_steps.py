@@ -10,6 +10,6 @@ def shows_session(id: str) -> Until:
     return Until(id, lambda app: isinstance(app.screen, WorkScreen) and app.screen.session.id == id)
 
 
-def remove_changes(engine: StandIn) -> None:
+def remove_changes(engine: StandIn):
     """No changes, and no session that made some."""
     engine.sessions.all, engine.changes.all = engine.sessions.all[2:], []

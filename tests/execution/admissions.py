@@ -20,7 +20,7 @@ class StandInRunner:
     """A family of runners that answers by the name of a runner. Flows accept a text without a space as parameters, and
     refuse them."""
 
-    def __init__(self, family: str, answers: Mapping[str, Answer]) -> None:
+    def __init__(self, family: str, answers: Mapping[str, Answer]):
         self.name = family
         self._answers = answers
 

@@ -45,7 +45,7 @@ class AgentWorld(SessionWorld):
         for name in files:
             (folder / name).write_text("half\n")
 
-        def forget(tx: Transaction) -> None:
+        def forget(tx: Transaction):
             row = tx.session.get(SessionRow, session_id)
             row.state, row.ended_at, row.change_set_id = "running", None, None
             row.summary = row.error = ""
@@ -59,5 +59,5 @@ class AgentWorld(SessionWorld):
         return [] if change is None else [file.path for file in change.files]
 
 
-def do_nothing(live: LiveSession, folder: SessionFolder) -> None:
+def do_nothing(live: LiveSession, folder: SessionFolder):
     """Change nothing."""

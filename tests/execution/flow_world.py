@@ -33,7 +33,7 @@ def make_flow(work_place: Place, perform: Callable[[Job], FlowResult]) -> type[F
 class FlowWorld(SessionWorld):
     """Sessions of flows, in the best sandbox of this machine unless `options` has another."""
 
-    def __init__(self, *parts: Any, **options: Any) -> None:
+    def __init__(self, *parts: Any, **options: Any):
         super().__init__(*parts, **{"sandbox": find_best_sandbox(), **options})
         self.runs = ValidationRuns(self.database)
 

@@ -12,7 +12,7 @@ from engine.model import Refusal
 class StandInKeys:
     """Keys of these providers; one with "!" before its name lies in a file that cannot be used."""
 
-    def __init__(self, *providers: str) -> None:
+    def __init__(self, *providers: str):
         self.providers = providers
 
     def get(self, provider: str) -> Key | None:

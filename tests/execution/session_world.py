@@ -47,10 +47,10 @@ SLEEP = "import os,time; print(os.getpid(), flush=True); time.sleep(60)"
 class StandInPermits:
     """Every permit is good once."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.used: set[str] = set()
 
-    def consume(self, tx: Transaction, permit: Permit, digest: str, /) -> None:
+    def consume(self, tx: Transaction, permit: Permit, digest: str, /):
         if permit.id in self.used:
             raise Refusal("permit_used", f"permit {permit.id} was used already")
         if permit.digest != digest:
@@ -87,7 +87,7 @@ class ScriptRunner:
 
     name = "flow"
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.works: dict[str, Callable[[LiveSession], str]] = {}
         self.started_ids: list[str] = []
         self.gate = threading.Event()
@@ -132,7 +132,7 @@ class ProseRunner:
 
     name = "model"
 
-    def __init__(self, folders: SessionFolders) -> None:
+    def __init__(self, folders: SessionFolders):
         self.folders = folders
 
     def check(self, assignment: Assignment) -> RunnerInfo:
@@ -162,7 +162,7 @@ class SessionWorld:
         settings: Settings | None = None,
         channel: Mapping[str, object] | None = None,
         **other_rails: Any,
-    ) -> None:
+    ):
         """Without a `repository` the workspace is a plain folder. `other_rails` are arguments of `make_rails`."""
         self.root, self.database, self.clock, self.repository = root, database, clock, repository
         self.home = Home.locate(root / "home")

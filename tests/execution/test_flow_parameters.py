@@ -55,7 +55,6 @@ def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str
 )
 def test_a_request_may_name_its_files(workspace: Path, prompt: str, flow: str, values: dict[str, list[str]]):
     result = find_named_flow(prompt, FLOWS, str(workspace))
-    assert result is not None
     assert (result[0], json.loads(result[1])) == (flow, values)
 
 

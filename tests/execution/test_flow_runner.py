@@ -24,7 +24,7 @@ def world(make_world: MakeWorld, repository: Repository) -> FlowWorld:
     return make_world(FlowWorld, repository=repository)
 
 
-def write_by_command(job: Job, name: str, text: str = "x\n") -> None:
+def write_by_command(job: Job, name: str, text: str = "x\n"):
     """Write a file as a command of the flow."""
     job.run([sys.executable, "-c", f"open({name!r}, 'w').write({text!r})"])
 

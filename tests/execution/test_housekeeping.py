@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.execution.housekeeping import MAX_UNUSED_S, NOT_URGENT_BYTES, URGENT_BYTES, Caches, is_urgent
 
 
-def fill_cache(caches: Caches, head: str) -> None:
+def fill_cache(caches: Caches, head: str):
     """Use a cache for a commit that descends from no other, and leave a file of this name in it."""
     with caches.use_cache("/srv/shop", head, lambda commit: False) as folder:
         (folder / head).touch()

@@ -25,11 +25,11 @@ class AskedRequest:
 
     def __init__(
         self, world: BeltWorld, key: str = "exec:make deploy", permissions: Permissions | None = None, **texts: str
-    ) -> None:
+    ):
         self._permissions = permissions or world.permissions
         self._result: bool | str = ""
 
-        def ask() -> None:
+        def ask():
             try:
                 self._result = self._permissions.ask(world.live, world.view, key=key, **DEPLOY | texts)
             except SessionStopped as stopped:
@@ -122,7 +122,7 @@ def test_an_answer_for_the_session_answers_its_waiting_requests(world: BeltWorld
 
 
 def test_an_answer_to_a_closed_request_is_refused(world: BeltWorld):
-    def answer(request_id: str) -> None:
+    def answer(request_id: str):
         world.permissions.answer(request_id, PermissionAnswer.ALLOW_ONCE)
 
     refused("unknown_permission", lambda: answer("perm_none"))

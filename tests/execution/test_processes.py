@@ -24,14 +24,14 @@ IGNORE_SIGTERM = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_I
 class RunningCommand:
     """A command that runs in a thread: its output so far, and then its result or the error."""
 
-    def __init__(self, processes: Processes, script: str, cwd: Path, **options: float) -> None:
+    def __init__(self, processes: Processes, script: str, cwd: Path, **options: float):
         self.output = b""
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._run, args=(processes, script, cwd, options), daemon=True)
         self.thread.start()
 
-    def _run(self, processes: Processes, script: str, cwd: Path, options: dict[str, float]) -> None:
-        def receive(chunk: bytes) -> None:
+    def _run(self, processes: Processes, script: str, cwd: Path, options: dict[str, float]):
+        def receive(chunk: bytes):
             self.output += chunk
 
         try:

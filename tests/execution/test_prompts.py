@@ -26,7 +26,7 @@ def make_request(workspace: Path | str = "/w", task: str = "fix the cart", **fie
 class StandInPart:
     """Gives this part of every prompt, or what this function returns."""
 
-    def __init__(self, name: str, give: object) -> None:
+    def __init__(self, name: str, give: object):
         self.name, self._give = name, give
 
     def make_part(self, request: PromptRequest) -> PromptPart | Contribution | None:
@@ -64,10 +64,10 @@ def test_parts_come_in_order_with_sources_and_tokens():
 def test_a_part_that_raises_or_is_late_is_left_out_and_named():
     gate = threading.Event()
 
-    def fail() -> None:
+    def fail():
         raise OSError("the disk is gone")
 
-    def hang() -> None:
+    def hang():
         gate.wait(10)
 
     parts = [make_text_part("one"), StandInPart("broken", fail), StandInPart("slow", hang), make_text_part("two")]

@@ -107,7 +107,7 @@ def refuse_ends(patched: pytest.MonkeyPatch) -> list[str]:
     refusal."""
     refused_ids = []
 
-    def refuse(store: SessionStore, session_id: str, *_: object, **__: object) -> None:
+    def refuse(store: SessionStore, session_id: str, *_: object, **__: object):
         refused_ids.append(session_id)
         raise Refusal("disk_full", "the disk is full", "free some space")
 
@@ -155,7 +155,7 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
     world = make_world()
     start = threading.Thread.start
 
-    def refuse_retry(thread: threading.Thread) -> None:
+    def refuse_retry(thread: threading.Thread):
         if has_threads or not thread.name.startswith("clawpy-late"):
             return start(thread)
         raise RuntimeError("can't start new thread")
@@ -175,7 +175,7 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
 def test_a_session_without_a_thread_fails_and_leaves_its_slot(world: ScriptWorld, monkeypatch: pytest.MonkeyPatch):
     start = threading.Thread.start
 
-    def refuse(thread: threading.Thread) -> None:
+    def refuse(thread: threading.Thread):
         if thread.name.startswith("clawpy-sess"):
             raise RuntimeError("can't start new thread")
         start(thread)
@@ -194,7 +194,7 @@ def test_limits_hold_after_a_fault_in_the_watch(world: ScriptWorld, clock: FakeC
     wait_until(lambda: world.get_state(view) is SessionState.RUNNING)
     watched = threading.Event()
 
-    def raise_fault(watch: SessionWatch, live: LiveSession) -> None:
+    def raise_fault(watch: SessionWatch, live: LiveSession):
         watched.set()
         raise ValueError("a fault")
 

@@ -106,7 +106,7 @@ def test_a_session_whose_transcript_cannot_be_written_ends(world: ScriptWorld, m
     view = world.start("gate")
     wait_until(lambda: world.get_state(view) is SessionState.RUNNING)
 
-    def fail(watch: object, live: LiveSession) -> None:
+    def fail(watch: object, live: LiveSession):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(session_run.SessionWatch, "publish_output", fail)

@@ -103,7 +103,7 @@ def test_git_commands_of_a_session_end_with_it(world: ScriptWorld):
 def test_sessions_started_from_many_threads_each_end_once(world: ScriptWorld):
     started = []
 
-    def start() -> None:
+    def start():
         started.extend(world.start(lambda live: live.execute(["true"], cwd=live.folder).output).id for _ in range(5))
 
     threads = [threading.Thread(target=start) for _ in range(6)]

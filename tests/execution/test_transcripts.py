@@ -138,14 +138,14 @@ def test_no_line_is_written_while_the_file_is_closed(path: Path, clock: FakeCloc
     writer = TranscriptWriter(path, clock)
     flushed = threading.Event()
 
-    def write_late() -> None:
+    def write_late():
         writer.append("output", ["after the end"])
         writer.flush()
         flushed.set()
 
     thread = threading.Thread(target=write_late)
 
-    def sync(descriptor: int) -> None:
+    def sync(descriptor: int):
         thread.start()
         assert not flushed.wait(0.05), "the descriptor may belong to another file by then"
 

@@ -23,11 +23,11 @@ from tests.support.helpers import wait_for_threads, wait_until
 MakeAgentWorld = Callable[[AgentWork], AgentWorld]
 
 
-def write_half(live: LiveSession, folder: SessionFolder) -> None:
+def write_half(live: LiveSession, folder: SessionFolder):
     (folder.path / "half.txt").write_text("half\n")
 
 
-def write_and_wait(live: LiveSession, folder: SessionFolder) -> None:
+def write_and_wait(live: LiveSession, folder: SessionFolder):
     write_half(live, folder)
     live.say("half is written")
     wait_until(lambda: live.stop_requested)
@@ -82,7 +82,7 @@ def test_a_thread_that_returns_after_the_end_stores_its_changes_once(
     monkeypatch.setattr(sessions_module, "STOP_TIMEOUT_S", 0.0)
     released = threading.Event()
 
-    def ignore_stop(live: LiveSession, folder: SessionFolder) -> None:
+    def ignore_stop(live: LiveSession, folder: SessionFolder):
         write_half(live, folder)
         live.say("half is written")
         released.wait(10)
@@ -124,7 +124,7 @@ def test_a_recovery_that_is_killed_loses_no_changes(make_agent_world: MakeAgentW
     session_id = make_agent_world(do_nothing).interrupt_session("half.txt")
     killed = make_agent_world(do_nothing)
 
-    def kill(*arguments: object, **named: object) -> None:
+    def kill(*arguments: object, **named: object):
         raise RuntimeError("killed")
 
     monkeypatch.setattr(killed.changes, "store", kill)
@@ -153,7 +153,7 @@ def test_a_worktree_whose_changes_cannot_be_captured_is_kept(
     session_id = make_agent_world(do_nothing).interrupt_session("half.txt")
     world = make_agent_world(do_nothing)
 
-    def fail(*arguments: object, **named: object) -> None:
+    def fail(*arguments: object, **named: object):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
@@ -177,7 +177,7 @@ def test_git_shows_an_agent_what_it_changed(make_world: MakeWorld, repository: R
     world = make_world(AgentWorld, repository=repository, sandbox=sandbox)
     outputs = []
 
-    def change_and_ask_git(live: LiveSession, folder: SessionFolder) -> None:
+    def change_and_ask_git(live: LiveSession, folder: SessionFolder):
         (folder.path / "a.txt").write_text("changed\n")
         for command in (["git", "status", "--short"], ["git", "log", "--format=%s"]):
             outputs.append(live.execute(command, cwd=folder.path).output)
@@ -191,7 +191,7 @@ def test_git_shows_an_agent_what_it_changed(make_world: MakeWorld, repository: R
 def test_changes_that_cannot_be_saved_at_a_stop_are_saved_by_the_next_start(
     make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch
 ):
-    def fail(*arguments: object, **named: object) -> None:
+    def fail(*arguments: object, **named: object):
         raise OSError(28, "No space left on device")
 
     world = make_agent_world(write_and_wait)
@@ -204,7 +204,7 @@ def test_changes_that_cannot_be_saved_at_a_stop_are_saved_by_the_next_start(
 
 
 def test_an_agent_that_may_succeed_later_leaves_nothing(make_agent_world: MakeAgentWorld):
-    def give_up(live: LiveSession, folder: SessionFolder) -> None:
+    def give_up(live: LiveSession, folder: SessionFolder):
         write_half(live, folder)
         raise RetryLater("the provider is busy")
 

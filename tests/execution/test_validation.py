@@ -41,7 +41,7 @@ def world(make_world: MakeWorld, repository: Repository) -> ValidationWorld:
     return make_world(ValidationWorld, repository=repository, sandbox=find_best_sandbox())
 
 
-def commit_java(world: ValidationWorld, statement: str) -> None:
+def commit_java(world: ValidationWorld, statement: str):
     """Commit a project of Maven, whose method has this statement."""
     world.repository.write("mvnw", MAVEN_WRAPPER).chmod(0o755)
     world.repository.commit("Java", {**MAVEN_PROJECT, "Cart.java": make_java_class(statement)})
@@ -50,7 +50,7 @@ def commit_java(world: ValidationWorld, statement: str) -> None:
 def write_java(statement: str) -> Turn:
     """A turn that gives the method this statement."""
 
-    def turn(live: LiveSession, folder: SessionFolder) -> None:
+    def turn(live: LiveSession, folder: SessionFolder):
         (folder.path / "Cart.java").write_text(make_java_class(statement))
 
     return turn
@@ -178,7 +178,7 @@ def test_changes_whose_tests_need_a_tool_that_is_not_installed_are_not_checked(w
     if shutil.which("go"):
         pytest.skip("go is installed")
 
-    def turn(live: LiveSession, folder: SessionFolder) -> None:
+    def turn(live: LiveSession, folder: SessionFolder):
         (folder.path / "cart.go").write_text("package shop\n\nvar A = 1\n")
 
     view, _ = world.work(turn)
@@ -186,7 +186,7 @@ def test_changes_whose_tests_need_a_tool_that_is_not_installed_are_not_checked(w
 
 
 def test_a_change_without_tests_is_not_checked(world: ValidationWorld):
-    def turn(live: LiveSession, folder: SessionFolder) -> None:
+    def turn(live: LiveSession, folder: SessionFolder):
         (folder.path / "NOTES").write_text("words\n")
 
     view, prompts = world.work(turn)
@@ -199,7 +199,7 @@ def test_a_change_that_removes_all_tests_is_not_checked_and_says_so(world: Valid
     world.repository.git("rm", "-q", "pytest.ini")
     world.repository.commit("Configure nothing", {})
 
-    def turn(live: LiveSession, folder: SessionFolder) -> None:
+    def turn(live: LiveSession, folder: SessionFolder):
         write_files(**files)(live, folder)
         (folder.path / "test_cart.py").unlink()
 
@@ -219,7 +219,7 @@ def test_validation_can_be_turned_off(world: ValidationWorld):
 
 
 def test_unfinished_changes_are_kept_when_the_agent_fails(world: ValidationWorld):
-    def fail(live: LiveSession, folder: SessionFolder) -> None:
+    def fail(live: LiveSession, folder: SessionFolder):
         write_files(cart=WRONG)(live, folder)
         raise WorkFailed("the provider went away")
 

@@ -121,7 +121,7 @@ def test_a_worktree_that_cannot_be_removed_is_left_to_the_next_start(
     change = world.make_change(make_edit("a.txt", "2\n"))
     folder = world.worktrees.folder_of("session_1")
 
-    def refuse(path: Path) -> None:
+    def refuse(path: Path):
         raise PermissionError(13, "Permission denied", str(path))
 
     with monkeypatch.context() as patched:

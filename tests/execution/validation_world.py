@@ -29,7 +29,7 @@ class ScriptedAgent(ProseRunner):
         with self.folders.open(live, view, Place.CHANGE_SET, for_agent=True) as folder:
             next(self.turns)(live, folder)
 
-            def heal(text: str) -> None:
+            def heal(text: str):
                 self.prompts.append(text)
                 next(self.turns)(live, folder)
 
@@ -66,7 +66,7 @@ class ValidationWorld(SessionWorld):
 def write_files(**files: str) -> Turn:
     """A turn that writes these texts, each to the Python file of its name."""
 
-    def turn(live: LiveSession, folder: SessionFolder) -> None:
+    def turn(live: LiveSession, folder: SessionFolder):
         for name, text in files.items():
             (folder.path / f"{name}.py").write_text(text)
 

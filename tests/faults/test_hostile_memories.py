@@ -14,6 +14,7 @@ import resource
 import statistics
 import time
 from collections.abc import Sequence
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy
@@ -110,7 +111,6 @@ def recall_for_prompts(memory: MemoryService, chance: random.Random) -> tuple[li
         recalled.append(time.perf_counter() - began)
         assert not recall.left_out, recall.left_out
         contribution = part.make_part(PromptRequest("backend_builder", "koji-core", "", task, session_id="s"))
-        assert contribution.part is not None
         check_passages(
             [line.text for line in contribution.part.lines], read_prompt_texts(memory, contribution.provenance)
         )
@@ -134,10 +134,9 @@ def _squeeze(text: str) -> str:
     return re.sub(" +", " ", text)
 
 
-def read_prompt_texts(memory: MemoryService, provenance: dict[str, object]) -> list[str]:
+def read_prompt_texts(memory: MemoryService, provenance: dict[str, Any]) -> list[str]:
     """The whole texts of the memories in a prompt, read from the store."""
     sources = provenance["memory_sources"]
-    assert isinstance(sources, list)
     rows = [memory.entry(Layer(source["layer"]), source["id"]) for source in sources]
     return [row.text for row in rows if row is not None]
 

@@ -11,7 +11,6 @@ from engine.git.habits import (
     MAX_FILES_OF_COMMIT,
     CoChanges,
     Partner,
-    ReleaseRhythm,
     is_group,
     is_preparing_release,
     is_release_tag,
@@ -68,12 +67,6 @@ def extend_history(history: list[Change], *subjects: str, tags: tuple[str, ...] 
     ]
 
 
-def measure_rhythm(history: list[Change]) -> ReleaseRhythm:
-    rhythm = measure_release_rhythm(history)
-    assert rhythm is not None
-    return rhythm
-
-
 @pytest.mark.parametrize(
     "commits, files, expected",
     [
@@ -113,42 +106,44 @@ def test_a_name_with_a_star_is_a_group_of_files():
 
 
 def test_the_rhythm_is_that_of_the_last_releases():
-    rhythm = measure_rhythm(extend_history(make_weekly_releases(6), "one", "two"))
+    rhythm = measure_release_rhythm(extend_history(make_weekly_releases(6), "one", "two"))
     assert (rhythm.tag, rhythm.commits, rhythm.usual_days, rhythm.usual_commits) == ("v1.5.0", 2, 7.0, 5)
     assert (rhythm.files, rhythm.preparing) == ({"new.py"}, "")
 
 
 @pytest.mark.parametrize("commits, days, is_due", [(8, 10, False), (8, 11, True), (7, 365, False)])
 def test_a_release_is_due_when_the_wait_and_the_work_are_beyond_the_usual(commits: int, days: int, is_due: bool):
-    rhythm = measure_rhythm(extend_history(make_weekly_releases(6), *["work"] * commits))
+    rhythm = measure_release_rhythm(extend_history(make_weekly_releases(6), *["work"] * commits))
     assert rhythm.is_due(rhythm.at + days * DAY_S) is is_due
 
 
 def test_a_release_is_due_when_prepared_and_no_longer_when_released():
-    prepared = measure_rhythm(extend_history(make_weekly_releases(6), "Bump version to 1.6.0"))
+    prepared = measure_release_rhythm(extend_history(make_weekly_releases(6), "Bump version to 1.6.0"))
     assert prepared.preparing == "Bump version to 1.6.0"
     assert prepared.is_due(prepared.at)
-    released = measure_rhythm(extend_history(make_weekly_releases(6), "Bump version to 1.6.0", tags=("v1.6.0",)))
+    released = measure_release_rhythm(
+        extend_history(make_weekly_releases(6), "Bump version to 1.6.0", tags=("v1.6.0",))
+    )
     assert (released.tag, released.preparing) == ("v1.6.0", "")
 
 
 def test_a_commit_that_prepared_a_published_release_prepares_nothing():
     """A merge brings it after the tag."""
-    assert measure_rhythm(extend_history(make_weekly_releases(6), "Release version 1.5.0")).preparing == ""
+    assert measure_release_rhythm(extend_history(make_weekly_releases(6), "Release version 1.5.0")).preparing == ""
 
 
 def test_few_releases_have_no_rhythm_but_can_be_prepared():
     assert measure_release_rhythm([]) is None
-    rhythm = measure_rhythm(extend_history(make_weekly_releases(2), "one"))
+    rhythm = measure_release_rhythm(extend_history(make_weekly_releases(2), "one"))
     assert rhythm.usual_days == inf
     assert not rhythm.is_due(rhythm.at + 1000 * DAY_S)
-    prepared = measure_rhythm(extend_history(make_weekly_releases(2), "Release 1.2.0"))
+    prepared = measure_release_rhythm(extend_history(make_weekly_releases(2), "Release 1.2.0"))
     assert prepared.is_due(prepared.at)
 
 
 def test_the_files_that_a_release_usually_comes_with_are_found():
-    assert "CHANGELOG.md" in measure_rhythm(make_weekly_releases(6, log="CHANGELOG.md")).usual_files
-    given_up = measure_rhythm([*make_weekly_releases(2, log="CHANGELOG.md"), *make_weekly_releases(12)[10:]])
+    assert "CHANGELOG.md" in measure_release_rhythm(make_weekly_releases(6, log="CHANGELOG.md")).usual_files
+    given_up = measure_release_rhythm([*make_weekly_releases(2, log="CHANGELOG.md"), *make_weekly_releases(12)[10:]])
     assert "CHANGELOG.md" not in given_up.usual_files
 
 

@@ -33,7 +33,7 @@ def read_lost_tips(repository: Repository) -> set[str]:
     return {line.tip for line in read_lost_commits(Git(repository.path), state, NOW)}
 
 
-def remove_work(repository: Repository) -> None:
+def remove_work(repository: Repository):
     """Delete `left.txt`, so that only the history says that its commits have others in their place."""
     repository.git("rm", "-q", "left.txt")
     repository.commit("the work is removed again", at=format_ago(1))

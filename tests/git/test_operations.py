@@ -23,12 +23,10 @@ TABLE = read_table(__file__)
 
 
 def read_current(repository: Repository) -> GitOperation:
-    operation = read_operation(Git(repository.path))
-    assert operation is not None
-    return operation
+    return read_operation(Git(repository.path))
 
 
-def end_operation(repository: Repository) -> None:
+def end_operation(repository: Repository):
     """Carry out the commands that end an operation, from the branch main."""
     for command in read_current(repository).abort_commands:
         subprocess.run(command.replace("BRANCH", "main"), shell=True, cwd=repository.path, check=True)

@@ -95,7 +95,6 @@ def test_the_temporary_files_of_a_killed_process_are_removed_by_the_next_one(
     def run_git_until_killed() -> subprocess.Popen[bytes]:
         argv = [sys.executable, "-c", RUN_GIT_UNTIL_KILLED, str(repository.path)]
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert process.stdout is not None
         assert process.stdout.readline() == b"true\n"
         return process
 
@@ -124,6 +123,5 @@ def test_a_workspace_whose_repository_is_that_of_a_folder_above_is_lost(reposito
     inner = repository.path / "inner"
     inner.mkdir()
     refusal = find_workspace_refusal(str(inner))
-    assert refusal is not None
     assert refusal.message == f"{inner} is no repository of its own any more"
     assert find_workspace_refusal(str(repository.path)) is None

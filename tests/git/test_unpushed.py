@@ -205,5 +205,4 @@ def test_fixups_are_counted_up_to_the_first_commit(repository: Repository):
     repository.commit("fixup! fixup! begin: words", {"a.txt": "3\n"})
     repository.commit("fixup! nothing like it", {"a.txt": "4\n"})
     result = read_fixups(Git(repository.path), GitReader().read(repository.path))
-    assert result is not None
     assert (len(result.subjects), result.targets, result.onto) == (2, ("begin: words",), "")

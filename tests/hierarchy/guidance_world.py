@@ -61,7 +61,7 @@ class Organisation:
     database: Database
     clock: FakeClock
 
-    def write_agent(self, name: str, under: str, tier: int, *, soul: str | None = None) -> None:
+    def write_agent(self, name: str, under: str, tier: int, *, soul: str | None = None):
         """Write the folder of an agent without the engine, as an editor does."""
         archetypes = {1: "ceo", 2: "executive", 3: "lead", 4: "builder", 5: "junior"}
         agent = self.folder / name
@@ -70,11 +70,11 @@ class Organisation:
         (agent / "tools.json").write_text(json.dumps({"archetype": archetypes[tier]}))
         (agent / "soul.md").write_text(SOUL.format(name=name, domain="code tests") if soul is None else soul)
 
-    def configure(self, **settings: object) -> None:
+    def configure(self, **settings: object):
         """Replace the settings of guidance."""
         self.config.write_text(json.dumps(settings))
 
-    def call(self, agent: str, session_id: str = "ses", call: str = "call_1", workspace: str = "") -> None:
+    def call(self, agent: str, session_id: str = "ses", call: str = "call_1", workspace: str = ""):
         """Record a call of the agent's model, whose prompt has the present guidance of its leaders."""
         provenance = self.cascade.guidance(agent).provenance
         self.database.write(

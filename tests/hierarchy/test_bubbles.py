@@ -112,7 +112,6 @@ def test_a_pattern_says_the_same_from_a_similarity_of_0_6(text: str, pattern: st
 def find_refusal(bubble: Bubble) -> tuple[str, str]:
     """The gate that refused a finding, and why."""
     assert bubble.state is BubbleState.REFUSED
-    assert bubble.refused_by is not None
     return bubble.refused_by.name, bubble.refused_by.reason
 
 
@@ -226,7 +225,7 @@ def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Org
     soul = world.folder / "worker" / "soul.md"
     assert f"- {text}" in soul.read_text()
 
-    def retract() -> None:
+    def retract():
         remove_lesson(make_lesson_id(text), world.bubbles, world.profiles, world.teaching)
 
     retract()
@@ -264,7 +263,7 @@ def failing_at(database: Database, step: int) -> Iterator[list[int]]:
     """The `step`-th statement of the writer fails; yields the number of statements so far."""
     statements = [0]
 
-    def count(*_: object) -> None:
+    def count(*_: object):
         statements[0] += 1
         if statements[0] == step:
             raise RuntimeError(f"the power went at statement {step}")

@@ -26,11 +26,11 @@ from tests.support.helpers import make_session_ended
 class GuidedWork:
     """Guided sessions of a worker, which go well or badly."""
 
-    def __init__(self, world: Organisation) -> None:
+    def __init__(self, world: Organisation):
         self.world = world
         self._numbers = itertools.count()
 
-    def run(self, sessions: int, *, bad: bool) -> None:
+    def run(self, sessions: int, *, bad: bool):
         for number in itertools.islice(self._numbers, sessions):
             session, state = f"sess_{number}", "failed" if bad else "succeeded"
             self.world.call("worker", session, f"call_{number}", "/srv/shop")
@@ -134,7 +134,7 @@ def test_a_review_reads_no_old_sessions_while_nothing_is_reported(work: GuidedWo
     clock.advance(timedelta(days=31))
     loaded = []
 
-    def add_loaded(row: GuidedSession, _: object) -> None:
+    def add_loaded(row: GuidedSession, _: object):
         loaded.append(row)
 
     sqlalchemy.event.listen(GuidedSession, "load", add_loaded)

@@ -20,7 +20,6 @@ from engine.clock import FakeClock
 from engine.execution.prompts import PartSource
 from engine.model import (
     BubbleState,
-    Contribution,
     Layer,
     NewMemory,
     Prompt,
@@ -56,7 +55,7 @@ def server() -> Iterator[Path]:
         shutil.chown(folder, user)
     data = str(folder / "data")
 
-    def run(*words: str) -> None:
+    def run(*words: str):
         subprocess.run(words, user=user, check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     options = f"-k {folder} -c listen_addresses= -c fsync=off"
@@ -67,7 +66,7 @@ def server() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def make_database(server: Path, name: str) -> None:
+def make_database(server: Path, name: str):
     with psycopg.connect(f"postgresql://clawpy@/postgres?host={server}", autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
 
@@ -75,7 +74,7 @@ def make_database(server: Path, name: str) -> None:
 class CuttingProxy:
     """Passes connections on to the server, and cuts some of them at random after some bytes of the answer."""
 
-    def __init__(self, target: Path, chance: random.Random) -> None:
+    def __init__(self, target: Path, chance: random.Random):
         self._target = str(target / ".s.PGSQL.5432")
         self._chance = chance
         self.is_cutting = True
@@ -84,10 +83,10 @@ class CuttingProxy:
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def close(self) -> None:
+    def close(self):
         self._listener.close()
 
-    def _accept(self) -> None:
+    def _accept(self):
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
@@ -101,7 +100,7 @@ class CuttingProxy:
                 for source, sink, max_bytes in ((client, upstream, None), (upstream, client, limit)):
                     threading.Thread(target=self._pump, args=(source, sink, max_bytes), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, max_bytes: int | None) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, max_bytes: int | None):
         """Pass bytes on until the source ends, or until more than `max_bytes` came."""
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
@@ -150,12 +149,11 @@ class Machine:
         self.engine.memory.remember([summary])
         return text
 
-    def call(self, number: int, part: PartSource) -> None:
+    def call(self, number: int, part: PartSource):
         """Record a call of the builder's model whose prompt has this part."""
         session_id = f"sess_call_{number}"
         request = PromptRequest("backend_builder", "koji-core", self.workspace, "fix the basket", session_id=session_id)
         contribution = part.make_part(request)
-        assert isinstance(contribution, Contribution)
         session = make_view(session_id, workspace=self.workspace, state=SessionState.RUNNING, ended_at=None)
         prompt = Prompt((contribution.part,) if contribution.part else (), (), contribution.provenance)
         self.engine.calls.begin(session, provider="openai", model="m", run_kind="task", prompt=prompt)

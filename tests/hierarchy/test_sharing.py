@@ -50,7 +50,7 @@ def homes(
         yield worlds
 
 
-def exchange(*worlds: Organisation) -> None:
+def exchange(*worlds: Organisation):
     """Exchange until all have everything."""
     for world in (*worlds, *worlds):
         assert world.bubbles.flush().failed == ""
@@ -126,7 +126,7 @@ def test_the_uses_of_homes_add_up_also_when_one_is_counted_while_others_are_sent
     push = shared_database.push
     late_sessions = ["ses_late"]  # sessions that begin while the first home sends, each once
 
-    def slow_push(topic: str, rows: Sequence[SharedRow]) -> None:
+    def slow_push(topic: str, rows: Sequence[SharedRow]):
         push(topic, rows)
         if late_sessions and rows:
             first.call("worker", late_sessions.pop())

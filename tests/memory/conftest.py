@@ -19,7 +19,7 @@ from engine.storage.database import Database
 class WordVectors:
     """An embedder for which texts with the same words are near: the sum of a fixed random direction for each word."""
 
-    def __init__(self, dimensions: int = 32, name: str = "words") -> None:
+    def __init__(self, dimensions: int = 32, name: str = "words"):
         self.dimensions = dimensions
         self.name = name
 

@@ -95,7 +95,7 @@ class StandInWork:
         return [session for session in self.views.values() if not session.state.over]
 
 
-def record_end(database: Database, session_view: SessionView) -> None:
+def record_end(database: Database, session_view: SessionView):
     """Record in the ledger that a session ended."""
     event = SessionEnded(
         subject=session_view.id,

@@ -115,7 +115,7 @@ def test_nothing_but_the_files_of_agents_is_touched(files: AgentFiles, agent: st
 
 
 def test_a_full_disk_leaves_the_old_text(files: AgentFiles, monkeypatch: pytest.MonkeyPatch):
-    def full(path: Path, data: bytes) -> None:
+    def full(path: Path, data: bytes):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("engine.memory.agent_files.write_atomic", full)

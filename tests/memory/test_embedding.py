@@ -30,7 +30,7 @@ class EmbeddingHandler(BaseHTTPRequestHandler):
     requests: list[dict[str, Any]] = []
     """The requests of all tests, with their paths and keys."""
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.requests.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
         rows = [{"index": n, "embedding": [float(len(text)), 1.0, 0.0]} for n, text in enumerate(body["input"])]

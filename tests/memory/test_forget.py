@@ -59,7 +59,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     engine.close()
 
 
-def write_everywhere(engine: Engine) -> None:
+def write_everywhere(engine: Engine):
     """Write the private words, and others, into every store and file."""
     home, para, graph = engine.home, engine.knowledge.para, engine.knowledge.graph
     engine.memory.remember([
@@ -88,11 +88,11 @@ def find_files(root: Path, words: str = "vandersloot") -> list[Path]:
     return [path for path in root.rglob("*") if path.is_file() and words.encode() in path.read_bytes().lower()]
 
 
-def crash(*_: object, **__: object) -> None:
+def crash(*_: object, **__: object):
     raise KeyboardInterrupt
 
 
-def crash_after_write(database: Database) -> None:
+def crash_after_write(database: Database):
     database.write(lambda tx: None)
     raise KeyboardInterrupt
 
@@ -245,7 +245,7 @@ def test_stores_of_the_second_pass_are_erased_again_at_the_end(database: Databas
     order = []
 
     class RecordingStore:
-        def __init__(self, name: str) -> None:
+        def __init__(self, name: str):
             self.name = name
 
         def find(self, terms: SearchTerms, /) -> Iterator[tuple[str, str]]:

@@ -58,7 +58,7 @@ def find_nearest(memory: MemoryService, text: str) -> str:
     return memory.store.by_seq(hits)[next(iter(hits))].text if hits else ""
 
 
-def assert_searches_again(memory: MemoryService) -> None:
+def assert_searches_again(memory: MemoryService):
     """The search by vectors comes back without help; meanwhile words find."""
     assert [entry.text for entry in memory.entries(Layer.VECTORS, words="word17")] == ["word17 thing3"]
     find_nearest(memory, "word17 thing3")
@@ -68,7 +68,7 @@ def assert_searches_again(memory: MemoryService) -> None:
 class SwitchingHelper(Helper):
     """Holds no vectors. While it opens an index for the first time, the operator chooses another embedder."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.opened: list[str] = []
         self.model = "words"
@@ -140,7 +140,6 @@ def test_missing_and_surplus_entries_are_repaired_while_it_answers(
 def test_a_helper_that_was_killed_is_started_again(indexed_memory: MemoryService, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(indexed_memory.index._helper, "_not_before", 0.0)
     pid = indexed_memory.index._helper.pid
-    assert pid is not None
     os.kill(pid, signal.SIGKILL)
     until(lambda: indexed_memory.index._helper.pid != pid)
     assert_searches_again(indexed_memory)
@@ -211,15 +210,14 @@ def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]):
 class RunningChroma:
     """A Chroma server over `folder`, on a free port. It can be killed and started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path):
         self.folder = folder
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.running: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self):
         program = shutil.which("chroma", path=str(Path(sys.executable).parent))
-        assert program is not None
         command = [program, "run", "--path", str(self.folder), "--host", "127.0.0.1", "--port", str(self.port)]
         self.running = subprocess.Popen(
             command,
@@ -229,7 +227,7 @@ class RunningChroma:
             start_new_session=True,
         )
 
-    def kill(self) -> None:
+    def kill(self):
         if self.running is not None:
             os.killpg(self.running.pid, signal.SIGKILL)
             self.running.wait()

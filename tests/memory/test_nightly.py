@@ -47,7 +47,7 @@ INVALID = QUOTED | {"bucket": "nowhere"}
 class ScriptedModel:
     """Gives these answers, each at the same cost; then none."""
 
-    def __init__(self, *answers: Sequence[dict[str, str]], cost: int = 30_000) -> None:
+    def __init__(self, *answers: Sequence[dict[str, str]], cost: int = 30_000):
         self.answers = list(answers)
         self.cost = cost
         self.questions: list[Question] = []
@@ -63,7 +63,7 @@ class ScriptedModel:
 class Nights:
     """A day on which something happened, evaluated by `model` if there is one."""
 
-    def __init__(self, folder: Path, database: Database, clock: FakeClock, model: ScriptedModel | None) -> None:
+    def __init__(self, folder: Path, database: Database, clock: FakeClock, model: ScriptedModel | None):
         self.work: Any = StandInWork()
         (folder / "agents" / "backend_builder").mkdir(parents=True)
         self.folder, self.database = folder, database
@@ -102,7 +102,7 @@ class Nights:
         return files, self.drafts.waiting(), Ledger(self.database).latest(1_000)
 
 
-def crash(*_: object, **__: object) -> None:
+def crash(*_: object, **__: object):
     raise InterruptedError("the power went")
 
 

@@ -131,7 +131,7 @@ def test_a_change_of_two_files_is_finished_at_the_next_start(
     old = para.add([PORT])[0]
     written = []
 
-    def write(path: Path, data: bytes) -> None:
+    def write(path: Path, data: bytes):
         if len(written) == after:
             raise KeyboardInterrupt
         written.append(path)

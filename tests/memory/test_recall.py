@@ -36,7 +36,7 @@ def make_match(
 class StandInSource:
     """A layer that finds these matches once it may answer; without any it fails."""
 
-    def __init__(self, *matches: RecallMatch, layer: Layer = Layer.VECTORS) -> None:
+    def __init__(self, *matches: RecallMatch, layer: Layer = Layer.VECTORS):
         self.matches = matches
         self.layers = frozenset({layer})
         self.name = f"layer {layer.value}"
@@ -169,7 +169,7 @@ def test_recall_lists_the_folders_of_facts_once(
 ):
     para = Para(tmp_path / "para", database, clock)
     para.add([NewFact("The service listens on port 8000")])
-    listed: list[str] = []
+    listed = []
     list_folder = Path.glob
     monkeypatch.setattr(Path, "glob", lambda path, pattern: [listed.append(path.name), *list_folder(path, pattern)][1:])
     assert FactSource(para).find(RecallQuery("which port has the service"), NOW, 1.0).items

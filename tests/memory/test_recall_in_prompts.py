@@ -33,7 +33,7 @@ def make_match(number: int, text: str, **fields: Any) -> RecallMatch:
 class StandInMemory:
     """A memory service that recalls the same for every question."""
 
-    def __init__(self, matches: tuple[RecallMatch, ...]) -> None:
+    def __init__(self, matches: tuple[RecallMatch, ...]):
         self.matches = matches
         self.queries: list[RecallQuery] = []
 
@@ -93,7 +93,7 @@ def test_whole_memories_fill_the_budget_and_the_preview_names_the_rest():
 # Hostile memories
 
 
-def assert_contains_only(lines: list[str], item: RecallMatch) -> None:
+def assert_contains_only(lines: list[str], item: RecallMatch):
     """The block is one element with one child, whose text is that of the memory."""
     root = ElementTree.fromstring("\n".join(lines))
     assert root.tag == BLOCK_TAG

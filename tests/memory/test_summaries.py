@@ -127,7 +127,7 @@ class Machine:
         )  # fmt: skip
         return self.store.remember([summary]).ids[0]
 
-    def forget(self, id: str) -> None:
+    def forget(self, id: str):
         self.database.write(lambda tx: self.store.empty(tx, [id]))
 
     def read_texts(self) -> set[str]:
@@ -161,7 +161,7 @@ def machines(tmp_path: Path, shared_database: LocalSharedDatabase) -> Iterator[t
         yield make("first", 0), make("second", 1)
 
 
-def exchange(*machines: Machine) -> None:
+def exchange(*machines: Machine):
     """Exchange until all have everything."""
     for machine in (*machines, *machines):
         assert machine.sharing.exchange() == ""

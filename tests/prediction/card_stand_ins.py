@@ -38,7 +38,7 @@ class StandInRails:
     """Rails that let everything pass except prompts with `forbidden`, which they block, and with `risky`, about which
     they ask until the operator acknowledged it."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.permits_by_card: dict[str, Permit] = {}
         """The permits that were not revoked, by card."""
         self.triggers: list[Trigger] = []
@@ -76,12 +76,10 @@ class StandInRails:
         self.permits_by_card[trigger.prediction_id] = permit
         return Ruling((verdict,), permit, None)
 
-    def hold_back(
-        self, transaction: Transaction, prediction_id: str, assignment: Assignment, *verdicts: object
-    ) -> None:
+    def hold_back(self, transaction: Transaction, prediction_id: str, assignment: Assignment, *verdicts: object):
         self.held_back.append(assignment)
 
-    def revoke(self, transaction: Transaction, prediction_id: str) -> None:
+    def revoke(self, transaction: Transaction, prediction_id: str):
         self.permits_by_card.pop(prediction_id, None)
         self.revoked.append(prediction_id)
 
@@ -97,7 +95,7 @@ class StandInRails:
 class StandInSessions:
     """Starts sessions that run until the test ends them."""
 
-    def __init__(self, database: Database, clock: FakeClock) -> None:
+    def __init__(self, database: Database, clock: FakeClock):
         self._database = database
         self._clock = clock
         self.card_store: CardStore
@@ -144,11 +142,11 @@ class StandInSessions:
                 return view
         raise Refusal("unknown_session", f"there is no session {session_id}")
 
-    def stop(self, session_id: str, reason: str) -> None:
+    def stop(self, session_id: str, reason: str):
         card = next(view.prediction_id for view in self.views.values() if view.id == session_id)
         self.end(card, SessionState.CANCELLED)
 
-    def end(self, card_id: str, state: SessionState = SessionState.SUCCEEDED, error: str = "") -> None:
+    def end(self, card_id: str, state: SessionState = SessionState.SUCCEEDED, error: str = ""):
         """End the session of a card."""
         running = self.views[card_id]
         ended = replace(running, state=state, error=error or running.error, ended_at=self._clock.now())
@@ -179,7 +177,7 @@ class StandInSessions:
 class StandInLandings:
     """Sessions whose change sets are landed."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.sessions: set[str] = set()
         self.number_left = 0
 

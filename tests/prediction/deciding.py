@@ -85,7 +85,7 @@ class DecisionWorld:
     deleted_workspaces: tuple[str, ...] = ()
     """The workspaces that are gone from the disk."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.rails = StandInRails()
         self.sessions = StandInSessions(self.database, self.clock)
         self.landings = StandInLandings()
@@ -193,9 +193,7 @@ def find_refusal_code(call: object, *arguments: object, **named: object) -> str:
     return refused.value.code
 
 
-def teach(
-    world: DecisionWorld, count: int, signal: DecisionSignal = DecisionSignal.APPROVED, kind: str = "run_tests"
-) -> None:
+def teach(world: DecisionWorld, count: int, signal: DecisionSignal = DecisionSignal.APPROVED, kind: str = "run_tests"):
     """Record this many earlier decisions of the operator on cards of a kind."""
     for number in range(count):
         card = DecidedCard(

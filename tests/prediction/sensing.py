@@ -66,7 +66,7 @@ class SensedWorkspace:
         self._fail("tools")
         return tuple(self.projects)
 
-    def _fail(self, name: str) -> None:
+    def _fail(self, name: str):
         if name in self.broken:
             raise RuntimeError(f"no {name} today")
 
@@ -116,7 +116,7 @@ def commit_at(repository: Repository, message: str, files: dict[str, str], at: d
     return repository.commit(message, files, at=at.isoformat())
 
 
-def touch(path: Path, at: datetime) -> None:
+def touch(path: Path, at: datetime):
     """Set the time of a file."""
     os.utime(path, (at.timestamp(), at.timestamp()))
 

@@ -214,7 +214,7 @@ def test_an_error_after_the_start_does_not_make_a_card_pending(world: DecisionWo
     card = world.make_card()
     start = world.sessions.start
 
-    def start_and_fail(*arguments: Any, **named: Any) -> None:
+    def start_and_fail(*arguments: Any, **named: Any):
         start(*arguments, **named)
         raise RuntimeError("can't start new thread")
 

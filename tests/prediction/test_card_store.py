@@ -56,7 +56,7 @@ def test_every_other_move_is_refused(status: Status, move: Move):
 class RandomSteps(RuleBasedStateMachine):
     """An operator who does anything at any time. After every step the rules of cards hold."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.clock = FakeClock(MONDAY_MORNING)
@@ -65,22 +65,22 @@ class RandomSteps(RuleBasedStateMachine):
         self.status: dict[str, Status] = {}
         """The status of each card after the last step."""
 
-    def teardown(self) -> None:
+    def teardown(self):
         self.database.close()
         self.folder.cleanup()
 
     @initialize()
-    def begin_with_cards(self) -> None:
+    def begin_with_cards(self):
         self.check(range(7))
 
     @rule(numbers=st.sets(st.integers(0, 8), max_size=9))
-    def check(self, numbers: Iterable[int]) -> None:
+    def check(self, numbers: Iterable[int]):
         proposals = [make_proposal(str(n), tier=Tier(n % 4 + 1), kind=f"kind{n % 5}") for n in sorted(numbers)]
         self.world.check(*proposals)
 
     @precondition(lambda self: self.status)
     @rule(index=st.integers(0, 40), verb=st.sampled_from(["approve", "dismiss", "snooze", "undo"]))
-    def decide(self, index: int, verb: str) -> None:
+    def decide(self, index: int, verb: str):
         ids = sorted(self.status)
         try:
             getattr(self.world.cards, verb)(ids[index % len(ids)])
@@ -90,47 +90,47 @@ class RandomSteps(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.sessions.views)
     @rule(index=st.integers(0, 40), state=st.sampled_from([SessionState.SUCCEEDED, SessionState.FAILED]))
-    def end_a_session(self, index: int, state: SessionState) -> None:
+    def end_a_session(self, index: int, state: SessionState):
         running = [card for card, view in self.world.sessions.views.items() if not view.state.over]
         if running:
             self.world.sessions.end(running[index % len(running)], state)
 
     @rule(is_queued=st.booleans())
-    def queue_new_sessions(self, is_queued: bool) -> None:
+    def queue_new_sessions(self, is_queued: bool):
         self.world.sessions.is_full = is_queued
 
     @rule()
-    def show_cards(self) -> None:
+    def show_cards(self):
         self.world.cards.mark_shown([card.id for card in self.world.cards.list_pending()])
 
     @rule(hours=st.sampled_from([1, 3, 25]))
-    def wait(self, hours: int) -> None:
+    def wait(self, hours: int):
         self.clock.advance(timedelta(hours=hours))
         self.world.store.expire_due()
 
     @rule()
-    def type_a_prompt(self) -> None:
+    def type_a_prompt(self):
         self.world.propose("run_tests")
 
     @invariant()
-    def only_legal_steps(self) -> None:
+    def only_legal_steps(self):
         for card in self.world.cards.list_recent(1000):
             before = self.status.get(card.id, Status.PENDING)
             assert before is card.status or (before, card.status) in STEPS, f"{before} -> {card.status}"
             self.status[card.id] = card.status
 
     @invariant()
-    def at_most_five(self) -> None:
+    def at_most_five(self):
         shown = [card for card in self.world.cards.list_pending() if card.source is not Source.OPERATOR]
         assert len(shown) <= 5
 
     @invariant()
-    def one_signal_a_card(self) -> None:
+    def one_signal_a_card(self):
         cards = [decision.prediction_id for decision in self.world.decisions.load_newest(1000)]
         assert len(cards) == len(set(cards))
 
     @invariant()
-    def the_signal_agrees_with_the_status(self) -> None:
+    def the_signal_agrees_with_the_status(self):
         signals = {decision.prediction_id: decision.signal for decision in self.world.decisions.load_newest(1000)}
         for card in self.world.cards.list_recent(1000):
             expected = {
@@ -302,7 +302,7 @@ def test_every_transition_is_an_event(world: DecisionWorld, bus: EventBus):
 def test_the_database_refuses_two_pending_cards_about_the_same(world: DecisionWorld):
     first, second = world.check(make_proposal("a"), make_proposal("b"))
 
-    def give_same_subject(tx: Any) -> None:
+    def give_same_subject(tx: Any):
         tx.session.get(CardRow, second.id).subject = tx.session.get(CardRow, first.id).subject
         tx.session.flush()
 

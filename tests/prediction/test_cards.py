@@ -160,7 +160,7 @@ def test_a_follow_up_that_a_program_triggers_stays_in_its_chain(world: DecisionW
     """Whoever asks for a follow-up, it counts as a link from the channel that it follows (SPEC 3.3)."""
     card = world.make_card()
 
-    def follow(tx: Transaction) -> None:
+    def follow(tx: Transaction):
         row = tx.session.get(CardRow, card.id)
         row.source, row.from_channel = Source.FOLLOW_UP.value, "garden"
 

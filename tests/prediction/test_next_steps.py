@@ -25,7 +25,7 @@ RED, GREEN = CheckResult("pytest", passed=3, failed=1), CheckResult("pytest", pa
 BROKEN = CheckResult("pytest", passed=0, failed=0, errors=1)
 
 
-def fail_tests(world: DecisionWorld, name: str = "a", *others: Proposal) -> None:
+def fail_tests(world: DecisionWorld, name: str = "a", *others: Proposal):
     """Run the tests of `name`, which fail. Cards for the `others` stay pending."""
     created = world.check(make_proposal(name), *others)
     card = world.cards.approve(next(card.id for card in created if card.kind == "run_tests"))

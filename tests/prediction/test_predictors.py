@@ -35,7 +35,7 @@ GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7,
 class ScriptedModel:
     """Gives these answers in turn, or raises them."""
 
-    def __init__(self, *answers: str | NoAnswer) -> None:
+    def __init__(self, *answers: str | NoAnswer):
         self.answers = list(answers)
         self.questions: list[tuple[str, Question]] = []
         """The model and the question of each call."""
@@ -173,12 +173,12 @@ def encode_line(**change: Any) -> bytes:
 class HookedFile:
     """A file with predictions, the hook that reads it, and the errors that it reported."""
 
-    def __init__(self, database: Database, world: SensedWorkspace, file: Path) -> None:
+    def __init__(self, database: Database, world: SensedWorkspace, file: Path):
         self.database, self.world, self.file = database, world, file
         self.errors: list[str] = []
         self.restart()
 
-    def restart(self) -> None:
+    def restart(self):
         self.hook = PredictorHook(
             self.database,
             lambda: self.file,
@@ -187,7 +187,7 @@ class HookedFile:
             report=lambda where, message: self.errors.append(message),
         )
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: bytes):
         with self.file.open("ab") as file:
             file.write(data)
 

@@ -39,7 +39,7 @@ def make_draft(name: str, confidence: float, *, kind: str = "run_tests", **field
 class FixedRandomness(Randomness):
     """A source of chance that always draws the same number."""
 
-    def __init__(self, number: float) -> None:
+    def __init__(self, number: float):
         super().__init__(1)
         self._number = number
 

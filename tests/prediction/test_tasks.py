@@ -29,7 +29,7 @@ def start(world: DecisionWorld, board: TaskBoard, task_id: str | None = None) ->
     return view
 
 
-def end(world: DecisionWorld, board: TaskBoard, view: SessionView, state: SessionState, **fields: Any) -> None:
+def end(world: DecisionWorld, board: TaskBoard, view: SessionView, state: SessionState, **fields: Any):
     """End a session with these other fields."""
     world.database.write(lambda tx: board.session_ended(tx, replace(view, state=state, **fields)))
 

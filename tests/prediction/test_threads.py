@@ -27,7 +27,7 @@ def make_claude_line(speaker: str, text: str, ago: timedelta = timedelta(minutes
 class Transcripts:
     """A folder of transcripts of other agents."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path):
         self.folder, self.clock = folder, FakeClock(NOW)
         self.threads = Threads(
             lambda: [str(folder)],

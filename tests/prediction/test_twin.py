@@ -24,15 +24,15 @@ def compute_figures(twin: EmbeddedTwin) -> list[float]:
 class TwinWorld:
     """Decisions, and a Twin that follows them."""
 
-    def __init__(self, database: Database, clock: FakeClock) -> None:
+    def __init__(self, database: Database, clock: FakeClock):
         self.database = database
         self.decisions = Decisions(database, clock)
         self.twin = EmbeddedTwin(self.decisions)
 
-    def decide(self, first: int, last: int, signal: DecisionSignal = DecisionSignal.APPROVED) -> None:
+    def decide(self, first: int, last: int, signal: DecisionSignal = DecisionSignal.APPROVED):
         """Record this signal on the cards with these numbers."""
 
-        def record(tx: Transaction) -> None:
+        def record(tx: Transaction):
             for number in range(first, last):
                 card = DecidedCard(
                     f"pred_{number}", "run_tests", "koji-core", "/shop", "run_tests", f"run tests {number % 7}", 0.5,
@@ -42,7 +42,7 @@ class TwinWorld:
 
         self.database.write(record)
 
-    def take_back(self, *numbers: int) -> None:
+    def take_back(self, *numbers: int):
         """Take back the decisions on the cards with these numbers."""
         for number in numbers:
             self.database.write(lambda tx, number=number: self.decisions.take_back(tx, f"pred_{number}"))
@@ -88,8 +88,6 @@ def test_a_calibration_needs_100_held_out_decisions(twin_world: TwinWorld):
     twin_world.decide(99, 100)
     check = twin_world.twin.check()
     assert (check.held_out, check.is_calibrated) == (100, True)
-    assert check.error is not None
-    assert check.bound is not None
     assert check.error <= check.bound
 
 

@@ -19,7 +19,7 @@ INSTANT = timedelta(microseconds=1)
 class Watched:
     """A watch over these repositories, and the workspaces that it checked."""
 
-    def __init__(self, clock: FakeClock, *paths: Path) -> None:
+    def __init__(self, clock: FakeClock, *paths: Path):
         self.clock = clock
         self.workspaces = [str(path) for path in paths]
         self.checked: list[str] = []
@@ -114,7 +114,7 @@ def test_only_the_workspace_that_changed_is_checked_and_ignored_files_are_no_cha
     site.commit("Begin", {"index.html": "<p>\n"})
     watched = watch_over(shop.path, site.path)
 
-    def change() -> None:
+    def change():
         (shop.path / "src" / "server.log").write_text("started\n")
         (shop.path / "build").mkdir()
         (site.path / "index.html").write_text("<p>hello\n")
@@ -126,7 +126,7 @@ def test_a_folder_is_watched_once_it_has_a_tracked_file(watch_over: Callable[...
     watched = watch_over(shop.path)
     new = shop.path / "docs" / "guide.md"
 
-    def add() -> None:
+    def add():
         new.parent.mkdir()
         new.write_text("# Guide\n")
         shop.git("add", "docs")
@@ -160,7 +160,7 @@ def test_a_failed_check_does_not_end_the_watch(
 ):
     watched = watch_over(shop.path)
 
-    def fail(workspaces: Sequence[str]) -> None:
+    def fail(workspaces: Sequence[str]):
         watched.checked += workspaces
         raise OSError("no space left")
 

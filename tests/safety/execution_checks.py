@@ -79,7 +79,7 @@ class Facts:
 class ExecutionChecks:
     """Checks the sessions and triggers that are new since the last check. `query` reads the engine's database."""
 
-    def __init__(self, query: Query, state: MachineState) -> None:
+    def __init__(self, query: Query, state: MachineState):
         self._query = query
         self._state = state
         self.seen_sessions = 0
@@ -107,7 +107,7 @@ class ExecutionChecks:
             inactive_for=now - self._state.heard_at,
         )
 
-    def check_executions(self, facts: Facts, *, by_cycle: bool = False, restarted: bool = False) -> None:
+    def check_executions(self, facts: Facts, *, by_cycle: bool = False, restarted: bool = False):
         """Check every trigger that was let through since the last check, and every session that is new."""
         self.check_triggers(facts)
         sessions = self._query(NEW_SESSIONS, seen=self.seen_sessions)
@@ -123,7 +123,7 @@ class ExecutionChecks:
                 assert facts.inactive_for >= timedelta(minutes=29, seconds=30), f"{session.id}: somebody was there"
         assert restarted or len(autonomous) <= 1, "two at once"
 
-    def _check_session(self, session: Row[Any], facts: Facts) -> None:
+    def _check_session(self, session: Row[Any], facts: Facts):
         """What every session needs: its own used permit that the rails gave, and no stop."""
         assert session.permit_id is not None, f"{session.id} has no permit"
         assert session.digest is not None, f"{session.id} has no permit"
@@ -135,7 +135,7 @@ class ExecutionChecks:
         assert "stop" not in facts.holds, f"{session.id} ran while stopped"
         assert "month" not in facts.holds, f"{session.id} ran in a month stop"
 
-    def _check_autonomous_session(self, session: Row[Any], facts: Facts) -> None:
+    def _check_autonomous_session(self, session: Row[Any], facts: Facts):
         """What a session that ran by itself needs besides."""
         if session.source == Source.FOLLOW_UP:
             coverage_counts["follow-up session"] += 1
@@ -151,7 +151,7 @@ class ExecutionChecks:
         approved, decided = facts.count_approvals(session.kind, session.target_channel)
         assert oracle.compute_bound(approved, decided) >= 0.8, f"{ran} after {approved} of {decided}"
 
-    def check_triggers(self, facts: Facts) -> None:
+    def check_triggers(self, facts: Facts):
         """Check every trigger that was let through since the last check: cost, loops and rate."""
         passed = oracle.read_passed(self._query)
         for place in range(self._seen_passed, len(passed)):
@@ -164,7 +164,7 @@ class ExecutionChecks:
                 assert trigger.at - unattended[-1] >= interval, f"{trigger} came too soon"
         self._seen_passed = len(passed)
 
-    def count_coverage(self) -> None:
+    def count_coverage(self):
         """Count the blocks and prices of this machine, at its end."""
         for reason, verdicts in self._query("SELECT block_reason, verdicts FROM crosspoll_log WHERE blocked"):
             first = reason.partition(":")[0]

@@ -36,7 +36,7 @@ class MutableSettings:
 
     current: Settings
 
-    def change(self, **values: Any) -> None:
+    def change(self, **values: Any):
         self.current = self.current.model_copy(update=values)
 
 
@@ -85,7 +85,7 @@ class Rails:
     def costs(self) -> Costs:
         return self.safety.costs
 
-    def stop_sessions(self, reason: str) -> None:
+    def stop_sessions(self, reason: str):
         if self.cannot_stop:
             raise OSError("a process could not be reached")
         self.stopped.append(reason)
@@ -109,7 +109,7 @@ class Rails:
         """The result of a method that is called with a transaction before its arguments."""
         return self.database.write(lambda tx: method(tx, *arguments))
 
-    def know_pairs(self, *pairs: tuple[str, str]) -> None:
+    def know_pairs(self, *pairs: tuple[str, str]):
         """Store for each pair of channels a trigger that passed long ago."""
         for from_channel, channel in pairs:
             row = CrosspollLog(
@@ -182,7 +182,7 @@ def make_ended_session(
     return view if started else replace(view, started_at=None)
 
 
-def start_session(rails: Rails) -> None:
+def start_session(rails: Rails):
     """Start session `auto_1` of card `pred_1` for which 50,000 micro-dollars are reserved."""
     rails.decide(make_approval(estimate=50_000))
     rails.write(rails.costs.session_started, make_ended_session("pred_1", 0))

@@ -52,7 +52,7 @@ class Died(BaseException):
     """The engine's process ended here."""
 
 
-def die(*_: object, **__: object) -> None:
+def die(*_: object, **__: object):
     raise Died
 
 
@@ -70,7 +70,7 @@ class MachineWorld(RuleBasedStateMachine):
     """The engine, what was done to it so far, the steps that the rules share, and the `checks` of what was
     executed."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self._stack = ExitStack()
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="clawpy-machine-")))
@@ -89,7 +89,7 @@ class MachineWorld(RuleBasedStateMachine):
         self.dies = False
         """Whether the engine dies in the next session."""
 
-    def teardown(self) -> None:
+    def teardown(self):
         self.checks.count_coverage()
         self.engine.close()
         self._stack.close()
@@ -108,7 +108,7 @@ class MachineWorld(RuleBasedStateMachine):
         self.engine.database.write(lambda tx: tx.session.add(row))
         return f"pred_{number}"
 
-    def reset_to_quiet_morning(self) -> None:
+    def reset_to_quiet_morning(self):
         """Remove every hindrance, and go to ten o'clock of the next day, or of the next month if much is spent."""
         for word in ("stop", "pause", "month"):
             self.try_to(lambda word=word: self.engine.safety.kill_switch.resume(word))
@@ -126,38 +126,38 @@ class MachineWorld(RuleBasedStateMachine):
         self.engine.safety.kill_switch.poll()
         self.earn_trust("lint", "koji-core")
 
-    def set_autonomous_mode(self, on: bool) -> None:
+    def set_autonomous_mode(self, on: bool):
         if on is not self.state.autonomous:
             self.engine.settings.set("autonomousModeEnabled", on)
             self.state.autonomous = on
 
-    def set_enabled(self, on: bool) -> None:
+    def set_enabled(self, on: bool):
         if on is not self.state.enabled:
             self.engine.settings.set("crossPollEnabled", on)
             self.state.enabled = on
 
-    def set_autonomy(self, autonomy: str) -> None:
+    def set_autonomy(self, autonomy: str):
         """What the workspace allows: "off", "cards" or "act"."""
         if autonomy != self.state.autonomy:
             self.engine.settings.set(f"workspaces.{json.dumps(self.workspace)}.autonomy", autonomy)
             self.state.autonomy = autonomy
 
-    def set_trigger_interval(self, milliseconds: int) -> None:
+    def set_trigger_interval(self, milliseconds: int):
         if milliseconds != self.state.trigger_interval_ms:
             self.engine.settings.set("crossPollIntervalMs", milliseconds)
             self.state.trigger_interval_ms = milliseconds
 
-    def set_do_not_disturb(self, hours: int | None) -> None:
+    def set_do_not_disturb(self, hours: int | None):
         self.state.dnd_until = self.engine.autonomy.set_dnd(None if hours is None else timedelta(hours=hours))
 
-    def enable_for_this_run(self, enabled: bool) -> None:
+    def enable_for_this_run(self, enabled: bool):
         self.engine.safety.kill_switch.set_enabled(enabled)
         self.state.enabled_this_run = enabled
 
-    def pause(self) -> None:
+    def pause(self):
         self.engine.database.write(lambda tx: self.engine.safety.kill_switch.place(tx, "pause", "test"))
 
-    def _store_known_pairs(self) -> None:
+    def _store_known_pairs(self):
         """Every pair of channels ran long ago, so that none is novel."""
         rows = [
             CrosspollLog(
@@ -177,20 +177,20 @@ class MachineWorld(RuleBasedStateMachine):
             return self.make_card("lint", "koji-core", 0.95)
         return str(data.draw(st.sampled_from(rows)).id)
 
-    def approve(self, card: str, by: DecidedBy) -> None:
+    def approve(self, card: str, by: DecidedBy):
         facts = self.checks.read_facts(self.clock.now())
         self.try_to(lambda: self.engine.cards.approve(card, by=by))
         self.wait_for_sessions()
         self.checks.check_executions(facts)
 
-    def earn_trust(self, kind: str, channel: str) -> None:
+    def earn_trust(self, kind: str, channel: str):
         """Let such cards have enough approvals to run by themselves, beyond the first phase."""
         facts = self.checks.read_facts(self.clock.now())
         if facts.decisions < 40 or oracle.compute_bound(*facts.count_approvals(kind, channel)) < 0.82:
             self.record_decisions(DecisionSignal.APPROVED, kind, channel, 40)
 
-    def record_decisions(self, signal: DecisionSignal, kind: str, channel: str, count: int) -> None:
-        def record(tx: Transaction) -> None:
+    def record_decisions(self, signal: DecisionSignal, kind: str, channel: str, count: int):
+        def record(tx: Transaction):
             for _ in range(count):
                 self.past_decisions += 1
                 card = DecidedCard(
@@ -200,12 +200,12 @@ class MachineWorld(RuleBasedStateMachine):
 
         self.engine.database.write(record)
 
-    def try_to(self, act: Callable[[], object]) -> None:
+    def try_to(self, act: Callable[[], object]):
         """Do what may be refused."""
         with suppress(Refusal):
             act()
 
-    def call_model(self, estimate: int, price: int | str | None) -> None:
+    def call_model(self, estimate: int, price: int | str | None):
         """Reserve a call and settle it with `price`, release it ("released"), or leave it reserved (None)."""
         costs, before = self.engine.safety.costs, oracle.read_spent(self.query, self.clock.now())
         try:
@@ -233,7 +233,7 @@ class MachineWorld(RuleBasedStateMachine):
         live.charge(self.price, tokens=100)
         return RunnerResult("made up")
 
-    def wait_for_sessions(self) -> None:
+    def wait_for_sessions(self):
         """Wait until no session runs any more but one that died."""
         if self.dies:
             for thread in list(self.engine.sessions._threads):
@@ -242,7 +242,7 @@ class MachineWorld(RuleBasedStateMachine):
         for (session,) in self.query("SELECT id FROM sessions WHERE state IN ('queued', 'running')"):
             self.engine.sessions.wait(session, 10)
 
-    def restart(self) -> None:
+    def restart(self):
         """Close the engine as if its process had died, and open the home again."""
         old, self.restarts = self.engine, self.restarts + 1
         old.sessions._live.clear()

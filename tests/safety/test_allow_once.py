@@ -18,7 +18,7 @@ def make_prompt_approval(text: str, **changes: object) -> Trigger:
     return make_approval(assignment=Assignment(text, "koji-core", WORKSPACE, "model"), **changes)
 
 
-def block_by_content(rails: Rails, trigger: Trigger) -> None:
+def block_by_content(rails: Rails, trigger: Trigger):
     """Have the content filter block a trigger, so that it can be allowed once."""
     assert rails.decide(trigger).permit is None
     rails.safety.allow_once(trigger.prediction_id)

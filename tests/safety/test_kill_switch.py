@@ -15,7 +15,7 @@ from tests.safety.rails import Rails, make_approval
 from tests.support.helpers import refused
 
 
-def request_stop_from_outside(rails: Rails) -> None:
+def request_stop_from_outside(rails: Rails):
     stop_file.request_stop(rails.data, "enough", "ann")
 
 
@@ -106,7 +106,7 @@ def test_the_switch_of_the_gateway_and_the_setting_are_holds_and_only_the_first_
 def test_a_stop_holds_when_the_database_does_not_answer(
     rails: Rails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk_is_full: bool
 ):
-    def fail(*_: object) -> None:
+    def fail(*_: object):
         raise OSError("No space left on device")
 
     if disk_is_full:
@@ -122,7 +122,7 @@ def test_a_stop_holds_when_the_database_does_not_answer(
 
 
 def test_a_stop_that_could_not_be_recorded_is_resumed(rails: Rails, monkeypatch: pytest.MonkeyPatch):
-    def fail(*_: object) -> None:
+    def fail(*_: object):
         raise Refusal("disk_full", "the disk is full", "free some space")
 
     with monkeypatch.context() as full_disk:

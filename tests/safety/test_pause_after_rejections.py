@@ -52,10 +52,10 @@ def test_undoing_an_older_decision_after_a_resume_changes_no_count_of_rejections
     decisions = Decisions(database, clock)
     rails.kill_switch.decisions = decisions
 
-    def decide(name: str, signal: DecisionSignal) -> None:
+    def decide(name: str, signal: DecisionSignal):
         card = DecidedCard(name, "lint", "koji-core", "/srv/shop", "lint", "lint", 0.5, DecidedBy.OPERATOR)
 
-        def record(tx: Transaction) -> None:
+        def record(tx: Transaction):
             decisions.record(tx, signal, card)
             rails.kill_switch.pause_after_rejections(tx)
 

@@ -47,7 +47,7 @@ def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails):
 
 @pytest.mark.parametrize("rail", ["decide_rate", "decide_loop", "decide_cost", "decide_content", "decide_gate"])
 def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch, rail: str):
-    def broken(*_: object, **__: object) -> None:
+    def broken(*_: object, **__: object):
         raise ZeroDivisionError
 
     for module in (pipeline_module, costs):

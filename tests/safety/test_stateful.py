@@ -23,7 +23,7 @@ MACHINES_PER_PART = 20
 STEPS_PER_MACHINE = 200
 
 
-def run_machines(machines: int, steps: int, *, seed_number: int | None = None) -> None:
+def run_machines(machines: int, steps: int, *, seed_number: int | None = None):
     """Run machines of so many steps each: the same ones each time, or those of a seed, which are not shrunk."""
     machine = engine_machine.EngineMachine
     run_state_machine_as_test(

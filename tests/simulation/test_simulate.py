@@ -45,7 +45,7 @@ def test_the_document_does_not_depend_on_how_soon_a_queued_session_starts(
 ):
     start_queued = Sessions._dispatch
 
-    def start_later(sessions: Sessions) -> None:
+    def start_later(sessions: Sessions):
         if threading.current_thread().name.startswith("clawpy-sess"):  # the thread of a session that has ended
             threading.Event().wait(0.02)
         start_queued(sessions)

@@ -1,6 +1,6 @@
 """The world of a situation: a real repository, and a real engine whose cards a test looks at.
 
-def test_it(situation: Situation) -> None:
+def test_it(situation: Situation):
     situation.commit("one", {"cart.py": "…"}, days_ago=3)
     card = situation.predict_top_card("leftovers")   # a cycle, then the card on top, which must be of this kind
     session = situation.approve(card)        # → and wait for the end

@@ -4,5 +4,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _quick_homes() -> None:
+def _quick_homes():
     """Replaces the fixture of all tests, so that databases are made and written as in use."""

@@ -34,7 +34,7 @@ def test_an_event_is_in_the_ledger_before_it_is_published(database: Database, bu
 def test_a_write_that_raises_leaves_nothing_and_publishes_nothing(database: Database, bus: EventBus):
     subscription = bus.subscribe(lambda: None)
 
-    def record_and_fail(tx: Transaction) -> None:
+    def record_and_fail(tx: Transaction):
         tx.record(TaskAdded(title="never"))
         raise ValueError("changed my mind")
 
@@ -52,7 +52,7 @@ def test_after_a_caught_error_of_the_database_nothing_of_the_write_is_committed(
     database.write(lambda tx: tx.record(TaskAdded(title="first")))
     database.write(lambda tx: begin_intent(tx, "kind", "subject", {}))
 
-    def work(tx: Transaction) -> None:
+    def work(tx: Transaction):
         tx.session.add(Intent(id=1, kind="", subject="", payload={}, begun_at=tx.now))
         with pytest.raises(IntegrityError):
             tx.session.flush()
@@ -72,7 +72,7 @@ def test_an_exit_in_a_write_is_raised_to_the_caller_and_the_writer_goes_on(datab
 
 
 def test_readers_cannot_write(database: Database, clock: FakeClock):
-    def write_in_reader() -> None:
+    def write_in_reader():
         with database.read() as session:
             session.add(Intent(kind="", subject="", payload={}, begun_at=clock.now()))
             session.commit()
@@ -94,7 +94,7 @@ def test_a_write_after_closing_is_refused(database: Database):
 
 
 def test_a_naive_instant_is_refused(database: Database):
-    def write_naive(tx: Transaction) -> None:
+    def write_naive(tx: Transaction):
         tx.session.add(Intent(kind="", subject="", payload={}, begun_at=datetime(2026, 1, 1)))  # noqa: DTZ001
         tx.session.flush()
 
@@ -151,7 +151,7 @@ def test_a_cached_result_is_read_again_only_after_a_commit_that_changed_its_tabl
     reads = []
     current = database.cached("intents", lambda session: reads.append(database.commits) or len(reads))
 
-    def write_and_fail(tx: Transaction) -> None:
+    def write_and_fail(tx: Transaction):
         begin_intent(tx, "kind", "subject", {})
         raise ValueError("changed my mind")
 

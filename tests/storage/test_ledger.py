@@ -32,12 +32,12 @@ def make_cursor(database: Database) -> LedgerCursor:
     return LedgerCursor(Ledger(database), KEY, lambda entry: entry.kind == "ChangeSetDiscarded")
 
 
-def record_relevant(database: Database, name: str) -> None:
+def record_relevant(database: Database, name: str):
     """Record an event that the cursor of these tests handles."""
     database.write(lambda tx: tx.record(ChangeSetDiscarded(subject=name, session_id=name)))
 
 
-def record_irrelevant(database: Database, times: int = 1) -> None:
+def record_irrelevant(database: Database, times: int = 1):
     """Record events that the cursor of these tests skips."""
     landed = ChangeSetLanded(subject="x", session_id="x", files=1)
     database.write(lambda tx: [tx.record(landed) for _ in range(times)])
@@ -104,7 +104,7 @@ def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Databa
 
 
 def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor):
-    def fail(entries: Sequence[LedgerEntry]) -> None:
+    def fail(entries: Sequence[LedgerEntry]):
         raise OSError("no")
 
     record_relevant(database, "a")
@@ -116,7 +116,7 @@ def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor
 def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database: Database):
     handled = []
 
-    def handle(entry: LedgerEntry) -> None:
+    def handle(entry: LedgerEntry):
         if entry.subject == "session_3" and handled.count("session_2") < 2:
             raise SystemExit  # like a crash: nothing catches it
         handled.append(entry.subject)
@@ -138,7 +138,7 @@ def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database):
     ready = False
     handled = []
 
-    def handle(entry: LedgerEntry) -> None:
+    def handle(entry: LedgerEntry):
         if not ready:
             raise NotReady
         handled.append(entry.subject)
@@ -155,7 +155,7 @@ def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database):
 def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database):
     handled = []
 
-    def handle(entry: LedgerEntry) -> None:
+    def handle(entry: LedgerEntry):
         if entry.subject == "session_1":
             raise ValueError("broken")
         handled.append(entry.subject)

@@ -38,8 +38,6 @@ def test_a_loaded_row_equals_that_of_the_orm(stored: Database):
     with stored.read() as session:
         loaded = load(session, TaskRow, "task_1")
         by_orm = session.get(TaskRow, "task_1")
-        assert loaded is not None
-        assert by_orm is not None
         assert loaded.model_dump() == by_orm.model_dump()
         assert loaded.needs == ["task_0"]
         assert loaded.created_at.tzinfo is not None
@@ -56,9 +54,8 @@ def test_an_attribute_may_have_another_name_than_its_column(database: Database):
 
 def test_what_is_changed_in_a_row_is_written_with_the_transaction(stored: Database):
 
-    def change(tx: Transaction) -> None:
+    def change(tx: Transaction):
         row = load(tx.session, TaskRow, "task_1")
-        assert row is not None
         row.title = "tidied"
         assert load(tx.session, TaskRow, "task_1") is row
         assert tx.session.get(TaskRow, "task_1") is row

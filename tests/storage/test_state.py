@@ -27,7 +27,7 @@ def test_an_intent_is_unfinished_until_it_is_finished(database: Database):
 def test_read_then_write_loses_no_update(database: Database):
     """Many threads count upwards; with one writer each sees what the one before wrote."""
 
-    def increment(tx: Transaction) -> None:
+    def increment(tx: Transaction):
         state.put(tx, "count", state.get(tx.session, "count", 0) + 1)
 
     threads = [threading.Thread(target=lambda: [database.write(increment) for _ in range(25)]) for _ in range(8)]

@@ -46,7 +46,6 @@ def test_what_was_wrong_besides_tests_is_with_the_session_that_ended_with_the_ru
 
     last_check = runs.find_last_check("/w/shop", lambda id: make_session_view(id=id, check=session_check))
 
-    assert last_check is not None
     assert (last_check.errors, last_check.error) == (1, error)
 
 

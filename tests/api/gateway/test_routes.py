@@ -113,7 +113,7 @@ def test_the_twin_falls_back_to_the_best_card(serve: Serve):
 
 
 def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: pytest.MonkeyPatch):
-    questions: list[tuple[str, Question]] = []
+    questions = []
 
     def answer(model: str, question: Question) -> Answer:
         questions.append((model, question))

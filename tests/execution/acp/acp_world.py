@@ -35,7 +35,7 @@ from tests.support.helpers import wait_until
 class StandInToolbelt:
     """A toolbelt whose permissions `AcpWorld.decide` decides, and whose files have no jail."""
 
-    def __init__(self, world: AcpWorld, live: LiveSession, folder: Path) -> None:
+    def __init__(self, world: AcpWorld, live: LiveSession, folder: Path):
         self._world, self._live, self._folder = world, live, folder
 
     def ask_permission(self, call: AgentToolCall) -> bool:
@@ -51,14 +51,14 @@ class StandInToolbelt:
         start = (line or 1) - 1
         return "".join(lines[start : None if limit is None else start + limit])
 
-    def write_text(self, path: str, text: str) -> None:
+    def write_text(self, path: str, text: str):
         (self._folder / path).write_text(text)
 
 
 class StandInModelCalls:
     """Remembers the model calls that began and ended, each with its fields."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.begun: list[dict[str, Any]] = []
         self.ended: list[dict[str, Any]] = []
 
@@ -66,14 +66,14 @@ class StandInModelCalls:
         self.begun.append(fields)
         return f"call_{len(self.begun)}"
 
-    def finish(self, call_id: str, **fields: Any) -> None:
+    def finish(self, call_id: str, **fields: Any):
         self.ended.append({"id": call_id, **fields})
 
 
 class StandInPrompts:
     """Assembles prompts of a soul, unless that is empty, and the task."""
 
-    def __init__(self, soul: str = "You are careful.") -> None:
+    def __init__(self, soul: str = "You are careful."):
         self._soul = soul
 
     def assemble(self, request: PromptRequest) -> Prompt:
@@ -99,7 +99,7 @@ class AcpWorld(SessionWorld):
         validation: Any = None,
         start_seconds: float = 20,
         **options: Any,
-    ) -> None:
+    ):
         """`modes` are options of the agent. A `command` is another agent. `section` has more of its settings."""
         agent = AcpSettings(command=tuple(command) or (*acp_agent.COMMAND, *modes), **(section or {}))
         self.permission_requests: list[AgentToolCall] = []

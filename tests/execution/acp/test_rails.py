@@ -41,7 +41,7 @@ class RailedWorld(AcpWorld):
     Their policy asks about the calls of `ask`, denies those of `deny`, and allows all others.
     """
 
-    def __init__(self, *parts: Any, ask: Sequence[str] = (), deny: Sequence[str] = (), **options: Any) -> None:
+    def __init__(self, *parts: Any, ask: Sequence[str] = (), deny: Sequence[str] = (), **options: Any):
         super().__init__(
             *parts, sandbox=find_best_sandbox(), verdict=lambda command: check_command(command).verdict, **options
         )

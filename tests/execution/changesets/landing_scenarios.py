@@ -33,7 +33,7 @@ SCENARIOS = st.builds(
 )
 
 
-def apply_edits(world: LandingWorld, edits: list[Edit]) -> None:
+def apply_edits(world: LandingWorld, edits: list[Edit]):
     """Make the edits of the operator, with what the operator tells git."""
     for edit in edits:
         edit.apply(world.root)
@@ -60,7 +60,7 @@ def _play_scenario(scenario: Scenario, world: LandingWorld) -> str:
     base = write_tree(root)
     results = []
 
-    def work(inside: Path) -> None:
+    def work(inside: Path):
         for edit in scenario.session:
             edit.apply(inside)
         results.append(write_tree(root, files=inside, start=base))

@@ -34,7 +34,7 @@ FileStates = dict[str, FileState]
 class Change:
     """A change set, and the decisions on it."""
 
-    def __init__(self, changes: ChangeSets, captured: ChangeSet) -> None:
+    def __init__(self, changes: ChangeSets, captured: ChangeSet):
         self._changes, self.id, self.session_id, self.files = changes, captured.id, captured.session_id, captured.files
 
     @property
@@ -66,7 +66,7 @@ Decision = Callable[[Change], ChangeSet]
 class LandingWorld:
     """Everything that decides on change sets of one repository, over a real database in a folder."""
 
-    def __init__(self, folder: Path, step: Callable[[str], None] = lambda name: None) -> None:
+    def __init__(self, folder: Path, step: Callable[[str], None] = lambda name: None):
         """`step` is called with the name of each step of a decision; a test may raise an error in it."""
         self.folder = folder
         self.home = Home.locate(folder / "home")
@@ -134,10 +134,9 @@ class LandingWorld:
     def make_change(self, edit: Callable[[Path], object], **options: Any) -> Change:
         """Run a session whose edit changes something; `options` are those of `run_session`."""
         change_set = self.run_session(edit, **options)
-        assert change_set is not None
         return Change(self.changes, change_set)
 
-    def close(self) -> None:
+    def close(self):
         self.database.close()
 
 
@@ -175,7 +174,7 @@ def read_git_state(root: Path) -> dict[str, bytes]:
 def make_edits(files: Mapping[str, str | None]) -> Callable[[Path], None]:
     """An edit that writes these texts, and deletes the files whose text is None."""
 
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         for name, text in files.items():
             if text is None:
                 (folder / name).unlink()
@@ -199,10 +198,10 @@ class Killed(BaseException):
     """Stands for a kill: no code of the landing handles it."""
 
 
-def kill_at(world: LandingWorld, step: str, action: Callable[[], object]) -> None:
+def kill_at(world: LandingWorld, step: str, action: Callable[[], object]):
     """Do `action`, and end it as a kill would, at the first step that begins like this."""
 
-    def kill(name: str) -> None:
+    def kill(name: str):
         if name.startswith(step):
             raise Killed
 

@@ -29,14 +29,14 @@ class Edit:
     record: str = ""
     """What the operator then tells git: "stage", "commit" or nothing."""
 
-    def apply(self, root: Path) -> None:
+    def apply(self, root: Path):
         try:
             KINDS[self.kind](self, root, root / self.name)
         except (OSError, UnicodeDecodeError):
             return
 
 
-def change_line(edit: Edit, root: Path, path: Path) -> None:
+def change_line(edit: Edit, root: Path, path: Path):
     """Change one line."""
     lines = path.read_text().splitlines()
     changed = edit.number % max(len(lines), 1)
@@ -44,46 +44,46 @@ def change_line(edit: Edit, root: Path, path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def write_text(edit: Edit, root: Path, path: Path) -> None:
+def write_text(edit: Edit, root: Path, path: Path):
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_symlink():
         path.write_text("\n".join(LINES[edit.number :]) + "\n")
 
 
-def write_binary(edit: Edit, root: Path, path: Path) -> None:
+def write_binary(edit: Edit, root: Path, path: Path):
     path.write_bytes(bytes([0, edit.number, 255, 13, 10]))
 
 
-def delete_file(edit: Edit, root: Path, path: Path) -> None:
+def delete_file(edit: Edit, root: Path, path: Path):
     path.unlink()
 
 
-def delete_folder(edit: Edit, root: Path, path: Path) -> None:
+def delete_folder(edit: Edit, root: Path, path: Path):
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
 
 
-def rename_file(edit: Edit, root: Path, path: Path) -> None:
+def rename_file(edit: Edit, root: Path, path: Path):
     (root / edit.other).parent.mkdir(parents=True, exist_ok=True)
     if not os.path.lexists(root / edit.other):
         path.rename(root / edit.other)
 
 
-def change_mode(edit: Edit, root: Path, path: Path) -> None:
+def change_mode(edit: Edit, root: Path, path: Path):
     if path.is_file() and not path.is_symlink():
         path.chmod((0o755, 0o600, 0o444, 0o700)[edit.number % 4])
 
 
-def make_link(edit: Edit, root: Path, path: Path) -> None:
+def make_link(edit: Edit, root: Path, path: Path):
     path.unlink(missing_ok=True)
     path.symlink_to(("nowhere", "./b.txt", "../shop", "d")[edit.number % 4])
 
 
-def make_empty_folder(edit: Edit, root: Path, path: Path) -> None:
+def make_empty_folder(edit: Edit, root: Path, path: Path):
     (path / "empty").mkdir(parents=True)
 
 
-def make_ignored_file(edit: Edit, root: Path, path: Path) -> None:
+def make_ignored_file(edit: Edit, root: Path, path: Path):
     """An ignored file: what nothing may ever overwrite. Operator only."""
     if os.path.lexists(path):
         return

@@ -10,7 +10,7 @@ from tests.execution.changesets.landing_world import LandingWorld, add_line, mak
 
 
 def test_a_change_set_has_its_files_state_and_check(world: LandingWorld):
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         add_line(folder)
         (folder / "b.txt").unlink()
         (folder / "old.txt").rename(folder / "new name.txt")
@@ -37,7 +37,7 @@ def test_a_change_set_has_its_files_state_and_check(world: LandingWorld):
 
 
 def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld):
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         add_line(folder)
         (folder / "b.txt").unlink()
         (folder / "b.txt").symlink_to("a.txt")

@@ -49,7 +49,7 @@ def test_a_continuing_session_leaves_decided_changes_as_they_are(world: LandingW
 def test_changes_that_land_while_a_session_continues_them_are_not_discarded(world: LandingWorld):
     earlier = run_session_with(world, "sess_1", {"a.txt": "one\n2\n3\n"})
 
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         earlier.land()
         (folder / "c.txt").write_text("c\n")
 

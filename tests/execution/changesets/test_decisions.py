@@ -46,7 +46,7 @@ def test_decisions_from_many_threads_decide_once(world: LandingWorld):
     decided = []
     refusals = []
 
-    def try_to(decide: Decision) -> None:
+    def try_to(decide: Decision):
         try:
             decided.append(decide(change))
         except Refusal as refusal:

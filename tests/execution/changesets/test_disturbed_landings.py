@@ -22,7 +22,7 @@ def land_with_save(world: LandingWorld, change_set: Change, name: str, number_of
     """Land while the operator saves a file at this step. Returns how it was refused, or None."""
     numbers = itertools.count()
 
-    def save(step: str) -> None:
+    def save(step: str):
         if next(numbers) == number_of_step:
             world.write(name, "saved by the operator\n")
 
@@ -77,7 +77,7 @@ def test_a_file_that_changes_all_the_time_is_refused(world: LandingWorld):
     change_set = world.make_change(make_edit("a.txt", TEXT + "theirs\n"))
     numbers_of_attempts = itertools.count()
 
-    def change_file(step: str) -> None:
+    def change_file(step: str):
         if step == "planned":
             world.write("a.txt", f"{next(numbers_of_attempts)}\n" + TEXT)
 
@@ -93,7 +93,7 @@ def test_a_landing_that_fails_to_write_is_rolled_back(world: LandingWorld, faili
     change_set = world.make_change(make_edits(files))
     before = world.files
 
-    def fail(step: str) -> None:
+    def fail(step: str):
         if step.startswith(failing):
             world.step = lambda step: None
             raise OSError(28, "No space left on device", "a.txt")
@@ -110,7 +110,7 @@ def test_a_failed_rollback_is_finished_before_the_next_landing(world: LandingWor
     change_set = world.make_change(make_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
     before = world.files
 
-    def fail(step: str) -> None:
+    def fail(step: str):
         if step in ("write b.txt", "roll back"):
             raise OSError(28, "No space left on device")
 

@@ -69,7 +69,7 @@ def test_a_landing_is_what_git_would_do_and_an_undo_is_its_exact_reverse(number:
 
     @settings(max_examples=number, suppress_health_check=list(HealthCheck))
     @given(SCENARIOS)
-    def check_random_scenario(scenario: Scenario) -> None:
+    def check_random_scenario(scenario: Scenario):
         with tempfile.TemporaryDirectory() as folder:
             outcome = check_scenario(scenario, Path(folder))
         assume(outcome != "nothing changed")  # no scenario

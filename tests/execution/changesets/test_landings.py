@@ -27,7 +27,7 @@ def world_with_submodule(world: LandingWorld, tmp_path: Path) -> LandingWorld:
     return world
 
 
-def edit_submodule(folder: Path) -> None:
+def edit_submodule(folder: Path):
     (folder / "vendor/lib/x.txt").write_text("fixed\n")
 
 
@@ -48,7 +48,7 @@ def test_modes_links_deletions_and_folders_land_and_are_undone(world: LandingWor
     (world.root / "link").symlink_to("./a.txt")
     (world.root / "d").chmod(0o711)
 
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         (folder / "private.txt").write_text("P\n")
         (folder / "fixed.txt").unlink()
         (folder / "fixed.txt").write_text("F\n")
@@ -85,7 +85,7 @@ def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: La
     (world.root / "dos.txt").write_bytes(b"one\r\ntwo\r\n")
     (world.root / "unix.txt").write_bytes(b"one\ntwo\n")
 
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         for name in ("dos.txt", "unix.txt"):
             (folder / name).write_bytes((folder / name).read_bytes() + b"three\r\n")
         (folder / "a.txt").chmod(0o755)
@@ -116,7 +116,7 @@ def test_a_submodule_is_left_as_it_is(world: LandingWorld, tmp_path: Path):
     (world.root / "lib/x").write_text("dirty")
     beside.land()
 
-    def drop(folder: Path) -> None:
+    def drop(folder: Path):
         (folder / "lib").rmdir()
 
     assert world.run_session(drop, name="session_2") is None, "a submodule is no part of the changes"
@@ -143,7 +143,7 @@ def test_a_file_below_a_submodule_is_listed_with_its_place_and_never_landed(
 
 
 def test_of_a_submodule_with_many_new_files_the_folder_is_listed(world_with_submodule: LandingWorld):
-    def fill(folder: Path) -> None:
+    def fill(folder: Path):
         for number in range(30):
             (folder / f"vendor/lib/{number}").write_text("x")
 
@@ -151,7 +151,7 @@ def test_of_a_submodule_with_many_new_files_the_folder_is_listed(world_with_subm
 
 
 def test_what_is_left_out_waits_in_the_session_s_folder_after_the_landing(world_with_submodule: LandingWorld):
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         edit_submodule(folder)
         (folder / "a.txt").write_text("new\n")
 
@@ -178,7 +178,7 @@ def test_what_is_left_out_waits_in_the_session_s_folder_after_the_landing(world_
 def test_a_branch_or_a_continuation_is_refused_while_it_would_delete_what_is_left_out(
     world_with_submodule: LandingWorld,
 ):
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         edit_submodule(folder)
         (folder / "a.txt").write_text("new\n")
 
@@ -196,7 +196,7 @@ def test_a_branch_or_a_continuation_is_refused_while_it_would_delete_what_is_lef
 
 
 def test_a_submodule_whose_many_files_were_moved_out_is_no_loss(world_with_submodule: LandingWorld):
-    def fill(folder: Path) -> None:
+    def fill(folder: Path):
         (folder / "a.txt").write_text("new\n")
         for number in range(30):
             (folder / f"vendor/lib/{number}").write_text("x")
@@ -212,7 +212,7 @@ def test_a_submodule_whose_many_files_were_moved_out_is_no_loss(world_with_submo
 
 @pytest.mark.parametrize("name", ["a\u202eb", "tab\t", "not UTF-8 \udcff"])
 def test_a_file_whose_name_is_printed_otherwise_is_not_lost(world_with_submodule: LandingWorld, name: str):
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         (folder / "a.txt").write_text("new\n")
         (folder / "vendor/lib" / name).write_text("x")
 
@@ -224,7 +224,7 @@ def test_a_file_whose_name_is_printed_otherwise_is_not_lost(world_with_submodule
 
 
 def test_a_refusal_names_the_files_and_the_command_that_lands_the_others(world: LandingWorld):
-    def edit(folder: Path) -> None:
+    def edit(folder: Path):
         (folder / "the evil").symlink_to("/etc/passwd")
         (folder / "a.txt").write_text("new\n")
         (folder / "b.txt").unlink()

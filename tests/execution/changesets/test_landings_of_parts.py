@@ -116,7 +116,7 @@ def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: LandingWorl
 
 
 def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: LandingWorld):
-    def edit_lines(folder: Path) -> None:
+    def edit_lines(folder: Path):
         (folder / "a.txt").write_text(make_text({2: "first\n" + "added\n" * 10, 38: "third"}))
 
     change = world.make_change(edit_lines)
@@ -138,7 +138,7 @@ def test_an_unknown_file_or_hunk_is_refused(world: LandingWorld):
 
 
 def test_a_file_that_replaces_another_lands_only_with_it(world: LandingWorld):
-    def replace_file_by_folder(folder: Path) -> None:
+    def replace_file_by_folder(folder: Path):
         (folder / "b.txt").unlink()
         (folder / "b.txt").mkdir()
         (folder / "b.txt/inside").write_text("x\n")
@@ -224,7 +224,7 @@ def test_files_of_every_landed_part_are_ours(world: LandingWorld):
 def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: LandingWorld):
     change = world.make_change(edit)
 
-    def save(step: str) -> None:
+    def save(step: str):
         if step == "write c.txt":  # after a.txt
             world.write("a.txt", "mine\n")
             os.utime(world.root / "a.txt", ns=(1, 1))

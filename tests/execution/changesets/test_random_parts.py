@@ -40,11 +40,11 @@ LINE_EDITS_OF_LONG_FILES = st.lists(
 
 def _land_in_parts(
     world: LandingWorld, edits: list[Edit], meanwhile: list[Edit], chance: random.Random, line_break: str
-) -> None:
+):
     text = line_break.join(LINES * 8) + chance.choice((line_break, ""))
     world.repository.commit("one", {"a.txt": text, "b.txt": text[:200], "d/c.txt": text[100:], "x/y/z.txt": text * 2})
 
-    def work(inside: Path) -> None:
+    def work(inside: Path):
         for session_edit in edits:
             session_edit.apply(inside)
 
@@ -87,7 +87,7 @@ def is_killed_at(number: int, world: LandingWorld, action: Callable[[], object])
     """Do `action`, and end it at its step of this number as a kill would. False if it had no such step."""
     numbers = itertools.count()
 
-    def step(name: str) -> None:
+    def step(name: str):
         if next(numbers) == number:
             raise Killed(name)
 

@@ -71,7 +71,7 @@ def _add_worktree(repository: Repository, folder: Path) -> Path:
 def without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Limits the search path to `EVERYDAY_PROGRAMS` without the named ones."""
 
-    def leave_out(*names: str) -> None:
+    def leave_out(*names: str):
         folder = tmp_path / "everyday programs"
         folder.mkdir()
         for program in EVERYDAY_PROGRAMS:

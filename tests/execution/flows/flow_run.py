@@ -20,7 +20,7 @@ class ProcessSession:
     lines: list[str] = field(default_factory=list)
     commands: list[list[str]] = field(default_factory=list)
 
-    def say(self, text: str, *, error: bool = False) -> None:
+    def say(self, text: str, *, error: bool = False):
         self.lines.append(text)
 
     def execute(
@@ -65,7 +65,6 @@ class FlowRun:
 
     @property
     def check(self) -> CheckResult:
-        assert self.result.check is not None
         return self.result.check
 
     @property

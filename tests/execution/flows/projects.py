@@ -20,7 +20,7 @@ def commit_shop(project: Repository) -> str:
     )
 
 
-def commit_branches(repository: Repository) -> None:
+def commit_branches(repository: Repository):
     """Commit three branches: `left` and `right` change the same line, `docs` another file."""
     repository.commit("begin", {"a.txt": "one\n", "b.txt": "b\n"})
     for name, file, text in (("left", "a.txt", "left\n"), ("right", "a.txt", "right\n"), ("docs", "b.txt", "new\n")):

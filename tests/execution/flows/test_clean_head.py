@@ -32,7 +32,7 @@ class HeadCase:
     test: str = TOTAL
     """The failing test."""
 
-    def check(self, repository: Repository, run_flow: RunFlow) -> None:
+    def check(self, repository: Repository, run_flow: RunFlow):
         """Make the changes, and run HEAD alone."""
         if self.committed:
             repository.commit("work", self.committed)

@@ -17,7 +17,7 @@ NODE_MODULES = Path(os.environ.get("CLAWPY_NODE_MODULES", "/nowhere"))
 needs_ruff = pytest.mark.skipif(not Path(sys.prefix, "bin", "ruff").exists(), reason="needs ruff")
 
 
-def commit_python_project(repository: Repository, **files: str) -> None:
+def commit_python_project(repository: Repository, **files: str):
     """Commit these files; ruff and mypy of the environment of these tests lint them."""
     settings = "[tool.ruff.lint]\nselect = ['F']\n[tool.mypy]\nstrict = true\n"
     repository.commit("begin", {".gitignore": ".venv\n", "pyproject.toml": settings, **files})

@@ -8,7 +8,7 @@ from tests.execution.flows.projects import CART, TEST_CART, commit_branches, com
 from tests.support.programs import MAVEN_PROJECT, MAVEN_WRAPPER, make_java_class, run_git_that_stops
 
 
-def commit_failing_main(project: Repository) -> None:
+def commit_failing_main(project: Repository):
     """Commit a shop whose test fails on main, and a branch `feature` that has nothing to do with it."""
     commit_shop(project)
     project.git("checkout", "-q", "-b", "feature")

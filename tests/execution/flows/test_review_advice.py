@@ -16,7 +16,7 @@ from tests.execution.flows.unpushed_histories import ABOVE_A_COMMIT, HISTORIES, 
 from tests.support.helpers import GITHUB_TOKEN
 
 
-def follow_steps(repository: Repository, steps: list[str]) -> None:
+def follow_steps(repository: Repository, steps: list[str]):
     """Do what the steps of a review say, word for word. They are printed, for a test that fails."""
     print(*steps, sep="\n")
     is_needed = True
@@ -42,7 +42,7 @@ def read_files(repository: Repository) -> dict[str, str]:
     return {str(file.relative_to(repository.path)): file.read_text() for file in files}
 
 
-def begin_repository(repository: Repository, name: str, *, is_first: bool) -> None:
+def begin_repository(repository: Repository, name: str, *, is_first: bool):
     """Make the commit below a history, with a secret where `is_first` asks for one at the beginning of the repository.
 
     A history that can begin a repository is itself the beginning then.
@@ -52,7 +52,7 @@ def begin_repository(repository: Repository, name: str, *, is_first: bool) -> No
         repository.commit("begin", {"app.py": WITH_KEY if has_key else "x = 1\n", "other.py": "x = 1\n"})
 
 
-def change_other_files(repository: Repository, others: str) -> None:
+def change_other_files(repository: Repository, others: str):
     """Change files that the history does not concern: none, or "unstaged", or "staged" ones."""
     repository.write("untracked.txt", "mine\n")
     if others != "none" and (repository.path / "other.py").exists():
@@ -62,7 +62,7 @@ def change_other_files(repository: Repository, others: str) -> None:
         repository.git("add", "staged.py", *repository.git("ls-files", "other.py").split())
 
 
-def check_history_is_clean(repository: Repository) -> None:
+def check_history_is_clean(repository: Repository):
     """No commit has what must not be pushed, nothing is stashed, and no card offers to keep a commit that has."""
     history = repository.git("log", "-p", "--cc", "--format=%B")
     assert GITHUB_TOKEN not in history
@@ -72,7 +72,7 @@ def check_history_is_clean(repository: Repository) -> None:
     assert not [line for line in lost if not line.is_checked_out]
 
 
-def check_files_are_kept(repository: Repository, files: dict[str, str]) -> None:
+def check_files_are_kept(repository: Repository, files: dict[str, str]):
     """The working files are as before, but for a `.gitignore` that keeps files of keys out."""
     kept = read_files(repository)
     assert {path: text for path, text in kept.items() if path != ".gitignore"} == files

@@ -79,18 +79,18 @@ def make_environment(folder: Path, *, with_pytest: bool) -> Path:
     return folder
 
 
-def put_bare_python_first(project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def put_bare_python_first(project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
     """Make a Python without pytest the first on the search path."""
     bare = make_environment(elsewhere / "bare", with_pytest=False)
     monkeypatch.setenv("PATH", f"{bare}/bin{os.pathsep}{os.environ['PATH']}")
 
 
-def link_own_environment(project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def link_own_environment(project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
     """Make the environment of these tests that of the project."""
     (project / ".venv").symlink_to(sys.prefix, target_is_directory=True)
 
 
-def make_poetry_environment(project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def make_poetry_environment(project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
     """Make an environment of the name that Poetry gives it; only there is pytest."""
     put_bare_python_first(project, elsewhere, monkeypatch)
     digest = base64.urlsafe_b64encode(hashlib.sha256(os.path.realpath(project).encode()).digest()).decode()
@@ -98,7 +98,7 @@ def make_poetry_environment(project: Path, elsewhere: Path, monkeypatch: pytest.
     make_environment(project / "envs" / name, with_pytest=True)
 
 
-def name_pdm_environment(project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def name_pdm_environment(project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
     """Make an environment elsewhere, and name it as PDM does; only there is pytest."""
     put_bare_python_first(project, elsewhere, monkeypatch)
     environment = make_environment(elsewhere / "elsewhere", with_pytest=True)
@@ -115,7 +115,7 @@ PREPARATIONS = {
 """What is done for the Python of a case, by its name."""
 
 
-def link_node_modules(folder: Path, package: str) -> None:
+def link_node_modules(folder: Path, package: str):
     """Give a project the packages of `CLAWPY_NODE_MODULES`. Skips the test if this package is not among them."""
     modules = Path(os.environ.get("CLAWPY_NODE_MODULES", "/nowhere"))
     if not (modules / package).is_dir():
@@ -127,7 +127,7 @@ def link_node_modules(folder: Path, package: str) -> None:
 def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[ToolCase], None]:
     """Commits the project of a case and what it needs. Skips the test if that is not installed."""
 
-    def set_up_case(case: ToolCase) -> None:
+    def set_up_case(case: ToolCase):
         needs(*case.needs)
         if missing := [name for name in case.needed_files if not Path(name).exists()]:
             pytest.skip(f"needs {', '.join(missing)}")

@@ -21,7 +21,7 @@ History = Callable[[Repository], None]
 def make_commits(*changes: dict[str, str | None], edit: dict[str, str] | None = None) -> History:
     """A history with a commit for each of `changes`; None deletes a file. Then the files of `edit` are written."""
 
-    def make(repository: Repository) -> None:
+    def make(repository: Repository):
         for number, files in enumerate(changes):
             for path in [path for path, text in files.items() if text is None]:
                 repository.git("rm", "-q", "--", f":(literal){path}")
@@ -32,40 +32,40 @@ def make_commits(*changes: dict[str, str | None], edit: dict[str, str] | None = 
     return make
 
 
-def untrack_later(repository: Repository) -> None:
+def untrack_later(repository: Repository):
     repository.commit("change 0", {".env": ENV, FILE: WITH_KEY})
     repository.git("rm", "-q", "--cached", ".env", FILE)
     repository.git("commit", "-q", "-m", "change 1")
     (repository.path / ".git/info/exclude").write_text(".env\n")
 
 
-def rename_later(repository: Repository) -> None:
+def rename_later(repository: Repository):
     repository.commit("change 0", {"old.py": WITH_KEY})
     repository.git("mv", "old.py", "new.py")
     repository.git("commit", "-q", "-m", "change 1")
 
 
-def delete_by_hand(repository: Repository) -> None:
+def delete_by_hand(repository: Repository):
     make_commits({FILE: WITH_KEY, "b.py": ""}, {"c.py": ""})(repository)
     (repository.path / FILE).unlink()
 
 
-def untrack_by_hand(repository: Repository) -> None:
+def untrack_by_hand(repository: Repository):
     make_commits({".env": ENV, FILE: WITH_KEY, "b.py": ""})(repository)
     repository.git("rm", "-q", "--cached", ".env", FILE)
 
 
-def repeat_subjects(repository: Repository) -> None:
+def repeat_subjects(repository: Repository):
     for name, text in (("a.py", ""), (FILE, WITH_KEY), ("b.py", ""), ("c.py", WITH_KEY), ("d.py", "")):
         repository.commit("wip", {name: text})
 
 
-def add_own_fixup(repository: Repository) -> None:
+def add_own_fixup(repository: Repository):
     make_commits({"a.py": ""}, {FILE: WITH_KEY}, {"b.py": ""})(repository)
     repository.commit("fixup! change 0", {"a.py": "x = 1\n"})
 
 
-def commit_above_merge(repository: Repository) -> None:
+def commit_above_merge(repository: Repository):
     repository.git("switch", "-q", "-c", "topic")
     repository.commit("topic", {"topic.py": WITH_KEY})
     repository.git("switch", "-q", "main")
@@ -75,7 +75,7 @@ def commit_above_merge(repository: Repository) -> None:
     make_commits({"more.py": ""})(repository)
 
 
-def commit_in_merge(repository: Repository) -> None:
+def commit_in_merge(repository: Repository):
     repository.git("switch", "-q", "-c", "topic")
     repository.commit("topic", {"topic.py": ""})
     repository.git("switch", "-q", "main")
@@ -85,7 +85,7 @@ def commit_in_merge(repository: Repository) -> None:
     repository.commit("merge", {FILE: WITH_KEY, ".env": ENV})
 
 
-def merge_pushed_between(repository: Repository) -> None:
+def merge_pushed_between(repository: Repository):
     repository.git("switch", "-q", "-c", "upstream")
     pushed = repository.commit("pushed", {"pushed.py": ""})
     repository.git("update-ref", "refs/remotes/origin/main", pushed)
@@ -96,7 +96,7 @@ def merge_pushed_between(repository: Repository) -> None:
     make_commits({"more.py": ""})(repository)
 
 
-def add_by_intent(repository: Repository) -> None:
+def add_by_intent(repository: Repository):
     make_commits({FILE: WITH_KEY}, {"c.py": ""})(repository)
     repository.write("new.py", "mine\n")
     repository.git("add", "--intent-to-add", "new.py")
@@ -106,7 +106,7 @@ def hide_changes_with(*options: str) -> History:
     """A history with changes that git does not look for because of these options, in a file with a secret and in
     another one."""
 
-    def make(repository: Repository) -> None:
+    def make(repository: Repository):
         make_commits({FILE: WITH_KEY}, {"c.py": ""}, {"d.py": ""})(repository)
         for option in options:
             repository.git("update-index", option, FILE, "c.py")
@@ -118,7 +118,7 @@ def hide_changes_with(*options: str) -> History:
 def make_nameless_commits(*changes: dict[str, str]) -> History:
     """A history with commits that have no message."""
 
-    def make(repository: Repository) -> None:
+    def make(repository: Repository):
         for files in changes:
             repository.commit("change", files)
             repository.git("commit", "-q", "--amend", "--allow-empty-message", "-m", "")
@@ -126,19 +126,19 @@ def make_nameless_commits(*changes: dict[str, str]) -> History:
     return make
 
 
-def rename_keys(repository: Repository) -> None:
+def rename_keys(repository: Repository):
     make_commits({".env": f"KEY='{GITHUB_TOKEN}'\n", "conf.py": WITH_KEY}, {"b.py": ""})(repository)
     repository.git("mv", ".env", "env.sample")
     repository.git("mv", "conf.py", "conf.example.py")
     repository.git("commit", "-q", "-m", "rename")
 
 
-def rename_keys_by_hand(repository: Repository) -> None:
+def rename_keys_by_hand(repository: Repository):
     make_commits({".env": f"KEY='{GITHUB_TOKEN}'\n"})(repository)
     repository.git("mv", ".env", "env.sample")
 
 
-def detach_head(repository: Repository) -> None:
+def detach_head(repository: Repository):
     repository.git("switch", "-q", "--detach")
     make_commits({FILE: WITH_KEY}, {FILE: SAFE})(repository)
 

@@ -24,7 +24,7 @@ def kind() -> str:
 
 
 @pytest.fixture(autouse=True)
-def _keys(_no_environment_of_the_developer: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _keys(_no_environment_of_the_developer: None, monkeypatch: pytest.MonkeyPatch):
     """Both providers have the key `KEY`."""
     for name in ("OPENAI", "ANTHROPIC"):
         monkeypatch.setenv(f"CLAWPY_{name}_API_KEY", KEY)

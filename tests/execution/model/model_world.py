@@ -41,7 +41,7 @@ class ModelWorld:
         *,
         kind: str = "openai",
         host: ModelHost | None = None,
-    ) -> None:
+    ):
         """`kind` is the protocol of the provider: "openai" or "anthropic".
 
         `host` is a model host that is already running; without one, the engine starts its own.
@@ -78,7 +78,7 @@ class ModelWorld:
         keyless: bool = False,
         validation: bool = False,
         **settings: Any,
-    ) -> None:
+    ):
         """Write the settings of the provider and the channel, and other `settings`, which are named as in the file."""
         address = base_url or (self.server.anthropic if self.kind == "anthropic" else self.server.openai)
         channel = {name: settings.pop(name) for name in ("sessionCostCap", "sessionMinutes") if name in settings}
@@ -135,7 +135,7 @@ class ModelWorld:
             self.pass_pause(view)
         return view
 
-    def pass_pause(self, view: SessionView) -> None:
+    def pass_pause(self, view: SessionView):
         """If the transcript announces another pause, advance the clock beyond its end."""
         pauses = sum("; again in " in text for text in self.read_lines(view))
         if pauses > self._pauses_passed.get(view.id, 0):
@@ -170,7 +170,7 @@ class ModelWorld:
         """The sum of all costs that were settled, in micro-dollars."""
         return self.engine.safety.costs.sum_settled_since(self.clock.now() - timedelta(days=40))
 
-    def check_end(self, view: SessionView) -> None:
+    def check_end(self, view: SessionView):
         """Check what holds of every session that is over, whatever happened in it."""
         assert view.state.over
         assert all(call.state != "running" for call in self.read_calls(view)), self.read_calls(view)

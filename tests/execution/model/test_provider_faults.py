@@ -58,45 +58,45 @@ def stream_without_end() -> Iterable[bytes]:
     return (b": nothing to say\n" * 60_000 for _ in range(100))
 
 
-def check_half_is_kept(world: ModelWorld, view: SessionView) -> None:
+def check_half_is_kept(world: ModelWorld, view: SessionView):
     """What the session changed before its error waits as a change set."""
     assert [file.path for file in world.engine.changes.get(view.change_set_id).files] == ["hello.txt"]
 
 
-def check_costs_are_estimated(world: ModelWorld, view: SessionView) -> None:
+def check_costs_are_estimated(world: ModelWorld, view: SessionView):
     assert [call.price_known for call in world.read_calls(view)] == [False]
     assert view.cost > 0
 
 
-def check_costs_are_zero(world: ModelWorld, view: SessionView) -> None:
+def check_costs_are_zero(world: ModelWorld, view: SessionView):
     """A model that nobody is paid for costs nothing, on the card and afterwards."""
     assert world.find_card(view).estimate == 0
     assert view.cost == 0
 
 
-def check_cost_is_that_of_a_trigger(world: ModelWorld, view: SessionView) -> None:
+def check_cost_is_that_of_a_trigger(world: ModelWorld, view: SessionView):
     """If the price is unknown, a session costs the estimate of a trigger, and each call a guess in addition."""
     assert 50_000 <= view.cost < 51_000
     assert [call.price_known for call in world.read_calls(view)] == [False, False]
 
 
-def check_claims_are_bounded(world: ModelWorld, view: SessionView) -> None:
+def check_claims_are_bounded(world: ModelWorld, view: SessionView):
     check_costs_are_estimated(world, view)
     assert view.tokens < 100_000
     assert view.cost < 100_000
 
 
-def check_nothing_was_sent(world: ModelWorld, view: SessionView) -> None:
+def check_nothing_was_sent(world: ModelWorld, view: SessionView):
     assert world.server.requests == []
 
 
-def check_every_call_is_answered(world: ModelWorld, view: SessionView) -> None:
+def check_every_call_is_answered(world: ModelWorld, view: SessionView):
     results = world.server.requests[1].tool_results
     assert len(results) == 40
     assert "not carried out" in results[39]
 
 
-def check_summary_says_incomplete(world: ModelWorld, view: SessionView) -> None:
+def check_summary_says_incomplete(world: ModelWorld, view: SessionView):
     assert "I beg\nits last answer was cut off; the work may be incomplete" in view.summary
 
 
@@ -160,7 +160,7 @@ def get_shared_world(
         yield get
 
 
-def check_scenario(world: ModelWorld, scenario: Scenario) -> None:
+def check_scenario(world: ModelWorld, scenario: Scenario):
     """Run a session with the answers of a scenario, and check what becomes of it."""
     world.server.script(*map(make_reply, scenario.replies * scenario.repetitions))
     view = world.run(f"Write a greeting into hello.txt: {scenario.name}")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def _scripted_greeting(world: ModelWorld) -> None:
+def _scripted_greeting(world: ModelWorld):
     """The model writes hello.txt and says so."""
     write = Call("write", {"path": "hello.txt", "content": "Hello\n"})
     world.server.script(

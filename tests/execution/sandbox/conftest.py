@@ -23,7 +23,7 @@ class EchoServer(LoopbackServer):
     """Answers with the path and the headers of each request."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             hosts = ",".join(self.headers.get_all("Host", []))
             send_reply(self, f"{self.path} {hosts} {self.headers['Proxy-Authorization']}".encode())
 
@@ -57,7 +57,7 @@ def received_by_host(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     def connect(address: tuple[str, int], timeout: float) -> socket.socket:
         near, far = socket.socketpair()
 
-        def listen() -> None:
+        def listen():
             with far:
                 while chunk := far.recv(65_536):
                     received.append(chunk)

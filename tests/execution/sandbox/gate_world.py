@@ -16,7 +16,7 @@ PUBLIC_ADDRESS = {LISTED: ["93.184.216.34"]}
 class GateWorld:
     """A gate, what it reported, and the hosts that it resolved. Its clients are on the other side of its socket."""
 
-    def __init__(self, *hosts: str, addresses: dict[str, list[str]] | None = None) -> None:
+    def __init__(self, *hosts: str, addresses: dict[str, list[str]] | None = None):
         self.reports: list[str] = []
         self.resolved: list[str] = []
 

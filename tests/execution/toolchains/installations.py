@@ -42,7 +42,7 @@ def make_environment(project: Path, *, with_pytest: bool) -> Path:
     return program
 
 
-def run_program(folder: Path, *argv: str) -> None:
+def run_program(folder: Path, *argv: str):
     """Run a program outside of the environment of these tests; it must succeed."""
     environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
     completed = subprocess.run(argv, cwd=folder, capture_output=True, text=True, env=environment)

@@ -37,7 +37,7 @@ def find_differences(folder: Path) -> tuple[str, ...]:
     return mismatches[0].differences if mismatches else ()
 
 
-def replace_text(file: Path, old: str, new: str) -> None:
+def replace_text(file: Path, old: str, new: str):
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))

@@ -33,7 +33,7 @@ def move_below(folder: str, files: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.fixture(autouse=True)
-def every_tool(tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def every_tool(tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch):
     """Every tool is on the PATH, though only git does something. The environment of the project has pytest."""
     for name in ["npm", "pnpm", "cargo", "go", "mvn", "gradle", "mix", "dotnet", "rspec", "phpunit", "make"]:
         make_program(tmp_path / "programs" / name)

@@ -38,7 +38,7 @@ def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agen
 
     found = []
 
-    def import_package(live: LiveSession, folder: SessionFolder) -> None:
+    def import_package(live: LiveSession, folder: SessionFolder):
         script = "import sys, iniconfig; print(sys.prefix, iniconfig.__file__)"
         found.append(live.execute(["python3", "-c", script], cwd=folder.path).output)
 

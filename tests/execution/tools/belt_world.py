@@ -46,7 +46,7 @@ class BeltWorld:
         settings: Mapping[str, Any] | None = None,
         sandbox: Sandbox | None = None,
         web: Mapping[str, Any] | None = None,
-    ) -> None:
+    ):
         """`web` are options of `Web`. Without `seconds` a page has five."""
         self.root = root / "world"
         self.folder = self.root / "work tree"
@@ -106,10 +106,10 @@ class BeltWorld:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return path
 
-    def answer_request(self, answer: PermissionAnswer) -> None:
+    def answer_request(self, answer: PermissionAnswer):
         """Answer the next permission request from a thread, if one comes within twenty seconds."""
 
-        def give_answer() -> None:
+        def give_answer():
             end = time.monotonic() + 20
             while not (waiting := self.permissions.waiting()):
                 if self.live.stop_requested or time.monotonic() > end:
@@ -123,7 +123,7 @@ class BeltWorld:
         """What becomes of a call whose session is stopped while it runs: the reason, or its result."""
         outcomes = []
 
-        def call() -> None:
+        def call():
             try:
                 outcomes.append(self(tool, **arguments))
             except SessionStopped as stopped:
@@ -143,7 +143,7 @@ class BeltWorld:
         lines = TranscriptReader().page(self._transcript, limit=10_000)
         return [line.text for line in lines if line.kind in (kinds or ("tool",))]
 
-    def stop(self, reason: str = "enough") -> None:
+    def stop(self, reason: str = "enough"):
         """End the session: its thread notices, and its last transaction is made."""
         self.live.stop(StopRequest(SessionState.CANCELLED, reason))
         self.database.write(lambda tx: self.permissions.session_ended(tx, self.view))

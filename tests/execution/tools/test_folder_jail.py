@@ -13,7 +13,7 @@ TABLE = read_table(__file__)
 pytestmark = pytest.mark.usefixtures("outside_is_unchanged")
 
 
-def check_all_refuse(world: BeltWorld, path: str, problem: str = "not in the project") -> None:
+def check_all_refuse(world: BeltWorld, path: str, problem: str = "not in the project"):
     """Check that read, write and edit refuse the path for this problem."""
     for answer in (
         world.get_problem("read", path=path),

@@ -44,7 +44,7 @@ ODD_TEXTS = st.text(st.sampled_from("a./\\~\0\n\u2025\uff0e\u200b:%"), max_size=
 PATH_LISTS = st.lists(STEP_LISTS.map("/".join) | ODD_TEXTS, min_size=1, max_size=6)
 
 
-def make_tree(root: Path, entries: list[Entry]) -> None:
+def make_tree(root: Path, entries: list[Entry]):
     """A tree with links in all directions. What does not fit is left out."""
     folder, outside = root / "in", root / "out"
     folder.mkdir()
@@ -56,7 +56,7 @@ def make_tree(root: Path, entries: list[Entry]) -> None:
             make_entry(folder, outside, entry)
 
 
-def make_entry(folder: Path, outside: Path, entry: Entry) -> None:
+def make_entry(folder: Path, outside: Path, entry: Entry):
     path = folder / entry.path
     path.parent.mkdir(parents=True, exist_ok=True)
     match entry.kind:

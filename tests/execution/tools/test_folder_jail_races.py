@@ -21,7 +21,7 @@ def repeating(change: Callable[[], None]) -> Iterator[None]:
     """Makes a change again and again, in a thread, during the block."""
     over = threading.Event()
 
-    def repeat() -> None:
+    def repeat():
         while not over.is_set():
             change()
 
@@ -34,7 +34,7 @@ def repeating(change: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-def swap_with_link(folder: Path, name: str) -> None:
+def swap_with_link(folder: Path, name: str):
     """Let a name of a folder and `link` change places."""
     (folder / name).rename(folder / "spare")
     (folder / "link").rename(folder / name)
@@ -69,7 +69,7 @@ def test_a_link_that_is_turned_to_outside_is_not_written_through(world: BeltWorl
     world.write_file("real/a.txt", "inside")
     targets = itertools.cycle(("real", str(world.outside)))
 
-    def turn() -> None:
+    def turn():
         (world.folder / "next").symlink_to(next(targets))
         (world.folder / "next").replace(world.folder / "d")
 

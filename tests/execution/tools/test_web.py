@@ -83,7 +83,7 @@ def test_a_fetch_ends_in_time_whatever_the_server_does(web: BeltWorld, server: W
 def test_a_fetch_ends_at_once_with_its_session(make_belt_world: MakeBeltWorld, server: WebServer):
     hanging = threading.Event()
 
-    def hang(request: BaseHTTPRequestHandler) -> None:
+    def hang(request: BaseHTTPRequestHandler):
         hanging.set()
         server.over.wait()
 

@@ -157,7 +157,7 @@ class StandInSources:
 class AdaptationWorld:
     """Adaptation without an engine. It is its own source of settings, which are in `current`."""
 
-    def __init__(self, database: Database, clock: FakeClock, *, mode: AdaptationMode = AdaptationMode.MANUAL) -> None:
+    def __init__(self, database: Database, clock: FakeClock, *, mode: AdaptationMode = AdaptationMode.MANUAL):
         self.database = database
         self.clock = clock
         self.sources = StandInSources()
@@ -181,7 +181,7 @@ class AdaptationWorld:
             trials=self.trials,
         )
 
-    def adapt(self, **settings: object) -> None:
+    def adapt(self, **settings: object):
         """Replace the settings of adaptation."""
         self.current = Settings(adaptation=AdaptationSettings.model_validate(settings))
 
@@ -189,7 +189,7 @@ class AdaptationWorld:
         """The ids of the active candidates."""
         return [overlay.candidate_id for overlay in self.overlays.load_active()]
 
-    def run_trial(self, candidate_id: str, *, with_good: int, without_good: int, runs: int = 12) -> None:
+    def run_trial(self, candidate_id: str, *, with_good: int, without_good: int, runs: int = 12):
         """End `runs` sessions with the effect of an active candidate, and as many without it. So many of them are
         good."""
         (overlay,) = [overlay for overlay in self.overlays.load_active() if overlay.candidate_id == candidate_id]
@@ -211,19 +211,19 @@ class AdaptationWorld:
         """The kinds of all ledger entries, oldest first."""
         return [entry.kind for entry in self.ledger.since(0, 10_000)]
 
-    def record(self, *events: Event) -> None:
+    def record(self, *events: Event):
         """Record events, a minute apart."""
         for event in events:
             self.clock.advance(timedelta(minutes=1))
             self.database.write(lambda tx, event=event: tx.record(event))
 
-    def land_repair(self, session: str, test: str = TOTAL) -> None:
+    def land_repair(self, session: str, test: str = TOTAL):
         """A session whose changes fixed a test that failed before, and were landed."""
         self.sources.healed_by_session[session] = HealedTests({test: ""}, "", AGENT, 0)
         self.sources.summaries[session] = "Rounded once."
         self.record(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
 
-    def end_healed_session(self, session: str, *, attempts: int = 2, failing: tuple[str, ...] = (TOTAL,)) -> None:
+    def end_healed_session(self, session: str, *, attempts: int = 2, failing: tuple[str, ...] = (TOTAL,)):
         """A session that fixed the tests it broke, with a transcript that says how."""
         self.sources.transcripts[session] = make_transcript(
             ("note", "1 test failed; back to the agent, try 1"), ("say", HEALED_BY), ("tool", "edit cart.py:4"),
@@ -273,12 +273,12 @@ class AdaptationWorld:
             PromptRequest(GUIDED_AGENT, "koji-core", "", "do it", "task", session_id=session)
         )
 
-    def end_guided_session(self, session: str, *, good: bool) -> None:
+    def end_guided_session(self, session: str, *, good: bool):
         """A session whose prompt is sent, and which ends well or badly."""
         provenance = self.make_guidance(session).provenance
         state = "succeeded" if good else "failed"
 
-        def record_session(tx: Transaction) -> None:
+        def record_session(tx: Transaction):
             self.trials.record_applied(tx, provenance, session_id=session, agent=GUIDED_AGENT, workspace="")
             tx.record(ToolsUsed(subject=session, workspace="", agent=GUIDED_AGENT, calls=("read",)))
             tx.record(make_session_ended(session, state))

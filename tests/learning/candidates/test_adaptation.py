@@ -183,7 +183,7 @@ class PowerFailure(Exception):
     """The process ends here."""
 
 
-def _fail(*_: object) -> None:
+def _fail(*_: object):
     raise PowerFailure
 
 

@@ -36,7 +36,7 @@ LEGAL = {(before.value, after.value) for (before, _), after in CANDIDATE_MOVES.i
 class RandomSteps(RuleBasedStateMachine):
     """Sessions that go well and badly, and an operator who decides at random."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         clock = FakeClock(MONDAY_MORNING)
@@ -44,12 +44,12 @@ class RandomSteps(RuleBasedStateMachine):
         self.world = AdaptationWorld(database, clock)
         self.number = 0
 
-    def teardown(self) -> None:
+    def teardown(self):
         self.world.database.close()
         self.folder.cleanup()
 
     @rule(event=st.sampled_from(["heals", "heals late", "fails", "retries", "errs"]))
-    def end_a_session(self, event: str) -> None:
+    def end_a_session(self, event: str):
         self.number += 1
         session = f"sess_{self.number}"
         match event:
@@ -68,28 +68,28 @@ class RandomSteps(RuleBasedStateMachine):
                 self.world.record(make_agent_erred(session))
 
     @rule()
-    def run_a_round(self) -> None:
+    def run_a_round(self):
         self.world.adaptation.run_round()
 
     @precondition(lambda self: self.world.adaptation.candidates())
     @rule(decision=st.sampled_from(["approve", "reject", "roll_back", "undo"]), index=st.integers(0, 3))
-    def decide(self, decision: str, index: int) -> None:
+    def decide(self, decision: str, index: int):
         candidates = sorted(self.world.adaptation.candidates(), key=lambda candidate: candidate.id)
         with suppress(Refusal):
             getattr(self.world.adaptation, decision)(candidates[index % len(candidates)].id)
 
     @rule(mode=st.sampled_from(list(AdaptationMode)))
-    def change_the_mode(self, mode: AdaptationMode) -> None:
+    def change_the_mode(self, mode: AdaptationMode):
         changed = self.world.current.adaptation.model_copy(update={"mode": mode})
         self.world.current = self.world.current.model_copy(update={"adaptation": changed})
 
     @rule()
-    def restart(self) -> None:
+    def restart(self):
         self.world.clock.advance(timedelta(hours=1))
         self.world.adaptation = self.world.reopen()
 
     @invariant()
-    def status_and_active_effects_agree(self) -> None:
+    def status_and_active_effects_agree(self):
         rows = load_candidates(self.world.database)
         active = {row.id for row in rows if row.status == CandidateStatus.ACTIVE}
         assert active == set(self.world.list_active_ids())

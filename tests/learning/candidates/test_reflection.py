@@ -224,7 +224,7 @@ def test_the_signature_of_an_error_has_no_names_and_numbers(
 STEPS = ("exec:git status", "exec:git diff", "exec:pytest")
 
 
-def end_sessions_with_steps(world: AdaptationWorld, sessions: range) -> None:
+def end_sessions_with_steps(world: AdaptationWorld, sessions: range):
     """Sessions that have the same three steps among others of their own."""
     for number in sessions:
         other = [f"exec:tool{number}", "read", "edit", "read"]

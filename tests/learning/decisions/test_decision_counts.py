@@ -28,7 +28,7 @@ def propose(world: AutonomyWorld, text: str, reasoning: str = "") -> str:
     return cards.propose(text, workspace=workspace).id
 
 
-def run(world: AutonomyWorld, card_id: str) -> None:
+def run(world: AutonomyWorld, card_id: str):
     world.engine.cards.approve(card_id)
     world.wait_for_session(card_id)
 

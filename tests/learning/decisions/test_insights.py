@@ -51,14 +51,14 @@ def decide(database: Database, clock: FakeClock) -> Decide:
     """Adds cards that were decided `ago`, each with the decision if a person made it."""
     names, decisions = map(str, itertools.count()), Decisions(database, clock)
 
-    def store(tx: Transaction, row: CardRow) -> None:
+    def store(tx: Transaction, row: CardRow):
         tx.insert(row)
         if row.decided_by == DecidedBy.OPERATOR:
             is_dismissed = row.status == Status.DISMISSED
             signal = DecisionSignal.DISMISSED if is_dismissed else DecisionSignal.APPROVED
             decisions.record(tx, signal, make_decided_card(row, DecidedBy.OPERATOR), at=row.decided_at)
 
-    def add(number: int = 1, ago: timedelta = timedelta(0), **more: object) -> None:
+    def add(number: int = 1, ago: timedelta = timedelta(0), **more: object):
         at = clock.now() - ago
         for name in itertools.islice(names, number):
             decided = {"status": Status.EXECUTED, "decided_at": at, "decided_by": DecidedBy.OPERATOR}

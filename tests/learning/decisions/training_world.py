@@ -20,7 +20,7 @@ RUNNING = Job("", "running", "training", "", None)
 class StandInProvider:
     """A provider in this process. Its calls are made before they raise `error` or, once, `crash`."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.files: dict[str, str] = {}
         """The names of the uploaded files, by id."""
         self.file_of_job: dict[str, str] = {}
@@ -32,7 +32,7 @@ class StandInProvider:
         self.opened = 0
         """Number of times that it was opened and not closed yet."""
 
-    def _raise_error(self) -> None:
+    def _raise_error(self):
         if self.error:
             raise self.error
         if self.crash:
@@ -60,19 +60,19 @@ class StandInProvider:
         self._raise_error()
         return replace(self.present, id=job)
 
-    def cancel(self, job: str) -> None:
+    def cancel(self, job: str):
         self._raise_error()
         assert self.present.state == "running", "a provider refuses to cancel a finished job"
         self.present = Job("", "cancelled", "cancelled", "", self.price_of_cancelled)
 
-    def close(self) -> None:
+    def close(self):
         self.opened -= 1
 
 
 class StandInBudget:
     """Reserves money, unless it `is_exhausted`."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.entries: dict[int, str] = {}
         """What became of each reservation, by its number."""
         self.is_exhausted = False
@@ -83,17 +83,17 @@ class StandInBudget:
         self.entries[len(self.entries)] = f"{purpose} {estimate}"
         return len(self.entries) - 1
 
-    def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None:
+    def settle(self, transaction: Transaction, entry_id: int, amount: int):
         self.entries[entry_id] = f"settled {amount}"
 
-    def release(self, transaction: Transaction, entry_id: int) -> None:
+    def release(self, transaction: Transaction, entry_id: int):
         self.entries[entry_id] = "released"
 
 
 class TrainingWorld:
     """Training on a real database, with a provider, a budget, and the settings that a test gives."""
 
-    def __init__(self, database: Database, folder: Path) -> None:
+    def __init__(self, database: Database, folder: Path):
         self.database = database
         self.provider, self.budget = StandInProvider(), StandInBudget()
         self.conversations: list[tuple[str, str]] = []
@@ -107,7 +107,7 @@ class TrainingWorld:
         self.folder = folder
         self.restart()
 
-    def restart(self) -> None:
+    def restart(self):
         """Start the training anew on the same home."""
         self.training = Training(
             self.database,
@@ -133,7 +133,7 @@ class TrainingWorld:
         """The lines of the examples of a run."""
         return (self.folder / f"{run_id}.jsonl").read_text().splitlines()
 
-    def add_pairs(self, count: int, name: str = "one") -> None:
+    def add_pairs(self, count: int, name: str = "one"):
         """Add pairs in whose texts `name` is."""
         sides = [
             PairTexts(f"situation {name} {n}", f"run {name} {n} → koji-core", f"rest {n} → garden")
@@ -141,13 +141,13 @@ class TrainingWorld:
         ]
         self.database.write(lambda tx: import_pairs(tx, sides))
 
-    def begin_run(self, state: str = RunState.PREPARED) -> None:
+    def begin_run(self, state: str = RunState.PREPARED):
         """Begin a run on 60 new pairs, and bring it into `state`."""
         self.add_pairs(60)
         self.training.begin()
         self.step_until(state)
 
-    def crash(self) -> None:
+    def crash(self):
         """Let the process end when the provider was asked in the next step, and start again."""
         self.provider.crash = KeyboardInterrupt()
         with pytest.raises(KeyboardInterrupt):
@@ -160,7 +160,7 @@ class TrainingWorld:
         assert run is not None
         return run
 
-    def finish(self, model: str, dollars: float | None = 0.42) -> None:
+    def finish(self, model: str, dollars: float | None = 0.42):
         """Let the job be done. Its model answers as the operator decided."""
         self.provider.present = Job("", "done", "completed", model, dollars)
         self.answers[f"together:{model}"] = answer_as_operator

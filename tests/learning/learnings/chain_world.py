@@ -68,17 +68,17 @@ class StandInSessions:
     def secrets(self) -> Iterable[str]:
         return ()
 
-    def offer(self, entry: LearningEntry, /) -> None:
+    def offer(self, entry: LearningEntry, /):
         pass
 
-    def retract(self, lesson: str, reason: str, /) -> None:
+    def retract(self, lesson: str, reason: str, /):
         pass
 
 
 class ScriptedModel:
     """A model that gives these answers, in turn, and then the last one again and again. An exception is raised."""
 
-    def __init__(self, *answers: str | Exception) -> None:
+    def __init__(self, *answers: str | Exception):
         self.answers = list(answers)
         self.questions: list[Question] = []
 
@@ -93,7 +93,7 @@ class ScriptedModel:
 class ChainWorld:
     """A home with the chain in it."""
 
-    def __init__(self, folder: Path, database: Database, clock: FakeClock, *, model: Asks | None = None) -> None:
+    def __init__(self, folder: Path, database: Database, clock: FakeClock, *, model: Asks | None = None):
         self.data = folder
         self.database = database
         self.clock = clock
@@ -105,7 +105,7 @@ class ChainWorld:
             model=model or NobodyAsks(),
         )  # fmt: skip
 
-    def end_session(self, id: str, *decisions: str, speaker: str = "agent", **fields: Any) -> None:
+    def end_session(self, id: str, *decisions: str, speaker: str = "agent", **fields: Any):
         """A session ended in which `speaker` stated these decisions; `fields` are others of its record."""
         statements = tuple(Statement("decision", text, speaker) for text in decisions)
         view = fields.pop("view", None) or make_view(id)
@@ -116,12 +116,12 @@ class ChainWorld:
         self.record(make_session_ended(id, workspace=view.workspace))
         self.learnings.catch_up()
 
-    def end_sessions(self, *decisions: str, count: int = 3, speaker: str = "agent") -> None:
+    def end_sessions(self, *decisions: str, count: int = 3, speaker: str = "agent"):
         """`count` sessions `s0`, `s1`, … that state the same decisions."""
         for number in range(count):
             self.end_session(f"s{number}", *decisions, speaker=speaker)
 
-    def record(self, event: Event) -> None:
+    def record(self, event: Event):
         """Write an event into the ledger."""
         self.database.write(lambda tx: tx.record(event))
 
@@ -139,7 +139,7 @@ class ChainWorld:
         (entry,) = self.learnings.list_entries("project")
         return entry
 
-    def _report(self, service: str, message: str) -> None:
+    def _report(self, service: str, message: str):
         self.faults.append(f"{service}: {message}")
         self.record(FaultReported(where=service, message=message))
 
@@ -148,6 +148,6 @@ MakeWorld = Callable[[Asks], ChainWorld]
 """Makes the home of a test, with a model."""
 
 
-def fail_with_full_disk(path: Path, data: bytes) -> None:
+def fail_with_full_disk(path: Path, data: bytes):
     """What writes a file when the disk is full."""
     raise OSError(28, "No space left on device")

@@ -46,7 +46,7 @@ def list_project_texts(world: ChainWorld) -> list[str]:
     return [entry.text for entry in world.learnings.list_entries("project")]
 
 
-def assert_nothing_changes(world: ChainWorld) -> None:
+def assert_nothing_changes(world: ChainWorld):
     """Running the chain again changes no byte."""
     before = world.read_pages()
     assert world.learnings.run_chain().nothing
@@ -130,7 +130,7 @@ def test_after_a_crash_at_any_page_the_next_start_finishes_the_promotion(
     sources_by_page = [data.count(b"@u") for data in undisturbed.read_pages().values()]
     pages_left = 0
 
-    def write_or_crash(path: Path, data: bytes) -> None:
+    def write_or_crash(path: Path, data: bytes):
         nonlocal pages_left
         if not pages_left:
             raise KeyboardInterrupt

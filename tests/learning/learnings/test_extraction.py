@@ -30,7 +30,7 @@ UV = "We install with uv"
 class ForgettingModel(ScriptedModel):
     """A model during whose first answer the operator forgets some words."""
 
-    def __init__(self, words: str, answer: str) -> None:
+    def __init__(self, words: str, answer: str):
         super().__init__(answer)
         self.words = words
         self.texts: LearningTexts | None = None

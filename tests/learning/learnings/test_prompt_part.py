@@ -27,7 +27,7 @@ from tests.learning.learnings.made_up_entries import make_entry
 class PromptWorkspace:
     """A workspace, and files with the entries that a test adds."""
 
-    def __init__(self, data: Path, workspace: Path, database: Database) -> None:
+    def __init__(self, data: Path, workspace: Path, database: Database):
         self.files = LearningStore(data, database)
         self.workspace = workspace
         workspace.mkdir()
@@ -64,7 +64,6 @@ def test_learnings_of_the_project_and_of_all_projects_are_in_the_prompt_with_the
     of_project, of_all = world.add("Amounts are cents"), world.add("Tests first", scope=GLOBAL)
     contribution = world.make_contribution()
     assert set(contribution.provenance["learning_sources"]) == {of_project.id, of_all.id}
-    assert contribution.part is not None
     first, _, *lines, last = contribution.part.lines
     assert first.text == "<learnt>"
     assert first.source.label == "clawpy"
@@ -116,7 +115,7 @@ def test_a_learning_that_agents_md_contains_is_left_out(world: PromptWorkspace):
 
 
 def test_of_many_prompts_the_newest_are_read_and_all_are_counted(database: Database):
-    def record(tx: Transaction) -> None:
+    def record(tx: Transaction):
         for number in range(MAX_PROMPTS + 5):
             record_uses(tx, {PROVENANCE_KEY: ["lrn_a"]}, call=f"call_{number}", session_id="s1", agent="cto")
 

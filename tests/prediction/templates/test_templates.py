@@ -21,7 +21,7 @@ from tests.support.programs import run_git_that_stops
 DAY = timedelta(days=1)
 
 
-def make_branch(repository: Repository, name: str, at: datetime) -> None:
+def make_branch(repository: Repository, name: str, at: datetime):
     """Make a branch with a commit of this time."""
     repository.git("checkout", "-q", "-b", name, "main")
     commit_at(repository, name, {f"{name.replace('/', '_')}.py": "1"}, at)
@@ -125,23 +125,23 @@ def test_a_name_that_is_hidden_broken_or_an_option_becomes_no_parameter(name: st
 # Waiting work
 
 
-def commit_that_is_not_pushed(repository: Repository, age: timedelta) -> None:
+def commit_that_is_not_pushed(repository: Repository, age: timedelta):
     repository.git("init", "-q", "--bare", str(repository.path.parent / "origin"))
     repository.git("remote", "add", "origin", str(repository.path.parent / "origin"))
     repository.git("push", "-q", "-u", "origin", "main")
     commit_at(repository, "two", {"cart.py": "2"}, NOW - age)
 
 
-def commit_on_a_branch(repository: Repository, age: timedelta) -> None:
+def commit_on_a_branch(repository: Repository, age: timedelta):
     repository.git("switch", "-q", "-c", "coupons")
     commit_at(repository, "two", {"cart.py": "2"}, NOW - age)
 
 
-def change_that_is_not_committed(repository: Repository, age: timedelta) -> None:
+def change_that_is_not_committed(repository: Repository, age: timedelta):
     touch(repository.write("cart.py", "2"), NOW - age)
 
 
-def make_branch_without_commit(repository: Repository, age: timedelta) -> None:
+def make_branch_without_commit(repository: Repository, age: timedelta):
     commit_on_a_branch(repository, age)
     repository.git("switch", "-q", "main")
 
