@@ -30,7 +30,7 @@ def engine(home: Home, clock: FakeClock) -> Iterator[StandIn]:
 
 def print_status(engine: StandIn, **activity: Any) -> list[str]:
     """The lines of the status of an engine with this activity since `NOW`."""
-    engine.since = lambda: ActivitySince(instant=NOW, **NOTHING | {"waiting": ()} | activity)
+    engine.read_activity = lambda: ActivitySince(instant=NOW, **NOTHING | {"waiting": ()} | activity)
     return render_document("status", dispatch(engine, "status", {})).splitlines()
 
 
@@ -42,7 +42,7 @@ def select_below(lines: list[str], beginning: str) -> list[str]:
 
 
 def test_what_waits_is_named_in_one_line_each(engine: StandIn):
-    engine.queue = lambda: [
+    engine.list_waiting = lambda: [
         Waiting("change_set", "change_1", "land 1 file?", NOW),
         Waiting("permission", "perm_1", "fix it\n" * 99, NOW),
     ]
