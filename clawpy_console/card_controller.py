@@ -68,11 +68,6 @@ class CardController:
         follows: a kind of card that is switched off, with `undo`, which says how it comes back; or what became of a
         card that was decided elsewhere.
         """
-        calls: dict[str, EngineCall[Card]] = {
-            "approve": lambda engine: engine.cards.approve(card.id, without_sandbox=card.needs_confirmation),
-            "dismiss": lambda engine: engine.cards.dismiss(card.id),
-            "snooze": lambda engine: engine.cards.snooze(card.id, span=SNOOZE),
-        }
         self._decided.append((card, decision))
         self._add_override(card.id, None)
         self.last_approved_id = card.id if decision == "approve" else self.last_approved_id
@@ -95,7 +90,7 @@ class CardController:
             if decision == "dismiss" and decided.note not in ("", card.note):  # what it said before is no news
                 notify(f"{decided.note}{undo}")
 
-        self._send_decision(card.id, calls[decision], on_result, on_refusal)
+        self._send_decision(card.id, _make_call(card, decision), on_result, on_refusal)
 
     def explain(self, card_id: str, reason: DismissReason, show_message: ShowMessage, undo: str) -> None:
         """Record why `card_id` was dismissed, after the dismissal itself. The message ends with `undo`, which says how
@@ -263,6 +258,16 @@ class CardController:
 
         show_message("Checking…", "$accent")
         self._app.call_engine(lambda engine: engine.checks.run(requested=True), on_report, group="cycle")
+
+
+def _make_call(card: Card, decision: str) -> EngineCall[Card]:
+    """The call of the engine for "approve", "dismiss" or "snooze"."""
+    calls: dict[str, EngineCall[Card]] = {
+        "approve": lambda engine: engine.cards.approve(card.id, without_sandbox=card.needs_confirmation),
+        "dismiss": lambda engine: engine.cards.dismiss(card.id),
+        "snooze": lambda engine: engine.cards.snooze(card.id, span=SNOOZE),
+    }
+    return calls[decision]
 
 
 class CardConsole(Console):

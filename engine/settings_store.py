@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.clock import Clock
+from engine.clock import Clock, SystemClock
 from engine.config import Settings, WorkspaceSettings, resolve_workspace_path
 from engine.config.settings_file import (
     MAX_FILE_BYTES,
@@ -100,12 +100,18 @@ class SettingsStore:
     all problems if the file is invalid."""
 
     def __init__(
-        self, file: Path, *, clock: Clock, environment: Mapping[str, str] | None = None, lenient: bool = False
+        self,
+        file: Path,
+        *,
+        clock: Clock | None = None,
+        environment: Mapping[str, str] | None = None,
+        lenient: bool = False,
     ) -> None:
-        """If `lenient`, an invalid file is only a `fault`, and the defaults are used."""
+        """By default the clock and the environment are those of this machine. If `lenient`, an invalid file is only a
+        `fault`, and the defaults are used."""
         self.file = file
         self._file = _SettingsFile(file)
-        self._clock = clock
+        self._clock = clock or SystemClock()
         self._environment = dict(os.environ if environment is None else environment)
         self._lock = threading.RLock()
         self._database: Database | None = None
@@ -117,7 +123,7 @@ class SettingsStore:
             if not lenient:
                 raise
             self._settings, self.fault = self._parse(""), error.message
-        self._checked = clock.monotonic()
+        self._checked = self._clock.monotonic()
 
     def attach(self, database: Database) -> None:
         """Record changes and faults as events in `database` from now on."""

@@ -12,7 +12,6 @@ import os
 import shutil
 import tempfile
 import threading
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.files import read_table
 from engine.git import create_repository
 from engine.git.environment import get_temporary_folder
 from engine.model import OfferedFinding, ProfileEdit, Refusal, Score, Trust
@@ -45,7 +45,7 @@ def temporary_home() -> Iterator[tuple[Path, Path]]:
 
 @cache
 def _load_story() -> Mapping[str, Any]:
-    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return read_table(__file__, "demo.toml")
 
 
 def make_project(folder: Path, now: datetime) -> Path:

@@ -299,10 +299,7 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
         case "config" if arguments["action"] == "set":
             arguments["value"] = options.value  # may be empty
         case "land":
-            paths, hunks = arguments.get("only", []), options.hunk or []
-            if hunks and len(paths) != 1:
-                raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
-            arguments |= {"id": options.id, "only": [{"path": path, "hunks": hunks} for path in paths]}
+            arguments |= {"id": options.id, "only": _make_file_parts(arguments.get("only", []), options.hunk or [])}
         case "comment" if options.place:
             arguments |= _parse_comment_location(options.place, options.text)
         case "profile" if options.file is not None:
@@ -314,6 +311,13 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
                 raise WrongUse("off and --off end it: give neither on nor --for SPAN with them")
             arguments["off"] = True
     return arguments
+
+
+def _make_file_parts(paths: Sequence[str], hunks: Sequence[int]) -> list[Document]:
+    """The parts of changes that `--only` and `--hunk` name. Raises `WrongUse` for hunks of no single file."""
+    if hunks and len(paths) != 1:
+        raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
+    return [{"path": path, "hunks": hunks} for path in paths]
 
 
 def _collect_declared_arguments(verb: Verb, options: argparse.Namespace) -> Document:

@@ -1,4 +1,7 @@
-"""The private socket on which verbs reach the engine that holds the home (SPEC 7.5).
+"""The private socket on which verbs reach the engine that holds the home (SPEC 7.5): its server, and those who ask.
+
+`Engine` has a `ControlServer`. `call` carries out one verb for the command line and MCP, `connect` several, and `stop`
+stops whatever the state of the engine is.
 
 A connection has one request and one answer, each a line of JSON: `{"verb", "arguments"}`, then `{"ok": document}` or
 `{"error": {...}}`. The socket has mode 0600, in a folder of mode 0700. After the verb `attach`, the connection belongs
@@ -230,8 +233,6 @@ def _make_no_socket_refusal(error: OSError | None) -> Refusal:
     return Refusal("no_socket", message, "use a shorter --home")
 
 
-# -- finding the engine to ask
-
 CONNECT_TIMEOUT_S = 10.0
 """Seconds to wait for an engine that holds the home but does not listen yet, or no longer listens."""
 
@@ -372,12 +373,7 @@ def stop(home: Home, reason: str) -> Document:
     if answer is not None:
         return answer | counts
     if write_error is not None:
-        message = f"the stop file cannot be written in {home.data}: {write_error.strerror or write_error}"
-        raise Refusal(
-            "unwritable_home",
-            f"{message} ({count(ended.killed, 'process', 'processes')} ended)",
-            "press F12 in the console, or end the engine's process; `clawpy doctor` names it",
-        ) from write_error
+        raise _make_no_stop_refusal(home, write_error, ended.killed) from write_error
     return {
         "holds": [{"word": "stop", "reason": reason or STOPPED, "since": None, "until": None}],
         "stopped": list(ended.sessions),
@@ -385,6 +381,16 @@ def stop(home: Home, reason: str) -> Document:
         "file": file,
         **counts,
     }
+
+
+def _make_no_stop_refusal(home: Home, error: OSError, killed: int) -> Refusal:
+    """The refusal of a stop that no engine has answered, and that the next engine will not know of."""
+    problem = f"the stop file cannot be written in {home.data}: {error.strerror or error}"
+    return Refusal(
+        "unwritable_home",
+        f"{problem} ({count(killed, 'process', 'processes')} ended)",
+        "press F12 in the console, or end the engine's process; `clawpy doctor` names it",
+    )
 
 
 def _ask_to_stop(home: Home, reason: str) -> Document | Refusal | None:

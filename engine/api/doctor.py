@@ -41,7 +41,6 @@ from engine.api.notify.notes import is_switched_on
 from engine.api.notify.outbox import UNDELIVERED_SQL
 from engine.api.offline import read_rows
 from engine.api_keys import Keys
-from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
 from engine.config.sections import DESKTOP_SCHEME, SPEAK_SCHEME, Surface, find_url_problem
 from engine.config.settings_file import VARIABLES, format_key
@@ -193,7 +192,7 @@ def _check_gateway(home: Home, settings: Settings) -> Check:
 
 def _load_settings(home: Home) -> tuple[Settings, Check]:
     try:
-        settings = SettingsStore(home.config_file, clock=SystemClock()).current
+        settings = SettingsStore(home.config_file).current
     except Refusal as error:
         return Settings(), fail("config", error.message, error.fix)
     message = str(home.config_file) if home.config_file.exists() else f"defaults; {home.config_file} does not exist"

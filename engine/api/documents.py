@@ -35,7 +35,6 @@ from engine.model import (
     ParaFact,
     RecallMatch,
     SessionView,
-    TasteDrift,
     TasteShift,
     dollars,
 )
@@ -196,7 +195,6 @@ _COMPUTED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
         "workspace": lambda mute: mute.workspace or None,
         "subject": lambda mute: mute.subject or None,
     },
-    TasteDrift: {"changed": lambda drift: bool(drift.shifts)},
     TasteShift: {"kindTitle": _find_kind_title},
     SessionView: {"state": lambda view: "discarded" if view.discarded_at else view.state},
     LearningEntry: {

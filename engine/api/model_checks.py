@@ -23,7 +23,6 @@ from engine.api.documents import Document
 from engine.api.offline import read_rows
 from engine.api_keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, find_key_variables, make_variable_name
 from engine.autonomy.heartbeat import find_heartbeat_problems
-from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
 from engine.config.sections import ACP_PREFIX, AUTO, MODEL, ProviderKind, ProviderSettings
 from engine.execution.model_router import ModelRouter, ProviderState, describe_setup
@@ -431,7 +430,7 @@ def _describe_next_step(home: Home, settings: SettingsSource, keys: Keys, name: 
 
 def _load_settings(home: Home) -> SettingsSource:
     try:
-        return SettingsStore(home.config_file, clock=SystemClock())
+        return SettingsStore(home.config_file)
     except Refusal:
         return FixedSettings(Settings())  # keys can be stored even if the settings are broken; doctor reports that
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -52,7 +51,8 @@ def read_completion_names(home: Home, kind: str) -> Mapping[str, Any]:
             case "workspaces":
                 return dict.fromkeys(home.configured_workspaces(), "workspace")
             case "channels" | "providers":
-                return {**_load_program_names(home)[kind], **_read_names_in_settings(home, kind)}
+                own = dict.fromkeys(home.read_settings_section(kind), "from your settings")
+                return dict(_load_program_names(home)[kind]) | own
             case _:
                 return dict(_load_program_names(home)[kind])
     return {}
@@ -63,14 +63,6 @@ def read_rows(database: Path, query: str, *, seconds: float = 2) -> list[tuple[A
     `sqlite3.Error`."""
     with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=seconds)) as connection:
         return connection.execute(query).fetchall()
-
-
-def _read_names_in_settings(home: Home, name: str) -> dict[str, str]:
-    """The names of the tables `[name.…]` in the settings file."""
-    if not home.config_file.is_file():
-        return {}
-    sections = tomllib.loads(home.config_file.read_text(encoding="utf-8-sig")).get(name, {})
-    return dict.fromkeys(sections, "from your settings")
 
 
 def _load_program_names(home: Home) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Subscription:
         self._awake = False
         self.dropped = 0
 
-    def _offer(self, event: Event) -> None:
+    def offer(self, event: Event) -> None:
         """Add an event to the queue, and wake the reader if it sleeps."""
         with self._lock:
             if len(self._events) >= self._capacity:
@@ -95,7 +95,7 @@ class Subscription:
 
     def close(self) -> None:
         """Stop receiving."""
-        self._bus._remove(self)
+        self._bus.remove(self)
 
 
 class EventBus:
@@ -113,7 +113,8 @@ class EventBus:
             self._subscriptions = (*self._subscriptions, subscription)
         return subscription
 
-    def _remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: Subscription) -> None:
+        """End a subscription."""
         with self._lock:
             self._subscriptions = tuple(other for other in self._subscriptions if other is not subscription)
 
@@ -122,7 +123,7 @@ class EventBus:
         ends."""
         for subscription in self._subscriptions:
             try:
-                subscription._offer(event)
+                subscription.offer(event)
             except Exception:
                 log.exception("a listener failed on %s and was taken off the bus", event.kind)
-                self._remove(subscription)
+                self.remove(subscription)

@@ -19,7 +19,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.files import read_plain_or_nothing
+from engine.files import read_plain_or_nothing, read_table
 from engine.frozen import frozen
 from engine.git import Git, GitError
 from engine.git.command import split_nul
@@ -40,37 +40,16 @@ CONFLICT_OPERATION = "conflict"
 """The name of an operation that has files in conflict and no state of its own. `git stash pop`, `git merge --squash`
 and `git checkout -m` leave such files."""
 
-_OPERATION_BY_FILE = (
-    ("rebase-merge", "rebase"),
-    ("rebase-apply/applying", "am"),
-    ("rebase-apply", "rebase"),
-    ("MERGE_HEAD", "merge"),
-    ("CHERRY_PICK_HEAD", "cherry-pick"),
-    ("REVERT_HEAD", "revert"),
-    ("BISECT_LOG", "bisect"),
-)
-_STATE_FILES = (
-    "index", "HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "sequencer/todo", "BISECT_LOG",
-    "BISECT_TERMS", "BISECT_START", "rebase-merge", "rebase-merge/git-rebase-todo", "rebase-apply", "rebase-apply/next",
-    "sequencer",
-)  # fmt: skip
-_SEQUENCER_FILES = ("sequencer/head", "sequencer/abort-safety", "sequencer/todo")
-_NEEDED_FILES = {
-    "merge": ("MERGE_HEAD",),
-    "rebase": (
-        "rebase-merge/onto", "rebase-merge/head-name", "rebase-merge/orig-head", "rebase-apply/onto",
-        "rebase-apply/head-name", "rebase-apply/orig-head", "rebase-apply/last", "rebase-apply/next",
-    ),
-    "am": ("rebase-apply/last", "rebase-apply/next"),
-    "cherry-pick": _SEQUENCER_FILES,
-    "revert": _SEQUENCER_FILES,
-    "bisect": ("BISECT_START", "BISECT_NAMES"),
-}  # fmt: skip
-"""By operation, the state files without which git cannot go on or go back, if the folder of the file exists."""
-_HEAD_FILES = {
-    "merge": "MERGE_HEAD", "cherry-pick": "CHERRY_PICK_HEAD", "revert": "REVERT_HEAD", "rebase": "REBASE_HEAD",
-}  # fmt: skip
+_TABLE = read_table(__file__, "operations.toml")
+_OPERATION_BY_FILE: Sequence[tuple[str, str]] = _TABLE["operation_by_file"]
+_STATE_FILES: Sequence[str] = _TABLE["state_files"]
+_HEAD_FILES: Mapping[str, str] = _TABLE["head"]
+_NEEDED_FILES: Mapping[str, Sequence[str]] = _TABLE["needed"]
+"""The files of git's that tell of operations; `operations.toml` explains them."""
+
 _PICKS = ("cherry-pick", "revert")
+"""The operations that apply single commits, for which the files of the sequencer may be there alone."""
+
 _COMMIT_ID = re.compile(r"[0-9a-f]{7,64}")
 _TODO_STEP = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f)(?: -[cC])? ([0-9a-f]{7,64})\b")
 
@@ -98,9 +77,6 @@ class Side:
     """The name of a branch at the commit, or else the short id of the commit."""
     commit: str
     subject: str = ""
-
-
-# -- unfinished operations
 
 
 @frozen
@@ -354,9 +330,6 @@ def _read_commit_id(file: Path) -> str:
 
 def _read_state_file(file: Path) -> str:
     return read_plain_or_nothing(file, MAX_BYTES).decode(errors="replace").strip()
-
-
-# -- merges
 
 
 @frozen

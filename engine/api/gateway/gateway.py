@@ -45,10 +45,6 @@ class GatewayState:
     dropped: int = 0
     """The number of WebSockets that were closed because they did not read."""
 
-    @property
-    def listening(self) -> bool:
-        return bool(self.url)
-
 
 Build = Callable[..., "Server"]
 """The type of `routes.build_server`. The function is passed in, because it imports the operations, which read the

@@ -25,7 +25,6 @@ from urllib.parse import urlsplit
 from engine.api.documents import Document
 from engine.api.notify.notes import QUIET_FORMS, Form, Note, get_setting_name, is_switched_on
 from engine.api_keys import ENVIRONMENT, Keys
-from engine.clock import SystemClock
 from engine.config import SettingsSource
 from engine.config.sections import (
     DESKTOP_SCHEME,
@@ -167,7 +166,7 @@ def store_address(home: Home, name: str, url: str, *, in_file: bool, write: Call
         source = Keys(home).set(make_address_key_name(surface), url, consent_file=in_file, keyring_fix=keyring_fix)
         url = STORED_WITH_KEYS
     write(f"notify.{surface}.url", url)
-    current = SettingsStore(home.config_file, clock=SystemClock()).current
+    current = SettingsStore(home.config_file).current
     off = "" if is_switched_on(surface, current) else f"; first: clawpy config set {get_setting_name(surface)} true"
     return {
         "surface": surface.value,

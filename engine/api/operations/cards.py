@@ -342,12 +342,19 @@ def _find_card_of_hint(engine: Services, hint: str, channel: str | None, workspa
     watched_workspace = workspace or next(iter(engine.workspaces), None)
     if watched_workspace is None:
         raise Refusal("unknown_workspace", "no workspace is watched", "start clawpy in a git repository")
-    prompt = sanitise(hint).strip()
+    return find_pending_card(engine, hint, watched_workspace, channel) or engine.cards.suggest(
+        hint, workspace=watched_workspace, channel=channel, reasoning=CARD_REASONING
+    )
+
+
+def find_pending_card(engine: Services, text: str, workspace: str, channel: str | None = None) -> Card | None:
+    """The pending card that has `text` as its prompt, on a channel, by default on any; None if there is none."""
+    prompt = sanitise(text).strip()
     for card in engine.cards.list_pending(include_snoozed=True):
         work = card.assignment
-        if (work.prompt, work.workspace) == (prompt, watched_workspace) and channel in (None, work.channel):
+        if (work.prompt, work.workspace) == (prompt, workspace) and channel in (None, work.channel):
             return card
-    return engine.cards.suggest(hint, workspace=watched_workspace, channel=channel, reasoning=CARD_REASONING)
+    return None
 
 
 def _make_trigger_document(engine: Services, card_id: str | None, channel: str | None, obstacle: str) -> Document:

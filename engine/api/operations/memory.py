@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document
+from engine.api.operations.cards import find_pending_card
 from engine.api.operations.operation import (
     ACCEPT_WHOLE_FLOAT,
     Limit,
@@ -121,10 +122,9 @@ def suggest(
     channel: Text | None = None,
 ) -> Document:
     """Make a card with `text`, suggested `by` an agent; the same text again returns the pending card."""
-    name, prompt = parse_agent_name(by), sanitise(text).strip()
-    for card in engine.cards.list_pending(include_snoozed=True):
-        if (card.assignment.prompt, card.assignment.workspace) == (prompt, workspace):
-            return {"predictions": [document(card)], "new": False}
+    name = parse_agent_name(by)
+    if (pending := find_pending_card(engine, text, workspace)) is not None:
+        return {"predictions": [document(pending)], "new": False}
     reason = one_line(reason)[:MAX_REASON_CHARS]
     reasoning = f"suggested by {name}" + (f": {reason}" if reason else "")
     card = engine.cards.suggest(text, workspace=workspace, channel=channel, reasoning=reasoning)

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, quiet_operation, require
-from engine.clock import SystemClock
 from engine.config.sections import ACP_PREFIX, Dollars, Hour, Milliseconds, Surface
 from engine.config.settings_file import describe_accepted, parse_key
 from engine.model import Hold, Refusal, sanitise
@@ -37,7 +36,7 @@ def check(engine: OfflineServices, command: Text = "", prompt: Text | None = Non
     """The verdict of the content filter on a command or a prompt, with the operator's own rules."""
     if bool(command) == (prompt is not None):
         raise Refusal("bad_arguments", "give a command or a prompt", '{"command": "ls"}')
-    content = SettingsStore(engine.home.config_file, clock=SystemClock()).current.content
+    content = SettingsStore(engine.home.config_file).current.content
     own = make_own_rules(content.allow, content.block)
     verdict = check_command(command, own=own) if prompt is None else check_prompt(prompt, own=own)
     return {"verdict": verdict.verdict.value, "rule": verdict.rule, "reason": verdict.reason}

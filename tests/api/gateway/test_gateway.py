@@ -81,7 +81,7 @@ def test_a_gateway_that_ended_by_itself_is_reported(serve: Serve):
     served.server.close()
     served.gateway.apply_settings()
     state = served.gateway.state()
-    assert (state.listening, state.description) == (False, STOPPED)
+    assert (state.url, state.description) == ("", STOPPED)
     (fault,) = served.engine.ledger.latest(1, kinds=("FaultReported",))
     assert fault.payload["message"] == STOPPED
     served.gateway.open(port=0)
@@ -94,7 +94,7 @@ def test_the_gateway_opens_and_closes_as_the_settings_say(serve: Serve):
     gateway, settings = served.gateway, served.engine.settings
     gateway.close()
     gateway.apply_settings()
-    assert not gateway.state().listening
+    assert not gateway.state().url
     settings.set("gateway.port", 0)
     settings.set("gateway.enabled", True)
     gateway.apply_settings()
@@ -107,7 +107,7 @@ def test_the_gateway_opens_and_closes_as_the_settings_say(serve: Serve):
     assert served.ask("GET", "/api/v1/health", headers={"Host": "phone.example"}).status_code == 200
     settings.set("gateway.enabled", False)
     gateway.apply_settings()
-    assert not gateway.state().listening
+    assert not gateway.state().url
 
 
 @pytest.mark.long
@@ -151,7 +151,7 @@ def test_a_port_in_use_is_reported_once(serve: Serve):
     assert "used by another program" in served.gateway.state().description
     served.engine.settings.set("gateway.port", 0)
     served.gateway.apply_settings()
-    assert served.gateway.state().listening
+    assert served.gateway.state().url
 
 
 def test_a_gateway_that_was_opened_by_hand_takes_on_names_and_origins_of_the_settings(serve: Serve):

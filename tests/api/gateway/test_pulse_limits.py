@@ -127,4 +127,4 @@ def test_closing_disconnects_listeners(serve: Serve):
         listener.subscribe()
         served.gateway.close()
         assert read_closing(listener)[0] == 1012
-    assert not served.gateway.state().listening
+    assert not served.gateway.state().url
