@@ -269,7 +269,7 @@ def switch_gateway(app: Console, *, enabled: bool) -> None:
     def on_switched(result: tuple[str, Any]) -> None:
         new_token, state = result
         app.reload(["place", "settings"])
-        if state.listening:
+        if state.url:
             _show_address(app, new_token, state)
         else:
             app.show_toast("the gateway is off")
