@@ -107,8 +107,9 @@ def serve(
         raise Refusal(error.code, error.message, fix) from error
 
 
-POLL_S = 60.0
-"""Seconds between two reads of the ledger when no event wakes it."""
+POLL_S = 1.0
+"""Seconds between two reads of the ledger when nothing wakes the main thread. A signal does not if it comes just before
+that begins to wait; the end is then so much later."""
 
 
 def _print_until_ending(engine: Engine, printer: EventPrinter, ending: _Ending, seconds: int | None) -> None:
