@@ -18,6 +18,9 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
+from engine.home import expand_user
+from engine.model import Refusal
+
 NAME_PATTERN = r"[a-z][a-z0-9_-]{0,39}"
 """The name of an agent, a channel, a provider …: a lower-case letter, then at most 39 of a-z, 0-9, _ and -."""
 
@@ -92,6 +95,19 @@ def is_loopback_host(host: str) -> bool:
 def strip_slash(url: str) -> str:
     """An address without a slash at its end."""
     return url.rstrip("/")
+
+
+def _find_path_problem(path: str) -> str:
+    """The problem of a path in words, "" for none: it may begin with `~` or `~USER`."""
+    try:
+        expand_user(path)
+    except Refusal as refusal:
+        return f"{refusal.message}; {refusal.fix}"
+    return ""
+
+
+PATH_CHECK = refuse_if(_find_path_problem)
+"""Refuses a path in the home of a user that does not exist."""
 
 
 # -- runners and models
@@ -283,8 +299,8 @@ class GatewaySettings(Section):
     host: str = "127.0.0.1"
     """An address of this machine. One that other machines reach needs a certificate or a tunnel."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8477
-    certificate: str = ""
-    certificate_key: str = ""
+    certificate: Annotated[str, PATH_CHECK] = ""
+    certificate_key: Annotated[str, PATH_CHECK] = ""
     """PEM files."""
     tunnel: bool = False
     """You say that something in front of the gateway encrypts."""

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from engine.config.sections import (
     AUTO,
+    PATH_CHECK,
     PROVIDERS,
     RUNNER_FORMAT,
     AcpSettings,
@@ -123,7 +124,9 @@ class WorkspaceSettings(Section):
     """Whether sandboxed sessions may reach any public host."""
     hosts: Annotated[tuple[str, ...], Field(description='a list of hosts, for example ["localhost:5432"]')] = ()
     """Hosts that sandboxed sessions may reach besides, "name" or "name:port", those on this machine among them."""
-    readable: Annotated[tuple[str, ...], Field(description='a list of folders, for example ["~/data"]')] = ()
+    readable: Annotated[
+        tuple[str, ...], PATH_CHECK, Field(description='a list of folders, for example ["~/data"]')
+    ] = ()
     """Folders that sandboxed sessions may read besides the system, installed tools and the workspace."""
     environment: Annotated[tuple[str, ...], Field(description='a list of names, for example ["CFLAGS"]')] = ()
     """Environment variables that sandboxed sessions inherit besides the usual ones."""
@@ -245,7 +248,7 @@ class MemorySettings(Section):
         Field(description='an address, for example "http://127.0.0.1:8000"'),
     ] = ""
     """A Chroma server that holds the index; "" is a folder of the home."""
-    transcripts: tuple[str, ...] = ()
+    transcripts: Annotated[tuple[str, ...], PATH_CHECK] = ()
     """Folders with transcripts of other agents, which are imported, such as `["~/.claude/projects"]`."""
 
 
@@ -272,7 +275,7 @@ class AdaptationSettings(Section):
 class CalendarSettings(Section):
     """`[calendar]`: `.ics` files whose meetings are prepared for (SPEC 2.1), for instance `["~/work.ics"]`."""
 
-    files: tuple[str, ...] = ()
+    files: Annotated[tuple[str, ...], PATH_CHECK] = ()
 
 
 class TrainingSettings(Section):
@@ -334,8 +337,8 @@ class Settings(Section):
     max_running_sessions: Annotated[int, Field(ge=1, le=32)] = 2
 
     twin_model_id: str = ""
-    tasks_dir: str = ""
-    predictions_dir: str = ""
+    tasks_dir: Annotated[str, PATH_CHECK] = ""
+    predictions_dir: Annotated[str, PATH_CHECK] = ""
 
     console: ConsoleSettings = ConsoleSettings()
     keys: dict[str, str] = Field(default_factory=dict)
