@@ -22,8 +22,9 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
+from urllib.parse import quote
 
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.event import listens_for
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session, SQLModel
@@ -254,9 +255,12 @@ def _write_deferred(transaction: Transaction, works: Iterable[Callable[[Transact
 
 
 def open_sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
-    """An engine for connections to the database. `durable`: a commit waits until it is on disk."""
+    """An engine for connections to the database, whose file must exist. `durable`: a commit waits until it is on
+    disk."""
     arguments: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 10}
-    engine = create_engine(f"sqlite:///{path}", connect_args=arguments, max_overflow=-1)
+    # A connection to a path would create an empty database there, where the home was moved or deleted meanwhile.
+    url = URL.create("sqlite", database=f"file:{quote(bytes(path))}", query={"mode": "rw", "uri": "true"})
+    engine = create_engine(url, connect_args=arguments, max_overflow=-1)
 
     @listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: object) -> None:

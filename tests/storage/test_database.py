@@ -109,6 +109,31 @@ def test_a_file_that_is_no_database_is_a_damaged_home(tmp_path: Path, clock: Fak
     assert str(path) in refusal.message
 
 
+@pytest.mark.parametrize("name", ["50%20", "what?", "c#", "two\nlines", "bytes \udcff"])
+def test_the_path_of_a_database_may_have_any_character(tmp_path: Path, clock: FakeClock, bus: EventBus, name: str):
+    path = tmp_path / name / "clawpy.db"
+    path.parent.mkdir()
+    database = Database(path, clock=clock, bus=bus)
+    database.record(TaskAdded(title="in it"))
+    assert len(Ledger(database).latest()) == 1
+    database.close()
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_a_database_that_was_moved_while_it_was_open_is_missed_and_not_made_anew(
+    tmp_path: Path, clock: FakeClock, bus: EventBus
+):
+    home = tmp_path / "home"
+    home.mkdir()
+    path = home / "clawpy.db"
+    database = Database(path, clock=clock, bus=bus)
+    home.rename(tmp_path / "moved")
+    home.mkdir()
+    assert str(path) in refused("unwritable_home", Ledger(database).latest).message
+    assert list(home.iterdir()) == []
+    database.close()
+
+
 def test_a_home_whose_engine_was_killed_while_it_emptied_its_log_is_whole(
     tmp_path: Path, clock: FakeClock, bus: EventBus
 ):
