@@ -186,6 +186,15 @@ def test_output_on_a_full_disk_is_refused_in_one_sentence(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("verb", ["tasks", "tasks --json", "status --format long", "recall --batch -"])
+def test_a_verb_needs_no_standard_streams(home: Home, project: Path, verb: str):
+    """Those of a service may be closed."""
+    command = f'exec "$@" {verb} <&- >&- 2>&-'
+    argv = ["sh", "-c", command, "sh", *make_clawpy_command(home.root)]
+    assert subprocess.run(argv, cwd=project, check=False, timeout=60).returncode == 0
+
+
+@pytest.mark.long
 def test_the_console_needs_a_terminal(home: Home, project: Path, fork_server: ForkServer):
     with fork_server.clawpy("--home", str(home.root), folder=project) as console:
         assert "the console needs a terminal" in console.communicate()[1]
