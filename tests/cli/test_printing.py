@@ -111,6 +111,11 @@ def test_a_text_from_outside_has_no_escape_sequences():
     assert render_document("tasks", document, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
 
 
+def test_tasks_that_are_left_out_are_named_with_the_way_to_them():
+    shown = render_document("tasks", {"tasks": [make_task()], "more": True})
+    assert shown.splitlines()[1:] == ["there are more than these 1: `clawpy tasks list --limit 1000`"]
+
+
 @pytest.mark.parametrize(
     "state, note, line",
     [

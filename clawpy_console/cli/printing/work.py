@@ -357,6 +357,8 @@ def format_tasks(document: Document) -> Lines:
         if task["waitsFor"] and state == "open":
             remarks += "  " + wants(f"waits for {', '.join(task['waitsFor'])}")
         yield f"{signs[state]} {label_outcome(state):7}  {dim(task['id'])}  {task['title']}{remarks}"
+    if document.get("more"):
+        yield dim(f"there are more than these {len(board)}: `clawpy tasks list --limit 1000`")
 
 
 def format_permissions(document: Document) -> Lines:

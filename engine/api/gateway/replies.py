@@ -221,6 +221,8 @@ class Tasks(ApiModel):
     """The task board."""
 
     tasks: list[Task]
+    more: bool
+    """Whether there are tasks beyond `limit`."""
 
 
 class Health(ApiModel):

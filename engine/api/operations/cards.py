@@ -187,7 +187,8 @@ def tasks(
         return {"task": document(task)}
     if action == "done":
         return {"task": document(engine.tasks.finish(require("id", id)))}
-    return {"tasks": document(engine.tasks.list(workspace=workspace, state=state, limit=limit))}
+    listed = engine.tasks.list(workspace=workspace, state=state, limit=limit + 1)
+    return {"tasks": document(listed[:limit]), "more": len(listed) > limit}
 
 
 def check_channel(engine: Services, name: str | None) -> str | None:

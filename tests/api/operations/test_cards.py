@@ -40,3 +40,11 @@ def test_propose_continues_a_session_in_its_workspace(engine: StandIn, ask: Ask)
     ask("propose", text="now the docs", continues=session.id)
     [proposed] = engine.cards.proposed
     assert (proposed["continues"], proposed["workspace"]) == (session.id, session.workspace)
+
+
+def test_a_list_of_tasks_says_when_it_leaves_some_out(ask: Ask):
+    for title in ("ship it", "tidy up"):
+        ask("tasks", action="add", title=title)
+    shown = ask("tasks", limit=1)
+    assert (len(shown["tasks"]), shown["more"]) == (1, True)
+    assert not ask("tasks", limit=2)["more"]
