@@ -349,12 +349,13 @@ def read_newest_rows(session: Session, model: type[AnyRow], limit: int | None, *
 
 
 def find_ids_with_prefix(session: Session, model: type[SQLModel], prefix: str) -> list[str]:
-    """Up to `MAX_PREFIX_MATCHES` ids of rows that begin with `prefix`, with or without their own prefix (`pred_`). Case
-    does not matter."""
+    """Up to `MAX_PREFIX_MATCHES` ids of rows that begin with `prefix`, with or without their own prefix. This alone
+    (`pred_`) matches none, nor does "". Case does not matter."""
     statement = f"""
-        SELECT id FROM {table_of(model).name} WHERE :prefix <> '' AND lower(:prefix) IN
-        (lower(substr(id, 1, length(:prefix))), lower(substr(id, instr(id, '_') + 1, length(:prefix))))
-        ORDER BY id LIMIT :limit
+        SELECT id FROM {table_of(model).name} WHERE lower(:prefix) IN (
+            lower(substr(id, 1, max(length(:prefix), instr(id, '_') + 1))),
+            lower(substr(id, instr(id, '_') + 1, max(length(:prefix), 1)))
+        ) ORDER BY id LIMIT :limit
     """
     return [id for (id,) in ask(session, statement, {"prefix": prefix, "limit": MAX_PREFIX_MATCHES})]
 

@@ -8,6 +8,7 @@ from engine.hierarchy.guided_sessions import GuidedSession
 from engine.prediction.tasks import TaskRow
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import ask, find_by_prefix, load, load_all, read_all, read_newest_rows
+from tests.support.helpers import refused
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
@@ -90,3 +91,18 @@ def test_a_row_is_found_by_its_id_or_by_the_only_beginning(database: Database, p
     database.write(lambda tx: tx.session.add_all([make_task("task_1"), make_task("task_123")]))
     with database.read() as session:
         assert find_by_prefix(session, TaskRow, prefix, noun="task", verb="clawpy tasks").id == row_id
+
+
+@pytest.mark.parametrize("prefix", ["task_1", "1"])
+def test_the_beginning_of_several_ids_is_refused(database: Database, prefix: str):
+    database.write(lambda tx: tx.session.add_all([make_task("task_12"), make_task("task_13")]))
+    with database.read() as session:
+        refused("ambiguous_id", lambda: find_by_prefix(session, TaskRow, prefix, noun="task", verb="clawpy tasks"))
+
+
+@pytest.mark.parametrize("prefix", ["", "t", "task_"])
+def test_the_kind_of_an_id_alone_finds_no_row(database: Database, prefix: str):
+    """It is what a script asks for whose variable is empty."""
+    database.write(lambda tx: tx.session.add(make_task("task_1")))
+    with database.read() as session:
+        refused("unknown_task", lambda: find_by_prefix(session, TaskRow, prefix, noun="task", verb="clawpy tasks"))

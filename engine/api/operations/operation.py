@@ -239,7 +239,8 @@ def match_prefix(
     ids = list(dict.fromkeys(ids))
     if prefix in ids:
         return prefix
-    matches = [id for id in ids if prefix and (id.startswith(prefix) or id.partition("_")[2].startswith(prefix))]
+    own_parts = {id: prefix.removeprefix(id[: id.find("_") + 1]) for id in ids}
+    matches = [id for id, part in own_parts.items() if part and id[id.find("_") + 1 :].startswith(part)]
     if len(matches) == 1:
         return matches[0]
     shown_prefix = sanitise(prefix)[:60]

@@ -70,7 +70,7 @@ def test_the_beginning_of_an_old_card_is_found_among_thousands(
         assert find_target(engine, "n01499").card_id == "pred_n01499"
         for prefix in ("old", "n0"):
             refused("ambiguous_id", partial(find_target, engine, prefix))
-        for prefix in ("ld%", ""):
+        for prefix in ("ld%", "", "p", "pred_"):
             refused("unknown_id", partial(find_target, engine, prefix))
 
 

@@ -21,7 +21,7 @@ from tests.api.stand_in import StandIn
 from tests.conftest import MONDAY_MORNING
 
 
-@pytest.mark.parametrize("id", ["chg_x1", "sess_aaa", "sess_a", "chg", "x1", "aaa"])
+@pytest.mark.parametrize("id", ["chg_x1", "sess_aaa", "sess_a", "chg_x", "x1", "aaa"])
 def test_work_takes_a_session_or_a_change_set_and_the_beginning_of_either(ask: Ask, id: str):
     document = ask("work", id=id, lines=2, diff=True)
     assert document["session"]["id"] == "sess_aaa"
