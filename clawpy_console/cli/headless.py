@@ -19,7 +19,7 @@ from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console.attach import signal_handlers
+from clawpy_console.attach import SHUTDOWN_S, signal_handlers
 from clawpy_console.attach.consoles import Consoles
 from clawpy_console.cli.printing.system import print_new_token
 from clawpy_console.formats import workspace_name
@@ -51,6 +51,10 @@ class _Ending:
         self.wake.put(None)
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """Ask for the end. The second signal ends the program in any case, also one that waits for a git that does not
+        answer."""
+        if self.reason and not self.finish:
+            signal.alarm(SHUTDOWN_S)
         self.end(signal.Signals(number).name)
 
 

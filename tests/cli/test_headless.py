@@ -3,6 +3,8 @@
 import ctypes
 import io
 import json
+import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ from engine.home import Home
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
 from tests.support.fork_server import ForkedProcess, ForkServer
-from tests.support.helpers import wait_until
+from tests.support.helpers import make_program, wait_until
 from tests.support.programs import make_clawpy_command
 
 Start = Callable[..., ForkedProcess]
@@ -73,6 +75,22 @@ def test_a_signal_that_does_not_wake_the_main_thread_ends_run_as_soon(
         other = next(thread for thread in threads if thread != process.pid)
         assert ctypes.CDLL(None).tgkill(process.pid, other, signal.SIGINT) == 0
         assert "stopping: SIGINT" in process.communicate(timeout=30)[0]
+
+
+@pytest.mark.long
+def test_a_second_signal_ends_run_although_git_does_not_answer(
+    home: Home, shop: Repository, tmp_path: Path, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
+):
+    waits = tmp_path / "git waits"
+    body = f"case \" $* \" in *' status '*) : > '{waits}'; exec sleep 60;; esac\nexec {shutil.which('git')} \"$@\""
+    make_program(tmp_path / "bin" / "git", body)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    with fork_server.clawpy("--home", str(home.root), "run", folder=shop.path) as process:
+        wait_until(waits.exists, 30)
+        process.send_signal(signal.SIGINT)
+        assert any("stopping: SIGINT" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == -signal.SIGALRM
 
 
 @pytest.mark.long
