@@ -462,10 +462,13 @@ class StopKey:
         """Stop everything; if the engine is not open yet, as soon as it is."""
         self._was_pressed = True
         if all(hold.word != "stop" for hold in self._app.holds):
-            self._app.pressed_stop = Hold("stop", "Stopping… (F12)", self._app.now())
-            self._app.on_state_changed(frozenset({"holds"}))
+            self._show_stop("Stopping… (F12)")
         if self._app.engine is not None:
             self._stop_in_thread(self._app.engine)
+
+    def _show_stop(self, reason: str) -> None:
+        self._app.pressed_stop = Hold("stop", reason, self._app.now())
+        self._app.on_state_changed(frozenset({"holds"}))
 
     def on_engine_opened(self, engine: Engine) -> None:
         """Stop the engine if the key was pressed before it was open."""
@@ -489,8 +492,7 @@ class StopKey:
     def _report_stop_failure(self, error: Exception) -> None:
         """Say that the stop failed. With a `Refusal` it holds, but is not recorded: it stays in sight for `R`."""
         if isinstance(error, Refusal):
-            self._app.pressed_stop = Hold("stop", F12_REASON, self._app.now())
-            self._app.on_state_changed(frozenset({"holds"}))
+            self._show_stop(F12_REASON)
             self._app.show_toast(capitalised(f"{error}."), "error")
         else:
             self._app.refresh_after_stop()

@@ -1,4 +1,7 @@
-"""Times, money, counts and texts as short words, for screens and verbs; and the words of a filter in texts."""
+"""Times, money, counts and texts as short words, for screens and verbs; and the words of a filter in texts.
+
+In sentences times and money are written as in `engine.model.text`; here they must fit into a few cells.
+"""
 
 from __future__ import annotations
 

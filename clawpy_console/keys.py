@@ -104,7 +104,7 @@ def bindings(*groups: str, without: str = "") -> list[BindingType]:
 
 def format_key(action_id: str, keymap: Mapping[str, str]) -> str:
     """The key of `action_id` as the key line and the help write it, remapped or not."""
-    first = keymap.get(action_id, BY_ID[action_id].keys).split(",")[0].strip()
+    first = _list_keys(action_id, keymap)[0]
     if re.fullmatch(r"f\d+", first):
         return first.upper()
     return _SHOWN_AS.get(first) or key_to_character(first) or re.sub(r"^ctrl\+", "^", first)
@@ -112,7 +112,7 @@ def format_key(action_id: str, keymap: Mapping[str, str]) -> str:
 
 def find_key_line_actions(keys: Collection[str], keymap: Mapping[str, str]) -> list[Action]:
     """The actions of the key line that one of `keys` does on any screen."""
-    return [action for action in KEY_LINE if not _collect_keys(action, keymap).isdisjoint(keys)]
+    return [action for action in KEY_LINE if not set(keys).isdisjoint(_list_keys(action.id, keymap))]
 
 
 def is_on_screen(action: Action, mode: str) -> bool:
@@ -127,7 +127,7 @@ def _are_live_together(names: set[str]) -> bool:
 
 def format_key_with_letters(action_id: str, keymap: Mapping[str, str]) -> str:
     """The key as `format_key` writes it, then the letters that do the same."""
-    _, *further_keys = keymap.get(action_id, BY_ID[action_id].keys).split(",")
+    _, *further_keys = _list_keys(action_id, keymap)
     return " ".join([format_key(action_id, keymap), *(key for key in further_keys if len(key) == 1)])
 
 
@@ -199,20 +199,18 @@ def _is_key(key: str) -> bool:
     )
 
 
-def _collect_keys(action: Action, keymap: Mapping[str, str]) -> set[str]:
-    """The keys of an action, remapped or not."""
-    return {key.strip() for key in keymap.get(action.id, action.keys).split(",")}
+def _list_keys(action_id: str, keymap: Mapping[str, str]) -> list[str]:
+    """The keys of an action, remapped or not; that of the key line is first."""
+    return [key.strip() for key in keymap.get(action_id, BY_ID[action_id].keys).split(",")]
 
 
 def _find_clashes(action_id: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]:
     """The actions that have a key of `action_id` too where both are live, each with that key."""
-    changed = BY_ID[action_id]
+    changed, changed_keys = BY_ID[action_id], set(_list_keys(action_id, keymap))
     clashes = []
     for action in ACTIONS:
         groups = {changed.group, action.group}
         together = len(groups) == 1 or "app" in groups or _are_live_together(groups)
         if action.id != action_id and together and {action_id, action.id} not in _SHARED:
-            clashes += [
-                (action.id, key) for key in sorted(_collect_keys(changed, keymap) & _collect_keys(action, keymap))
-            ]
+            clashes += [(action.id, key) for key in sorted(changed_keys.intersection(_list_keys(action.id, keymap)))]
     return clashes

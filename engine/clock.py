@@ -2,6 +2,8 @@
 
 Services never ask the operating system for the time, only their `Clock`. Tests and simulations pass a `FakeClock`, so
 that a month passes in seconds in the same code.
+
+Costs are counted by `Windows`; in quiet hours nothing runs by itself (`is_quiet`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Candidates and learnings as the learning screen shows them: their rows, their links, and the decisions about them."""
+"""Candidates and learnings as the learning screen shows them: their rows, their links, and the decisions about them.
+
+Both kinds stand in one list, those that need a decision first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The entries of the layers of memory: read from the engine, with their links, and described by fields."""
+"""The entries of the layers of memory: read from the engine, with their links, and described by fields.
+
+Whatever a layer has, from files to facts, is an `Entry` here, so that the memory screen has one list and one pane.
+"""
 
 from __future__ import annotations
 

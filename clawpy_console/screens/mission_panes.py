@@ -1,5 +1,8 @@
 """What stands around the stack on mission control: the line under the card, the greeting, and the lists with their rows
-and what opens there."""
+and what opens there.
+
+`MissionScreen` composes them, and tells each what changed.
+"""
 
 from __future__ import annotations
 

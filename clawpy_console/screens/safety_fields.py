@@ -1,4 +1,7 @@
-"""The safety screen in fields and rows: rails, costs, state, kill switch, blocked work, switches (SPEC 3, 7). Pure."""
+"""The safety screen in fields and rows: rails, costs, state, kill switch, blocked work, switches (SPEC 3, 7). Pure.
+
+The safety screen and the details of a card use it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """A session and its changes in words: its row, its heading, its change set, its tests, and the progress that its
-programs print. Pure."""
+programs print. Pure.
+
+Mission control, the work screen, the hierarchy screen and the details of a card word sessions with it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Widgets of text: plain texts, headings, lines whose wording depends on the width they get, and lines to type in."""
+"""Widgets of text: plain texts, headings, lines whose wording depends on the width they get, and lines to type in.
+
+A `PlainText` has one wording; a `ReflowingText` asks for its lines again when its width changes. Fields are drawn in
+the latter by `render_fields`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The base class of events, and the bus that carries events in memory."""
+"""The base class of events, and the bus that carries events in memory.
+
+An event is a class with typed fields, topics and a sentence: `GatewayClosed(subject=url)` says "no longer listening at
+…". The ledger stores events, `clawpy run` prints their sentences, and screens read their topics again.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Runs git commands in one folder (`Git`), for all code that reads or changes a repository, and brings an index up to
-date with the files (`update_index`)."""
+date with the files (`update_index`).
+
+`Git(folder).text("rev-parse", "HEAD")` gives the output, and raises `GitError` for an exit code that is not `allowed`.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 (pure).
 
 Cards are offered about a file that should have changed, too, and about a release that is due.
+
+`GitReader` keeps both for a workspace. For example `cart.py` and `docs/cart.md` changed together in 9 of 10 commits,
+and there was a release about every 14 days.
 """
 
 from __future__ import annotations

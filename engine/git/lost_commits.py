@@ -3,6 +3,8 @@
 Lost commits are found in the reflogs, and at a detached HEAD. A commit that was amended, rebased, squashed or
 cherry-picked is not lost, because another commit on a branch has the same work. A commit of somebody else that was only
 checked out here is not lost either, and neither is one whose work is in the files or on the base.
+
+`inspection` asks for them, for the card that brings them back to a branch.
 """
 
 from __future__ import annotations

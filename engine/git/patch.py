@@ -2,6 +2,9 @@
 
 The present files are compared with the commit at which your branch left its upstream or its base. So a line that a
 later commit removed again is not in the patch.
+
+`own_changes` looks for leftovers in it, `unpushed` for secrets, and templates for the lines that a failing test may be
+about.
 """
 
 from __future__ import annotations

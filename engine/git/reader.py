@@ -2,6 +2,9 @@
 
 `git status` and the list of refs are read every time. Results for which git must walk through commits are limited, and
 kept until HEAD or a ref moves. Nothing is written, and neither hooks nor the network are used.
+
+The reader of contexts has one `GitReader` for all workspaces. The functions below it answer single questions about
+history and files for other services.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The state of a working tree as frozen values, and the part of it that `git status` prints.
 
 Names and paths come from git unchanged and may be hostile text, so sanitise them before they are shown.
+
+`GitReader` fills `GitState`; checks, templates and flows decide by it without asking git again.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 A *record* describes something that happened once. A *candidate* proposes a change of behaviour, and its *effect* is the
 change. An *overlay* is an active effect. Its *lift* is the difference between sessions with and without it.
+
+`engine.learning.candidates` makes candidates. Prompts, flows, retries and the choice of a model use the overlays.
+`CANDIDATE_MOVES` is the whole life of a candidate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What all modules of values use: money, ids, randomness, parts of the day, layers, trust labels, and `Refusal`."""
+"""What all modules of values use: money, ids, randomness, parts of the day, layers, trust labels, and `Refusal`.
+
+A service raises `Refusal` for what it does not do, with a stable code, the reason and how to fix it. Verbs, screens and
+the gateway show it as it is.
+"""
 
 from __future__ import annotations
 

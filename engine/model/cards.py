@@ -1,5 +1,7 @@
 """Proposals and cards (SPEC 2), with their tiers, confidences and outcomes, the runners of cards, and the results of
 checks.
+
+`engine.prediction` makes cards of proposals, and the console and verbs show them.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 the insights screen and its trainings (8.4 to 8.6).
 
 Rates, confidences and bounds are in [0, 1], or None without data; money is in micro-dollars.
+
+`engine.learning.decisions` computes them; the insights screen and `clawpy metrics` show them.
 """
 
 from __future__ import annotations

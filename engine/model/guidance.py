@@ -1,5 +1,7 @@
 """What goes up and down the organisation: a finding of an agent becomes a pattern in the profile of its leader (SPEC
 1.7 to 1.9), and the guidance of the agents below is made of that profile (1.5, 1.6, 1.10).
+
+`engine.hierarchy` computes them; the hierarchy screen and prompts contain them.
 """
 
 from __future__ import annotations

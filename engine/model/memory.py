@@ -2,6 +2,8 @@
 
 The layers are: A the files of agents, B the ledger, C turns and notes, D captured sentences, E summaries of sessions,
 F the graph of tasks, G facts in four parts (projects, areas, resources, archives: PARA).
+
+`engine.memory` stores and finds them; prompts, the memory screen and verbs contain them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Prompts with the source of each line, calls of models, their tools, and single questions (SPEC 1.10, 3.8, 9.6)."""
+"""Prompts with the source of each line, calls of models, their tools, and single questions (SPEC 1.10, 3.8, 9.6).
+
+A runner assembles a `Prompt` of parts, whose lines each have their source. `ModelCall` is the record of what was sent
+and answered, which the X-ray shows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Requests to run work, the decisions of the safety pipeline on them, and the present states of the rails (SPEC 3)."""
+"""Requests to run work, the decisions of the safety pipeline on them, and the present states of the rails (SPEC 3).
+
+`engine.safety` asks the rails; the safety screen and `clawpy status` show the states.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Removes keys and passwords from text before it is stored or sent (SPEC 11.1). Pure."""
+"""Removes keys and passwords from text before it is stored or sent (SPEC 11.1). Pure.
+
+Everything that is stored, logged or sent passes through `redact`: known keys by their values, and what looks like a key
+by its form. A `Redactor` does the same to lines that come one by one, because a private key has several.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Agents at work: tasks, sessions, what these changed, and the operator's queue (SPEC 1.1, 2.12, 3.8, 3.9, 9.3)."""
+"""Agents at work: tasks, sessions, what these changed, and the operator's queue (SPEC 1.1, 2.12, 3.8, 3.9, 9.3).
+
+`engine.execution` runs sessions and lands changes. Screens draw these values, and the last ones are kept for the first
+frame.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Makes hostile text safe, words values for people, and compares texts. Text from agents, models, files and git is
 hostile until it was sanitised.
+
+Screens, verbs, events and refusals word their values with it, so that a count or a time reads the same everywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Builds what the engine does by itself: heartbeats, checks, and the jobs of the schedule."""
+"""Builds what the engine does by itself: heartbeats, checks, and the jobs of the schedule.
+
+The jobs besides checks and cycles are here, with their intervals. Those that make work begin only while nothing is
+stopped.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Builds the rails, and what carries out approved work: model routing, prompts, tools, runners and sessions."""
+"""Builds the rails, and what carries out approved work: model routing, prompts, tools, runners and sessions.
+
+The order in which parts stand in a prompt is decided here, in `_build_prompts`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Builds what proposes cards: the Twin model and its training, the task board, and the checks of workspaces."""
+"""Builds what proposes cards: the Twin model and its training, the task board, and the checks of workspaces.
+
+A check reads and asks only by `CheckSources`, so tests and simulations run the same checks on other sources.
+"""
 
 from __future__ import annotations
 

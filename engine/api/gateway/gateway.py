@@ -1,5 +1,9 @@
 """Opens and closes the gateway by the settings or for the operator (SPEC 10.1). The web server is imported only when
-the gateway opens."""
+the gateway opens.
+
+`Engine` has one. The settings open it, or the operator (`clawpy serve`). What the operator opened keeps its address
+until it is closed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Operations on sessions: work, land, comment, branch, discard, xray, reply, permissions (SPEC 3.9, 9.3, 9.4, 9.6)."""
+"""Operations on sessions: work, land, comment, branch, discard, xray, reply, permissions (SPEC 3.9, 9.3, 9.4, 9.6).
+
+An id may be that of the session, of its card or of its changes; see `operation.find_target`.
+"""
 
 from __future__ import annotations
 
