@@ -1,6 +1,6 @@
 """No modules import each other in a circle, even for types only and inside functions (ARCHITECTURE rule 1)."""
 
-import ast
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -11,19 +11,20 @@ FILES = {
     for file in (ROOT / package).rglob("*.py")
 }
 
+IMPORT = re.compile(r"^ *(?:from (\S+) )?import (\([^)]*\)|.+)$", re.MULTILINE)
+"""A statement that imports. To parse all modules takes three seconds."""
+
 
 def find_imports(module: str) -> set[str]:
     modules = set()
-    for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module in FILES:
-            for alias in node.names:
-                name = f"{node.module}.{alias.name}"
-                modules.add(name if name in FILES else node.module)
-        elif isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names if alias.name in FILES}
-    return modules - {module, "engine"}
+    for source, names in IMPORT.findall(FILES[module].read_text(encoding="utf-8")):
+        for name in re.findall(r"([\w.*]+)(?: as \w+)?", names):
+            full_name = f"{source}.{name}" if source else name
+            modules.add(full_name if full_name in FILES else source)
+    return (modules & FILES.keys()) - {module, "engine"}
 
 
 def test_no_modules_import_each_other_in_a_circle():
     graph = {module: find_imports(module) for module in FILES}
+    assert sum(map(len, graph.values())) > 3 * len(FILES), "imports are found"
     assert len(list(TopologicalSorter(graph).static_order())) >= len(FILES) - 1

@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import re
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +17,13 @@ from engine.home import Home
 from tests.api.stand_in import StandIn as ApiStandIn
 from tests.console.stand_in import StandIn as ConsoleStandIn
 
+pytestmark = pytest.mark.slow
+
 TEST_METHODS = {"fill", "note", "things", "add", "hold", "preview", "forget"}
 """Methods that only tests call, and those of `knowledge.forgetting`, which a stand-in answers itself."""
 
 
+@cache
 def list_services() -> dict[str, set[str]]:
     """By attribute of `Services`, the names of the methods and attributes of its class."""
     tree = ast.parse(inspect.getsource(services))
