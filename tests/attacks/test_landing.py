@@ -57,7 +57,9 @@ PLANTS: dict[str, Plant] = {
 }
 
 
-@pytest.mark.parametrize("when", ["before", "planned", "prepare", "write"])
+@pytest.mark.parametrize(
+    "when", ["before", "write", *(pytest.param(step, marks=pytest.mark.long) for step in ("planned", "prepare"))]
+)
 @pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS)
 def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
     project: LandingWorld, canary: Canary, plant: Plant, when: str

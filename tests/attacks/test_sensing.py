@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,42 +72,52 @@ def make_environment(folder: Path, trap: Trap):
     (folder / "bin/python").symlink_to(trap.program)
 
 
-@pytest.mark.parametrize("name", TOOLS)
+def all_or_each(names: list[str]) -> list[Any]:
+    """All these programs at once, and in the long run each alone, as if there were no other."""
+    each = [pytest.param([name], id=name, marks=pytest.mark.long) for name in names]
+    return [pytest.param(names, id="all"), *each]
+
+
+@pytest.mark.parametrize("names", all_or_each(TOOLS))
 def test_sensing_starts_no_tool(
-    trapped_repository: Repository, trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    trapped_repository: Repository, trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
 ):
     tools = tmp_path / "tools"
     tools.mkdir()
-    (tools / name).symlink_to(trap.program)
+    for name in names:
+        (tools / name).symlink_to(trap.program)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
     inspect_project(trapped_repository.path)
     assert not trap.pop_mark()
-    subprocess.run([name], stdin=subprocess.DEVNULL, capture_output=True, check=True)
-    assert trap.pop_mark(), "the stand-in does not leave a mark: it proves nothing"
+    for name in names:
+        subprocess.run([name], stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        assert trap.pop_mark(), f"the stand-in for {name} does not leave a mark: it proves nothing"
 
 
 @pytest.mark.parametrize("entry", [".", "", "bin", "REPOSITORY/bin", "REPOSITORY/.venv/bin"])
-@pytest.mark.parametrize("name", ["git", "python3", "python", "gh"])
+@pytest.mark.parametrize("names", all_or_each(["git", "python3", "python", "gh"]))
 def test_sensing_starts_no_program_of_the_repository(
     trapped_repository: Repository,
     trap: Trap,
     clock: FakeClock,
     monkeypatch: pytest.MonkeyPatch,
-    name: str,
+    names: list[str],
     entry: str,
 ):
     """`entry` is first on the PATH, and leads into the repository."""
     entry = entry.replace("REPOSITORY", str(trapped_repository.path))
     folder = trapped_repository.path / (entry or ".")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).symlink_to(trap.program)
+    for name in names:
+        (folder / name).symlink_to(trap.program)
     monkeypatch.chdir(trapped_repository.path)
     monkeypatch.setenv("PATH", f"{entry}{os.pathsep}{os.environ['PATH']}")
-    subprocess.run([name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    assert trap.pop_mark(), "the program is not found: it proves nothing"
+    for name in names:
+        subprocess.run([name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        assert trap.pop_mark(), f"{name} is not found: it proves nothing"
     inspect_project(trapped_repository.path)
     Git(trapped_repository.path).text("log")
-    if name == "gh":
+    if "gh" in names:
         github = GitHub(clock)
         github.latest(str(trapped_repository.path))
         github.settle()
