@@ -23,6 +23,7 @@ from sqlalchemy import Engine, create_engine
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.runners.model.host_client import ModelHost
+from engine.execution.sandbox import host_paths
 from engine.home import Home
 from engine.services import Overrides
 from engine.storage.database import Database, create_file, open_sqlite, use_write_ahead_log
@@ -33,8 +34,8 @@ from tests.support.fork_server import ForkServer
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# No test is judged by its time, which a busy machine makes long.
-settings.register_profile("clawpy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No test is judged by its time, which a busy machine makes long. Each run draws other examples, so that few are enough.
+settings.register_profile("clawpy", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("clawpy")
 
 MONDAY_MORNING = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -53,12 +54,11 @@ GIT_CONFIG = """\
 
 SLOW_MARKERS = {"benchmark", "faults", "long", "model"}
 SLOW_FIXTURES = {"fork_server", "model_host", "repository"}
-SLOW_MODULES = {"test_documents.py", "test_imports.py"}
 SLOW_FOLDERS = {
     "api", "attach", "attacks", "bad_input", "benchmarks", "cli", "console", "execution", "faults", "local_model",
     "seeds", "simulation", "situations",
 }  # fmt: skip
-"""The marks, fixtures, files and folders by which a test is slow."""
+"""The marks, fixtures and folders by which a test is slow. A module may also say so itself."""
 
 FOLDERS_BY_MARK = {"slow": SLOW_FOLDERS, "benchmark": {"benchmarks"}, "model": {"local_model"}}
 """The folders in which every test has a mark."""
@@ -76,7 +76,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return any(collection_path.name in FOLDERS_BY_MARK.get(mark, ()) for mark in left_out) or None
     if not collection_path.match("test_*.py"):
         return None
-    marks = "|".join(SLOW_MARKERS if "slow" in left_out else left_out)
+    marks = "|".join(SLOW_MARKERS | {"slow"} if "slow" in left_out else left_out)
     own_marks = rf"^pytestmark = pytest\.mark\.({marks})$"
     return re.search(own_marks, collection_path.read_text(encoding="utf-8"), re.MULTILINE) is not None or None
 
@@ -88,8 +88,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]):
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]
         fixtures = SLOW_FIXTURES & set(getattr(item, "fixturenames", ()))
-        names = {folder, item.path.name, *(mark.name for mark in item.iter_markers())}
-        if fixtures or not names.isdisjoint(SLOW_FOLDERS | SLOW_MODULES | SLOW_MARKERS):
+        names = {folder, *(mark.name for mark in item.iter_markers())}
+        if fixtures or not names.isdisjoint(SLOW_FOLDERS | SLOW_MARKERS):
             item.add_marker("slow")
 
 
@@ -170,6 +170,14 @@ def _quick_homes(empty_database: Callable[[], bytes], statement_cache: Engine, m
     monkeypatch.setattr("engine.storage.database.create_file", copy_empty_database)
     monkeypatch.setattr("engine.storage.database.open_sqlite", open_quickly)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _find_system_secrets_once() -> Iterator[None]:
+    """Look for secrets in /etc once. Otherwise each session of an engine does so, for some ten milliseconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_paths, "find_system_secrets", cache(host_paths.find_system_secrets))
+        yield
 
 
 @pytest.fixture(scope="session")
