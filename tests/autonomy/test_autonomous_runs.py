@@ -29,6 +29,8 @@ from engine.safety.kill_switch import PAUSE
 from tests.autonomy.autonomy_world import CHANNEL, FLOW, AutonomyWorld
 from tests.support.card_rows import make_card_row
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def closed_world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AutonomyWorld:
@@ -182,6 +184,7 @@ def test_a_start_counts_if_the_next_cycle_comes_before_its_session_ends(world: A
     assert started.count("pred_first") == 3
 
 
+@pytest.mark.long
 def test_an_operator_who_works_in_an_editor_is_not_inactive(world: AutonomyWorld):
     world.clock.advance(timedelta(minutes=29))
     world.edit_file()

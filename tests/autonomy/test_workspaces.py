@@ -16,6 +16,8 @@ from tests.autonomy.autonomy_world import FLOW, AutonomyWorld
 from tests.conftest import Repository
 from tests.support.helpers import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AutonomyWorld:
@@ -109,6 +111,7 @@ def test_your_own_card_stays_in_a_workspace_that_is_switched_off(world: Autonomy
     assert [card.id for card in engine.cards.list_pending()] == [own.id]
 
 
+@pytest.mark.long
 def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: AutonomyWorld, engine: Engine):
     engine.checks.run()
     kinds = {card.kind for card in engine.cards.list_pending()}

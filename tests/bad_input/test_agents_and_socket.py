@@ -67,6 +67,7 @@ def test_broken_agents_are_named_and_the_others_work(clawpy: Clawpy, home: Home,
     assert (home.agents / "ceo" / "tools.json").read_text() == "{not json"
 
 
+@pytest.mark.long
 def test_a_file_in_place_of_the_agents_folder_is_named(clawpy: Clawpy, home: Home, shop: Repository):
     home.data.mkdir(parents=True)
     home.agents.write_text("my notes")

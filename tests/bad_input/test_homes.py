@@ -163,6 +163,7 @@ BROKEN_CONFIGS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text, words", BROKEN_CONFIGS.values(), ids=BROKEN_CONFIGS)
 def test_a_broken_config_is_named_by_line_and_key_and_unchanged(
     clawpy: Clawpy, home: Home, shop: Repository, text: bytes, words: tuple[str, ...]

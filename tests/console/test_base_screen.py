@@ -78,6 +78,7 @@ async def test_the_zoom_goes_with_the_focus(console: ConsoleApp):
         assert screen.maximized is None, "where Enter opens nothing it zooms"
 
 
+@pytest.mark.long
 async def test_z_is_a_letter_while_a_filter_is_typed_and_escape_leaves_the_filter_first(console: ConsoleApp):
     async with console.run_test(size=(120, 40)) as pilot:
         screen = await open_screen(pilot, "work")

@@ -118,6 +118,7 @@ async def test_details_say_that_there_is_more_below_until_it_is_in_sight(console
     await play(console, *more, size=(80, 24))
 
 
+@pytest.mark.long
 async def test_details_of_another_card_begin_anew_at_the_present_size(console: ConsoleApp):
     async with running(console, "enter", "e", "x", "escape", "escape") as pilot:
         await pilot.resize_terminal(80, 24)
@@ -148,6 +149,7 @@ async def test_the_way_past_a_risk_is_the_key_of_the_operator(console: ConsoleAp
         await carry_out(pilot, press("enter a"), sees("F6 approves it anyway"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("refusal", [None, Refusal("busy", "a session works there already", "wait for it")])
 async def test_an_answer_to_an_approval_leaves_the_details_of_another_card_open(
     console: ConsoleApp, engine: StandIn, refusal: Refusal | None

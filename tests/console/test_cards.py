@@ -145,7 +145,9 @@ async def test_a_decision_shows_the_next_card_at_once(console: ConsoleApp, engin
         assert find_front_id(console) == SECOND
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+@pytest.mark.parametrize(
+    "size", [(120, 40), pytest.param((80, 24), marks=pytest.mark.long), pytest.param((200, 60), marks=pytest.mark.long)]
+)
 async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(console: ConsoleApp, size: tuple[int, int]):
     async with running(console, size=size) as pilot:
 

@@ -91,6 +91,7 @@ async def test_every_sort_of_change_is_described(console: ConsoleApp):
     )
 
 
+@pytest.mark.long
 async def test_a_warning_about_a_file_gets_the_room_of_a_terminal_that_became_wide(
     console: ConsoleApp, engine: StandIn
 ):

@@ -29,6 +29,7 @@ async def test_the_operator_leaves_with_exit_code_1(home: Home, error: Exception
     assert console.return_code == 1
 
 
+@pytest.mark.long
 async def test_output_of_last_time_is_not_said_to_be_missing_until_it_can_be_read(home: Home):
     errors, engine = [REFUSAL], StandIn()
     last_state = AppState(sessions=tuple(engine.sessions.all[1:]))

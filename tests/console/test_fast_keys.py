@@ -79,6 +79,7 @@ async def test_enter_pressed_twice_in_the_palette_leaves_the_dialog_below_open(c
     )
 
 
+@pytest.mark.long
 async def test_the_palette_opens_again_while_the_last_one_still_closes(console: ConsoleApp):
     def close_and_open(app: ConsoleApp):
         app.screen.dismiss()

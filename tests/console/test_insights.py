@@ -156,6 +156,7 @@ async def test_a_key_pressed_twice_opens_one_dialog(console: ConsoleApp, engine:
     )
 
 
+@pytest.mark.long
 async def test_the_end_of_a_training_is_a_toast_and_new_figures(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ):

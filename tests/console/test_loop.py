@@ -68,6 +68,7 @@ async def test_a_slow_service_does_not_block_the_loop(console: ConsoleApp, engin
         await until(pilot, lambda: not is_reading(console))
 
 
+@pytest.mark.long
 async def test_nothing_ticks_faster_than_a_second_and_a_still_screen_is_not_drawn_again(
     console: ConsoleApp, engine: StandIn
 ):

@@ -1,5 +1,6 @@
 """The mouse (SPEC 9.7): tabs, rows and keys are clicked, the wheel scrolls."""
 
+import pytest
 from textual.events import MouseScrollDown
 from textual.pilot import Pilot
 from textual.widget import Widget
@@ -32,6 +33,7 @@ async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp):
         assert console.screen.maximized is not None
 
 
+@pytest.mark.long
 async def test_the_keys_of_a_dialog_are_clicked(console: ConsoleApp):
     async with running(console, "enter") as pilot:
         await until(pilot, lambda: console.screen.query(KeyLine) and "esc back" in read_screen(console))

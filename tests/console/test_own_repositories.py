@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from clawpy_console.app import ConsoleApp
 from engine.home import Home
 from tests.console.card_steps import FIRST, NEW, NEXT_STEP, SECOND, change_cards, in_front
@@ -39,6 +41,7 @@ async def test_a_console_shows_its_own_repository_and_counts_the_cards_of_others
     )
 
 
+@pytest.mark.long
 async def test_the_first_card_is_in_front_when_w_has_hidden_the_one_before(home: Home, engine: StandIn):
     of_blog = (replace(card, assignment=replace(card.assignment, workspace=BLOG)) for card in (NEXT_STEP, NEW))
     engine.cards.all = {card.id: card for card in of_blog} | engine.cards.all
@@ -63,11 +66,13 @@ async def test_the_repositories_of_the_settings_are_those_of_each_console(home: 
     await play(make_console_for_shop(home, engine), sees("CARDS  1 of 4"), configure, sees("CARDS  1 of 5"))
 
 
+@pytest.mark.long
 async def test_a_repository_that_is_switched_off_stays_the_one_of_its_console(home: Home, engine: StandIn):
     engine.workspaces = [BLOG]
     await play(make_console_for_shop(home, engine), sees("shop main"), sees("+1 in 1 other repository: w"))
 
 
+@pytest.mark.long
 async def test_work_of_another_repository_is_on_the_work_screen_alone_and_named(home: Home, engine: StandIn):
     sessions = engine.sessions.list(limit=60)
     assert {session.workspace for session in sessions} == {SHOP, BLOG}

@@ -89,7 +89,7 @@ STORIES: Stories = {
 }
 
 
-test_story = make_story_test(STORIES)
+test_story = pytest.mark.long(make_story_test(STORIES))
 
 
 test_a_command_of_another_screen_leads_there_and_says_its_key = make_story_test(
@@ -157,6 +157,7 @@ async def test_the_palette_has_each_action_once(console: ConsoleApp):
         assert len(titles) == len(set(titles))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_downloads", [True, False])
 async def test_a_screenshot_is_saved_where_the_palette_says(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_downloads: bool

@@ -55,6 +55,7 @@ def test_the_switches_look_as_in_their_picture(console: ConsoleApp, compare_snap
     compare_snapshot(console, size, "tab", "tab", go=open_safety)
 
 
+@pytest.mark.long
 def test_blocked_work_on_a_narrow_terminal_looks_as_in_its_picture(
     console: ConsoleApp, compare_snapshot: CompareSnapshot
 ):

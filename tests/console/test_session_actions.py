@@ -269,6 +269,7 @@ async def test_each_answer_has_a_key(console: ConsoleApp, key: str, answer: str)
     await play(console, *HERE, press(key), called("answer", PUSH, answer))
 
 
+@pytest.mark.long
 async def test_a_long_request_keeps_its_keys_in_sight_and_says_that_there_is_more(console: ConsoleApp):
     long = with_requests(dataclasses.replace(read_permissions()[0], detail=LONG_SCRIPT))
     texts = (

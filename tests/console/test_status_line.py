@@ -117,6 +117,7 @@ async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(
         assert "2 work  4 memory" in read_screen(console).splitlines()[0], "it was called by its key"
 
 
+@pytest.mark.long
 async def test_a_screen_whose_key_was_changed_has_that_key_in_its_tab(console: ConsoleApp):
     async with running(console, "6", "1") as pilot:
         console.keymap = {"app.safety": "f6"}

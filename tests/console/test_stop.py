@@ -155,7 +155,7 @@ STORIES: Stories = {
 test_story = make_story_test(STORIES)
 
 
-@pytest.mark.parametrize("theme", ["clawpy-dark", "clawpy-ansi"])
+@pytest.mark.parametrize("theme", ["clawpy-dark", pytest.param("clawpy-ansi", marks=pytest.mark.long)])
 async def test_a_stop_is_seen_above_the_palette(console: ConsoleApp, theme: str):
     async with running(console) as pilot:
         console.theme = theme

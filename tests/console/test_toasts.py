@@ -41,6 +41,7 @@ async def test_a_card_keeps_its_lines_below_the_greeting_and_a_banner_and_above_
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["cards", "work"])
 async def test_long_toasts_on_a_low_terminal_keep_their_beginning_and_all_messages_can_be_read_in_full(
     console: ConsoleApp, name: str
@@ -60,6 +61,7 @@ async def test_long_toasts_on_a_low_terminal_keep_their_beginning_and_all_messag
         await carry_out(pilot, press("end"), sees_on_screen("end_of_first"))
 
 
+@pytest.mark.long
 async def test_a_long_message_is_shown_for_a_bounded_time_and_without_escape_codes(console: ConsoleApp):
     async with running(console, notifications=True) as pilot:
         console.show_toast("a \x1b[31mred\x1b[0m message, " + "and more of it " * 200)

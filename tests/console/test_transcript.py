@@ -181,6 +181,7 @@ async def test_the_tests_of_another_command_are_counted_anew(console: ConsoleApp
         await until_shown(pilot, "100 %  3 run")
 
 
+@pytest.mark.long
 async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(console: ConsoleApp, engine: StandIn):
     session = engine.sessions.all[0]
     output = ["collected 40 items", "...... [ 20%]", "......F [ 60%]", "...F... [100%]", "2 failed, 18 passed"]

@@ -204,6 +204,7 @@ STORIES: Stories = {
 test_story = pytest.mark.long(make_story_test(STORIES))
 
 
+@pytest.mark.long
 async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp):
     await play(
         console,

@@ -167,7 +167,10 @@ def test_a_worktree_whose_changes_cannot_be_captured_is_kept(
     assert unfinished_intents(world.database, "worktree") != []
 
 
-@pytest.mark.parametrize("name", ["bubblewrap", "landlock", "none"])
+@pytest.mark.parametrize(
+    "name",
+    ["bubblewrap", pytest.param("landlock", marks=pytest.mark.long), pytest.param("none", marks=pytest.mark.long)],
+)
 def test_git_shows_an_agent_what_it_changed(make_world: MakeWorld, repository: Repository, name: str):
     """Agents run git in their worktree all the time. There it reads the repository, in each sandbox."""
     sandbox = next((rung for rung in find_rungs() if rung.name == name), None)

@@ -33,6 +33,8 @@ from tests.hierarchy.guidance_world import edit_profile, make_learning, read_ver
 from tests.memory.stand_in_work import make_view
 from tests.support.programs import run_git
 
+pytestmark = pytest.mark.slow
+
 psycopg = pytest.importorskip("psycopg")
 
 
@@ -234,6 +236,7 @@ def test_two_engines_converge_and_nothing_is_lost(
         assert first.read_events("CloudSyncFailed") or second.read_events("CloudSyncFailed")
 
 
+@pytest.mark.long
 def test_a_call_that_recalls_a_summary_of_another_machine_is_recorded(
     server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -38,6 +38,8 @@ from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.guidance_world import edit_profile
 from tests.support.helpers import refused
 
+pytestmark = pytest.mark.slow
+
 PRIVATE = "Henrietta Vandersloot lives at 12 Ash Lane"
 KEPT = "The service listens on port 8000"
 

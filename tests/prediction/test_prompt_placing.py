@@ -18,6 +18,9 @@ from engine.prediction.routing import PromptPlacer, Route
 from engine.storage.database import Database
 from tests.prediction.deciding import DecisionWorld
 
+pytestmark = pytest.mark.long
+"""The embedder is a process that takes a second to start."""
+
 EXAMPLES = [
     json.loads(line) for line in Path(__file__).with_name("placing_prompts.jsonl").read_text("utf-8").splitlines()
 ]
@@ -77,7 +80,6 @@ def placer(database: Database, embed: CachedEmbedder) -> Placer:
     return Placer(database, embed)
 
 
-@pytest.mark.long
 def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(placer: Placer):
     wrong = [
         f"{channel or 'no channel'} instead of {example['channel']}: {example['prompt']}"
@@ -88,7 +90,6 @@ def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(placer: Placer):
     assert len(wrong) <= len(EXAMPLES) / 10
 
 
-@pytest.mark.long
 def test_seven_of_ten_prompts_go_to_the_agent_that_is_meant(placer: Placer):
     meant = [(example["channel"], example["agent"]) for example in EXAMPLES]
     placed = [placer.find_channel_and_agent(example["prompt"]) for example in EXAMPLES]

@@ -67,6 +67,7 @@ def test_the_counts_of_the_document_match_its_lists(document_of_two_days: dict[s
     assert all(cost["peaks"][window] <= cost["caps"][window] for window in ("hour", "day", "month"))
 
 
+@pytest.mark.long
 def test_the_fates_of_the_cards_add_up(document_of_two_days: dict[str, Any]):
     autonomous = {**document_of_two_days["cards"], "made": 16, "executedByAutonomy": 3, "approved": 6, "dismissed": 2}
     cards = {**autonomous, "expired": 1, "withdrawn": 4, "pending": 0, "followUps": 1}

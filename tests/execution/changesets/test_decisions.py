@@ -112,6 +112,7 @@ def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
     )
 
 
+@pytest.mark.long
 def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: LandingWorld):
     before = world.files
     change = world.make_change(make_edits({"a.txt": None}))

@@ -142,6 +142,7 @@ def test_a_file_below_a_submodule_is_listed_with_its_place_and_never_landed(
     assert not place.exists()
 
 
+@pytest.mark.long
 def test_of_a_submodule_with_many_new_files_the_folder_is_listed(world_with_submodule: LandingWorld):
     def fill(folder: Path):
         for number in range(30):
@@ -175,6 +176,7 @@ def test_what_is_left_out_waits_in_the_session_s_folder_after_the_landing(world_
     assert not place.exists()
 
 
+@pytest.mark.long
 def test_a_branch_or_a_continuation_is_refused_while_it_would_delete_what_is_left_out(
     world_with_submodule: LandingWorld,
 ):
@@ -195,6 +197,7 @@ def test_a_branch_or_a_continuation_is_refused_while_it_would_delete_what_is_lef
     assert change_set.branch().state == "branched"
 
 
+@pytest.mark.long
 def test_a_submodule_whose_many_files_were_moved_out_is_no_loss(world_with_submodule: LandingWorld):
     def fill(folder: Path):
         (folder / "a.txt").write_text("new\n")
@@ -210,6 +213,7 @@ def test_a_submodule_whose_many_files_were_moved_out_is_no_loss(world_with_submo
     assert change_set.branch().state == "branched"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["a\u202eb", "tab\t", "not UTF-8 \udcff"])
 def test_a_file_whose_name_is_printed_otherwise_is_not_lost(world_with_submodule: LandingWorld, name: str):
     def edit(folder: Path):
@@ -257,6 +261,7 @@ def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: La
     assert not (world.folder / "trap").exists()
 
 
+@pytest.mark.long
 def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path):
     subprocess.run(["git", "init", "-q", "-b", "main", "--object-format=sha256", tmp_path / "shop"], check=True)
     world = LandingWorld(tmp_path)

@@ -152,6 +152,7 @@ def test_a_file_that_replaces_another_lands_only_with_it(world: LandingWorld):
 # Undo, branches and our files
 
 
+@pytest.mark.long
 def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: LandingWorld):
     before = world.files
     change = world.make_change(edit)
@@ -235,6 +236,7 @@ def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: 
     assert world.changes.find_undoable_landings(str(world.root)) == []
 
 
+@pytest.mark.long
 def test_the_undo_of_a_session_undoes_its_last_landing(world: LandingWorld):
     files = [world.files]
     change = world.make_change(edit)

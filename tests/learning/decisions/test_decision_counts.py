@@ -10,6 +10,8 @@ from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from tests.autonomy.autonomy_world import FLOW, AutonomyWorld
 
+pytestmark = pytest.mark.slow
+
 SUMMARY = "summarise_day since=2026-01-01T00:00:00Z"
 
 
