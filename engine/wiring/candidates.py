@@ -18,10 +18,10 @@ from engine.git import Git
 from engine.git.reader import is_in_history
 from engine.git.repository import LOST_CODES, find_workspace_refusal
 from engine.hierarchy.guidance import select_items
+from engine.learning.candidates import HealedTests, ModelPrice, ModelsUsed
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.evaluation import split_command
 from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
-from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUsed
 from engine.memory.capture_rules import CaptureKind
 from engine.model import ParaFact, Refusal, SessionView, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay, PromptFragment
@@ -85,7 +85,7 @@ def build_adaptation(services: Services) -> None:
 
 
 class _CandidateSources:
-    """What adaptation reads of other services; `engine.learning.candidates.records.Sources` describes each method."""
+    """What adaptation reads of other services; `engine.learning.candidates.Sources` describes each method."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -18,6 +18,7 @@ from functools import cache
 
 from engine.clock import Clock
 from engine.config import AdaptationMode, SettingsSource
+from engine.learning.candidates import Sources
 from engine.learning.candidates.candidates import (
     CandidateRow,
     add_candidate,
@@ -39,13 +40,7 @@ from engine.learning.candidates.evaluation import (
     make_preview,
 )
 from engine.learning.candidates.overlays import Trials
-from engine.learning.candidates.records import (
-    MIN_OPPORTUNITY_SCORE,
-    Opportunity,
-    Records,
-    Sources,
-    select_opportunities,
-)
+from engine.learning.candidates.records import MIN_OPPORTUNITY_SCORE, Opportunity, Records, select_opportunities
 from engine.learning.candidates.reflection import Reflection
 from engine.model import Randomness, Refusal, Trust, Waiting, microusd
 from engine.model.adaptation import (

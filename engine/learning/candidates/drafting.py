@@ -15,8 +15,9 @@ from dataclasses import replace
 from itertools import groupby, takewhile
 
 from engine.frozen import frozen
+from engine.learning.candidates import ModelPrice, ModelsUsed, Sources
 from engine.learning.candidates.evaluation import map_texts, validate_effect
-from engine.learning.candidates.records import ModelPrice, ModelsUsed, Opportunity, Sources
+from engine.learning.candidates.records import Opportunity
 from engine.model import TranscriptLine, Trust
 from engine.model.adaptation import (
     MAX_PATCH_CHARS,

@@ -16,7 +16,7 @@ from typing import Any
 from engine.config.sections import ACP_PREFIX, MODEL
 from engine.frozen import frozen
 from engine.inference import share
-from engine.learning.candidates.records import Sources
+from engine.learning.candidates import Sources
 from engine.model import MICRO, PermissionAnswer, Trust
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.base import hex_hash

@@ -1,27 +1,23 @@
-"""What adaptation reads (SPEC 5): its learning records, and what it needs to know of other packages.
+"""Learning records: what happened from which an agent could learn, with a score (SPEC 5.1).
 
-A learning record says that something happened from which an agent could learn, and has a score (SPEC 5.1). `reflection`
-writes records into an append-only table, and `adaptation` reads them: the best of them are opportunities, from which
-candidates are drafted (SPEC 5.2, 5.3), and the others support or oppose a candidate.
-
-`Sources` reads sessions, cards, memory, guidance, models and rails, some of which are above this package.
-`engine.wiring.candidates` implements it.
+`reflection` writes records into an append-only table, and `adaptation` reads them. The strong ones are opportunities,
+from which candidates are drafted (SPEC 5.2, 5.3); the others support or oppose a candidate. Example: a record of kind
+`failed_tdd` with 60 points or more is an opportunity for a fix template; with fewer it can only support a
+template that another record of the same scope and source led to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field
 
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.model import ParaFact, TranscriptLine, Trust
-from engine.model.adaptation import Candidate, CandidateType, LearningRecord, RecordKind, make_dedupe_key
-from engine.model.learnings import Correction
+from engine.model.adaptation import CandidateType, LearningRecord, RecordKind, make_dedupe_key
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
     Row,
@@ -164,103 +160,3 @@ def select_opportunities(records: Iterable[LearningRecord], known_keys: Collecti
 def _rank(opportunity: Opportunity) -> tuple[float, datetime, str]:
     """The sort key of an opportunity: the higher, the better."""
     return opportunity.record.score, opportunity.record.at, opportunity.key + opportunity.record.id
-
-
-# -- from other packages
-
-
-@frozen
-class ModelPrice:
-    """A model and its price."""
-
-    model: str
-    """`PROVIDER:MODEL`."""
-    price: int
-    """Micro-dollars for a million tokens: four parts of prompt and one part of answer, as is usual."""
-
-
-@frozen
-class ModelsUsed:
-    """The models of an agent's recent calls."""
-
-    current: ModelPrice
-    """The model of most calls."""
-    channel: str
-    """The channel of most sessions."""
-    others: tuple[ModelPrice, ...]
-    """Other usable models."""
-    median_prompt: int | None = None
-    """Median length of its prompts in characters, None if unknown."""
-
-
-@frozen
-class HealedTests:
-    """Tests that failed when a session began and passed with its changes."""
-
-    tests: Mapping[str, str]
-    """Signatures (see `FixTemplate.causes`) by test name, "" for unknown."""
-    project: str
-    agent: str
-    cost: int
-    """Cost of the session in micro-dollars."""
-
-
-class Sources(Protocol):
-    """Reads from other packages. `entry_readers` ask for what an event does not say, `drafting` for what happened in
-    sessions, and `adaptation` for what must not be proposed or activated."""
-
-    def find_correction(self, card_id: str, /) -> Correction | None:
-        """The operator's edit of a card's prompt, with the session that it led to; None if it was not edited."""
-
-    def find_kept_fact(self, fact_id: str, /) -> ParaFact | None:
-        """The fact of layer G, None if it no longer exists."""
-
-    def find_healed_tests(self, session_id: str, /) -> HealedTests | None:
-        """The tests that a session fixed, None for none."""
-
-    def has_ended(self, session_id: str, /) -> bool:
-        """Whether the session is over or unknown, so that its transcript no longer grows."""
-
-    def read_transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
-        """The newest lines, empty for an unknown session."""
-
-    def read_patch(self, session_id: str, /, *, landed: bool) -> str:
-        """The diff that fixed the tests, in a form that git can apply: the whole change set if `landed`, else the
-        changes between the last failed run and the passed run. "" if git no longer has it."""
-
-    def list_changed_files(self, session_id: str, /) -> Sequence[str]:
-        """The paths in its change set; empty without one."""
-
-    def find_landed_prompt(self, session_id: str, /) -> str:
-        """The prompt of a session that changed files; "" if no part of its changes is landed any more."""
-
-    def read_summary(self, session_id: str, /) -> str:
-        """The agent's last words in a session, "" for none."""
-
-    def find_corrections(self, session_id: str, /) -> Sequence[str]:
-        """The corrections and decisions captured from its transcript (SPEC 4.4)."""
-
-    def read_memory(self, memory_id: str, /) -> tuple[str, Trust]:
-        """The text of a memory, "" if it was forgotten, and its trust."""
-
-    def read_guidance(self, ref: str, /) -> tuple[str, Trust]:
-        """The guidance with this reference, "" if it no longer exists, and its trust."""
-
-    def find_models(self, agent: str, /) -> ModelsUsed | None:
-        """The models of an agent, None without a call or without a price of its model."""
-
-    def list_flows(self) -> Collection[str]:
-        """Names of the built-in flows, which new flows may not have."""
-
-    def read_phase(self) -> int:
-        """The number of the phase (SPEC 2.6)."""
-
-    def find_block_reason(self) -> str:
-        """Why nothing may run by itself now, "" if it may."""
-
-    def find_objection(self, candidate: Candidate, /) -> str:
-        """The objection of the content rules because of which only the operator may activate a candidate, "" for
-        none."""
-
-    def list_secrets(self) -> Iterable[str]:
-        """Values that no candidate may contain."""

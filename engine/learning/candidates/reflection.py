@@ -17,8 +17,9 @@ from itertools import pairwise
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.inference import share
+from engine.learning.candidates import Sources
 from engine.learning.candidates.entry_readers import READER_OF_KIND, Reading, RecordScope
-from engine.learning.candidates.records import Records, Sources
+from engine.learning.candidates.records import Records
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.text import count
 from engine.storage.database import Database

@@ -19,10 +19,10 @@ from engine.events import (
     ValidationFailed,
     ValidationHealed,
 )
+from engine.learning.candidates import HealedTests, ModelsUsed
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.candidates import add_candidate, decide_candidate
 from engine.learning.candidates.overlays import LearnedGuidance, OverlayRun, Overlays, Trials
-from engine.learning.candidates.records import HealedTests, ModelsUsed
 from engine.model import Bucket, Contribution, ParaFact, PromptRequest, Randomness, TranscriptLine, Trust
 from engine.model.adaptation import (
     Candidate,

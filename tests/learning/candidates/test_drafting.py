@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from engine.learning.candidates import ModelPrice, ModelsUsed
 from engine.learning.candidates.drafting import Draft, NothingToDraft, draft_candidate
-from engine.learning.candidates.records import ModelPrice, ModelsUsed, Opportunity, find_types
+from engine.learning.candidates.records import Opportunity, find_types
 from engine.model.adaptation import (
     MAX_PATCH_CHARS,
     CandidateType,

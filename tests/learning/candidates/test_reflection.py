@@ -30,7 +30,8 @@ from engine.events import (
     TeachingRefreshed,
     WorkOverlapped,
 )
-from engine.learning.candidates.records import MIN_OPPORTUNITY_SCORE, HealedTests
+from engine.learning.candidates import HealedTests
+from engine.learning.candidates.records import MIN_OPPORTUNITY_SCORE
 from engine.learning.candidates.reflection import ENTRY_CURSOR, EXEC_PREFIX, MIN_RUNS, find_sequences
 from engine.storage import state
 from tests.learning.candidates.adaptation_world import (
