@@ -223,12 +223,12 @@ def _select_console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, .
 def _read_autonomy(engine: Engine, scope: ReadScope) -> StateFields:
     autonomy, current = engine.autonomy, engine.settings.current
     view, next_cycle = autonomy.update_state(), autonomy.next_cycle()
-    workspaces, all_remarks = _select_console_workspaces(engine, scope), engine.checks.remarks()
+    workspaces, all_remarks = _select_console_workspaces(engine, scope), engine.checks.read_remarks()
     remarks = (f"{workspace_name(path)}: {remark}" for path, remark in all_remarks.items() if path in workspaces)
     return {
         "holds": engine.safety.kill_switch.holds(),
         "quiet": QuietHours(
-            bool(autonomy.quiet()), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()
+            bool(autonomy.find_quiet_reason()), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()
         ),
         "autonomy": Autonomy(
             state=view.state,
@@ -236,10 +236,10 @@ def _read_autonomy(engine: Engine, scope: ReadScope) -> StateFields:
             since=view.since,
             next_change=view.next_change,
             next_cycle=next_cycle,
-            silence=autonomy.silence().total_seconds(),
+            silence=autonomy.measure_silence().total_seconds(),
             threshold=current.silence_threshold_ms / 1000,
             remark=next(remarks, ""),
-            checked=tuple(sorted(engine.checks.last_checked().items())),
+            checked=tuple(sorted(engine.checks.read_last_checked().items())),
             is_checking=engine.checks.is_checking or (next_cycle is not None and next_cycle <= engine.clock.now()),
         ),
     }
@@ -296,7 +296,7 @@ def _read_place(engine: Engine, scope: ReadScope) -> StateFields:
 
 def _read_phase(engine: Engine, _: ReadScope) -> StateFields:
     phase = engine.embedded_twin.read_phase()
-    earned = engine.autonomy.requirements(engine.workspaces)
+    earned = engine.autonomy.describe_requirements(engine.workspaces)
     return {
         "phase": f"phase {phase.number}: {phase.reason}",
         "learning": phase.progress_words,

@@ -124,7 +124,7 @@ class Engine(ApiServices):
         self.agents.ensure_organisation()
         interrupted = self.permissions.recover()  # before the sessions, which would withdraw them without a word
         interrupted += self.sessions.recover(resume=resume)
-        self.safety.recover(self.sessions.of_card, self.training.reserved())
+        self.safety.recover(self.sessions.of_card, self.training.find_reserved_entries())
         interrupted += self.approvals.recover(self.safety.permits.read_unconsumed(), resume=resume)
         interrupted += self.learnings.recover()  # before memories are forgotten, which learnings may contain
         interrupted += self.knowledge.recover()

@@ -239,10 +239,10 @@ class Services:
     def read_layers(self) -> list[LayerState]:
         """The state of the seven layers of memory (SPEC 9.5)."""
         states = [
-            self.agent_files.layer_state(),
-            self.ledger.layer_state(),
-            *self.memory.layers(),
-            *self.knowledge.layers(),
+            self.agent_files.describe_layer(),
+            self.ledger.describe_layer(),
+            *self.memory.describe_layers(),
+            *self.knowledge.describe_layers(),
         ]
         return sorted(states, key=lambda state: state.layer)
 
@@ -250,7 +250,7 @@ class Services:
         """The activity since `instant`, and the entries that wait for you. Without `instant`, it is the time since you
         were last away, or since midnight if you were not away."""
         local = self.clock.local()
-        instant = instant or self.autonomy.presence.away_since() or find_midnight(local.date(), local.tzinfo)
+        instant = instant or self.autonomy.presence.find_absence_start() or find_midnight(local.date(), local.tzinfo)
         with self.database.read() as session:
             decisions = self.decisions.count_decided_cards(session, instant)
         return select_activity_since(

@@ -160,7 +160,7 @@ class EventPrinter:
 
     def print_new_facts(self) -> None:
         """Print a line for each fact since the last call."""
-        while facts := self._ledger.since(self._last_fact):
+        while facts := self._ledger.read_since(self._last_fact):
             for fact in facts:
                 about = {"subject": fact.subject, "workspace": fact.workspace}
                 if sentence := Event.kinds[fact.kind](**about, **fact.payload).sentence():

@@ -180,12 +180,12 @@ def read_page(engine: Engine, layer: Layer, words: str, after: Sequence[Entry] =
             values = _read_ledger(engine, words, before=last.id if isinstance(last, LedgerEntry) else None)
         case Layer.VECTORS | Layer.CONTEXT:
             before_seq = last.seq if isinstance(last, Memory) else None
-            values = engine.memory.entries(layer, words=words, before=before_seq, limit=ENTRIES_PER_PAGE)
+            values = engine.memory.read_entries(layer, words=words, before=before_seq, limit=ENTRIES_PER_PAGE)
         case Layer.CAPTURE:
             before_id = last.id if isinstance(last, Capture) else None
-            values = engine.knowledge.captures.entries(words=words, before=before_id, limit=ENTRIES_PER_PAGE)
+            values = engine.knowledge.captures.read_entries(words=words, before=before_id, limit=ENTRIES_PER_PAGE)
         case Layer.GRAPH:
-            values = engine.knowledge.graph.newest(words=words, limit=len(after) + ENTRIES_PER_PAGE)[len(after) :]
+            values = engine.knowledge.graph.find_newest(words=words, limit=len(after) + ENTRIES_PER_PAGE)[len(after) :]
         case Layer.PARA if not after:  # all facts are on the first page
             values = _read_facts(engine, words)
         case Layer.MARKDOWN if not after:  # and so are all files
@@ -220,12 +220,12 @@ def _read_facts(engine: Engine, words: str) -> Iterator[FactDraft | ParaFact]:
     for draft in engine.knowledge.drafts.waiting():
         if has_words(draft.fact, words.split()):
             yield draft
-    yield from engine.knowledge.para.facts(words=words)
+    yield from engine.knowledge.para.read_facts(words=words)
 
 
 def _read_agent_files(engine: Engine, words: str) -> Iterator[AgentFile]:
     """The files of agents that exist or cannot be read, and have all `words`."""
-    for file in engine.agent_files.files():
+    for file in engine.agent_files.read_files():
         is_there = file.digest or file.problem
         if is_there and has_words(f"{file.agent} {file.name} {file.text}", words.split()):
             yield file
@@ -250,9 +250,9 @@ def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
             agent, _, name = id.partition("/")
             value = engine.agent_files.read(agent, name)
         case Layer.VECTORS | Layer.CONTEXT:
-            value = engine.memory.entry(layer, id)
+            value = engine.memory.find_entry(layer, id)
         case Layer.CAPTURE:
-            value = knowledge.captures.entry(id)
+            value = knowledge.captures.find_entry(id)
         case Layer.GRAPH:
             value = knowledge.graph.get(id)
         case Layer.PARA:
@@ -337,7 +337,7 @@ def _read_neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
 def _read_correction_links(engine: Engine, fact_id: str, heading: str) -> list[Entry]:
     """The chain of corrections that a fact belongs to."""
     links = []
-    for fact in engine.knowledge.para.corrections(fact_id):
+    for fact in engine.knowledge.para.read_corrections(fact_id):
         label = "valid" if fact.active else "replaced"
         if fact.id == fact_id:
             label = "this one"

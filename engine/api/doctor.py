@@ -478,8 +478,8 @@ def check_learnings(home: Home) -> Check:
     from engine.learning.learnings.store import LearningFiles
 
     files = LearningFiles(home.data)
-    if errors := files.errors():
+    if errors := files.list_errors():
         remainder = f"; and {len(errors) - MAX_NAMED_FILES} more" if len(errors) > MAX_NAMED_FILES else ""
         message = f"{'; '.join(errors[:MAX_NAMED_FILES])}{remainder}"
         return warn("learnings", message, f"fix the files under {home.data}; all others can be read")
-    return Check("learnings", f"{count(len(files.entries()), 'learning')} in all scopes")
+    return Check("learnings", f"{count(len(files.read_entries()), 'learning')} in all scopes")

@@ -239,7 +239,7 @@ class AutonomousRuns:
         reason = find_reason_to_wait(card.kind, verdicts) or self._sessions.find_blocking_reason(card.assignment)
         return reason or (objection if self._refused_by_gate.get(card.id) == objection else "")
 
-    def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
+    def describe_requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
         """The requirements for cards in these workspaces to run by themselves."""
         settings = self._settings.current
         autonomies = {workspace: settings.workspace(workspace).autonomy for workspace in workspaces}

@@ -175,7 +175,7 @@ class Autonomy:
 
     def note_activity(self) -> None:
         """The operator did something (SPEC 2.2)."""
-        has_returned = self.presence.silence() >= self._get_silence_threshold()
+        has_returned = self.presence.measure_silence() >= self._get_silence_threshold()
         self.presence.note_now()
         if has_returned:
             self.schedule.run_if_due(CARD_JOB)  # cards at the operator's return, not ten minutes later
@@ -216,9 +216,9 @@ class Autonomy:
             self._apply_facts(self._kill_switch.holds())
             return self._view.state
 
-    def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
+    def describe_requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
         """The requirements for cards in `workspaces` to run by themselves."""
-        return self._runs.requirements(workspaces)
+        return self._runs.describe_requirements(workspaces)
 
     def find_reason_not_to_start(self, workspace: str) -> str:
         """Why nothing may start by itself in a workspace now, "" if it may."""
@@ -227,16 +227,16 @@ class Autonomy:
             stopped=self._kill_switch.block_reason(),
             autonomous=settings.autonomous_mode_enabled,
             autonomy=settings.workspace(workspace).autonomy,
-            quiet=self.quiet(),
+            quiet=self.find_quiet_reason(),
         )
 
-    def silence(self) -> timedelta:
+    def measure_silence(self) -> timedelta:
         """Time since the operator's last activity."""
-        return self.presence.silence()
+        return self.presence.measure_silence()
 
     def is_operator_present(self) -> bool:
         """Whether the operator was active within `silenceThresholdMs`, and nothing is stopped."""
-        return self.silence() < self._get_silence_threshold() and not self._kill_switch.stop_reason()
+        return self.measure_silence() < self._get_silence_threshold() and not self._kill_switch.stop_reason()
 
     def next_cycle(self) -> datetime | None:
         """When the next cycle runs, None if none will. While the operator is active it is a card cycle, otherwise an
@@ -245,7 +245,7 @@ class Autonomy:
             return self.schedule.next_run_of(CARD_JOB)
         return self.schedule.next_run_of(ACT_JOB) if self._may_act() else None
 
-    def quiet(self) -> str:
+    def find_quiet_reason(self) -> str:
         """Why it is quiet, so that cards are made, but none runs by itself (SPEC 7.3): "do not disturb" or "quiet
         hours"; "" if it is not."""
         if self.dnd_until() is not None:
@@ -284,7 +284,7 @@ class Autonomy:
     def _tick(self) -> None:
         """Bring the state up to date, and do the housekeeping."""
         is_check_due = self._checked_at is None or self._clock.now() - self._checked_at >= self._get_check_interval()
-        if self.presence.silence() >= self._get_silence_threshold() and is_check_due:
+        if self.presence.measure_silence() >= self._get_silence_threshold() and is_check_due:
             self._look_for_operator()
         else:
             self.update_state()
@@ -302,13 +302,13 @@ class Autonomy:
         """How long the operator has been inactive. From the threshold on, only the time up to the last look at the
         workspaces counts, because the operator may work in an editor since. While cards may run, all of it counts: a
         look confirmed it before, and the next one finds an operator who is back."""
-        silence = self.presence.silence()
+        silence = self.presence.measure_silence()
         is_long = silence >= self._get_silence_threshold()
         if self._last_operator_activity is None or not is_long or self._view.state in ACTING:
             return silence
         if self._checked_at is None:
             return timedelta(0)
-        last_activity = self.presence.last()
+        last_activity = self.presence.read_last_activity()
         return min(silence, max(timedelta(0), self._checked_at - last_activity))
 
     def _make_facts(self, holds: Sequence[Hold]) -> Facts:
@@ -331,7 +331,7 @@ class Autonomy:
         now = self._clock.now()
         until = next((hold.until for hold in holds if hold.word == PAUSE), None)
         # All of the silence counts here; a look at the workspaces that must still confirm it is considered below.
-        unconfirmed = replace(facts, silence=min(self.presence.silence(), facts.threshold))
+        unconfirmed = replace(facts, silence=min(self.presence.measure_silence(), facts.threshold))
         span = compute_time_until_transition(self._view.state, unconfirmed, None if until is None else until - now)
         if span == timedelta(0) and self._checked_at is not None:
             # Silent long enough, but the workspaces were looked at before that: the next look decides.

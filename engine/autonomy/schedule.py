@@ -106,9 +106,9 @@ class Schedule:
 
     def next_run_of(self, name: str) -> datetime:
         """When the job runs next."""
-        return compute_next_run(self._clock.now(), self.last_run(name), self._jobs[name].interval())
+        return compute_next_run(self._clock.now(), self.read_last_run(name), self._jobs[name].interval())
 
-    def last_run(self, name: str) -> datetime | None:
+    def read_last_run(self, name: str) -> datetime | None:
         """When the job last ran, also before a restart if that is stored."""
         if name not in self._last_runs:  # read once: only this engine writes it
             with self._database.read() as session:
@@ -126,10 +126,12 @@ class Schedule:
 
     def run_if_due(self, name: str) -> None:
         """Run the job as soon as a thread is free, if it is due and does not run. Does not wait. Thread-safe."""
-        last_run = self.last_run(name)
+        last_run = self.read_last_run(name)
         is_due = self.next_run_of(name) - MAX_EARLY <= self._clock.now()
         with self._lock:
-            if is_due and name not in self._running and self.last_run(name) == last_run:  # it has not run meanwhile
+            if (
+                is_due and name not in self._running and self.read_last_run(name) == last_run
+            ):  # it has not run meanwhile
                 self._begin(name)
 
     def _begin(self, name: str) -> None:

@@ -166,17 +166,17 @@ class Presence:
         if due:
             self._database.write(lambda tx: state.put(tx, PRESENCE_KEY, {"at": at.isoformat(), "left": absent_since}))
 
-    def silence(self) -> timedelta:
+    def measure_silence(self) -> timedelta:
         """Time since the last activity, never negative."""
         with self._lock:
             return max(timedelta(0), self._clock.now() - self._last)
 
-    def away_since(self) -> datetime | None:
+    def find_absence_start(self) -> datetime | None:
         """When the present absence began, or else the last one. None if there was none."""
         with self._lock:
             return self._last if self._clock.now() - self._last >= ABSENCE else self._absent_since
 
-    def last(self) -> datetime:
+    def read_last_activity(self) -> datetime:
         """The time of the last activity."""
         with self._lock:
             return self._last

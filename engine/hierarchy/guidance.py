@@ -112,7 +112,7 @@ class Cascade:
         )
         return Contribution(PromptPart(BLOCK_TAG, guidance.lines, tokens=guidance.tokens), guidance.provenance, notes)
 
-    def lessons(self, request: PromptRequest) -> frozenset[str]:
+    def find_lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in this part and those nearer to the agent."""
         nearer = self._nearer_lessons(request)
         hops = self.guidance(request.agent, excluded_lessons=nearer).hops if request.agent else ()

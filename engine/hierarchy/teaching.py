@@ -91,10 +91,10 @@ class Teaching:
         self._database.write(store_round)
         return results
 
-    def state(self, agent_id: str) -> TeachingState:
+    def describe_state(self, agent_id: str) -> TeachingState:
         """The time of an agent's last and next round, and the changes that a round would make. Raises `Refusal`
         `unknown_agent`."""
-        config, last_round, now = self._agents.config.current, self.last(), self._clock.now()
+        config, last_round, now = self._agents.config.current, self.read_last_round(), self._clock.now()
         tier = self._agents.find_lineage(agent_id).agent.tier
         if is_leader(tier):
             return TeachingState(
@@ -112,7 +112,7 @@ class Teaching:
         next_at = next_round if config.enable_m2 else None
         return TeachingState(agent_id, config.enable_m2, last_round, next_at, diff, reason)
 
-    def last(self) -> datetime | None:
+    def read_last_round(self) -> datetime | None:
         """The time of the last round, None before the first."""
         with self._database.read() as session:
             stored = state.get(session, LAST_ROUND)
@@ -153,5 +153,5 @@ def run_round(bubbles: Bubbles, guided_sessions: GuidedSessions, teaching: Teach
 def remove_lesson(lesson: str, bubbles: Bubbles, profiles: Profiles, teaching: Teaching) -> None:
     """Remove a retracted lesson from the queue, from profiles, and from souls."""
     bubbles.refuse_retracted(lesson)
-    if profiles.remove_lesson(lesson) and teaching.last() is not None:
+    if profiles.remove_lesson(lesson) and teaching.read_last_round() is not None:
         teaching.teach_workers()

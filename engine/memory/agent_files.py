@@ -70,15 +70,15 @@ class AgentFiles:
 
     # -- reading
 
-    def agents(self) -> list[str]:
+    def list_agents(self) -> list[str]:
         """The agents that have a folder, by id."""
         folders = self.folder.iterdir() if self.folder.is_dir() else ()
         return sorted(path.name for path in folders if AGENT_ID.fullmatch(path.name) and path.is_dir())
 
-    def files(self) -> list[AgentFile]:
+    def read_files(self) -> list[AgentFile]:
         """The files of all agents. A file that does not exist is empty; one that cannot be read has a `problem`."""
         files = []
-        for agent in self.agents():
+        for agent in self.list_agents():
             for name in FILES:
                 try:
                     files.append(self.read(agent, name))
@@ -109,9 +109,9 @@ class AgentFiles:
             problem=self._describe_problem(agent, name, text),
         )
 
-    def layer_state(self) -> LayerState:
+    def describe_layer(self) -> LayerState:
         """The state of layer A (SPEC 9.5)."""
-        files = [file for file in self.files() if file.digest or file.problem]
+        files = [file for file in self.read_files() if file.digest or file.problem]
         broken = [f"{file.agent}/{file.name}: {file.problem}" for file in files if file.problem]
         newest = max((file.written for file in files if file.written is not None), default=None)
         state = "degraded" if broken else "ready"
@@ -240,7 +240,7 @@ class AgentFiles:
             with self._lock:
                 self._known = {
                     (agent, name): self._compute_digest_or_problem(agent, name)
-                    for agent in self.agents()
+                    for agent in self.list_agents()
                     for name in FILES
                 }
             for changes in watch(

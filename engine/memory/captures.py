@@ -187,26 +187,26 @@ class Captures:
                     by_digest[sentence.digest] = SaidSentence(sentence, lines[-1])
         return list(by_digest.values())
 
-    def entries(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
+    def read_entries(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
         """Captures with all `words`, newest first; page on with `before` = the last id."""
-        last = self.entry(before) if before else None
+        last = self.find_entry(before) if before else None
         clauses = f"""
             WHERE NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE NOT instr(lower(text), lower(value)))
             {"AND (at, id) < (:at, :id)" if last else ""} ORDER BY at DESC, id DESC LIMIT :limit
         """
         return self._read(clauses, words=words.split(), at=last and last.at, id=last and last.id, limit=limit)
 
-    def entry(self, capture_id: str) -> Capture | None:
+    def find_entry(self, capture_id: str) -> Capture | None:
         """One capture, None if there is none with this id."""
         with self.database.read() as session:
             row = session.get(CaptureRow, capture_id)
             return None if row is None else row.view
 
-    def of_session(self, session_id: str) -> list[Capture]:
+    def read_of_session(self, session_id: str) -> list[Capture]:
         """The captures that were first said in a session, in the order of its lines."""
         return self._read("WHERE session_id = :session AND NOT forgotten ORDER BY line", session=session_id)
 
-    def between(self, start: datetime, end: datetime) -> list[Capture]:
+    def read_between(self, start: datetime, end: datetime) -> list[Capture]:
         """The captures that were said from `start` until before `end`, oldest first."""
         clauses = "WHERE at >= :start AND at < :end AND NOT forgotten ORDER BY at LIMIT :limit"
         return self._read(clauses, start=start, end=end, limit=MAX_PER_DAY)
@@ -217,7 +217,7 @@ class Captures:
         if row is not None and row.text == text:
             row.approved_at = tx.now
 
-    def layer_state(self) -> LayerState:
+    def describe_layer(self) -> LayerState:
         """The state of layer D (SPEC 9.5)."""
         with self.database.read() as session:
             [(number, newest)] = ask(session, "SELECT count(*), max(at) FROM captures")

@@ -121,7 +121,7 @@ class Drafts:
         with self.database.read() as session:
             return [value_of(row, FactDraft) for row in read_all(session, DraftRow, clauses, values)]
 
-    def layer_state(self) -> LayerState:
+    def describe_layer(self) -> LayerState:
         """The state of layer G (SPEC 9.5), with the number of drafts that wait."""
         para, waiting = self.para.read(), self.waiting()
         notes = [*para.problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]
@@ -148,7 +148,7 @@ class Drafts:
         if draft.state == DraftState.PROMOTED:
             return self.para.get(draft.fact_id)
         is_edited = edit not in ("", draft.fact)
-        is_superseding = any(fact.id == draft.supersedes for fact in self.para.facts(active=True))
+        is_superseding = any(fact.id == draft.supersedes for fact in self.para.read_facts(active=True))
         fact = NewFact(
             edit or draft.fact,
             draft.category,

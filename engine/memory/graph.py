@@ -126,7 +126,7 @@ class TaskGraph:
         """What could not be read, in words."""
         return tuple(self._files.faults)
 
-    def layer_state(self) -> LayerState:
+    def describe_layer(self) -> LayerState:
         """The state of layer F (SPEC 9.5). It does not wait for the files."""
         state = "degraded" if self.faults else "ready" if self.is_ready else "building"
         last = next(reversed(tuple(self._nodes.values())), None)
@@ -153,7 +153,7 @@ class TaskGraph:
         self.load()
         return self._latest_named.get((workspace, _shorten(title, MAX_TITLE)))
 
-    def newest(self, *, words: str = "", limit: int = 200) -> list[GraphNode]:
+    def find_newest(self, *, words: str = "", limit: int = 200) -> list[GraphNode]:
         """Tasks with all `words`, the last added first."""
         self.load()
         terms = words.casefold().split()
@@ -173,7 +173,7 @@ class TaskGraph:
             self._require_task(task_id), tuple(edges), tuple(self._nodes[other] for other in neighbour_ids)
         )
 
-    def neighbours(self, task_ids: Sequence[str]) -> list[tuple[GraphEdge, GraphNode]]:
+    def find_neighbours(self, task_ids: Sequence[str]) -> list[tuple[GraphEdge, GraphNode]]:
         """The valid tasks one step from `task_ids`, with the edge that leads there; each once, without these tasks."""
         self.load()
         visited, results = set(task_ids), []
@@ -241,7 +241,7 @@ class TaskGraph:
 
     def find(self, search_terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Tasks that contain `search_terms`."""
-        for node in self.newest(limit=len(self)):
+        for node in self.find_newest(limit=len(self)):
             if any(map(search_terms.match, (node.title, node.description, node.why))):
                 yield node.task_id, node.title or node.description
 

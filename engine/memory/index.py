@@ -274,7 +274,7 @@ class Index:
             if self._is_disconnected:
                 log.info("the Chroma server at %s is back", server.host)
             self._clear_wanted = self._is_disconnected = False
-        self._last_chunk = max((max(ids, default=0) for ids in self._store.indexed(model).values()), default=0)
+        self._last_chunk = max((max(ids, default=0) for ids in self._store.list_indexed(model).values()), default=0)
         self._removed = 0
         self._opened = self._identify_index(model)
 
@@ -285,7 +285,9 @@ class Index:
         for layer in sorted(LAYERS):
             indexed = self._read_ids(layer)
             # Vectors that were stored after the last page was added are not missing; they are added next.
-            expected = {number for number in self._store.indexed(self._model())[layer] if number <= self._last_chunk}
+            expected = {
+                number for number in self._store.list_indexed(self._model())[layer] if number <= self._last_chunk
+            }
             surplus, missing = sorted(indexed - expected), sorted(expected - indexed)
             if len(surplus) > MAX_SURPLUS + CHURN * len(indexed):
                 raise DamagedIndex(f"it holds {len(surplus)} of {len(indexed)} that no longer exist")
@@ -317,12 +319,12 @@ class Index:
         for start in range(0, len(missing), PAGE):
             if len(missing) > PAGE:
                 self._set_state("building", f"{start} of {len(missing)}", start / len(missing))
-            self._add(layer, self._store.vectors(missing[start : start + PAGE]))
+            self._add(layer, self._store.read_vectors(missing[start : start + PAGE]))
 
     def _check_sample(self, layer: Layer, ids: Sequence[int]) -> None:
         """Search for a few vectors, which must find themselves. Raises `DamagedIndex`."""
         sample = random.sample(ids, min(SAMPLE, len(ids)))
-        for number, vector in self._store.vectors(sample).items():
+        for number, vector in self._store.read_vectors(sample).items():
             nearest = self._helper.call("query", layer.value, vector, 1, timeout=CHANGE_TIMEOUT_S)
             if not nearest or nearest[0][1] > SELF_DISTANCE:
                 raise DamagedIndex(f"chunk {number} does not find itself")

@@ -133,9 +133,9 @@ class Knowledge:
 
     # -- looking
 
-    def layers(self) -> list[LayerState]:
+    def describe_layers(self) -> list[LayerState]:
         """The states of layers D, F and G (SPEC 9.5)."""
-        return [self.captures.layer_state(), self.graph.layer_state(), self.drafts.layer_state()]
+        return [self.captures.describe_layer(), self.graph.describe_layer(), self.drafts.describe_layer()]
 
     def waiting(self) -> list[Waiting]:
         """Drafts of facts as entries of the operator's queue (SPEC 9.3)."""
@@ -150,7 +150,7 @@ class Knowledge:
         try:
             match prefix:
                 case "mem" | "cap":
-                    entry = self._memory.store.get(id) if prefix == "mem" else self.captures.entry(id)
+                    entry = self._memory.store.get(id) if prefix == "mem" else self.captures.find_entry(id)
                     return entry.text if entry else None
                 case "fact":
                     return self.para.get(id).fact

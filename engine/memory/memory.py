@@ -63,7 +63,7 @@ class MemoryService:
         self.vectors = Vectors(self.store, self.index, embedder=self._get_embedder, model=lambda: self.vectoriser.model)
         self.search = MemorySearch(database, self.store, self.vectors)
         self.recaller = Recaller([self.search], clock)
-        self.entries = self.store.entries
+        self.read_entries = self.store.read_entries
 
     # -- remembering
 
@@ -110,7 +110,7 @@ class MemoryService:
 
     # -- looking
 
-    def layers(self) -> list[LayerState]:
+    def describe_layers(self) -> list[LayerState]:
         """The states of layers C and E (SPEC 9.5)."""
         pending = self.store.count_pending(self.vectoriser.model)
         fault = self.vectoriser.problem or self.vectors.problem
@@ -128,7 +128,7 @@ class MemoryService:
             for layer in (Layer.VECTORS, Layer.CONTEXT)
         ]
 
-    def entry(self, layer: Layer, id: str) -> Memory | None:
+    def find_entry(self, layer: Layer, id: str) -> Memory | None:
         """One entry of layer C or E."""
         memory = self.store.get(id)
         return memory if memory is not None and memory.layer is layer else None

@@ -152,7 +152,7 @@ class Nightly:
     """Evaluates days, if the operator named a model."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def due(self) -> list[date]:
+    def list_due_days(self) -> list[date]:
         """The local days to process now, oldest first: from `START_HOUR` on the day before, with earlier ones that were
         missed. The first start begins with the day before."""
         with self.ledger.database.read() as session:
@@ -163,11 +163,11 @@ class Nightly:
 
     def has_work(self) -> bool:
         """Whether a day is due."""
-        return bool(self.due())
+        return bool(self.list_due_days())
 
     def run_due(self) -> list[NightlyFinished]:
         """Process the days that are due."""
-        return [self.run(day) for day in self.due()]
+        return [self.run(day) for day in self.list_due_days()]
 
     def run(self, day: date) -> NightlyFinished:
         """Process one local day; a second call changes nothing. Raises OSError and `Refusal` if facts cannot be
@@ -185,7 +185,7 @@ class Nightly:
         promoted = self.para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])
         drafts = [replace(fact, reason="the model would keep it") for fact in proposed if fact.trust is Trust.QUOTED]
         if not night.is_evaluated_by_model:
-            drafts = day.draft(self.para.facts())
+            drafts = day.draft(self.para.read_facts())
         self._write_diaries(day)
 
         def finish(tx: Transaction) -> NightlyFinished:
@@ -275,7 +275,7 @@ class Nightly:
     def _read_day(self, day: date) -> Day:
         """What happened on a local day, as the ledger, sessions and captures say."""
         start, end = find_day_bounds(day, self.clock)
-        entries = self.ledger.between(start, end, _EVENT_KINDS)
+        entries = self.ledger.read_between(start, end, _EVENT_KINDS)
         landed = {
             entry.payload["session_id"]: entry.payload["files"] for entry in entries if entry.kind == "ChangeSetLanded"
         }
@@ -290,7 +290,7 @@ class Nightly:
             day.isoformat(),
             tuple(view for view in views if view is not None),
             landed,
-            tuple(self.captures.between(start, end)),
+            tuple(self.captures.read_between(start, end)),
             failing,
             sum(entry.kind == "PredictionConfirmed" for entry in entries),
             sum(entry.kind == "PredictionRejected" for entry in entries),
@@ -300,7 +300,7 @@ class Nightly:
         """Add the day to the `memory.md` of each agent that was active on it, unless it is there."""
         heading = f"## {day.date}"
         active_agents = {session.agent for session in day.sessions} | {capture.agent for capture in day.captures}
-        for agent in active_agents.intersection(self.files.agents()):
+        for agent in active_agents.intersection(self.files.list_agents()):
             body = "\n".join(f"- {line}" for line in day.make_lines_for(agent))
             try:
                 text = self.files.read(agent, MEMORY_FILE).text

@@ -115,7 +115,7 @@ class Para:
         newest_first = sorted(matching, key=lambda fact: (fact.created_at, fact.id), reverse=True)
         return FactReading(newest_first, [group.broken for group in groups if group.broken])
 
-    def facts(self, *, words: str = "", active: bool = False) -> list[ParaFact]:
+    def read_facts(self, *, words: str = "", active: bool = False) -> list[ParaFact]:
         """Facts with all `words`, newest first."""
         return self.read(words=words, active=active).facts
 
@@ -123,7 +123,7 @@ class Para:
         """One fact. Raises `Refusal` `unknown_fact`."""
         return _require_fact(self._read_all_facts(), fact_id)
 
-    def corrections(self, fact_id: str) -> list[ParaFact]:
+    def read_corrections(self, fact_id: str) -> list[ParaFact]:
         """The chain of corrections that a fact belongs to, oldest first, up to the fact that is valid now. Raises
         `Refusal` `unknown_fact`."""
         facts = self._read_all_facts()
@@ -202,7 +202,7 @@ class Para:
     # -- inside
 
     def _select_matching(self, terms: SearchTerms) -> list[ParaFact]:
-        return [fact for fact in self.facts() if any(map(terms.match, (fact.fact, fact.category, fact.source)))]
+        return [fact for fact in self.read_facts() if any(map(terms.match, (fact.fact, fact.category, fact.source)))]
 
     def _plan_addition(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
         """Put the fact that `new` becomes, and other facts that change with it, into `changes`."""

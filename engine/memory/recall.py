@@ -305,7 +305,7 @@ class GraphSource:
         ]
         tasks += [
             (node, "words", share)
-            for node in self.graph.newest(limit=MAX_COMPARED)
+            for node in self.graph.find_newest(limit=MAX_COMPARED)
             if node.task_id not in nearest and (share := compute_share_of_terms(terms, node.title)) >= MIN_SHARE
         ]
         for node, part, similarity in tasks:
@@ -319,7 +319,7 @@ class GraphSource:
     def _find_neighbours(self, similar: Sequence[RecallMatch], query: RecallQuery) -> Iterator[RecallMatch]:
         """The tasks one step from the similar ones."""
         scores = {match.id: match.score for match in similar}
-        for edge, node in self.graph.neighbours(list(scores)):
+        for edge, node in self.graph.find_neighbours(list(scores)):
             origin = self.graph.get(edge.other_end(node.task_id))
             if origin is not None and _is_candidate(node, query):
                 reasons = _REASONS_OF_SOURCE if edge.source == node.task_id else _REASONS_OF_TARGET

@@ -119,7 +119,7 @@ class MemorySearch:
         from engine.memory.ranking import rank  # late, because it imports numpy
 
         ranked = rank(candidates, limit=query.k)
-        memories = self.store.by_seq(passages[hit.index].seq for hit in ranked)
+        memories = self.store.read_by_seq(passages[hit.index].seq for hit in ranked)
         items = []
         for hit in ranked:
             passage = passages[hit.index]
@@ -142,10 +142,10 @@ class MemorySearch:
 
         with open_reader(self.database, query) as reader:
             rows, previous = reader.read_rows_with_neighbours(choose_pool(word_scores, similarities))
-            near = [] if embedding is None else self.vectors.near(embedding.array, [row.seq for row in rows])
+            near = [] if embedding is None else self.vectors.find_near(embedding.array, [row.seq for row in rows])
             selection = select_candidates(question, rows, previous, word_scores, near, now)
             nearest = _group_nearest_chunks(near, [row.seq for row in selection.rows])
-            passages = reader.passages(nearest)
+            passages = reader.read_passages(nearest)
         candidates, best_passages = _add_passages(selection, passages, embedding, nearest)
         return CollectedCandidates(candidates, best_passages, warning)
 
@@ -172,7 +172,7 @@ class MemorySearch:
             hits = self.vectors.search(Embedding(vector).array, k, frozenset({Layer.CONTEXT}), min_similarity)
         except NoIndex:
             return {}
-        rows = self.store.by_seq(hits)
+        rows = self.store.read_by_seq(hits)
         sessions: dict[str, float] = {}
         for seq, similarity in hits.items():
             if seq in rows and not rows[seq].forgotten:
@@ -395,7 +395,7 @@ class SearchReader:
         query = f"SELECT {columns} FROM memories m WHERE m.seq IN {IN_ARRAY} AND {self._scope}"
         return self._execute(query, (*make_json_array(seqs), *self._values)).fetchall()
 
-    def passages(self, nearest: Mapping[int, Sequence[Near]]) -> list[Passage]:
+    def read_passages(self, nearest: Mapping[int, Sequence[Near]]) -> list[Passage]:
         """The nearest chunks of each memory, and the beginning of each memory that has none."""
         chunks = [chunk for near in nearest.values() for _, chunk, _ in near]
         passages = list(map(Passage._make, self._execute(_SELECT_PASSAGES, make_json_array(chunks))))

@@ -219,11 +219,13 @@ class MemoryStore:
         """One memory, by its id or by the caller's own id of it (then the newest that has it)."""
         return next(iter(self.load("WHERE id = ?1 OR ref = ?1 ORDER BY seq DESC LIMIT 1", (id,))), None)
 
-    def by_seq(self, seqs: Iterable[int]) -> dict[int, Memory]:
+    def read_by_seq(self, seqs: Iterable[int]) -> dict[int, Memory]:
         """Memories by their number; deleted ones are left out."""
         return {memory.seq: memory for memory in self.load(f"WHERE seq IN {IN_ARRAY}", make_json_array(seqs))}
 
-    def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
+    def read_entries(
+        self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200
+    ) -> list[Memory]:
         """Memories with all `words`, newest first; page on with `before` = the last `seq`."""
         terms = " ".join(quote_words(words.split()))
         if words.strip() and not terms:
@@ -254,14 +256,14 @@ class MemoryStore:
 
     # -- chunks and vectors
 
-    def pending(self, model: str, limit: int, *, characters: int = MAX_MEMORY_BYTES) -> list[Memory]:
+    def read_pending(self, model: str, limit: int, *, characters: int = MAX_MEMORY_BYTES) -> list[Memory]:
         """Memories whose vectors are missing or were made by another model, oldest first, with the first `characters`
         of their text."""
         values = {"model": model, "limit": limit, "characters": characters}
         return self.load(f"WHERE {_PENDING} ORDER BY seq LIMIT :limit", values, text="substr(text, 1, :characters)")
 
     def count_pending(self, model: str) -> int:
-        """How many memories `pending` would return without a limit."""
+        """How many memories `read_pending` would return without a limit."""
         return int(self._select(f"SELECT count(*) FROM memories WHERE {_PENDING}", {"model": model})[0][0])
 
     def put_passages(self, tx: Transaction, model: str, passages: Mapping[int, Sequence[NewPassage]]) -> None:
@@ -278,7 +280,7 @@ class MemoryStore:
                 driver.execute("INSERT INTO memory_vectors (chunk_id, vector) VALUES (?, ?)", (chunk, passage.vector))
         driver.execute(f"UPDATE memories SET model = ? WHERE seq IN {IN_ARRAY}", (model, *make_json_array(passages)))
 
-    def vectors(self, chunk_ids: Iterable[int]) -> dict[int, bytes]:
+    def read_vectors(self, chunk_ids: Iterable[int]) -> dict[int, bytes]:
         """Vectors by chunk id."""
         return {chunk: vector for chunk, _, vector in self.read_chunks(chunk_ids)}
 
@@ -299,7 +301,7 @@ class MemoryStore:
             for chunk, seq, layer, vector in self._select(query, (model, after, limit))
         ]
 
-    def indexed(self, model: str) -> dict[Layer, list[int]]:
+    def list_indexed(self, model: str) -> dict[Layer, list[int]]:
         """The ids of all chunks with a vector of this model, by layer: what the index should contain."""
         by_layer: dict[Layer, list[int]] = {layer: [] for layer in sorted(LAYERS)}
         for number, layer in self._select(f"SELECT c.id, m.layer {_WITH_VECTORS} ORDER BY c.id", (model,)):

@@ -172,7 +172,7 @@ class SessionSummariser:
         if existing is not None and (existing.forgotten or view.outcome in existing.tags):
             return
         summary = NewMemory(
-            self.summary(self.record(view)),
+            self.summarise(self.record(view)),
             layer=Layer.CONTEXT,
             kind="summary",
             speaker=view.agent,
@@ -191,11 +191,11 @@ class SessionSummariser:
     def record(self, view: SessionView) -> SessionFacts:
         """The record of a session."""
         change = self._work.change_set(view.id)
-        captures = self._captures.of_session(view.id)
+        captures = self._captures.read_of_session(view.id)
         statements = (capture.text for capture in captures if capture.kind in ("decision", "correction"))
         return SessionFacts(view, tuple(statements), tuple(file.path for file in change.files) if change else ())
 
-    def summary(self, record: SessionFacts) -> str:
+    def summarise(self, record: SessionFacts) -> str:
         """A summary of at most 120 words: the model's, or one made of the record if the model gives none."""
         return clip_words(self._ask_model(record), MAX_WORDS) or record.summarise_by_rules()
 

@@ -91,7 +91,7 @@ class VectorMatrix:
             self._rows_of.setdefault(seq, []).append(row)
         self.last = self._chunks[-1]
 
-    def near(self, query: Matrix, seqs: Iterable[int]) -> list[Near]:
+    def find_near(self, query: Matrix, seqs: Iterable[int]) -> list[Near]:
         """All chunks of these memories, in no order."""
         rows = [row for seq in seqs for row in self._rows_of.get(seq, ())]
         near = compute_products(self._matrix[rows], query).tolist() if rows else []

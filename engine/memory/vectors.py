@@ -174,9 +174,9 @@ class Vectoriser:
     def _read_next_chunks(self, model: str) -> list[_Chunk]:
         """The chunks of the oldest memories without vectors of `model`: at least those of one memory, if there is one,
         then until a batch is full."""
-        memories = self._store.pending(model, MAX_MEMORIES, characters=MAX_EMBEDDED_CHARS)
+        memories = self._store.read_pending(model, MAX_MEMORIES, characters=MAX_EMBEDDED_CHARS)
         previous = self._store.find_previous_turns([memory.seq for memory in memories])
-        turns_before = self._store.by_seq(previous.values())
+        turns_before = self._store.read_by_seq(previous.values())
         chunks: list[_Chunk] = []
         for memory in memories:
             if len(chunks) >= MAX_PASSAGES:
@@ -272,12 +272,12 @@ class Vectors:
         near = compare_chunks(query, self._store.read_chunks(chunks))
         return select_first_hits(((seq, value) for value, _, seq in sorted(near, reverse=True)), k)
 
-    def near(self, query: Vector, seqs: Sequence[int]) -> list[Near]:
+    def find_near(self, query: Vector, seqs: Sequence[int]) -> list[Near]:
         """All chunks of these memories, nearest first. Memories without vectors are left out."""
         from engine.memory.vector_math import compare_chunks
 
         exact = self._load_exact_vectors()
-        near = exact.near(query, seqs) if exact else compare_chunks(query, self._store.read_chunks_of(seqs))
+        near = exact.find_near(query, seqs) if exact else compare_chunks(query, self._store.read_chunks_of(seqs))
         return sorted(near, reverse=True)
 
     def forget(self) -> None:

@@ -156,7 +156,7 @@ class CardChecks:
             finally:
                 self.is_checking = False
 
-    def remarks(self) -> dict[str, str]:
+    def read_remarks(self) -> dict[str, str]:
         """By workspace: why there may be no cards, or else the newest problem that still holds; and how many cards are
         held back. Without workspaces of which their last check, also by an earlier engine, found none of these."""
         remarks, held_back, checked = self._read_state(REMARKS, HELD_BACK, LAST_CHECKED)
@@ -181,7 +181,7 @@ class CardChecks:
         landed = (each.at for each in earlier if (each.kind, each.subject) == (ChangeSetLanded.__name__, entry.subject))
         return had_failing_tests(self._sources.test_runs(entry.workspace), next(landed, entry.at))
 
-    def last_checked(self) -> dict[str, datetime]:
+    def read_last_checked(self) -> dict[str, datetime]:
         """By workspace: when it was last checked, also by an earlier engine. Without workspaces that never were."""
         [times] = self._read_state(LAST_CHECKED)
         return {workspace: datetime.fromisoformat(at) for workspace, at in times.items()}
@@ -221,7 +221,7 @@ class CardChecks:
             return []
         is_recent = self._store.clock.now() - (view.ended_at or view.created_at) <= MAX_AGE
         kinds = find_next_kinds(view)
-        is_news = view.result is Result.CANCELLED if view.state.over else view.workspace in self.remarks()
+        is_news = view.result is Result.CANCELLED if view.state.over else view.workspace in self.read_remarks()
         is_followed = kinds or view.check or view.has_problem or is_news
         if not is_recent or not is_followed or self._store.is_off(view.workspace):
             return []

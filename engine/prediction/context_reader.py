@@ -205,7 +205,7 @@ class ContextReader:
                     sources.github.latest(context.workspace) if context.git and context.git.on_github else None
                 ),
             ),
-            _Step("runs", "runs", lambda context: tuple(sources.runs.latest(context.workspace))),
+            _Step("runs", "runs", lambda context: tuple(sources.runs.read_newest(context.workspace))),
             _Step("sessions", "conversations", lambda context: tuple(self._list_sessions(context.workspace))),
         )
 
@@ -230,11 +230,11 @@ class ContextReader:
                     sources.tasks.list(workspace=context.workspace, state=TaskState.OPEN, limit=OPEN_TASKS)
                 ),
             ),
-            _Step("threads", "transcripts", lambda context: tuple(sources.threads.latest(context.workspace))),
+            _Step("threads", "transcripts", lambda context: tuple(sources.threads.read_newest(context.workspace))),
             _Step(
                 "meetings",
                 "calendar",
-                lambda context: tuple(self._calendars.meetings(self._calendar_files, context.local)),
+                lambda context: tuple(self._calendars.read_meetings(self._calendar_files, context.local)),
             ),
             _Step("disk", "disk", lambda context: sources.disk(context.workspace)),
             _Step("landings", "landings", lambda context: tuple(sources.landings(context.workspace))),
@@ -484,7 +484,7 @@ class CalendarReader:
         self._lock = threading.Lock()
         self._parsed: dict[Path, tuple[tuple[int, int], Any]] = {}
 
-    def meetings(self, files: Sequence[str], local: datetime) -> list[Meeting]:
+    def read_meetings(self, files: Sequence[str], local: datetime) -> list[Meeting]:
         """The meetings that begin within `MEETINGS_AHEAD` of `local`, the earliest first.
 
         Events of whole days, cancelled events, and events in which the operator is not busy are no meetings. Raises

@@ -99,7 +99,7 @@ class Threads:
         self._secrets = secrets
         self._listing: _Listing | None = None
 
-    def latest(self, workspace: str) -> list[Thread]:
+    def read_newest(self, workspace: str) -> list[Thread]:
         """The conversations about `workspace` that grew within a day, the newest first."""
         secrets = tuple(self._secrets())
         threads = []

@@ -67,7 +67,7 @@ class Ledger:
         self.cursor_keys: set[str] = set()
         """The keys of all consumers' cursors: entries after a cursor are still needed."""
         self._last_since: tuple[tuple[int, int, int], list[LedgerEntry]] | None = None
-        """What `since` returned last, after the commits and the arguments that it was read with."""
+        """What `read_since` returned last, after the commits and the arguments that it was read with."""
 
     def latest(self, limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None = None) -> list[LedgerEntry]:
         """The newest entries first, at most `limit`; page on with `before` = the last id seen."""
@@ -79,7 +79,7 @@ class Ledger:
         entries = [entry for kind in set(kinds) for entry in self._load_entries(clause, kind, before, limit)]
         return sorted(entries, key=lambda entry: entry.id, reverse=True)[:limit]
 
-    def since(self, cursor: int, limit: int = BATCH) -> Sequence[LedgerEntry]:
+    def read_since(self, cursor: int, limit: int = BATCH) -> Sequence[LedgerEntry]:
         """Entries after `cursor`, oldest first, for services that must miss nothing. A result is kept until the next
         commit, since most of these services have the same cursor."""
         read_at = self.database.commits, cursor, limit  # before reading: after a commit meanwhile it is read again
@@ -89,14 +89,14 @@ class Ledger:
             self._last_since = last
         return last[1]
 
-    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...]) -> list[LedgerEntry]:
+    def read_between(self, start: datetime, end: datetime, kinds: tuple[str, ...]) -> list[LedgerEntry]:
         """Entries of some kinds from `start` until before `end`, oldest first, at most `MAX_BETWEEN`."""
         return self._load_entries(
             "WHERE kind IN (SELECT value FROM json_each(?)) AND at >= ? AND at < ? ORDER BY id LIMIT ?",
             *(json.dumps(kinds), as_stored(start), as_stored(end), MAX_BETWEEN),
         )
 
-    def layer_state(self) -> LayerState:
+    def describe_layer(self) -> LayerState:
         """The state of layer B (SPEC 9.5)."""
         newest = self.latest(1)
         with self.database.read() as session:
@@ -145,7 +145,7 @@ class LedgerCursor:
             if self._cursor < 0:
                 with self._database.read() as session:
                     self._cursor = int(state.get(session, self._key, 0))
-            entries = self._ledger.since(self._cursor)
+            entries = self._ledger.read_since(self._cursor)
             if not self._handle_batch(entries, handle):
                 return
             if len(entries) < BATCH:

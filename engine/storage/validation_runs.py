@@ -1,7 +1,7 @@
 """Runs of a project's own tests (SPEC 4.2, 4.9): one row each, and what they say of a single test.
 
 Sessions store a run whenever tests end, also those of the validation loop. The templates of cards read them to say what
-is new (`ValidationRuns.latest`), and the functions below ask them whether a test passed, is unreliable or got slower.
+is new (`ValidationRuns.read_newest`). The functions below ask them whether a test passed, is unreliable or got slower.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ValidationRuns:
         `ValidationRun`."""
         transaction.insert(ValidationRun.of(check, ran_at=transaction.now, cost_microusd=cost, **run))
 
-    def latest(self, workspace: str, limit: int = 20) -> list[ValidationRun]:
+    def read_newest(self, workspace: str, limit: int = 20) -> list[ValidationRun]:
         """Runs on the operator's own files or commits, newest first.
 
         A run on the changes of a session says nothing about the operator's files, and is left out until these were
@@ -119,14 +119,14 @@ class ValidationRuns:
     def find_last_check(self, workspace: str, get_session: Callable[[str], SessionView]) -> CheckResult | None:
         """The result of the latest run, None without any. What was wrong besides tests is stored with the session
         alone, which `get_session` gives. It belongs to the result if the session ended with this run."""
-        for run in self.latest(workspace, 1):
+        for run in self.read_newest(workspace, 1):
             session = find_or_none(get_session, run.session_id)  # retention may have deleted it
             if session and session.check and _get_counts(session.check) == _get_counts(run.check):
                 return replace(run.check, error=session.check.error)
             return run.check
         return None
 
-    def of_session(self, session_id: str) -> list[ValidationRun]:
+    def read_of_session(self, session_id: str) -> list[ValidationRun]:
         """The runs of a session, the oldest first."""
         with self.database.read() as session:
             return read_all(session, ValidationRun, "WHERE session_id = :id ORDER BY id", {"id": session_id})

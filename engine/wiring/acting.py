@@ -75,7 +75,7 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
             settings=services.settings,
             decisions=services.decisions,
             sessions=launcher,
-            quiet=lambda: services.autonomy.quiet(),
+            quiet=lambda: services.autonomy.find_quiet_reason(),
         ),
         housekeeping=_list_housekeeping_steps(services, follow_gateway),
         jobs=_make_jobs(services),
@@ -181,7 +181,7 @@ def _check_new_workspaces(services: Services) -> None:
     """Make cards in workspaces that no check has read yet, unless the next check is due anyway."""
     if not _may_begin(services) or services.autonomy.schedule.next_run_of(CARD_JOB) <= services.clock.now():
         return
-    checked = services.checks.last_checked()
+    checked = services.checks.read_last_checked()
     if new := [workspace for workspace in services.workspaces if workspace not in checked]:
         services.checks.run(workspaces=new)
 
@@ -220,7 +220,7 @@ class _AutomaticTraining:
     def is_due(self) -> bool:
         """Whether a training is in progress, or one may start by itself."""
         services = self._services
-        if services.training.active() is not None:
+        if services.training.find_active_run() is not None:
             return True
         return (
             services.settings.current.training.automatic
@@ -231,7 +231,7 @@ class _AutomaticTraining:
     def step(self) -> None:
         """Start a training, or move the current one on. A refusal is reported once."""
         services = self._services
-        if services.training.active() is None:
+        if services.training.find_active_run() is None:
             try:
                 services.training.begin()
             except Refusal as refusal:

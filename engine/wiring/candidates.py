@@ -98,7 +98,7 @@ class _CandidateSources:
 
     def find_healed_tests(self, session_id: str, /) -> HealedTests | None:
         services = self._services
-        runs = services.validation_runs.of_session(session_id)
+        runs = services.validation_runs.read_of_session(session_id)
         if not runs:
             return None
         view = services.sessions.get(session_id)
@@ -107,7 +107,7 @@ class _CandidateSources:
             return None
         before = [
             run
-            for run in services.validation_runs.latest(view.workspace)
+            for run in services.validation_runs.read_newest(view.workspace)
             if run.ran_at <= view.created_at
             and run.project == runs[-1].project
             and run.session_id != session_id
@@ -142,7 +142,7 @@ class _CandidateSources:
     def read_patch(self, session_id: str, /, *, landed: bool) -> str:
         if landed:
             return self._services.changes.patch(session_id)
-        runs = self._services.validation_runs.of_session(session_id)
+        runs = self._services.validation_runs.read_of_session(session_id)
         failed = [run for run in runs[:-1] if not run.check.green and run.tree]
         view = self._find_session(session_id)
         if not failed or not runs[-1].tree or view is None:
@@ -158,7 +158,7 @@ class _CandidateSources:
         return "" if view is None else view.summary
 
     def find_corrections(self, session_id: str, /) -> Sequence[str]:
-        captures = self._services.knowledge.captures.of_session(session_id)
+        captures = self._services.knowledge.captures.read_of_session(session_id)
         kinds = (CaptureKind.CORRECTION, CaptureKind.DECISION)
         texts = [capture.text for capture in captures if capture.kind in kinds and not capture.forgotten]
         return texts[-MAX_CORRECTIONS:]

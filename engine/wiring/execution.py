@@ -63,7 +63,7 @@ def build_rails(services: Services) -> None:
         hooks=Hooks(
             stop_sessions=partial(_stop_all, services),
             agent_budget=services.agents.read_budget,
-            quiet=lambda: services.autonomy.quiet(),
+            quiet=lambda: services.autonomy.find_quiet_reason(),
             confined=lambda: services.sessions.sandbox.confines,
             data_parameters=lambda flow: services.flows.find_data_parameters(flow),
             on_change=lambda: services.autonomy.poke(),
@@ -186,19 +186,21 @@ def _build_prompts(services: Services) -> None:
     # A lesson stands in a prompt once (SPEC 6.8), in the block nearest to the agent: what it learnt itself, then the
     # soul, the leaders from the direct one upward, the project and all projects, memory.
     services.learnings_part = LearningsPart(
-        services.learnings.files, services.settings, nearer_lessons=services.cascade.lessons
+        services.learnings.files, services.settings, nearer_lessons=services.cascade.find_lessons
     )
     services.recall_part = RecallPromptPart(
         services.memory,
         services.settings,
-        excluded_lessons=lambda request: services.learnings_part.lessons(request) | services.learnings.read_retracted(),
+        excluded_lessons=lambda request: (
+            services.learnings_part.find_lessons(request) | services.learnings.read_retracted()
+        ),
     )
     services.prompts = PromptAssembly(
         [
             IdentityPart(
                 services.agents,
                 folder=services.home.agents,
-                without=lambda request: services.learned_guidance.lessons(request),
+                without=lambda request: services.learned_guidance.find_lessons(request),
             ),
             RulesPart(),
             services.cascade,

@@ -238,7 +238,7 @@ def _read_activity(services: Services) -> Mapping[str, AgentActivity]:
 def _read_leader_decisions(services: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[ProfileItem]]:
     """Decisions that were made in sessions of leaders by the operator, or approved by the operator; newest first."""
     decisions: dict[str, list[ProfileItem]] = {}
-    for captured in services.knowledge.captures.entries(limit=MAX_DECISIONS):
+    for captured in services.knowledge.captures.read_entries(limit=MAX_DECISIONS):
         if captured.kind != "decision" or captured.agent not in leaders or captured.forgotten:
             continue
         if may_guide(captured.trust, approved=captured.approved_at is not None):
@@ -250,6 +250,6 @@ def _read_leader_decisions(services: Services, leaders: Sequence[str]) -> Mappin
 
 def _collect_nearer_lessons(services: Services, request: PromptRequest) -> frozenset[str]:
     """The lessons in an agent's learned guidance and soul, which are nearer to it than the guidance of its leaders."""
-    learned = services.learned_guidance.lessons(request)
+    learned = services.learned_guidance.find_lessons(request)
     soul = services.agents.make_soul_for_prompt(request.agent) if request.agent else ""
     return learned | find_lessons_in_soul(soul)

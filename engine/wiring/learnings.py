@@ -97,7 +97,7 @@ class _SessionSource:
             return None
         view = start_record.view
         until = max(services.clock.now(), view.ended_at or view.created_at) + RECORD_DELAY
-        entries = services.ledger.between(view.created_at, until, ENTRY_KINDS)
+        entries = services.ledger.read_between(view.created_at, until, ENTRY_KINDS)
         requests = services.permissions.latest(MAX_PERMISSION_REQUESTS, session_id=session_id)
         return replace(
             start_record,
@@ -115,7 +115,7 @@ class _SessionSource:
         if view is None:
             return None
         start = view.started_at or view.created_at
-        runs = services.validation_runs.latest(view.workspace, MAX_TEST_RUNS)
+        runs = services.validation_runs.read_newest(view.workspace, MAX_TEST_RUNS)
         card = find_or_none(services.cards.get, view.prediction_id)
         return SessionRecord(
             view,
@@ -125,11 +125,11 @@ class _SessionSource:
             own_words=card is not None and card.source is Source.OPERATOR,
         )
 
-    def transcript(self, session_id: str) -> Iterable[TranscriptLine]:
+    def read_transcript(self, session_id: str) -> Iterable[TranscriptLine]:
         """Its transcript."""
         return read_all_lines(self._services.sessions.transcript, session_id)
 
-    def secrets(self) -> Iterable[str]:
+    def list_secrets(self) -> Iterable[str]:
         """Secrets that must not be stored."""
         return self._services.keys.secrets()
 

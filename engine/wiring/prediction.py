@@ -154,7 +154,7 @@ class _TwinTraining:
 
 def _describe_missing_requirements(services: Services, workspace: str) -> str:
     """The missing requirements for a workspace, or any for "", to act by itself."""
-    return services.autonomy.requirements([workspace] if workspace else services.workspaces).words
+    return services.autonomy.describe_requirements([workspace] if workspace else services.workspaces).words
 
 
 def build_prediction(services: Services, launcher: Sessions, overrides: Overrides) -> None:
@@ -213,7 +213,7 @@ def _make_context_reader(services: Services, launcher: Sessions) -> ContextReade
         learned_flows=lambda workspace: [
             work.name for work in collect_learned_work(services) if work.workspace in ("", workspace)
         ],
-        fixes=lambda workspace: services.adaptation.fixes(workspace),
+        fixes=lambda workspace: services.adaptation.find_fixes(workspace),
         prompt_runner=partial(_find_prompt_runner, launcher),
         landings=services.changes.find_undoable_landings,
         changes=services.changes.for_session,
@@ -252,7 +252,7 @@ def _make_check_sources(services: Services) -> CheckSources:
         prepare=partial(_prepare_check, services),
         contexts=partial(_read_contexts, services),
         note_activity=lambda at: services.autonomy.presence.note(at),
-        test_runs=services.validation_runs.latest,
+        test_runs=services.validation_runs.read_newest,
         workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=other_sources),
     )
@@ -277,7 +277,7 @@ def _prepare_check(services: Services) -> None:
 
 def name_known_workspaces(services: Services) -> dict[str, str]:
     """The workspaces that this engine watches, or that an engine of this home checked before, by name."""
-    checked = services.checks.last_checked()
+    checked = services.checks.read_last_checked()
     before = sorted(checked, key=checked.__getitem__)
     return name_workspaces(services.workspaces, [workspace for workspace in before if Path(workspace).is_dir()])
 
@@ -296,7 +296,7 @@ def _find_prompt_runner(launcher: Sessions, workspace: str) -> str:
 
 def _read_contexts(services: Services, workspaces: Sequence[str]) -> list[WorkspaceContext]:
     """The contexts of these workspaces."""
-    last_input = services.autonomy.presence.last()
+    last_input = services.autonomy.presence.read_last_activity()
     contexts = services.contexts.read_all(
         workspaces, last_input=last_input, ours={path: _collect_own_writes(services, path) for path in workspaces}
     )

@@ -254,13 +254,13 @@ class StandInAutonomy:
     def next_cycle(self) -> datetime:
         return self._now + timedelta(minutes=10)
 
-    def requirements(self, workspaces: Sequence[str]) -> SimpleNamespace:
+    def describe_requirements(self, workspaces: Sequence[str]) -> SimpleNamespace:
         return SimpleNamespace(missing=(), words="")
 
-    def silence(self) -> timedelta:
+    def measure_silence(self) -> timedelta:
         return timedelta(minutes=12)
 
-    def quiet(self) -> bool:
+    def find_quiet_reason(self) -> bool:
         return False
 
     def dnd_until(self):
@@ -279,7 +279,7 @@ class StandInChecks:
     def __init__(self, card: Card):
         self._card = card
 
-    def remarks(self) -> dict[str, str]:
+    def read_remarks(self) -> dict[str, str]:
         return {"/srv/shop": "`test_a` failed at 08:30"}
 
     def run(self, *, workspaces: Sequence[str], requested: bool) -> SimpleNamespace:

@@ -139,7 +139,7 @@ class Shop(ModelWorld):
 
     def read_aftermath(self, session_id: str) -> Aftermath:
         """What is stored, and what a new session and one that continues this one are told."""
-        captured = "\n".join(entry.text for entry in self.engine.knowledge.captures.entries(limit=1_000))
+        captured = "\n".join(entry.text for entry in self.engine.knowledge.captures.read_entries(limit=1_000))
         queue = {candidate.id: f"{candidate.hostile}\n{candidate.text}" for candidate in self.engine.list_waiting()}
         system = self.next_prompt()
         self.clock.advance(timedelta(minutes=20))

@@ -52,7 +52,7 @@ def test_a_repository_whose_own_files_are_pipes_is_refused(repository: Repositor
 def test_a_calendar_that_is_a_pipe_is_refused(tmp_path: Path):
     os.mkfifo(tmp_path / "meetings.ics")
     with pytest.raises(Refusal, match="not a regular file"):
-        CalendarReader().meetings([str(tmp_path / "meetings.ics")], MONDAY_MORNING)
+        CalendarReader().read_meetings([str(tmp_path / "meetings.ics")], MONDAY_MORNING)
 
 
 @pytest.mark.long

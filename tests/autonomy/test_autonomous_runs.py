@@ -72,9 +72,9 @@ def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns
         world.go_away()
         cycle = world.run_cycle()
         assert bool(cycle.acted) is acts
-        earned = engine.autonomy.requirements([world.workspace]).earned
+        earned = engine.autonomy.describe_requirements([world.workspace]).earned
         assert ("“Change log” on chronicle-hub" in earned) is acts
-        assert engine.autonomy.requirements(["/srv/other"]).earned == ()
+        assert engine.autonomy.describe_requirements(["/srv/other"]).earned == ()
         if acts:
             world.wait_for_session(cycle.acted)
             assert engine.safety.log(1)[0].from_channel == "owner"
@@ -274,7 +274,7 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(closed_world: Au
         with pytest.raises(Refusal, match="somebody else may have written") as refused:
             engine.cards.trigger(card.id, by="a program")
         assert refused.value.rail == "gate"
-        assert "task”" not in engine.autonomy.requirements([world.workspace]).words
+        assert "task”" not in engine.autonomy.describe_requirements([world.workspace]).words
 
 
 @pytest.mark.long

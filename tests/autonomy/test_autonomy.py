@@ -86,12 +86,12 @@ def test_the_cause_says_why_a_pause_began_and_how_it_ended(
 def test_do_not_disturb_is_quiet_until_its_time(make_autonomy: Callable[..., Autonomy], clock: FakeClock):
     autonomy = make_autonomy()
     autonomy.set_dnd(timedelta(hours=2))
-    assert make_autonomy().quiet() == "do not disturb"
+    assert make_autonomy().find_quiet_reason() == "do not disturb"
     clock.advance(timedelta(hours=2))
-    assert not autonomy.quiet()
+    assert not autonomy.find_quiet_reason()
     autonomy.set_dnd(timedelta(hours=2))
     autonomy.set_dnd(None)
-    assert not autonomy.quiet()
+    assert not autonomy.find_quiet_reason()
 
 
 def test_a_listener_of_do_not_disturb_finds_it(make_autonomy: Callable[..., Autonomy], clock: FakeClock, bus: EventBus):

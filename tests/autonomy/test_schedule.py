@@ -96,8 +96,8 @@ def test_the_last_run_of_a_job_is_stored_only_where_it_is_wanted(database: Datab
         assert schedule.next_run_of(name) == clock.now() + timedelta(seconds=30)
     database.write(lambda tx: None)  # the next write takes it along
     restarted = Schedule(database, clock, jobs)
-    assert restarted.last_run("kept") == clock.now()
-    assert restarted.last_run("often") is None
+    assert restarted.read_last_run("kept") == clock.now()
+    assert restarted.read_last_run("often") is None
 
 
 @pytest.mark.long

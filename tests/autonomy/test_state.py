@@ -67,19 +67,19 @@ def test_an_absence_is_remembered_after_the_return(database: Database, clock: Fa
     presence.note_now()
     left = clock.now()
     clock.advance(HALF_HOUR - SECOND)
-    assert presence.away_since() is None
+    assert presence.find_absence_start() is None
     clock.advance(SECOND)
-    assert presence.away_since() == left
+    assert presence.find_absence_start() == left
     presence.note_now()
-    assert (presence.last(), presence.away_since()) == (clock.now(), left)
-    assert Presence(database, clock).away_since() == left, "a restart forgets it"
+    assert (presence.read_last_activity(), presence.find_absence_start()) == (clock.now(), left)
+    assert Presence(database, clock).find_absence_start() == left, "a restart forgets it"
 
 
 def test_an_older_sign_of_presence_does_not_replace_a_newer_one(database: Database, clock: FakeClock):
     presence = Presence(database, clock)
     presence.note_now()
     presence.note(clock.now() - SECOND)
-    assert presence.last() == clock.now()
+    assert presence.read_last_activity() == clock.now()
 
 
 def test_a_crash_loses_less_than_half_a_minute_of_presence(database: Database, clock: FakeClock):
@@ -88,8 +88,8 @@ def test_a_crash_loses_less_than_half_a_minute_of_presence(database: Database, c
     stored = clock.now()
     clock.advance(WRITE_INTERVAL - SECOND)
     presence.note_now()
-    assert presence.last() == clock.now()
-    assert Presence(database, clock).last() == stored
+    assert presence.read_last_activity() == clock.now()
+    assert Presence(database, clock).read_last_activity() == stored
     clock.advance(SECOND)
     presence.note_now()
-    assert Presence(database, clock).last() == clock.now()
+    assert Presence(database, clock).read_last_activity() == clock.now()

@@ -65,7 +65,7 @@ def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
     engine.watch_workspace(str(second_repository.path))
     assert engine.workspaces == [world.workspace, str(second_repository.path)]
     engine.autonomy.schedule.run(STATE_JOB)
-    assert set(engine.checks.last_checked()) == {world.workspace, str(second_repository.path)}
+    assert set(engine.checks.read_last_checked()) == {world.workspace, str(second_repository.path)}
     [added] = engine.ledger.latest(9, kinds=("WorkspaceAdded",))
     assert added.subject == str(second_repository.path)
     assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
@@ -128,27 +128,27 @@ def test_a_workspace_whose_files_change_is_checked_within_seconds(
     monkeypatch.setattr(workspace_watch, "POLL_MS", 20)
     engine.watch_workspace(str(second_repository.path))
     engine.checks.run()
-    before = engine.checks.last_checked()
+    before = engine.checks.read_last_checked()
 
     def is_checked_again() -> bool:
         world.clock.advance(SETTLE_TIME)
-        return engine.checks.last_checked() != before
+        return engine.checks.read_last_checked() != before
 
     engine.workspace_watch.start()
     wait_until(engine.workspace_watch.began.is_set)
     second_repository.write("src/rates.py", "RATE = 2\n")
     wait_until(is_checked_again)
-    after = engine.checks.last_checked()
+    after = engine.checks.read_last_checked()
     assert [path for path in before if after[path] != before[path]] == [str(second_repository.path)]
 
 
 def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: AutonomyWorld, engine: Engine):
     engine.safety.kill_switch.stop("enough", by="operator")
     report_changed_files(world)
-    assert engine.checks.last_checked() == {}
+    assert engine.checks.read_last_checked() == {}
     engine.safety.kill_switch.resume("stop")
     report_changed_files(world)
-    assert [*engine.checks.last_checked()] == [world.workspace]
+    assert [*engine.checks.read_last_checked()] == [world.workspace]
 
 
 @pytest.mark.long

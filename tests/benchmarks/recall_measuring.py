@@ -88,7 +88,7 @@ def open_memory_with(turns: Sequence[NewMemory], folder: Path) -> Iterator[Memor
 def observe_question(memory: MemoryService, question: Question) -> Observation:
     """Ask a question, and return what the ranking saw."""
     candidates = memory.search.collect_candidates(RecallQuery(question.text, k=50), NOW, 60.0).candidates
-    memories = memory.store.by_seq(row.seq for row in candidates.rows)
+    memories = memory.store.read_by_seq(row.seq for row in candidates.rows)
     refs = tuple(memories[row.seq].ref for row in candidates.rows)
     recalled = memory.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
     assert not recalled.left_out, recalled.left_out
@@ -110,7 +110,7 @@ def search_plainly(memory: MemoryService, text: str) -> dict[str, tuple[str, ...
     by_vectors = memory.vectors.search(memory.vectors.embed(text).array, MAX_MATCHES)
     words, vectors = _scale(by_words), _scale(by_vectors)
     added = {seq: words.get(seq, 0.0) + vectors.get(seq, 0.0) for seq in words.keys() | vectors.keys()}
-    rows = memory.store.by_seq(added)
+    rows = memory.store.read_by_seq(added)
 
     def select_best(scores: dict[int, float]) -> tuple[str, ...]:
         ordered = sorted(scores, key=lambda seq: (-scores[seq], seq))

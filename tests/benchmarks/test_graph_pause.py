@@ -45,8 +45,8 @@ def write_snapshot(folder: Path):
 def query_graph(graph: TaskGraph):
     for number in range(50):
         graph.get_neighbourhood(format_task_id(number * 1_999))
-        graph.neighbours([format_task_id(number * 1_999 + offset) for offset in range(20)])
-    assert len(graph.newest(words="module 999", limit=50)) == 50
+        graph.find_neighbours([format_task_id(number * 1_999 + offset) for offset in range(20)])
+    assert len(graph.find_newest(words="module 999", limit=50)) == 50
     assert list(graph.find(SearchTerms(["module 99999"])))
 
 

@@ -80,7 +80,7 @@ def ask(memory: MemoryService, text: str) -> Answer:
     seqs = [row.seq for row in candidates.rows]
     if not seqs:
         return Answer((), ())
-    memories = memory.store.by_seq(seqs)
+    memories = memory.store.read_by_seq(seqs)
     refs = [memories[seq].ref for seq in seqs]
     scores = sum(weight.weight * candidates.features[weight.feature] for weight in WEIGHTS)
     all_refs = tuple(refs[index] for index in np.argsort(-np.asarray(scores), kind="stable")[:10])

@@ -95,8 +95,8 @@ def test_clusters_of_ten_thousand_entries_are_found_quickly(tmp_path: Path, data
 
     clustering = Measured(lambda: find_clusters(entries, topics.embed))
     baseline = Measured(lambda: count_pairwise_clusters(entries[:PART], topics))
-    reading = Measured(lambda: fresh.entries(PROJECT))
-    rereading = Measured(lambda: fresh.entries(PROJECT))
+    reading = Measured(lambda: fresh.read_entries(PROJECT))
+    rereading = Measured(lambda: fresh.read_entries(PROJECT))
     planning = Measured(lambda: plan_project(reading.result, [], PROJECT, stored_vectors.load, MONDAY_MORNING))
     plan = planning.result
     promoted = [change for change in plan if not change.fields]

@@ -45,4 +45,4 @@ def add_problem(engine: StandIn, checked_at: datetime, kind: str = "secret"):
     facts = {"has_problem": True, "next": kind, "findings": [{"commit": "", "line": 3}]}
     fields = {"state": SessionState.SUCCEEDED, "error": "", "summary": "Do not push: 1 likely secret", "facts": facts}
     with_session(1, **fields).change(engine)
-    engine.checks.last_checked = lambda: {SHOP: checked_at}
+    engine.checks.read_last_checked = lambda: {SHOP: checked_at}

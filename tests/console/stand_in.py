@@ -61,7 +61,7 @@ class StandIn:
         self.agent_files = StandInAgentFiles(self)
         self.memory: Any = StandInMemory(self)
         self.knowledge = self.memory
-        self.read_layers = self.memory.layers
+        self.read_layers = self.memory.describe_layers
         self.recall_part = StandInRecallPart(self)
         self.adaptation = StandInAdaptation(self)
         self.learnings = StandInLearnings(self)
@@ -83,7 +83,7 @@ class StandIn:
                 next_change=ago(minutes=-18),
             ),
             next_cycle=lambda: ago(minutes=-17.5),
-            requirements=lambda workspaces: find_requirements(
+            describe_requirements=lambda workspaces: find_requirements(
                 autonomous=False,
                 autonomies={SHOP: WorkspaceAutonomy.CARDS, BLOG: WorkspaceAutonomy.ACT},
                 quiet="",
@@ -92,9 +92,9 @@ class StandIn:
                 records=[ApprovalRecord("run_tests", "koji-core", 8, 8)],
                 threshold=0.8,
             ),
-            silence=lambda: timedelta(minutes=12),
+            measure_silence=lambda: timedelta(minutes=12),
             note_activity=lambda: self.call_log.append(("note_activity",)),
-            quiet=lambda: self.dnd is not None,
+            find_quiet_reason=lambda: self.dnd is not None,
             dnd_until=lambda: self.dnd,
             set_dnd=self._dnd,
         )
@@ -102,8 +102,8 @@ class StandIn:
         self.checks = SimpleNamespace(
             run=self._run_check,
             is_checking=False,
-            remarks=dict,
-            last_checked=lambda: {SHOP: ago(minutes=3), BLOG: ago(minutes=3)},
+            read_remarks=dict,
+            read_last_checked=lambda: {SHOP: ago(minutes=3), BLOG: ago(minutes=3)},
         )
 
     def _run_check(self, *, requested: bool) -> CheckReport:

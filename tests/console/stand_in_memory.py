@@ -50,7 +50,7 @@ class StandInAgentFiles(StandInService):
         problem = "line 1, column 16: a value is expected here" if '"reports_to": }' in text else ""
         return AgentFile(agent, name, text, str(hash(text)), self._engine.now - timedelta(hours=3), problem)
 
-    def files(self) -> list[AgentFile]:
+    def read_files(self) -> list[AgentFile]:
         return [self._file(*place) for place in self.all]
 
     def read(self, agent: str, name: str) -> AgentFile:
@@ -71,14 +71,14 @@ class StandInMemory(StandInService):
         self.all = read_values(Memory, "memories")
         self.building = 0.0
         self.captures = SimpleNamespace(
-            entries=self._captures, entry=lambda id: self._find(read_values(Capture, "captures"), id)
+            read_entries=self._captures, find_entry=lambda id: self._find(read_values(Capture, "captures"), id)
         )
-        self.graph = SimpleNamespace(newest=self._nodes, get=self._node, get_neighbourhood=self._neighbourhood)
+        self.graph = SimpleNamespace(find_newest=self._nodes, get=self._node, get_neighbourhood=self._neighbourhood)
         self.facts = read_values(ParaFact, "facts")
         self.para = SimpleNamespace(
-            facts=lambda words="": [fact for fact in self.facts if words.lower() in fact.fact.lower()],
+            read_facts=lambda words="": [fact for fact in self.facts if words.lower() in fact.fact.lower()],
             get=lambda id: self._find(self.facts, id),
-            corrections=self._chain,
+            read_corrections=self._chain,
         )
         self.forgetting = self
         self.waiting = read_values(FactDraft, "drafts")
@@ -87,19 +87,21 @@ class StandInMemory(StandInService):
     def _find(self, values: list[Any], id: str) -> Any:
         return next((value for value in values if value.id == id), None)
 
-    def layers(self) -> list[LayerState]:
+    def describe_layers(self) -> list[LayerState]:
         layers = read_values(LayerState, "layers")
         if self.building:
             building = {"state": "building", "words": "the index is made again, words are searched"}
             layers[2] = dataclasses.replace(layers[2], progress=self.building, **building)
         return layers
 
-    def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
+    def read_entries(
+        self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200
+    ) -> list[Memory]:
         self.record_call("entries", layer, words, before)
         memories = [item for item in self.all if item.layer is layer and (before is None or item.seq < before)]
         return [item for item in memories if all(word in item.text.lower() for word in words.lower().split())][:limit]
 
-    def entry(self, layer: Layer, id: str) -> Memory | None:
+    def find_entry(self, layer: Layer, id: str) -> Memory | None:
         return next((item for item in self.all if item.id == id and item.layer is layer), None)
 
     def recall(self, query: RecallQuery) -> Recall:

@@ -40,7 +40,7 @@ STORIES: Stories = {
     ),
     "an empty stack gives the remark of the last check": (
         Given(remove_all_that_waits),
-        Given(lambda engine: setattr(engine.checks, "remarks", lambda: {SHOP: "no commit yet; make a commit"})),
+        Given(lambda engine: setattr(engine.checks, "read_remarks", lambda: {SHOP: "no commit yet; make a commit"})),
         sees("shop: no commit yet"),
         hides("Nothing needs you"),
     ),
@@ -58,7 +58,7 @@ test_story = make_story_test(STORIES)
 
 async def test_the_first_check_is_not_called_no_check(console: ConsoleApp, engine: StandIn):
     engine.cards.all = {}
-    engine.checks.last_checked, engine.checks.is_checking = dict, True
+    engine.checks.read_last_checked, engine.checks.is_checking = dict, True
     async with running(console) as pilot:
         await carry_out(pilot, sees("No cards yet: your files are being checked."))
         engine.checks.is_checking = False

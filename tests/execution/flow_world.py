@@ -55,7 +55,7 @@ class FlowWorld(SessionWorld):
         return self.run_flow("scripted", tests=["a"])
 
     def get_only_run(self) -> ValidationRun:
-        (run,) = self.runs.latest(str(self.workspace))
+        (run,) = self.runs.read_newest(str(self.workspace))
         return run
 
     def read_transcript(self, view: SessionView) -> str:

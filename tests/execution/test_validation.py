@@ -66,7 +66,7 @@ def test_a_test_that_the_agent_broke_goes_back_to_it_with_the_output(world: Vali
     assert world.read_attempts() == [(1, 1), (2, 0)]
     assert world.read_events("ValidationFailed", "ValidationHealed", "RetryRepeated") == ["ValidationHealed"]
     assert world.find_change(view).check == view.check
-    assert ValidationRuns(world.database).latest(str(world.workspace)) == [], "no check of the operator's files"
+    assert ValidationRuns(world.database).read_newest(str(world.workspace)) == [], "no check of the operator's files"
 
 
 @pytest.mark.long

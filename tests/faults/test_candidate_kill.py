@@ -54,7 +54,7 @@ def test_a_killed_decision_is_done_whole_or_not_at_all(tmp_path: Path):
             assert world.list_active_ids() == ([candidate.id] if row.status == CandidateStatus.ACTIVE else [])
             assert steps[-1] == row.status
             assert all(before != after for before, after in pairwise(steps))
-            entries = Ledger(world.database).since(0, 10**6)
+            entries = Ledger(world.database).read_since(0, 10**6)
             assert sum(entry.kind.startswith("Candidate") for entry in entries) == len(steps)
             assert len(row.overlays) == row.term == steps.count("promoted")
             # The last acknowledged decision is there, and at most one more that was not acknowledged.

@@ -137,7 +137,7 @@ def _squeeze(text: str) -> str:
 def read_prompt_texts(memory: MemoryService, provenance: dict[str, Any]) -> list[str]:
     """The whole texts of the memories in a prompt, read from the store."""
     sources = provenance["memory_sources"]
-    rows = [memory.entry(Layer(source["layer"]), source["id"]) for source in sources]
+    rows = [memory.find_entry(Layer(source["layer"]), source["id"]) for source in sources]
     return [row.text for row in rows if row is not None]
 
 

@@ -43,7 +43,7 @@ def test_no_acknowledged_memory_is_lost(tmp_path: Path):
     memory, database = open_memory(tmp_path)
     try:
         for run, number in acknowledged.items():
-            by_ref = {entry.ref for entry in memory.entries(Layer.VECTORS, words=f"run{run}", limit=100_000)}
+            by_ref = {entry.ref for entry in memory.read_entries(Layer.VECTORS, words=f"run{run}", limit=100_000)}
             missing = [item for item in range(number) if f"{run}:{item}" not in by_ref]
             assert missing == [], f"run {run}: {len(missing)} of {number} are lost"
         assert memory.settle(900)

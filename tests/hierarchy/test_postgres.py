@@ -133,7 +133,7 @@ class Machine:
         }
 
     def read_summaries(self) -> set[str]:
-        return {entry.text for entry in self.engine.memory.entries(Layer.CONTEXT) if not entry.forgotten}
+        return {entry.text for entry in self.engine.memory.read_entries(Layer.CONTEXT) if not entry.forgotten}
 
     def offer(self, number: int) -> str:
         """Offer a finding; returns its text if it is queued, else ""."""
@@ -250,7 +250,7 @@ def test_a_call_that_recalls_a_summary_of_another_machine_is_recorded(
         assert second.engine.summary_sharing.exchange() == ""
         second.call(2, second.engine.recall_part)
         [event] = second.read_events("CloudMemoryRecalled")
-        [entry] = second.engine.memory.entries(Layer.CONTEXT)
+        [entry] = second.engine.memory.read_entries(Layer.CONTEXT)
         assert (entry.text, entry.source) == (text, f"shared:{first.engine.profiles.origin}")
         assert event["memories"] == [entry.id]
         assert (event["subject"], event["origins"]) == ("backend_builder", [first.engine.profiles.origin])

@@ -35,16 +35,16 @@ def test_a_round_teaches_only_if_m2_is_on_with_or_without_m1(world: Organisation
     before = (world.folder / "worker" / "soul.md").read_bytes()
     world.run_round()
     assert (world.folder / "worker" / "soul.md").read_bytes() == before
-    assert world.teaching.state("worker").next is None
+    assert world.teaching.describe_state("worker").next is None
     world.configure(enable_m1=False, enable_m2=True, m2_interval_seconds=3600)
-    state = world.teaching.state("worker")
+    state = world.teaching.describe_state("worker")
     assert (state.last, state.next) == (None, clock.now())
     assert "+## Inherited Wisdom" in state.diff
     world.run_round()
-    state = world.teaching.state("worker")
+    state = world.teaching.describe_state("worker")
     assert state.diff == ""
     assert (state.last, state.next) == (clock.now(), clock.now() + timedelta(hours=1))
-    assert world.teaching.state("lead").reason == "tier 3 leads, so it is not taught"
+    assert world.teaching.describe_state("lead").reason == "tier 3 leads, so it is not taught"
     assert b"Inherited" in (world.folder / "worker" / "soul.md").read_bytes()
 
 

@@ -97,7 +97,7 @@ def test_a_session_is_summarised_by_the_model_or_by_its_record(engine: Engine, w
     session = world.run("Say hello in one short sentence", seconds=SESSION_TIMEOUT_S)
     engine.settings.set("memory.model", SMOLLM2)
     engine.knowledge.catch_up()
-    [summary] = [entry.text for entry in engine.memory.entries(Layer.CONTEXT) if entry.session == session.id]
+    [summary] = [entry.text for entry in engine.memory.read_entries(Layer.CONTEXT) if entry.session == session.id]
     [call] = [call for call in engine.calls.for_session(session.id) if call.run_kind == "summary"]
     assert call.input_tokens > 100
     if call.state == "done":

@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_read_says_why(files: AgentFiles):
     (folder / "memory.md").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
     (folder / "heartbeat.md").unlink()
     os.mkfifo(folder / "heartbeat.md")  # reading it would wait without end
-    problems = {file.name: file.problem for file in files.files() if file.agent == "gardener"}
+    problems = {file.name: file.problem for file in files.read_files() if file.agent == "gardener"}
     assert "byte 3 is 0xe9" in problems["soul.md"]
     assert "larger than 256 kB" in problems["memory.md"]
     assert "not a regular file" in problems["heartbeat.md"]

@@ -32,7 +32,7 @@ def captures(database: Database, work: StandInWork) -> Captures:
 
 
 def test_a_capture_has_its_source_and_is_remembered(captures: Captures, work: StandInWork):
-    stored = captures.of_session("session_1")
+    stored = captures.read_of_session("session_1")
     assert [(capture.kind, capture.source) for capture in stored] == [
         ("decision", "session_1:2"),
         ("fact", "session_1:4"),
@@ -55,16 +55,16 @@ def test_another_session_that_says_the_same_is_counted_once(captures: Captures, 
     work.add(make_view("session_2"), ("say", "We decided to keep the old parser!"))
     captures.capture_session("session_2")
     captures.capture_session("session_2")
-    (capture,) = captures.entries(words="old parser")
+    (capture,) = captures.read_entries(words="old parser")
     assert (capture.seen, capture.session) == (2, "session_1")
 
 
 def test_captures_are_listed_by_page_and_by_day(captures: Captures, clock: FakeClock):
-    newest = captures.entries(limit=2)
-    older = captures.entries(before=newest[-1].id)
+    newest = captures.read_entries(limit=2)
+    older = captures.read_entries(before=newest[-1].id)
     assert len(newest) + len(older) == 3
-    state = captures.layer_state()
+    state = captures.describe_layer()
     assert (state.count, state.fresh_at) == (3, newest[0].at)
     now, second = clock.now(), timedelta(seconds=1)
-    assert len(captures.between(now, now + second)) == 3
-    assert captures.between(now + second, now + timedelta(days=1)) == []
+    assert len(captures.read_between(now, now + second)) == 3
+    assert captures.read_between(now + second, now + timedelta(days=1)) == []

@@ -150,8 +150,8 @@ def test_stubs_keep_graphs_and_chains_whole(engine: Engine):
     assert stub.node.title == ""
     assert stub.node.invalidated_at is not None
     assert [neighbour.task_id for neighbour in stub.neighbours] == ["session_2"]
-    [forgotten] = [fact for fact in engine.knowledge.para.facts() if fact.forgotten]
-    assert [fact.fact for fact in engine.knowledge.para.corrections(forgotten.id)] == ["", "She moved away"]
+    [forgotten] = [fact for fact in engine.knowledge.para.read_facts() if fact.forgotten]
+    assert [fact.fact for fact in engine.knowledge.para.read_corrections(forgotten.id)] == ["", "She moved away"]
 
 
 def test_what_was_forgotten_does_not_come_back_when_it_is_remembered_again(engine: Engine):
@@ -170,7 +170,7 @@ def test_everything_else_stays_as_it_was(engine: Engine):
     assert (after[0], after[2]) == (before[0], before[2])
     assert [json.loads(line)["text"] for line in after if line] == [KEPT, "", KEPT]
     assert (engine.home.logs / "clawpy.log").read_text().count(KEPT) == 1
-    assert [entry.text for entry in engine.memory.entries(Layer.VECTORS, words="port")] == [KEPT]
+    assert [entry.text for entry in engine.memory.read_entries(Layer.VECTORS, words="port")] == [KEPT]
 
 
 def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine: Engine):

@@ -41,7 +41,7 @@ def reopen(graph: TaskGraph, folder: Path) -> TaskGraph:
 
 
 def read_contents(graph: TaskGraph) -> list[object]:
-    return [graph.get_neighbourhood(node.task_id) for node in graph.newest(limit=10_000)]
+    return [graph.get_neighbourhood(node.task_id) for node in graph.find_newest(limit=10_000)]
 
 
 def read_tasks(document: Path) -> list[Any]:

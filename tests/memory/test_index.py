@@ -55,12 +55,12 @@ def find_nearest(memory: MemoryService, text: str) -> str:
         hits = memory.vectors.search(query.array, 3)
     except NoIndex:
         return ""
-    return memory.store.by_seq(hits)[next(iter(hits))].text if hits else ""
+    return memory.store.read_by_seq(hits)[next(iter(hits))].text if hits else ""
 
 
 def assert_searches_again(memory: MemoryService):
     """The search by vectors comes back without help; meanwhile words find."""
-    assert [entry.text for entry in memory.entries(Layer.VECTORS, words="word17")] == ["word17 thing3"]
+    assert [entry.text for entry in memory.read_entries(Layer.VECTORS, words="word17")] == ["word17 thing3"]
     find_nearest(memory, "word17 thing3")
     until(lambda: find_nearest(memory, "word17 thing3") == "word17 thing3")
 
@@ -89,11 +89,11 @@ def test_the_index_and_the_exact_search_find_the_same(indexed_memory: MemoryServ
     exactly = indexed_memory.vectors.search(query.array, 5)
     assert list(by_index) == list(exactly)
     assert list(by_index.values()) == pytest.approx(list(exactly.values()))
-    assert {seq: value for value, _, seq in indexed_memory.vectors.near(query.array, list(exactly))} == pytest.approx(
-        exactly
-    )
+    assert {
+        seq: value for value, _, seq in indexed_memory.vectors.find_near(query.array, list(exactly))
+    } == pytest.approx(exactly)
     summaries = indexed_memory.vectors.search(query.array, 5, frozenset({Layer.CONTEXT}), -1.0)
-    assert [memory.text for memory in indexed_memory.store.by_seq(summaries).values()] == ["task summary"]
+    assert [memory.text for memory in indexed_memory.store.read_by_seq(summaries).values()] == ["task summary"]
     assert find_nearest(indexed_memory, "task summary") == "task summary", "layer E is searched as well"
 
 
@@ -118,8 +118,8 @@ def test_missing_and_surplus_entries_are_repaired_while_it_answers(
     indexed_memory: MemoryService, caplog: pytest.LogCaptureFixture
 ):
     index, store = indexed_memory.index, indexed_memory.store
-    missing = store.indexed(indexed_memory.vectoriser.model)[Layer.VECTORS][40]
-    vector = store.vectors([missing])[missing]
+    missing = store.list_indexed(indexed_memory.vectoriser.model)[Layer.VECTORS][40]
+    vector = store.read_vectors([missing])[missing]
     index._helper.call("delete", "C", [missing], timeout=LONG)
     index._helper.call("add", "C", [999_999], vector, timeout=LONG)
     answers = set()
@@ -133,7 +133,7 @@ def test_missing_and_surplus_entries_are_repaired_while_it_answers(
     assert answers == {"word17 thing3"}, "it never stops answering"
     assert index.wait(LONG)
     ids = index._helper.call("ids", "C", 0, 1_000, timeout=LONG)
-    assert sorted(ids) == store.indexed(indexed_memory.vectoriser.model)[Layer.VECTORS]
+    assert sorted(ids) == store.list_indexed(indexed_memory.vectoriser.model)[Layer.VECTORS]
 
 
 @pytest.mark.long
@@ -172,7 +172,7 @@ def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory):
     assert memory.settle(LONG)
     memory.close()
     memory = make_memory(embedder=WordVectors(16, name="other words"))
-    assert [entry.text for entry in memory.entries(Layer.VECTORS, words="another")] == ["another thing"]
+    assert [entry.text for entry in memory.read_entries(Layer.VECTORS, words="another")] == ["another thing"]
     assert memory.settle(LONG)
     embedding = memory.vectors.embed("one thing")
     assert embedding.array.shape == (16,)
@@ -292,7 +292,7 @@ def test_without_its_server_memory_is_degraded_until_the_server_is_back(
     assert matches[0].text == "word17 thing3", "words find it, and exact vectors of those that they find"
     memory.remember(make_turns("word99 thing1"))
     assert memory.vectoriser.settle(LONG)
-    assert [layer.state for layer in memory.layers() if layer.layer is Layer.VECTORS] == ["degraded"]
+    assert [layer.state for layer in memory.describe_layers() if layer.layer is Layer.VECTORS] == ["degraded"]
     server.start()
     until(lambda: find_nearest(memory, "word99 thing1") == "word99 thing1")
     assert count_on_server(memory) == 31

@@ -152,7 +152,7 @@ def test_a_day_is_worked_through_once_whatever_the_model_answers(
     report = world.nightly.run(TODAY)
     assert (report.promoted, report.drafted) == (promoted, drafted)
     assert reason in report.reason
-    assert [fact.fact for fact in world.para.facts()] == [DECISION] * promoted
+    assert [fact.fact for fact in world.para.read_facts()] == [DECISION] * promoted
     assert "(2 files landed)" in world.diary
     before = world.read_contents()
     again = world.nightly.run(TODAY)
@@ -166,7 +166,7 @@ def test_the_model_is_asked_again_with_the_faults(make_world: Callable[..., Nigh
     make_world(model).nightly.run(TODAY)
     assert "nowhere" in model.questions[1].text
     assert [question.budget for question in model.questions] == [COST_CAP_MICROUSD, COST_CAP_MICROUSD - 30_000]
-    assert [run.check.failed for run in ValidationRuns(database).latest("")] == [0, 1]
+    assert [run.check.failed for run in ValidationRuns(database).read_newest("")] == [0, 1]
 
 
 def test_a_claim_of_the_model_waits_for_the_operator(make_world: Callable[..., Nights], clock: FakeClock):
@@ -189,7 +189,7 @@ def test_a_crash_in_the_middle_is_finished_without_a_second_evaluation(
         with pytest.raises(InterruptedError):
             world.nightly.run(TODAY)
     report = world.nightly.run(TODAY)
-    assert len(world.para.facts()) == 1
+    assert len(world.para.read_facts()) == 1
     assert report.drafted == 1
     assert len(model.questions) == 1
     assert world.diary.count("## 2026-01-05") == 1
@@ -214,7 +214,7 @@ def test_a_correction_supersedes_the_fact_that_it_corrects(world: Nights):
     draft = next(draft for draft in world.drafts.waiting() if draft.category == "correction")
     assert draft.supersedes == old.id
     new = world.drafts.promote(draft.id)
-    assert [correction.id for correction in world.para.corrections(old.id)] == [old.id, new.id]
+    assert [correction.id for correction in world.para.read_corrections(old.id)] == [old.id, new.id]
 
 
 def test_each_draft_is_decided_once_and_a_promoted_quote_may_guide(world: Nights):
@@ -232,7 +232,7 @@ def test_each_draft_is_decided_once_and_a_promoted_quote_may_guide(world: Nights
     refused("draft_decided", lambda: world.drafts.promote(change.id))
     refused("draft_decided", lambda: world.drafts.reject(own.id))
     world.drafts.promote(quoted.id)
-    approved = {capture.text: capture.approved_at is not None for capture in world.captures.entries()}
+    approved = {capture.text: capture.approved_at is not None for capture in world.captures.read_entries()}
     assert approved == {quoted.fact: True, own.fact: False}
 
 

@@ -15,7 +15,7 @@ def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
     """The rarest words choose the memories that are compared; of a word that is everywhere the newest are compared."""
     monkeypatch.setattr(search, "MAX_SCORED", 10)
     memory.remember(make_turns(*(f"common line {number}" + " rare" * (number < 3) for number in range(40))))
-    newest = memory.entries(Layer.VECTORS, limit=1)[0].seq
+    newest = memory.read_entries(Layer.VECTORS, limit=1)[0].seq
     with search.open_reader(database, RecallQuery("")) as reader:
         assert len(reader.find_by_words(["common", "rare"], 300)) == 3
         everywhere = reader.find_by_words(["common"], 300)

@@ -18,7 +18,7 @@ from tests.support.helpers import refused
 
 def read_texts(memory: MemoryService, words: str = "") -> list[str]:
     """The texts in layer C with all these words."""
-    return [entry.text for entry in memory.entries(Layer.VECTORS, words=words)]
+    return [entry.text for entry in memory.read_entries(Layer.VECTORS, words=words)]
 
 
 def test_a_secret_is_cut_out_before_it_is_stored(memory: MemoryService):

@@ -74,8 +74,8 @@ def test_a_text_of_more_than_120_words_is_cut(words: int, end: str):
 
 
 def test_a_models_words_are_clipped_and_without_any_the_record_speaks(summariser: SessionSummariser):
-    assert len(summariser.summary(SessionFacts(make_view())).split()) == MAX_WORDS
-    assert summariser.summary(SessionFacts(make_view("session_2"))).startswith("Task: Fix the parser.")
+    assert len(summariser.summarise(SessionFacts(make_view())).split()) == MAX_WORDS
+    assert summariser.summarise(SessionFacts(make_view("session_2"))).startswith("Task: Fix the parser.")
 
 
 def test_a_summary_is_remembered_once_for_each_outcome(
@@ -88,7 +88,7 @@ def test_a_summary_is_remembered_once_for_each_outcome(
     summariser.handle(entry)
     summariser.handle(entry)
     store = MemoryStore(database)
-    (failed,) = store.entries(Layer.CONTEXT)
+    (failed,) = store.read_entries(Layer.CONTEXT)
     assert (failed.session, failed.kind, failed.tags) == ("session_2", "summary", ("summary", "problem found"))
     assert "parser.py" in failed.text
     assert "Outcome: problem found. 3 tests passed, 1 failed." in failed.text
@@ -96,7 +96,7 @@ def test_a_summary_is_remembered_once_for_each_outcome(
     summariser.handle(
         replace(entry, kind="ChangeSetDiscarded", subject="change_1", payload={"session_id": "session_2"})
     )
-    latest, earlier = store.entries(Layer.CONTEXT)
+    latest, earlier = store.read_entries(Layer.CONTEXT)
     assert latest.tags[1] == "discarded"
     assert earlier.superseded_by == latest.id
 
@@ -131,7 +131,7 @@ class Machine:
         self.database.write(lambda tx: self.store.empty(tx, [id]))
 
     def read_texts(self) -> set[str]:
-        return {entry.text for entry in self.store.entries(Layer.CONTEXT) if not entry.forgotten}
+        return {entry.text for entry in self.store.read_entries(Layer.CONTEXT) if not entry.forgotten}
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def test_what_one_machine_did_the_other_remembers(
     assert (memory.agent, memory.session, memory.tags) == ("backend_builder", "sess_first_1", ("summary", "succeeded"))
     exchange(first, second)
     assert len(shared_database.documents()) == 1, "what came from others is not sent again"
-    assert len(second.store.entries(Layer.CONTEXT)) == 1
+    assert len(second.store.read_entries(Layer.CONTEXT)) == 1
 
 
 def test_other_projects_and_other_layers_stay_here(

@@ -53,12 +53,12 @@ class SensedWorkspace:
     now: datetime = NOW
     github: Any = field(default_factory=lambda: SimpleNamespace(latest=lambda workspace: None))
     threads: Any = field(
-        default_factory=lambda: SimpleNamespace(latest=lambda workspace: (), find_last_growth=lambda: None)
+        default_factory=lambda: SimpleNamespace(read_newest=lambda workspace: (), find_last_growth=lambda: None)
     )
     broken: set[str] = field(default_factory=set)
     """The sources that fail: tasks, sessions, runs, tools."""
 
-    def latest(self, workspace: str) -> Sequence[PastRun]:
+    def read_newest(self, workspace: str) -> Sequence[PastRun]:
         self._fail("runs")
         return self.runs
 

@@ -269,7 +269,7 @@ def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: Decis
     world.sessions.text_executor = ""
     assert world.approvals.refresh_runners() == 1
     assert "takes prose" in world.cards.get(other.id).note
-    entries = [entry for entry in Ledger(database).since(0, 50) if entry.kind == "PredictionReassigned"]
+    entries = [entry for entry in Ledger(database).read_since(0, 50) if entry.kind == "PredictionReassigned"]
     served = [(entry.subject, entry.payload["served"]) for entry in entries]
     assert served == [(card.id, with_model.consent_text), (other.id, "")]
 

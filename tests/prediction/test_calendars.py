@@ -38,7 +38,7 @@ def write_calendar(folder: Path, *events: str) -> str:
 
 def read_meetings(file: str, at: datetime = NOW) -> list[Meeting]:
     """The next meetings in a calendar."""
-    return CalendarReader().meetings([file], at.astimezone(BERLIN))
+    return CalendarReader().read_meetings([file], at.astimezone(BERLIN))
 
 
 def test_a_repeated_meeting_in_its_own_zone_and_when_it_was_last_held(tmp_path: Path):
@@ -89,10 +89,10 @@ def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes):
     file = tmp_path / "broken.ics"
     file.write_bytes(content)
     with pytest.raises(Refusal, match=r"broken\.ics") as refused:
-        CalendarReader().meetings([str(file)], NOW)
+        CalendarReader().read_meetings([str(file)], NOW)
     assert refused.value.code == "unreadable_calendar"
     with pytest.raises(Refusal, match=r"gone\.ics"):
-        CalendarReader().meetings([str(tmp_path / "gone.ics")], NOW)
+        CalendarReader().read_meetings([str(tmp_path / "gone.ics")], NOW)
 
 
 @pytest.mark.parametrize(

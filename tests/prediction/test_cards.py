@@ -34,7 +34,7 @@ def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: DecisionWorld, d
     assert (own.source, own.kind) == (Source.OPERATOR, "own")
     assert (suggestion.source, suggestion.kind) == (Source.PREDICTOR_HOOK, "suggested")
     assert suggestion.reasoning == "by claude"
-    sources = {entry.subject: entry.payload["source"] for entry in Ledger(database).since(0, 50)}
+    sources = {entry.subject: entry.payload["source"] for entry in Ledger(database).read_since(0, 50)}
     assert sources[suggestion.id] == "predictor-hook", "it counts as a prediction, as any new card"
     world.cards.approve(world.suggest("run_tests").id)
     assert [decision.kind for decision in world.decisions.load_newest()] == ["suggested"]

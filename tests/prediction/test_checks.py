@@ -68,33 +68,33 @@ def test_a_requested_check_says_when_there_is_no_room_for_a_card(world: Decision
 def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: DecisionWorld):
     reason = "no commit yet; most cards need a history, so make a commit"
     assert world.checks.run(requested=True).errors == (f"{SHOP}: {reason}",)
-    assert world.checks.remarks() == {SHOP: reason}
+    assert world.checks.read_remarks() == {SHOP: reason}
     world.git_state = None
     world.check()
-    assert world.checks.remarks() == {SHOP: reason}, "git could not be read, so nothing newer is known"
+    assert world.checks.read_remarks() == {SHOP: reason}, "git could not be read, so nothing newer is known"
     world.git_state = make_new_commit_state(world)
     world.check()
-    assert world.checks.remarks() == {}
+    assert world.checks.read_remarks() == {}
 
 
 def test_a_problem_is_not_stated_after_a_landing_until_the_next_check(world: DecisionWorld):
     world.check()
-    [problem] = world.checks.remarks().values()
+    [problem] = world.checks.read_remarks().values()
     world.clock.advance(timedelta(seconds=1))
     world.database.record(ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="session_1", files=1))
-    assert world.checks.remarks() == {SHOP: CHANGED_SINCE}
+    assert world.checks.read_remarks() == {SHOP: CHANGED_SINCE}
     world.clock.advance(timedelta(seconds=1))
     world.check()
-    assert world.checks.remarks() == {SHOP: problem}
+    assert world.checks.read_remarks() == {SHOP: problem}
 
 
 def test_what_is_known_is_remarked_although_an_inspection_failed(world: DecisionWorld):
     world.failed_inspections = {"merges": "git took too long"}
     world.check()
-    assert world.checks.remarks() == {SHOP: "no commit yet; most cards need a history, so make a commit"}
+    assert world.checks.read_remarks() == {SHOP: "no commit yet; most cards need a history, so make a commit"}
     world.git_state = make_new_commit_state(world)
     world.check()
-    assert world.checks.remarks() != {}, "it is not known whether a newer problem holds"
+    assert world.checks.read_remarks() != {}, "it is not known whether a newer problem holds"
 
 
 def test_the_same_evidence_makes_one_card(world: DecisionWorld):
@@ -229,14 +229,14 @@ def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_
     assert [card.assignment.prompt for card in report.created] == [make_proposal("c").prompt]
     message = "2 cards are held back by the content rail (it is forbidden); the safety screen lists them"
     assert report.errors == (f"{SHOP}: {message}",)
-    assert world.checks.remarks() == {SHOP: message}
+    assert world.checks.read_remarks() == {SHOP: message}
     assert len(world.rails.held_back) == 2
 
     world.rails.allowed_once.add(world.rails.held_back[0].digest)
     assert [card.assignment.prompt for card in world.checks.run().created] == ["forbidden"]
     world.proposals = []
     world.checks.run()
-    assert world.checks.remarks() == {}
+    assert world.checks.read_remarks() == {}
 
 
 def test_a_card_that_is_held_back_takes_no_place(world: DecisionWorld):
@@ -247,16 +247,16 @@ def test_a_card_that_is_held_back_takes_no_place(world: DecisionWorld):
 def test_what_is_held_back_stays_named_after_a_check_of_another_workspace(world: DecisionWorld):
     world.git_state = make_new_commit_state(world)
     world.check(make_proposal("a", prompt="forbidden"))
-    before = world.checks.remarks()
+    before = world.checks.read_remarks()
     world.checks.run(workspaces=["/blog"])
-    assert world.checks.remarks() == before != {}
+    assert world.checks.read_remarks() == before != {}
 
 
 def test_remarks_are_those_of_one_check_even_if_another_ends_meanwhile(
     world: DecisionWorld, monkeypatch: pytest.MonkeyPatch
 ):
     world.check()
-    before, read = world.checks.remarks(), world.database.read
+    before, read = world.checks.read_remarks(), world.database.read
     world.git_state = make_new_commit_state(world)
 
     @contextmanager
@@ -267,8 +267,8 @@ def test_remarks_are_those_of_one_check_even_if_another_ends_meanwhile(
         world.check(make_proposal("a", prompt="forbidden"))
 
     monkeypatch.setattr(world.database, "read", read_and_check)
-    assert world.checks.remarks() == before
-    assert world.checks.remarks() != before
+    assert world.checks.read_remarks() == before
+    assert world.checks.read_remarks() != before
 
 
 def test_a_proposal_for_a_channel_that_is_not_registered_is_an_error(world: DecisionWorld):
@@ -326,7 +326,7 @@ def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeCl
     landed = ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="session_1", files=1)
     database.write(lambda tx: tx.record(landed))
     world.checks.follow_up()
-    assert world.checks.last_checked() == {}
+    assert world.checks.read_last_checked() == {}
 
 
 def test_a_change_of_files_is_a_sign_of_the_operator(world: DecisionWorld, clock: FakeClock):

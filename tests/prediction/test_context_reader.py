@@ -49,7 +49,7 @@ def test_a_conversation_with_another_agent_ends_the_silence_and_is_a_signal(worl
     thread = Thread(
         "claude-code:s1", "Claude Code", str(world.path), "Add the cart", "Shall I test it?", unanswered=False, at=AFTER
     )
-    world.threads = SimpleNamespace(latest=lambda workspace: [thread], find_last_growth=lambda: AFTER)
+    world.threads = SimpleNamespace(read_newest=lambda workspace: [thread], find_last_growth=lambda: AFTER)
     context = world.sense(last_input=RUN)
     assert context.silence == timedelta(minutes=5)
     [signal] = [signal for signal in context.signals if signal.name == "conversations"]

@@ -124,7 +124,7 @@ def test_a_workspace_where_changes_were_decided_is_read_unless_it_is_checked_nex
     world.database.write(lambda tx: tx.record(landed))
     world.proposals = [make_proposal("new")]
     assert world.checks.follow_up(checked_next) == [], "it makes no card"
-    assert (world.checks.last_checked()[SHOP] == clock.now()) is is_read
+    assert (world.checks.read_last_checked()[SHOP] == clock.now()) is is_read
     assert (world.cards.get(card.id).status is Status.EXPIRED) is is_read
 
 
@@ -154,7 +154,7 @@ def test_a_stopped_session_has_its_workspace_read_again(world: DecisionWorld, cl
     event = make_session_ended(view.id, "cancelled")
     world.database.write(lambda tx: tx.record(event))
     world.checks.follow_up()
-    assert world.checks.last_checked()[view.workspace] == clock.now()
+    assert world.checks.read_last_checked()[view.workspace] == clock.now()
 
 
 @pytest.mark.parametrize("age, cards", [(timedelta(hours=24), 1), (timedelta(hours=24, seconds=1), 0)])

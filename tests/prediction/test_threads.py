@@ -71,12 +71,12 @@ def test_an_open_question_is_found_with_what_it_is_about(transcripts: Transcript
         make_claude_line("user", "Add the cart")
         + make_claude_line("assistant", "Added. Shall I use hunter2-hunter2 for the tests?")
     )
-    [thread] = transcripts.threads.latest(SHOP)
+    [thread] = transcripts.threads.read_newest(SHOP)
     assert (thread.agent, thread.about, thread.unanswered) == ("Claude Code", "Add the cart", False)
     assert thread.question.startswith("Shall I use")
     assert "hunter2-hunter2" not in thread.question
     assert thread.at == NOW - timedelta(minutes=5)
-    assert transcripts.threads.latest("/home/me/blog") == []
+    assert transcripts.threads.read_newest("/home/me/blog") == []
 
 
 def test_the_folder_of_codex_is_that_of_its_first_line(transcripts: Transcripts):
@@ -84,14 +84,14 @@ def test_the_folder_of_codex_is_that_of_its_first_line(transcripts: Transcripts)
     message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Next?"}]}
     lines = [meta, {"timestamp": NOW.isoformat(), "type": "response_item", "payload": message}]
     transcripts.write("".join(json.dumps(line) + "\n" for line in lines), "rollout-1")
-    [thread] = transcripts.threads.latest(SHOP)
+    [thread] = transcripts.threads.read_newest(SHOP)
     assert (thread.agent, thread.session, thread.question) == ("Codex", "codex:rollout-1", "Next?")
 
 
 def test_a_long_file_is_read_at_its_ends(transcripts: Transcripts):
     filler = make_claude_line("assistant", "x" * 5000) * (TAIL_BYTES // 5000 + 20)
     transcripts.write(make_claude_line("user", "The first wish") + filler + make_claude_line("assistant", "And now?"))
-    [thread] = transcripts.threads.latest(SHOP)
+    [thread] = transcripts.threads.read_newest(SHOP)
     assert (thread.about, thread.question) == ("The first wish", "And now?")
 
 
@@ -108,4 +108,4 @@ def test_the_last_growth_is_not_that_of_our_own_sessions(transcripts: Transcript
 def test_files_of_yesterday_and_of_the_future_are_passed_over(transcripts: Transcripts, ago: timedelta):
     transcripts.write(make_claude_line("user", "hello"), ago=ago)
     assert transcripts.threads.find_last_growth() is None
-    assert transcripts.threads.latest(SHOP) == []
+    assert transcripts.threads.read_newest(SHOP) == []

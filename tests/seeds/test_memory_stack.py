@@ -153,7 +153,7 @@ def test_canonical_facts(world: OperatorWorld):
     (old,) = para.add([fact])
     (new,) = para.add([replace(fact, fact="The service listens on port 9000", supersedes=old.id)])
     for fact_id in (old.id, new.id):
-        assert [correction.id for correction in para.corrections(fact_id)] == [old.id, new.id]
+        assert [correction.id for correction in para.read_corrections(fact_id)] == [old.id, new.id]
     assert para.get(old.id).superseded_by == new.id
     recall = world.engine.memory.recall(RecallQuery("which port does the service listen on"))
     assert [item.id for item in recall.items if item.layer is Layer.PARA] == [new.id]

@@ -154,7 +154,7 @@ class Situation:
     @property
     def problem(self) -> str:
         """The problem that the status names, or ""."""
-        return "".join(self.engine.checks.remarks().values())
+        return "".join(self.engine.checks.read_remarks().values())
 
     def assign_coding_agent(self):
         """Let a coding agent serve the channel of most cards, so that it is offered what no flow can mend."""

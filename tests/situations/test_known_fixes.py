@@ -99,10 +99,10 @@ def test_a_fix_that_the_files_have_is_not_offered(situation: Situation):
     situation.advance(minutes=1)
     situation.record_test_run(TEST, passed=0)
     situation.predict_cards()
-    assert situation.engine.adaptation.fixes(str(situation.path)), "it is known"
+    assert situation.engine.adaptation.find_fixes(str(situation.path)), "it is known"
     assert "apply_fix" not in situation.predict_kinds()
 
-    (fix,) = situation.engine.adaptation.fixes(str(situation.path))
+    (fix,) = situation.engine.adaptation.find_fixes(str(situation.path))
     parameters = {"fix": fix.id, "tests": [TEST], "patch": fix.template.patch}
     by_hand = situation.approve(situation.propose(f"apply_fix {json.dumps(parameters)}"))
     assert by_hand.summary.startswith(f"The files already have this fix, and {TEST} passes: the one test passed")

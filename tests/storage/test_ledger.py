@@ -60,7 +60,7 @@ def handle_subjects(cursor: LedgerCursor) -> list[str]:
 def test_an_entry_about_changes_names_their_session_and_one_about_a_session_itself(database: Database):
     database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="change_1", session_id="session_2")))
     record_end(database, make_view("session_1"))
-    assert [entry.session_id for entry in Ledger(database).since(0)] == ["session_2", "session_1"]
+    assert [entry.session_id for entry in Ledger(database).read_since(0)] == ["session_2", "session_1"]
 
 
 def test_each_relevant_entry_is_handled_once_also_by_the_next_engine(database: Database, cursor: LedgerCursor):

@@ -178,7 +178,7 @@ class Pulse:
 
     def _make_frame(self, cursor: int, last: int) -> Frame:
         """The frame of the entries after the id `cursor` up to the id `last`, at most `MAX_FRAME_ENTRIES`."""
-        entries = [entry for entry in self.engine.ledger.since(cursor, MAX_FRAME_ENTRIES) if entry.id <= last]
+        entries = [entry for entry in self.engine.ledger.read_since(cursor, MAX_FRAME_ENTRIES) if entry.id <= last]
         messages = [message for entry in entries for message in _make_messages(self.engine, entry)]
         # Without entries, which retention may have deleted, the client is up to date all the same.
         end = entries[-1].id if entries else max(cursor, min(last, self.head))

@@ -149,7 +149,7 @@ class Notifications:
         if kind is None:
             return []
         is_urgent = URGENCY[kind] is Urgency.URGENT
-        waits_for_morning = not is_urgent and bool(self._engine.autonomy.quiet())
+        waits_for_morning = not is_urgent and bool(self._engine.autonomy.find_quiet_reason())
         has_window = URGENCY[kind] is Urgency.LOW and not waits_for_morning
         window = timedelta(minutes=self._engine.settings.current.notify.digest_minutes if has_window else 0)
         return [

@@ -258,7 +258,7 @@ class Sender:
             blocked_until = self._blocked_until  # another thread may end the pause meanwhile
             if rows and blocked_until is not None and now < blocked_until:
                 return (blocked_until - now).total_seconds()
-            batch, wait = plan_delivery(rows, now, quiet=bool(self._engine.autonomy.quiet()))
+            batch, wait = plan_delivery(rows, now, quiet=bool(self._engine.autonomy.find_quiet_reason()))
             return self._send(batch) if batch else wait
 
     def _work(self) -> float | None:
@@ -290,7 +290,7 @@ class Sender:
     def _make_note(self, row: NotificationRow) -> Note | None:
         """The present note of a row, None if it is no longer needed."""
         engine, form = self._engine, FORMS[NotificationKind(row.kind)].get(self._surface)
-        entry = next(iter(engine.ledger.since(row.entry_id - 1, 1)), None)
+        entry = next(iter(engine.ledger.read_since(row.entry_id - 1, 1)), None)
         if form is None or entry is None or entry.id != row.entry_id:
             return None
         now = engine.clock.now()

@@ -110,13 +110,13 @@ def candidates(
         case "undo":
             return {"candidate": document(service.undo(require("id", id)))}
         case "records":
-            return {"records": document(service.records(kind, limit))}
+            return {"records": document(service.list_records(kind, limit))}
         case "digest":
             reply: Document = {"drafted": document(service.run_round()), "notDrafted": service.not_drafted}
         case _:
             listed = service.candidates(status, type, limit)
             reply = {"candidates": document(listed), "mode": engine.settings.current.adaptation.mode.value}
-    statuses, records = service.counts()
+    statuses, records = service.count()
     return reply | {"counts": document(statuses), "records": records}
 
 
@@ -152,15 +152,15 @@ def train(
     return reply | {
         "twinModel": engine.model_twin.model_id or None,
         "enabled": engine.settings.current.twin_model_enabled,
-        "next": training.missing(engine.clock.now()) or "the next training is due: clawpy train start",
-        "runs": document([run.view for run in training.runs(MAX_LISTED_RUNS)]),
+        "next": training.describe_missing(engine.clock.now()) or "the next training is due: clawpy train start",
+        "runs": document([run.view for run in training.list_runs(MAX_LISTED_RUNS)]),
     }
 
 
 @quiet_operation
 def metrics(engine: Services, days: Days = DEFAULT_METRIC_DAYS, workspace: Text = "") -> Document:
     """Figures on the cards of the last `days`, today included (SPEC 8.5, 8.6)."""
-    trained = (run for run in engine.training.runs() if run.state == RunState.ADOPTED and run.method == DPO)
+    trained = (run for run in engine.training.list_runs() if run.state == RunState.ADOPTED and run.method == DPO)
     last = instant(next((run.updated_at for run in trained), None))
     return {**document(engine.insights.read(days, workspace)), "lastDpoTraining": last}
 

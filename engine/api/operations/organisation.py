@@ -63,7 +63,10 @@ def guidance(engine: Services, id: NonEmptyText, reports_to: Text = "") -> Docum
     if reports_to:
         preview = engine.cascade.preview_move(id, reports_to)
         return {**document(preview.before), "moved": document(preview.after)}
-    reply: Document = {**document(engine.cascade.guidance(id)), "teaching": document(engine.teaching.state(id))}
+    reply: Document = {
+        **document(engine.cascade.guidance(id)),
+        "teaching": document(engine.teaching.describe_state(id)),
+    }
     return reply if reply["hops"] else {**reply, "profile": document(engine.profiles.read_all([id])[id])}
 
 

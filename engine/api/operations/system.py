@@ -84,7 +84,7 @@ def status(engine: ApiServices) -> Document:
     state = autonomy.update_state() if runs else autonomy.read_last_state()
     pending = engine.cards.list_pending()
     gateway = engine.gateway.state()
-    requirements = autonomy.requirements(engine.workspaces)
+    requirements = autonomy.describe_requirements(engine.workspaces)
     return {
         "engine": "running" if runs else "none",
         "state": str(state.state),
@@ -96,12 +96,14 @@ def status(engine: ApiServices) -> Document:
         "crossPollStatus": trigger_figures(engine),
         "byItself": {"missing": list(requirements.missing), "words": requirements.words},
         "phase": document(engine.embedded_twin.read_phase()),
-        "silenceSeconds": int(autonomy.silence().total_seconds()),
+        "silenceSeconds": int(autonomy.measure_silence().total_seconds()),
         "nextCycleAt": instant(autonomy.next_cycle() if runs else None),
-        "quiet": bool(autonomy.quiet()),
+        "quiet": bool(autonomy.find_quiet_reason()),
         "dndUntil": instant(autonomy.dnd_until()),
         "pending": len(pending),
-        "problems": [{"workspace": workspace, "text": remark} for workspace, remark in engine.checks.remarks().items()],
+        "problems": [
+            {"workspace": workspace, "text": remark} for workspace, remark in engine.checks.read_remarks().items()
+        ],
         "top": document(pending[0]) if pending else None,
         "running": document(engine.sessions.running()),
         "waiting": document(engine.list_waiting()),
@@ -174,7 +176,7 @@ def _find_word_of_only_hold(holds: Sequence[Hold]) -> str:
 def dnd(engine: ApiServices, seconds: Seconds = 7200, off: bool = False) -> Document:
     """Do not disturb for `seconds`, 2 hours by default, or `off`: cards are made, nothing runs by itself."""
     until = engine.autonomy.set_dnd(None if off else timedelta(seconds=seconds))
-    return {"dndUntil": instant(until), "quiet": bool(engine.autonomy.quiet())}
+    return {"dndUntil": instant(until), "quiet": bool(engine.autonomy.find_quiet_reason())}
 
 
 # -- settings
@@ -270,7 +272,7 @@ def notify(
     until = instant(engine.autonomy.dnd_until())
     return reply | {
         "surfaces": engine.notify.describe_surfaces(),
-        "quiet": bool(engine.autonomy.quiet()),
+        "quiet": bool(engine.autonomy.find_quiet_reason()),
         "dndUntil": until,
     }
 

@@ -150,18 +150,18 @@ class Adaptation:
             stations=list_stations(row, [record for record in records if record.id in row.drafted_from]),
         )
 
-    def records(self, kind: str = "", limit: int = 200) -> list[LearningRecord]:
+    def list_records(self, kind: str = "", limit: int = 200) -> list[LearningRecord]:
         """The learning records, newest first; of one of the 15 kinds if given. Raises `Refusal` `unknown_kind`."""
         if kind and kind not in tuple(RecordKind):
             raise Refusal("unknown_kind", f"there is no kind {kind[:40]!r}", f"one of {', '.join(RecordKind)}")
         return self._records.read_of_kinds(*([RecordKind(kind)] if kind else RecordKind), limit=limit)
 
-    def counts(self) -> tuple[dict[CandidateStatus, int], int]:
+    def count(self) -> tuple[dict[CandidateStatus, int], int]:
         """The number of candidates of each status, and of learning records."""
         statuses = Counter(row.status for row in self._load_present())
         return {status: statuses[status] for status in CandidateStatus}, self._records.read_last_seq()
 
-    def fixes(self, workspace: str) -> list[KnownFix]:
+    def find_fixes(self, workspace: str) -> list[KnownFix]:
         """The landed diffs that fixed tests of a workspace, highest score first, then newest. Diffs of candidates that
         were rejected or rolled back are left out."""
         scores_and_fixes = []

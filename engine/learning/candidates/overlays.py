@@ -325,7 +325,7 @@ class LearnedGuidance:
         provenance = {PROVENANCE_KEY: [draw.to_json() for draw in draws]} if draws else {}
         return Contribution(part, provenance, tuple(notes))
 
-    def lessons(self, request: PromptRequest) -> frozenset[str]:
+    def find_lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in the fragments of this request, including the withheld ones. No other block may contain them,
         or the trial would not really withhold them."""
         fitting = self._choose_fitting(self._find_fragments(request))

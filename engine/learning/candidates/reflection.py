@@ -110,7 +110,7 @@ class Reflection:
         """The records of the sequences in an agent's recent sessions up to `newest`: one for each session with a
         sequence whose ledger entry is not older than `since_id`. Older sessions have their records already."""
         until = newest.at + timedelta(microseconds=1)
-        entries = self._ledger.between(newest.at - SEQUENCE_SPAN, until, (TOOLS_USED,))
+        entries = self._ledger.read_between(newest.at - SEQUENCE_SPAN, until, (TOOLS_USED,))
         of_agent = [entry for entry in entries if entry.id <= newest.id and entry.payload["agent"] == agent]
         sessions = of_agent[-MAX_SESSIONS:]
         records = []

@@ -91,12 +91,12 @@ class Training:
 
     # -- runs, and when the next one is due
 
-    def runs(self, limit: int = 50) -> list[TrainingRun]:
+    def list_runs(self, limit: int = 50) -> list[TrainingRun]:
         """The newest runs first."""
         with self._database.read() as session:
             return read_all(session, TrainingRun, "ORDER BY created_at DESC, id LIMIT :limit", {"limit": limit})
 
-    def active(self) -> TrainingRun | None:
+    def find_active_run(self) -> TrainingRun | None:
         """The run in progress, None without one."""
         return self._load_newest(ACTIVE)
 
@@ -105,25 +105,25 @@ class Training:
         last_run = self._load_newest()
         cool_down = COOL_DOWNS.get(RunState(last_run.state)) if last_run else None
         is_cooling = last_run is not None and cool_down is not None and now - last_run.updated_at < cool_down
-        return not self.missing(now) and not is_cooling
+        return not self.describe_missing(now) and not is_cooling
 
     def view(self, now: datetime) -> TrainingView:
         """The state of training, for a screen."""
-        plan, progress, active = self._twin.plan(), self._read_progress(), self.active()
+        plan, progress, active = self._twin.plan(), self._read_progress(), self.find_active_run()
         return TrainingView(
             progress.unused,
             progress.needed,
-            self.missing(now),
+            self.describe_missing(now),
             None if active is None else active.view,
-            tuple(run.view for run in self.runs(MAX_VIEWED)),
+            tuple(run.view for run in self.list_runs(MAX_VIEWED)),
             plan.current_model,
             plan.enabled,
             plan.automatic,
         )
 
-    def missing(self, now: datetime) -> str:
+    def describe_missing(self, now: datetime) -> str:
         """What is missing until the next training on pairs, "" if it is due (SPEC 8.4)."""
-        return "a training is in progress" if self.active() else describe_missing(self._read_progress(), now)
+        return "a training is in progress" if self.find_active_run() else describe_missing(self._read_progress(), now)
 
     def _read_progress(self) -> Progress:
         """See `read_progress`."""
@@ -187,7 +187,7 @@ class Training:
     def offer(self) -> TrainingOffer:
         """The run that `begin` would start now. Raises as `begin`."""
         plan, batch = self._require_plan(), self._make_batch()
-        if (active := self.active()) is not None:
+        if (active := self.find_active_run()) is not None:
             raise _make_active_refusal(active)
         return TrainingOffer(
             batch.method,
@@ -222,9 +222,9 @@ class Training:
         """Carry out the next step of the run in progress; None without one. An error of the provider becomes a note of
         the run. Does nothing while another thread carries out a step."""
         if not self._step_lock.acquire(blocking=False):
-            return self.active()
+            return self.find_active_run()
         try:
-            run = self.active()
+            run = self.find_active_run()
             return None if run is None else self._carry_out_step(run)
         finally:
             self._step_lock.release()
@@ -263,7 +263,7 @@ class Training:
         self._cancel_requested.set()
         with self._step_lock:
             self._cancel_requested.clear()
-            run = self.active()
+            run = self.find_active_run()
             if run is None:
                 raise Refusal("no_training", "no training is in progress")
             job = None
@@ -275,9 +275,9 @@ class Training:
                     raise Refusal("not_cancelled", str(error), "try again, or cancel it at the provider") from error
             return self._change_state(run.id, RunState.CANCELLED, note="cancelled", job=job)
 
-    def reserved(self) -> set[int]:
+    def find_reserved_entries(self) -> set[int]:
         """The cost entry that reserves money for the run in progress, which goes on after a restart."""
-        run = self.active()
+        run = self.find_active_run()
         return set() if run is None or run.cost_entry is None else {run.cost_entry}
 
     def _upload(self, run: TrainingRun, api: Provider) -> None:

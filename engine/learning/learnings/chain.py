@@ -151,8 +151,8 @@ class Chain:
         record = (self._sessions.load_record if is_end else self._sessions.load_start)(scope.session)
         if record is None:
             return
-        known = self._store.entries(scope)
-        findings, secrets = self._find(entry, record), tuple(self._sessions.secrets())
+        known = self._store.read_entries(scope)
+        findings, secrets = self._find(entry, record), tuple(self._sessions.list_secrets())
         claims = self._ask_model(entry, record, known) if is_end else None
         with self._store.lock:
             if self._store.erasures != erasures:
@@ -178,11 +178,11 @@ class Chain:
         if entry.kind in LATE_KINDS:
             return list(find_in_event(entry.kind, entry.payload, record))
         if entry.kind == "SessionStarted":
-            entries = self._store.entries(Scope(make_project_key(view.workspace)))
+            entries = self._store.read_entries(Scope(make_project_key(view.workspace)))
             earlier = [other for other in entries if other.session_id != view.id]
             return find_risks(record, earlier) if is_recent and view.flow is None else []
-        lines = self._sessions.transcript(view.id) if view.flow is None else ()
-        assumptions = find_assumptions(lines, tuple(self._sessions.secrets()))
+        lines = self._sessions.read_transcript(view.id) if view.flow is None else ()
+        assumptions = find_assumptions(lines, tuple(self._sessions.list_secrets()))
         if entry.kind != "SessionEnded":
             return assumptions if is_recent else []
         return [] if view.result is Result.CANNOT_RUN else [*find_learnings(record), *assumptions]
@@ -198,7 +198,7 @@ class Chain:
         if is_written or is_old or view.flow is not None or view.result is Result.CANNOT_RUN:
             return None
         try:
-            return ask_learnings(self._model, record, self._sessions.transcript(view.id))
+            return ask_learnings(self._model, record, self._sessions.read_transcript(view.id))
         except NoAnswer as error:
             self._report_once(f"no model said what {view.id} taught, the rules did: {error}")
             return None
@@ -266,7 +266,7 @@ class Chain:
     def promote_to_project(self, scope: Scope) -> None:
         """Promote from the sessions to one project, reinforce, and compact. Raises `Refusal`."""
         with self._store.lock:
-            entries = self._store.entries(scope)
+            entries = self._store.read_entries(scope)
             existing = [entry for entry in entries if entry.scope is LearningScope.PROJECT]
             below = [entry for entry in entries if entry.scope is not LearningScope.PROJECT]
             plan = plan_project(below, existing, scope, self._vectors, self._clock.now())
@@ -281,14 +281,14 @@ class Chain:
         if not entry.may_guide:
             return
         sources = {source.entry for source in entry.promoted_from}
-        for agent in sorted({other.agent for other in self._store.entries() if other.id in sources}):
+        for agent in sorted({other.agent for other in self._store.read_entries() if other.id in sources}):
             latest = max(entry.source_sessions)
             self._offer(replace(entry, id=f"{entry.id}@{agent}", agent=agent, session_id=latest))
 
     def compact(self, scope: Scope) -> None:
         """Merge the entries of a scope that are the same, and record their ids. Raises `Refusal`."""
         with self._store.lock:
-            self._store.apply(plan_compaction(self._store.entries(scope, below=False), scope, self._vectors))
+            self._store.apply(plan_compaction(self._store.read_entries(scope, below=False), scope, self._vectors))
 
     # -- to all projects
 
@@ -309,13 +309,13 @@ class Chain:
         """Handle new ledger entries by `catch_up`, then promote within every project. With `judge`, the operator's
         model decides which entries are promoted to all projects. A step that fails is in the report, and the others go
         on."""
-        before, judged = self._store.entries(), dict[str, str]()
+        before, judged = self._store.read_entries(), dict[str, str]()
         catch_up()
         with self._work_lock:
-            errors = self._store.errors()
+            errors = self._store.list_errors()
             for error in errors:
                 self._report_once(f"{error}; it is ignored until you fix it in an editor")
-            projects = sorted({scope.project for scope, _ in self._store.pages()} - {""})
+            projects = sorted({scope.project for scope, _ in self._store.iterate_pages()} - {""})
             errors += self._promote_to_projects(projects).values()
             steps: list[Callable[[], None]] = [lambda: self.compact(GLOBAL)]
             if judge:
@@ -327,7 +327,7 @@ class Chain:
                     log.warning("the promotion chain: %s", refusal)
                     self._sessions.report("learnings", str(refusal))
                     errors.append(str(refusal))
-            return make_report(before, self._store.entries(), judged, errors)
+            return make_report(before, self._store.read_entries(), judged, errors)
 
     def _judge(self) -> Iterator[tuple[str, str]]:
         """Ask the model about each project entry that is not global yet, and promote the entry if the answer is a clear
@@ -335,7 +335,7 @@ class Chain:
         the model was asked about, with the verdict in words, and ends if words are forgotten meanwhile. Quotes are left
         to the operator (SPEC 6.8). Raises `Refusal`."""
         erasures = self._store.erasures
-        for entry in self._store.entries():
+        for entry in self._store.read_entries():
             if not entry.can_be_promoted or entry.trust is Trust.QUOTED:
                 continue
             if any(not change.fields for change in self._plan_global(entry, "model")):  # it would be a new entry
@@ -356,16 +356,16 @@ class Chain:
             with self._store.lock:
                 if self._store.erasures != erasures:
                     return
-                if entry in self._store.entries():
+                if entry in self._store.read_entries():
                     self._store.apply(self._plan_global(entry, "model"))
 
     def _plan_global(self, entry: LearningEntry, by: str) -> list[Change]:
         """The plan to promote an entry from its project to all projects."""
-        return plan_global(entry, self._store.entries(GLOBAL, below=False), self._vectors, self._clock.now(), by)
+        return plan_global(entry, self._store.read_entries(GLOBAL, below=False), self._vectors, self._clock.now(), by)
 
     def _read_provenance(self) -> Provenance:
         """The provenance of all entries."""
-        return Provenance(self._store.entries())
+        return Provenance(self._store.read_entries())
 
     def _report_once(self, message: str) -> None:
         """Report a problem that does not stop work, but only once for the same words."""

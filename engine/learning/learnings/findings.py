@@ -174,10 +174,10 @@ class SessionSource(Protocol):
     def load_start(self, session_id: str, /) -> SessionRecord | None:
         """The record of a session with the data known at its start, None for an unknown session."""
 
-    def transcript(self, session_id: str, /) -> Iterable[TranscriptLine]:
+    def read_transcript(self, session_id: str, /) -> Iterable[TranscriptLine]:
         """Its transcript so far."""
 
-    def secrets(self) -> Iterable[str]:
+    def list_secrets(self) -> Iterable[str]:
         """Values that are never written (SPEC 11.1)."""
 
     def offer(self, entry: LearningEntry, /) -> None:

@@ -125,7 +125,7 @@ class Learnings:
     def list_scopes(self) -> list[ScopeState]:
         """Every scope that has pages: first global, then each project, followed by its sessions, each followed by its
         teams."""
-        pages = group_pairs(self.files.pages())
+        pages = group_pairs(self.files.iterate_pages())
         order = sorted(pages, key=lambda scope: (scope.project, scope.session, scope.team))
         return [_describe_state(scope, pages[scope]) for scope in order]
 
@@ -151,7 +151,7 @@ class Learnings:
         within = Scope(make_project_key(workspace), session) if workspace else None
         matching = [
             entry
-            for entry in self.files.entries(within)
+            for entry in self.files.read_entries(within)
             if scope in ("", entry.scope)
             and kind in ("", entry.kind)
             and (not session or entry.session_id == session)
@@ -167,15 +167,15 @@ class Learnings:
         """An entry with its provenance in both directions. `id` is its id, the beginning of it, or its lesson. Raises
         `Refusal` `unknown_learning`, `ambiguous_id`."""
         entry, provenance = self._find(id)
-        sources = provenance.sources(entry.id)
+        sources = provenance.find_sources(entry.id)
         reached, prompts = load_prompts_with(self._database, entry.id)
         return LearningView(
             entry,
             promoted_from=provenance.find(sources),
-            promoted_to=provenance.find(provenance.descendants(entry.id)),
+            promoted_to=provenance.find(provenance.find_descendants(entry.id)),
             reached=reached,
             prompts=prompts,
-            sessions=provenance.sessions(entry.id),
+            sessions=provenance.find_sessions(entry.id),
             gone=tuple(id for id in sources if id not in provenance.entries),
         )
 
@@ -184,7 +184,7 @@ class Learnings:
         changes, entries = self._under_review
         if changes != self.files.changes:
             changes = self.files.changes
-            entries = [entry for entry in self.files.entries() if entry.review and entry.active]
+            entries = [entry for entry in self.files.read_entries() if entry.review and entry.active]
             self._under_review = changes, entries
         now = self._clock.now()
         return [
@@ -247,7 +247,7 @@ class Learnings:
     def _find(self, id: str) -> tuple[LearningEntry, Provenance]:
         """The entry with this id or the beginning of it, or the active one in the highest scope with this lesson; and
         the provenance of all. Raises `Refusal` `unknown_learning`, `ambiguous_id`."""
-        provenance, prefix = Provenance(self.files.entries()), id.strip()
+        provenance, prefix = Provenance(self.files.read_entries()), id.strip()
         entries = provenance.entries.values()
         found = [entry for entry in entries if prefix in (entry.id, entry.lesson)] or [
             entry for entry in entries if prefix and entry.id.startswith((prefix, f"lrn_{prefix}"))
@@ -294,11 +294,11 @@ class LearningTexts:
 
     def find_text(self, id: str) -> str | None:
         """The text of an entry, None for an unknown id."""
-        return next((entry.text for entry in self._store.entries() if entry.id == id and entry.text), None)
+        return next((entry.text for entry in self._store.read_entries() if entry.id == id and entry.text), None)
 
     def _find(self, query: SearchTerms) -> list[LearningEntry]:
         """The entries in which a text that people or models wrote matches."""
-        return [entry for entry in self._store.entries() if any(map(query.match, _collect_texts(entry)))]
+        return [entry for entry in self._store.read_entries() if any(map(query.match, _collect_texts(entry)))]
 
 
 def _collect_texts(entry: LearningEntry) -> list[str]:

@@ -328,12 +328,12 @@ class Provenance:
             if entry.merged_into:
                 self._became[entry.id].append(entry.merged_into)
 
-    def sources(self, id: str) -> list[str]:
+    def find_sources(self, id: str) -> list[str]:
         """The ids of the entries from which an entry was promoted, directly or in steps, nearest first. Some may be in
         no file any more."""
         return _walk(self._sources, id)
 
-    def descendants(self, id: str) -> list[str]:
+    def find_descendants(self, id: str) -> list[str]:
         """The ids of the entries that were promoted from an entry, directly or in steps, nearest first."""
         return _walk(self._became, id)
 
@@ -341,9 +341,9 @@ class Provenance:
         """The entries with these ids, without those that are in no file."""
         return tuple(self.entries[id] for id in ids if id in self.entries)
 
-    def sessions(self, id: str) -> tuple[str, ...]:
+    def find_sessions(self, id: str) -> tuple[str, ...]:
         """The sessions that an entry comes from, sorted."""
-        entries = self.find([id, *self.sources(id)])
+        entries = self.find([id, *self.find_sources(id)])
         return tuple(
             sorted({entry.session_id for entry in entries}.union(*(entry.source_sessions for entry in entries)) - {""})
         )
@@ -389,7 +389,7 @@ def plan_retraction(
     retired, queued = (
         tuple(change.entry.id for change in plan if change.entry.active is is_queued) for is_queued in (False, True)
     )
-    report = RetractReport(retired, queued, provenance.sessions(entry.id))
+    report = RetractReport(retired, queued, provenance.find_sessions(entry.id))
     event = LearningRetracted(
         subject=entry.id, workspace=entry.workspace, reason=because, queued=queued, sessions=report.sessions
     )
@@ -404,14 +404,14 @@ def plan_decision(
     or another one on which they depend, is retired."""
     copies = [
         source
-        for source in provenance.find(provenance.sources(entry.id))
+        for source in provenance.find(provenance.find_sources(entry.id))
         if source.session_id == entry.session_id != ""
         and (source.status, source.retired_because) == (entry.status, entry.retired_because)
     ]
     of_copies = {key: values[key] for key in VALID}  # the operator approved the words of the entry alone
     plan = [make_change(entry, **values), *(make_change(copy, **of_copies) for copy in copies)]
     present = provenance.entries | {change.entry.id: change.entry for change in plan}
-    dependent = {id for change in plan for id in provenance.descendants(change.entry.id)}
+    dependent = {id for change in plan for id in provenance.find_descendants(change.entry.id)}
     is_valid = present[entry.id].active
     for other in provenance.entries.values():
         named = _RETRACTED_IDS.match(other.review)

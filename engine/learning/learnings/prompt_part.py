@@ -91,7 +91,7 @@ class LearningsPart:
         lines = (*_BLOCK_HEAD, *(line for entry in entries for line in make_entry_lines(entry)), _BLOCK_END)
         return Contribution(PromptPart(BLOCK_TAG, lines), {PROVENANCE_KEY: [entry.id for entry in entries]}, notes)
 
-    def lessons(self, request: PromptRequest) -> frozenset[str]:
+    def find_lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in this part and in the parts nearer to the agent."""
         return self._nearer_lessons(request).union(entry.lesson for entry in self._choose_entries(request)[0])
 
@@ -120,7 +120,7 @@ class LearningsPart:
         scopes = [Scope(make_project_key(workspace)), GLOBAL] if workspace else [GLOBAL]
         agents_md = _read_agents_md_words(workspace) if workspace else ""
         valid = []
-        for entry in (entry for scope in scopes for entry in self._files.entries(scope, below=False)):
+        for entry in (entry for scope in scopes for entry in self._files.read_entries(scope, below=False)):
             is_repeated = entry.lesson in lessons or (agents_md and normalise(entry.text) in agents_md)
             if entry.is_settled and entry.may_guide and not is_repeated:
                 lessons.add(entry.lesson)

@@ -131,7 +131,7 @@ class LearningFiles:
         self._path_start = len(data.as_posix()) + 1  # cutting is many times as fast as `relative_to`
         self._cache = FileCache[Page](MAX_CACHED_PAGES)
 
-    def pages(self, scope: Scope | None = None, *, below: bool = True) -> Iterator[tuple[Scope, Page]]:
+    def iterate_pages(self, scope: Scope | None = None, *, below: bool = True) -> Iterator[tuple[Scope, Page]]:
         """The pages of a scope, by default of all scopes, ordered by path, each with its scope. With `below`, the pages
         of the scopes in it are included."""
         folder = self._data / (scope.folder if scope else ROOT)
@@ -141,19 +141,19 @@ class LearningFiles:
             if location := parse_path(path):
                 yield location[0], self._cache.get(path, (file,), partial(self._read, path))
 
-    def entries(self, scope: Scope | None = None, *, below: bool = True) -> list[LearningEntry]:
-        """The entries of the pages of a scope (see `pages`). Of two entries with the same id, the first counts."""
+    def read_entries(self, scope: Scope | None = None, *, below: bool = True) -> list[LearningEntry]:
+        """The entries of the pages that `iterate_pages` gives. Of two entries with the same id, the first counts."""
         by_id: dict[str, LearningEntry] = {}
-        for _, page in self.pages(scope, below=below):
+        for _, page in self.iterate_pages(scope, below=below):
             for entry in page.entries:
                 by_id.setdefault(entry.id, entry)
         return list(by_id.values())
 
-    def errors(self) -> list[str]:
+    def list_errors(self) -> list[str]:
         """The errors of all pages, with file and line."""
         errors: list[str] = []
         first_paths: dict[str, str] = {}
-        for _, page in self.pages():
+        for _, page in self.iterate_pages():
             errors += page.errors
             for entry in page.entries:
                 first_path = first_paths.setdefault(entry.id, page.path)
@@ -205,7 +205,7 @@ class LearningStore(LearningFiles):
     def check(self, scope: Scope) -> None:
         """Make pending changes, and check that all pages of a scope can be read. Raises as `apply`."""
         self.finish_pending()
-        for _, page in self.pages(scope):
+        for _, page in self.iterate_pages(scope):
             check_page(page)
 
     def finish_pending(self) -> None:

@@ -33,10 +33,10 @@ def test_every_card_that_can_wait_is_listed(served: Served, count: int, status: 
 
 def test_a_card_is_rejected_taken_back_and_snoozed(served: Served, engine: Engine):
     card, presence = served.propose_card(), engine.autonomy.presence
-    last_activity = presence.last()
+    last_activity = presence.read_last_activity()
     assert request(served, "POST", f"/predictions/{card.id}/reject")["prediction"]["status"] == "rejected"
     assert engine.cards.get(card.id).decided_by is DecidedBy.API
-    assert presence.last() > last_activity, "it is a sign of the operator"
+    assert presence.read_last_activity() > last_activity, "it is a sign of the operator"
     assert request(served, "POST", f"/predictions/{card.id}/undo")["prediction"]["status"] == "pending"
     snoozed = request(served, "POST", f"/predictions/{card.id}/snooze", json={"seconds": 60})["prediction"]
     assert snoozed["snoozedUntil"] is not None

@@ -95,7 +95,7 @@ class NotifyWorld:
             ledger=Ledger(database),
             cards=self.cards,
             sessions=SimpleNamespace(get=self._get_session),
-            autonomy=SimpleNamespace(quiet=lambda: self.quiet),
+            autonomy=SimpleNamespace(find_quiet_reason=lambda: self.quiet),
         )
         self.notifications = Notifications(
             engine,

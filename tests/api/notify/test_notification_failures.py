@@ -85,7 +85,7 @@ def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyW
 def test_an_entry_that_is_read_twice_is_sent_once(phone_world: NotifyWorld, database: Database):
     """The cursor is stored after the rows: a crash between the two reads the entry again."""
     phone_world.record_events(PAUSED)
-    entries = Ledger(database).since(0)
+    entries = Ledger(database).read_since(0)
     phone_world.notifications._store([entry for entry in entries if entry.kind == "StateChanged"])
     phone_world.deliver()
     assert len(phone_world.courier.sent) == 1

@@ -103,9 +103,9 @@ def test_forget_shows_first_what_it_would_delete_everywhere(shop_engine: Engine)
     text = render_document("forget", preview)
     assert "would be forgotten\n  2 places: 1 in memories · 1 in captures" in text
     assert "--yes" in text
-    assert len(engine.knowledge.captures.entries(words="phone")) == 1
+    assert len(engine.knowledge.captures.read_entries(words="phone")) == 1
     report = dispatch(engine, "forget", {"what": phone_number, "yes": True})
     assert (report["forgotten"], report["counts"]) == (True, {"memories": 1, "captures": 1})
     assert report["left"]
-    assert engine.knowledge.captures.entries(words="phone") == []
+    assert engine.knowledge.captures.read_entries(words="phone") == []
     assert phone_number.encode() not in engine.home.database.read_bytes()

@@ -93,7 +93,9 @@ def carry_out_notify(world: NotifyWorld, **arguments: Any) -> dict[str, Any]:
     engine = SimpleNamespace(
         notify=world.notifications,
         settings=world.settings,
-        autonomy=SimpleNamespace(quiet=lambda: world.quiet, dnd_until=lambda: None, note_activity=lambda: None),
+        autonomy=SimpleNamespace(
+            find_quiet_reason=lambda: world.quiet, dnd_until=lambda: None, note_activity=lambda: None
+        ),
     )
     return dispatch(engine, "notify", arguments)
 

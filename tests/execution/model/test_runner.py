@@ -171,7 +171,7 @@ def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWor
         view = world.run("Make test_total pass")
         engine.changes.land(view.change_set_id)
         engine.adaptation.run_round()
-        (known_fix,) = engine.adaptation.fixes(workspace)
+        (known_fix,) = engine.adaptation.find_fixes(workspace)
         assert known_fix.title == "Make test_total pass"
         assert known_fix.template.failing == ("tests/test_cart.py::test_total",)
         assert "\n-    return sum(prices) / len([])\n+    return sum(prices)\n" in known_fix.template.patch

@@ -56,7 +56,7 @@ def run_session(engine: Engine, world: ModelWorld, server: ModelServer) -> str:
 
 
 def find_summary(engine: Engine, session: str) -> str:
-    return next(entry.text for entry in engine.memory.entries(Layer.CONTEXT) if entry.session == session)
+    return next(entry.text for entry in engine.memory.read_entries(Layer.CONTEXT) if entry.session == session)
 
 
 # Questions
@@ -189,12 +189,12 @@ def test_the_model_extracts_facts_of_the_day(engine: Engine, world: ModelWorld, 
     )  # fmt: skip
     engine.database.write(lambda tx: tx.session.add(capture))
     fact = {"fact": "The service listens on port 8000", "category": "configuration", "bucket": "projects"}
-    source = engine.knowledge.captures.entries()[0].source
+    source = engine.knowledge.captures.read_entries()[0].source
     facts = json.dumps({"facts": [{**fact, "group": "shop", "source": source}]})
     server.script(Reply(text=f"```json\n{facts}\n```"))
     report = engine.knowledge.nightly.run(MONDAY)
     assert (report.promoted, report.drafted, report.reason) == (1, 0, "")
-    learned = engine.knowledge.para.facts()[0]
+    learned = engine.knowledge.para.read_facts()[0]
     assert (learned.fact, learned.workspace) == ("The service listens on port 8000", workspace)
     assert report.cost == get_only_call(engine, NIGHT).cost > 0
     assert read_charges(engine) == [("nightly", "settled", report.cost)]

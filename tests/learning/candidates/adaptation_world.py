@@ -209,7 +209,7 @@ class AdaptationWorld:
 
     def read_event_kinds(self) -> list[str]:
         """The kinds of all ledger entries, oldest first."""
-        return [entry.kind for entry in self.ledger.since(0, 10_000)]
+        return [entry.kind for entry in self.ledger.read_since(0, 10_000)]
 
     def record(self, *events: Event):
         """Record events, a minute apart."""

@@ -99,7 +99,7 @@ def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(
     (candidate,) = world.adaptation.candidates()
     assert candidate.status is REVIEW
     world.sources.undone_sessions |= {
-        record.session_id for record in world.adaptation.records() if record.id in candidate.corroborated_by
+        record.session_id for record in world.adaptation.list_records() if record.id in candidate.corroborated_by
     }
     world.record(make_retry_repeated("sess_3"))
     world.adaptation.run_round()
@@ -165,7 +165,7 @@ def test_what_another_candidate_proposes_already_is_not_drafted(world: Adaptatio
 
 
 def test_an_unknown_kind_of_record_is_refused(world: AdaptationWorld):
-    assert "failed_tdd" in str(refused("unknown_kind", lambda: world.adaptation.records("failed")))
+    assert "failed_tdd" in str(refused("unknown_kind", lambda: world.adaptation.list_records("failed")))
 
 
 def test_a_candidate_is_drafted_after_its_session_ended(world: AdaptationWorld):
@@ -230,7 +230,7 @@ def test_a_round_that_fails_at_any_write_is_finished_by_the_next(
     (candidate,) = world.adaptation.candidates()
     assert candidate.status is REVIEW
     assert world.read_candidate_events() == ["CandidateDrafted", "CandidateWeighed"]
-    assert len(world.adaptation.records("successful_heal")) == 2
+    assert len(world.adaptation.list_records("successful_heal")) == 2
 
 
 def test_an_undone_landing_takes_its_lesson_back_until_it_is_landed_again(world: AdaptationWorld):
@@ -239,7 +239,7 @@ def test_an_undone_landing_takes_its_lesson_back_until_it_is_landed_again(world:
     (candidate,) = world.adaptation.candidates()
     world.sources.undone_sessions.add("sess_1")
     assert world.adaptation.candidates() == []
-    assert world.adaptation.counts()[0][CandidateStatus.DRAFTED] == 0
+    assert world.adaptation.count()[0][CandidateStatus.DRAFTED] == 0
     world.sources.undone_sessions.clear()
     assert world.adaptation.candidates() == [candidate]
 

@@ -91,7 +91,7 @@ def test_failing_tests_get_the_repair_of_another_session_and_one_review(world: A
 
 def test_old_records_are_deleted_unless_a_candidate_names_them(world: AdaptationWorld):
     def list_sessions() -> list[str]:
-        return [record.session_id for record in world.adaptation.records()]
+        return [record.session_id for record in world.adaptation.list_records()]
 
     world.end_healed_session("sess_1")
     world.record(make_validation_failed("sess_2", failing=("t.py::other",)))
@@ -127,17 +127,17 @@ def test_fixes_are_offered_of_landed_changes_that_were_not_rejected(world: Adapt
     world.end_healed_session("sess_1")
     world.sources.patches["sess_1"] = "diff --git a/cart.py b/cart.py"
     world.adaptation.run_round()
-    assert world.adaptation.fixes(SHOP) == [], "what an agent broke and fixed was never in the operator's files"
+    assert world.adaptation.find_fixes(SHOP) == [], "what an agent broke and fixed was never in the operator's files"
     for session in ("sess_2", "sess_3"):
         world.sources.patches[session] = "diff --git a/price.py b/price.py"
         world.land_repair(session, f"t.py::{session}")
     world.adaptation.run_round()
-    assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_3", "the task of sess_2"]
-    assert world.adaptation.fixes("/other") == []
-    newest = world.adaptation.fixes(SHOP)[0]
+    assert [fix.title for fix in world.adaptation.find_fixes(SHOP)] == ["the task of sess_3", "the task of sess_2"]
+    assert world.adaptation.find_fixes("/other") == []
+    newest = world.adaptation.find_fixes(SHOP)[0]
     assert newest.template.failing == ("t.py::sess_3",)
     world.adaptation.reject(newest.id)
-    assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_2"]
+    assert [fix.title for fix in world.adaptation.find_fixes(SHOP)] == ["the task of sess_2"]
 
 
 # Undone decisions (SPEC 5.3)

@@ -13,5 +13,5 @@ def test_parameters_of_a_flow_are_not_learned(shop_engine: Engine):
         shop_engine.sessions.wait(shop_engine.sessions.of_card(card.id).id, 60)
     shop_engine.learnings.catch_up()
     assert shop_engine.adaptation.run_round() == []
-    assert not [record for record in shop_engine.adaptation.records() if "edited" in record.source_label]
+    assert not [record for record in shop_engine.adaptation.list_records() if "edited" in record.source_label]
     assert not [entry for entry in shop_engine.learnings.list_entries() if "Summarise" in entry.text]

@@ -138,13 +138,13 @@ def test_each_event_becomes_its_records_once(
     world.sources.facts["fact_1"] = make_fact("Prices are whole cents.")
     world.record(event)
     assert world.adaptation.catch_up() == len(expected)
-    records = world.adaptation.records()[::-1]
+    records = world.adaptation.list_records()[::-1]
     assert [(record.source_label, record.scope_type, record.scope_id, record.score) for record in records] == expected
     assert all(record.reason and record.id.startswith("rec_") and record.fact for record in records)
     # The entries are read again, as after a crash before the cursor was stored.
     world.database.write(lambda tx: state.put(tx, ENTRY_CURSOR, 0))
     assert world.reopen().catch_up() == len(expected)
-    assert world.adaptation.records()[::-1] == records
+    assert world.adaptation.list_records()[::-1] == records
 
 
 def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: AdaptationWorld):
@@ -152,7 +152,7 @@ def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: AdaptationWorld):
     world.sources.healed_by_session["sess_1"] = HealedTests({TOTAL: cause, "t.py::other": ""}, "shop", AGENT, 20_000)
     world.record(LANDED)
     world.adaptation.catch_up()
-    second, first, _ = world.adaptation.records()
+    second, first, _ = world.adaptation.list_records()
     assert [first.source_label, second.source_label] == ["successful_heal/t.py::other", f"successful_heal/{TOTAL}"]
     assert (second.scope_type, second.scope_id, second.agent) == ("workspace", SHOP, AGENT)
     assert second.details["causes"] == [cause]
@@ -171,7 +171,7 @@ def test_changes_that_landed_in_parts_are_approved_and_healed_once(world: Adapta
     assert world.adaptation.catch_up() == 0, "the operator has not decided on the rest yet"
     world.record(end, replace(LANDED, files=1, left=1), LANDED)
     world.adaptation.catch_up()
-    heal, approval = world.adaptation.records()
+    heal, approval = world.adaptation.list_records()
     assert (approval.source_label, approval.details["files"]) == ("human_approval/change_set", 2)
     assert heal.source_label == f"successful_heal/{TOTAL}"
 
@@ -186,7 +186,9 @@ def test_an_exceeded_budget_is_one_record_a_day(world: AdaptationWorld):
     world.clock.advance(timedelta(days=1))
     world.record(make_budget_exceeded())
     world.adaptation.catch_up()
-    days = [(record.scope_id, record.details["day"]) for record in world.adaptation.records("budget_incident")[::-1]]
+    days = [
+        (record.scope_id, record.details["day"]) for record in world.adaptation.list_records("budget_incident")[::-1]
+    ]
     assert days == [(AGENT, "2026-01-05"), ("other", "2026-01-05"), (AGENT, "2026-01-06")]
 
 
@@ -196,7 +198,7 @@ def test_earlier_errors_raise_the_score_also_within_one_reading(world: Adaptatio
     world.adaptation.catch_up()
     world.record(make_agent_erred("sess_3", message, "edit"))
     world.adaptation.catch_up()
-    assert [record.score for record in world.adaptation.records()[::-1]] == [50.0, 55.0, 60.0, 65.0]
+    assert [record.score for record in world.adaptation.list_records()[::-1]] == [50.0, 55.0, 60.0, 65.0]
 
 
 # Signatures of errors
@@ -216,7 +218,7 @@ def test_the_signature_of_an_error_has_no_names_and_numbers(
 ):
     world.record(make_agent_erred("sess_1", message, tool))
     world.adaptation.catch_up()
-    (record,) = world.adaptation.records()
+    (record,) = world.adaptation.list_records()
     assert record.source_label == f"agent_error/{tool}/{signature}"
 
 
@@ -256,7 +258,7 @@ def make_random_runs(seed: int, planted: Sequence[str]) -> list[list[str]]:
 def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: AdaptationWorld):
     end_sessions_with_steps(world, range(6))
     world.adaptation.run_round()
-    records = world.adaptation.records("tool_sequence")
+    records = world.adaptation.list_records("tool_sequence")
     assert {record.source_label for record in records} == {
         "tool_sequence/exec:git status > exec:git diff > exec:pytest"
     }
@@ -265,7 +267,7 @@ def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: Adapta
     end_sessions_with_steps(world, range(6, 7))
     world.adaptation.catch_up()
     world.adaptation.run_round()
-    assert len(world.adaptation.records("tool_sequence")) == 7
+    assert len(world.adaptation.list_records("tool_sequence")) == 7
 
 
 def test_planted_sequences_are_found_and_random_calls_have_none():

@@ -69,7 +69,7 @@ def test_an_offer_describes_the_next_run_and_stores_nothing(world: TrainingWorld
     offer = world.training.offer()
     assert (offer.method, offer.provider, offer.base_model, offer.cost_cap) == ("dpo", "together", "base", 2_000_000)
     assert offer.records + offer.held_back == 60
-    assert world.training.runs() == []
+    assert world.training.list_runs() == []
     assert world.provider.files == {}
     run = world.training.launch()
     assert (run.state, run.records) == (RunState.STARTED, offer.records)
@@ -81,20 +81,20 @@ def test_an_offer_describes_the_next_run_and_stores_nothing(world: TrainingWorld
 def test_the_next_training_is_due_after_50_pairs_then_100_or_a_week(world: TrainingWorld, clock: FakeClock):
     now = clock.now()
     world.add_pairs(MIN_PAIRS - 1)
-    assert world.training.missing(now) == "1 more pair until the first training"
+    assert world.training.describe_missing(now) == "1 more pair until the first training"
     world.add_pairs(1, "more")
-    assert not world.training.missing(now)
+    assert not world.training.describe_missing(now)
     world.training.begin()
-    assert world.training.missing(now) == "a training is in progress"
+    assert world.training.describe_missing(now) == "a training is in progress"
     world.finish("me/twin-1")
     world.step_until(RunState.ADOPTED)
-    assert world.training.missing(now + AGAIN_AFTER), "there is no new pair"
+    assert world.training.describe_missing(now + AGAIN_AFTER), "there is no new pair"
     world.add_pairs(AGAIN_FROM - 1, "later")
-    assert world.training.missing(now).startswith("1 more pair, or any by")
-    assert world.training.missing(now + AGAIN_AFTER - timedelta(seconds=1))
-    assert not world.training.missing(now + AGAIN_AFTER)
+    assert world.training.describe_missing(now).startswith("1 more pair, or any by")
+    assert world.training.describe_missing(now + AGAIN_AFTER - timedelta(seconds=1))
+    assert not world.training.describe_missing(now + AGAIN_AFTER)
     world.add_pairs(1, "the hundredth")
-    assert not world.training.missing(now)
+    assert not world.training.describe_missing(now)
 
 
 def test_after_a_failed_or_cancelled_run_the_next_waits(world: TrainingWorld, clock: FakeClock):
@@ -102,7 +102,7 @@ def test_after_a_failed_or_cancelled_run_the_next_waits(world: TrainingWorld, cl
     assert world.training.may_start(clock.now())
     world.provider.error = TrainingError("no such model", transient=False)
     world.training.launch()
-    assert world.training.runs()[0].state == RunState.FAILED
+    assert world.training.list_runs()[0].state == RunState.FAILED
     assert not world.training.may_start(clock.now() + timedelta(hours=23, minutes=59))
     assert world.training.may_start(clock.now() + timedelta(days=1))
     world.provider.error = None
@@ -169,7 +169,7 @@ def test_measuring_continues_where_an_error_interrupted_it(world: TrainingWorld)
     world.step_until(RunState.TRAINED)
     assert world.step().state == RunState.TRAINED
     world.step_until(RunState.ADOPTED)
-    assert len(set(situations)) == world.training.runs()[0].held_back
+    assert len(set(situations)) == world.training.list_runs()[0].held_back
     assert len(situations) == len(set(situations)) + 1, "only the failed question is asked again"
 
 
@@ -238,11 +238,11 @@ def test_a_run_can_be_cancelled(world: TrainingWorld):
 def test_a_job_whose_start_a_crash_hid_is_cancelled_and_paid_for(world: TrainingWorld):
     world.begin_run(RunState.UPLOADED)
     world.crash()
-    assert world.training.reserved() == {0}
+    assert world.training.find_reserved_entries() == {0}
     world.provider.price_of_cancelled = 0.07
     assert world.training.cancel().cost_microusd == 70_000
     assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "settled 70000"})
-    assert world.training.reserved() == set()
+    assert world.training.find_reserved_entries() == set()
 
 
 def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: TrainingWorld):
@@ -267,7 +267,7 @@ def test_a_worse_model_is_not_adopted_unless_the_operator_says_so(world: Trainin
     world.answers["together:me/twin-2"] = lambda situation: "rest → garden"
     world.step_until(RunState.KEPT_OLD)
     assert world.current_model == "together:me/twin-1"
-    assert "agrees with 0% of" in world.training.runs()[0].note
+    assert "agrees with 0% of" in world.training.list_runs()[0].note
     assert world.training.adopt().state == RunState.ADOPTED
     assert world.current_model == "together:me/twin-2"
     with pytest.raises(Refusal, match="not in use"):
@@ -285,7 +285,7 @@ def test_the_former_model_can_be_restored_and_the_new_one_adopted_again(world: T
     assert world.current_model == "together:me/twin-1"
     assert world.training.restore_former().state == RunState.KEPT_OLD
     assert world.current_model == "openai:first"
-    view = world.training.view(world.training.runs()[0].updated_at)
+    view = world.training.view(world.training.list_runs()[0].updated_at)
     assert view.swappable_run.model == "me/twin-1"
     assert (view.needed, view.pairs) == (AGAIN_FROM, 0)
     assert world.training.adopt().state == RunState.ADOPTED

@@ -168,11 +168,11 @@ class TrainingWorld:
     def step_until(self, state: str) -> str:
         """Carry out steps until the run is in `state`; returns its id."""
         for _ in range(5):
-            run = self.training.active()
+            run = self.training.find_active_run()
             if run is None or run.state == state:
                 break
             self.training.step()
-        newest = self.training.runs()[0]
+        newest = self.training.list_runs()[0]
         assert newest.state == state, newest
         return newest.id
 

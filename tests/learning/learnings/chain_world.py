@@ -62,10 +62,10 @@ class StandInSessions:
         record = self.records.get(session_id)
         return None if record is None else SessionRecord(record.view, record.leader, failing=record.failing)
 
-    def transcript(self, session_id: str, /) -> Iterable[TranscriptLine]:
+    def read_transcript(self, session_id: str, /) -> Iterable[TranscriptLine]:
         return self.transcripts.get(session_id, [])
 
-    def secrets(self) -> Iterable[str]:
+    def list_secrets(self) -> Iterable[str]:
         return ()
 
     def offer(self, entry: LearningEntry, /):
@@ -127,7 +127,7 @@ class ChainWorld:
 
     def read_events(self, kind: str) -> list[LedgerEntry]:
         """The ledger entries of a kind."""
-        return [entry for entry in Ledger(self.database).since(0, 5_000) if entry.kind == kind]
+        return [entry for entry in Ledger(self.database).read_since(0, 5_000) if entry.kind == kind]
 
     def read_pages(self) -> dict[str, bytes]:
         """Every page of the home, byte for byte, by its path."""

@@ -362,7 +362,7 @@ def test_a_page_that_cannot_be_written_is_in_the_report_of_a_run(world: ChainWor
 
 def test_a_retraction_names_what_waits_for_another_reason_too(world: ChainWorld):
     world.end_sessions("Amounts are whole cents.")
-    [quote] = [entry for entry in world.learnings.files.entries() if entry.scope is LearningScope.PROJECT]
+    [quote] = [entry for entry in world.learnings.files.read_entries() if entry.scope is LearningScope.PROJECT]
     source = world.learnings.view(quote.id).promoted_from[0]
     assert world.learnings.retract(source.id).queued == (quote.id,)
     assert world.learnings.view(quote.id).entry.review == quote.review
@@ -371,7 +371,7 @@ def test_a_retraction_names_what_waits_for_another_reason_too(world: ChainWorld)
 def test_the_copy_in_a_team_is_valid_again_with_its_entry_but_is_not_approved(world: ChainWorld):
     healed = make_ledger_entry("ValidationHealed", "s0", failing=["a name that is a sentence"], attempts=1, cost=0)
     world.end_session("s0", entries=(healed,))
-    [above] = [entry for entry in world.learnings.files.entries() if entry.promoted_from]
+    [above] = [entry for entry in world.learnings.files.read_entries() if entry.promoted_from]
     world.learnings.retract(above.id)
     assert world.learnings.keep(above.id).approved_by == "operator"
     [copy] = world.learnings.view(above.id).promoted_from

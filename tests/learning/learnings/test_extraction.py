@@ -44,7 +44,9 @@ class ForgettingModel(ScriptedModel):
 
 def test_a_confirmed_finding_is_promoted_from_the_team_to_the_session_and_a_claim_is_not(world: ChainWorld):
     world.end_session("s1", UV, entries=(HEALED,))
-    claim, source, promoted = sorted(world.learnings.files.entries(), key=lambda entry: (entry.about, entry.scope_id))
+    claim, source, promoted = sorted(
+        world.learnings.files.read_entries(), key=lambda entry: (entry.about, entry.scope_id)
+    )
     assert [(entry.phase, entry.scope.value) for entry in (claim, source, promoted)] == [
         ("observations", "team"), ("corrective", "team"), ("corrective", "session"),
     ]  # fmt: skip
@@ -71,7 +73,7 @@ def test_risks_are_written_when_a_session_starts(world: ChainWorld):
 @pytest.mark.parametrize("prompt", ["round cart totals", "round the totals of each cart " * 10], ids=["short", "long"])
 def test_a_failure_of_the_same_task_is_a_risk(world: ChainWorld, prompt: str):
     world.end_session("s1", entries=(HEALED,), view=make_view("s1", prompt=prompt))
-    entries = world.learnings.files.entries()
+    entries = world.learnings.files.read_entries()
     assert find_risks(SessionRecord(make_view("s2", prompt=prompt)), entries)
     assert not find_risks(SessionRecord(make_view("s2", prompt="write the docs")), entries)
 

@@ -262,7 +262,7 @@ def test_forgetting_erases_a_text_in_every_scope_and_on_every_page(promoted_worl
     assert list(texts.find(terms)) == []
     assert texts.find_text(entry.id) is None
     assert all(UV.encode() not in data for data in promoted_world.read_pages().values())
-    others = [other for other in promoted_world.learnings.files.entries() if other.text == "Tea is at four"]
+    others = [other for other in promoted_world.learnings.files.read_entries() if other.text == "Tea is at four"]
     assert len(others) == 4
 
 
