@@ -54,7 +54,7 @@ def test_what_waits_is_named_in_one_line_each(engine: StandIn):
 
 def test_of_what_keeps_it_from_acting_the_first_is_named_and_the_others_are_counted(engine: StandIn):
     missing = ("autonomous mode is off", "quiet hours", "the Twin is still learning")
-    engine.autonomy.requirements = lambda workspaces: SimpleNamespace(
+    engine.autonomy.describe_requirements = lambda workspaces: SimpleNamespace(
         missing=missing, words=f"does not act by itself yet: {', '.join(missing)}"
     )
     assert "  does not act by itself yet: autonomous mode is off, and for 2 other reasons" in print_status(engine)

@@ -29,7 +29,7 @@ KEYS = ("1", "2", "3", "4", "5", "6", "7")
 def remove_everything(engine: StandIn, monkeypatch: pytest.MonkeyPatch):
     engine.cards.all, engine.channel_setup.serves = {}, ""
     for port, name in (
-        (engine.agents, "list"), (engine, "layers"), (engine.adaptation, "candidates"),
+        (engine.agents, "list"), (engine, "read_layers"), (engine.adaptation, "candidates"),
         (engine.learnings, "list_entries"), (engine.safety, "log"), (engine.safety.kill_switch, "holds"),
     ):  # fmt: skip
         monkeypatch.setattr(port, name, lambda **_: [])
