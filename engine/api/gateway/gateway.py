@@ -89,7 +89,7 @@ class Gateway:
             has_options = any(value is not None for value in options.values())
             if self._server is None or (has_options and not self._is_pinned):
                 self.close()  # it was opened by the settings, which these options override
-                self._listen(apply_options(self._engine.settings.current.gateway, options), in_file)
+                self._listen(apply_options(self._engine.settings.current.gateway, options), in_file=in_file)
                 self._is_pinned = True
             return self.take_new_token()
 
@@ -175,7 +175,8 @@ class Gateway:
         is valid until `until`, in seconds since 1970. "" if the gateway does not listen."""
         return self._access.issue_pass(method, path, until=until) if self._server is not None else ""
 
-    def _listen(self, settings: GatewaySettings, in_file: bool = False) -> None:
+    def _listen(self, settings: GatewaySettings, *, in_file: bool = False) -> None:
+        """Open the server, and publish its address. Why that fails is shown until it succeeds. Raises as `open`."""
         if self._closed:
             return
         try:
