@@ -8,7 +8,6 @@ change within 10 seconds. A provider is asked whether it accepts a key only on r
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import os
 import shutil
@@ -440,10 +439,5 @@ def _check_provider_name(settings: SettingsSource, name: str) -> None:
     known_names = (*settings.current.provider_names(), TWIN, CHROMA_KEY)
     if name in known_names:
         return
-    close = difflib.get_close_matches(name, known_names, n=1)
-    fix = (
-        f"did you mean {close[0]}?"
-        if close
-        else f"known providers: {', '.join(known_names)}; for another, first add [providers.{name}]"
-    )
+    fix = f"known providers: {', '.join(known_names)}; for another, first add [providers.{name}]"
     raise Refusal("unknown_provider", f"there is no provider {name}", fix)

@@ -236,3 +236,11 @@ def test_without_a_keyring_a_token_goes_to_a_file_only_with_consent(clawpy: Claw
     assert clawpy("token").out == created.out
     assert clawpy("--json", "token").document["source"] == "file"
     assert clawpy("token", "new", "--store", "file").out != created.out
+
+
+@pytest.mark.parametrize("name", ["vllm", "opena"])
+def test_an_unknown_provider_is_answered_with_all_and_with_the_way_to_add_it(clawpy: Clawpy, name: str):
+    """Also one whose name looks like another's."""
+    fix = clawpy("key", "test", name, "--json").document["error"]["fix"]
+    assert fix.startswith("known providers: openai, anthropic, ")
+    assert fix.endswith(f"first add [providers.{name}]")
