@@ -52,7 +52,7 @@ class Helper(HelperKeeper["_MemoryProcess"]):
 
     def submit(self, method: str, *arguments: Any, bulk: bool = True) -> Future[Any]:
         """Send a request. The future has the answer, or raises `HelperGone` or `HelperFailed`. Raises `HelperGone`."""
-        return self.get_or_start().ask(bulk, method, arguments)
+        return self.get_or_start().ask(method, arguments, bulk=bulk)
 
     def call(self, method: str, *arguments: Any, timeout: float, bulk: bool = True) -> Any:
         """Send a request and wait for the answer. Raises `HelperGone`, `HelperFailed`, and TimeoutError after `timeout`
@@ -73,7 +73,7 @@ class _MemoryProcess(HelperProcess):
         self._lock = threading.Lock()
         super().__init__(command)
 
-    def ask(self, bulk: bool, method: str, arguments: tuple[Any, ...]) -> Future[Any]:
+    def ask(self, method: str, arguments: tuple[Any, ...], *, bulk: bool) -> Future[Any]:
         """Send a request; the future receives the answer. Raises `HelperGone`."""
         future: Future[Any] = Future()
         number = next(self._numbers)

@@ -162,7 +162,7 @@ class SimulatedProject:
                 self.files.pop(old, None)
                 self.ours.discard(old)
 
-    def record_run(self, session_id: str, now: datetime, check: CheckResult, full: bool) -> None:
+    def record_run(self, session_id: str, now: datetime, check: CheckResult, *, full: bool) -> None:
         """A session ran the tests."""
         with self.lock:
             files = {"head": self.head, "tree": f"{self.id_counter}", "clean": not self.files}
