@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import queue
+import select
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -31,24 +30,36 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-@dataclass
 class _Ending:
     """Why the engine is to end, set by signal handlers and threads. Wakes the main loop.
 
-    It uses a SimpleQueue, because a signal handler may put into that, but must not take a lock.
+    It does so by a pipe, into which Python writes at each signal: one that comes just before the main thread waits for
+    a lock or a queue would not wake it. The pipe lasts as long as the process.
     """
 
-    wake: queue.SimpleQueue[None] = field(default_factory=queue.SimpleQueue)
-    reason: str = ""
-    finish: bool = False
-    hurry: bool = False
+    def __init__(self) -> None:
+        self.reason = ""
+        self.finish = False
+        self.hurry = False
+        self._woken, self.wake_fd = os.pipe()
+        os.set_blocking(self.wake_fd, False)
+
+    def wake(self) -> None:
+        """End the present `wait`, or the next one. Callable from any thread."""
+        with suppress(BlockingIOError):  # the pipe is full, which wakes, too
+            os.write(self.wake_fd, b"\0")
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something wakes, at most `seconds`."""
+        if select.select([self._woken], [], [], seconds)[0]:
+            os.read(self._woken, 4096)
 
     def end(self, reason: str, *, finish: bool = False) -> None:
         """Ask for the end; the second call asks not to wait for running work."""
         self.hurry = self.hurry or bool(self.reason)
         self.finish = finish and not self.hurry
         self.reason = self.reason or reason
-        self.wake.put(None)
+        self.wake()
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Ask for the end. The second signal ends the program in any case, also one that waits for a git that does not
@@ -71,6 +82,7 @@ def run(
     ending = _Ending()
     ignores_hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # as under nohup, which stays so
     ending_signals = [signal.SIGINT, signal.SIGTERM, *([] if ignores_hangup else [signal.SIGHUP])]
+    signal.set_wakeup_fd(ending.wake_fd, warn_on_full_buffer=False)
     with signal_handlers(dict.fromkeys(ending_signals, ending.on_signal)):
         opened: Future[Engine] = Future()
         consoles = Consoles(opened.result, home, owns_engine=False)
@@ -111,14 +123,13 @@ def serve(
         raise Refusal(error.code, error.message, fix) from error
 
 
-POLL_S = 1.0
-"""Seconds between two reads of the ledger when nothing wakes the main thread. A signal does not if it comes just before
-that begins to wait; the end is then so much later."""
+POLL_S = 60.0
+"""Seconds between two reads of the ledger when no event wakes it."""
 
 
 def _print_until_ending(engine: Engine, printer: EventPrinter, ending: _Ending, seconds: int | None) -> None:
     """Print the facts of the ledger and new tokens until the end is asked for, or `seconds` are over."""
-    feed = engine.bus.subscribe(lambda: ending.wake.put(None), capacity=1)
+    feed = engine.bus.subscribe(ending.wake, capacity=1)
     until = None if seconds is None else time.monotonic() + seconds
     while not ending.reason:
         feed.drain()  # only its waking counts: what happened is read from the ledger
@@ -128,8 +139,7 @@ def _print_until_ending(engine: Engine, printer: EventPrinter, ending: _Ending, 
         if timeout <= 0:
             ending.end("the time set by --for is over", finish=True)
             break
-        with suppress(queue.Empty):
-            ending.wake.get(timeout=timeout)
+        ending.wait(timeout)
 
 
 def _wind_down(engine: Engine, printer: EventPrinter, ending: _Ending, *, with_gateway: bool) -> None:

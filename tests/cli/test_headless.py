@@ -68,7 +68,7 @@ def test_run_prints_events_and_ends_cleanly(start: Start, home: Home, clawpy: Cl
 def test_a_signal_that_does_not_wake_the_main_thread_ends_run_as_soon(
     home: Home, shop: Repository, fork_server: ForkServer
 ):
-    """It goes to another thread, as one that comes just before the main thread waits: Python has only noted it."""
+    """It goes to another thread, as one does that comes just before the main thread waits: it interrupts no wait."""
     with fork_server.clawpy("--home", str(home.root), "run", folder=shop.path) as process:
         assert any("cards: " in line for line in process.stdout)  # after that nothing happens
         threads = [int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()]
