@@ -24,11 +24,11 @@ from engine.execution.sandbox.host_rules import (
     HTTPS,
     PUBLIC,
     HostRule,
-    join_address,
+    join_host_and_port,
     parse_address,
     parse_rules,
     resolve_by_system,
-    split_address,
+    split_host_and_port,
 )
 from engine.frozen import frozen
 from engine.git.environment import get_temporary_folder
@@ -223,18 +223,18 @@ class HostGate:
         method, target, version = first.decode("ascii", "replace").split(" ")
         try:
             if method == "CONNECT":
-                host, port = split_address(target)
+                host, port = split_host_and_port(target)
                 return _Request(host, port, tunnel=True), unread
             parts = urlsplit(target)
             if parts.scheme != "http":
                 raise ValueError(target)
-            host, port = split_address(parts.netloc, 80)
+            host, port = split_host_and_port(parts.netloc, 80)
         except ValueError:
             raise _RequestRefused(f"{target[:200]} is not a host name") from None
         _, _, path = target.split("://", 1)[1].partition("/")
         # One request a connection, and for the host that was looked at.
         headers = [line for line in lines if not line.lower().startswith((b"host:", b"connection:", b"proxy-"))]
-        own_headers = [f"Host: {join_address(host, port)}".encode(), b"Connection: close"]
+        own_headers = [f"Host: {join_host_and_port(host, port)}".encode(), b"Connection: close"]
         forwarded = b"\r\n".join([f"{method} /{path} {version}".encode(), *own_headers, *headers]) + b"\r\n\r\n"
         return _Request(host, port, tunnel=False, forwarded=forwarded), unread
 
@@ -247,12 +247,12 @@ class HostGate:
                     return rule
         rules = ", ".join(map(str, self.rules)) or "none"
         raise _RequestRefused(
-            f"{join_address(request.host, request.port)} is not one of the allowed hosts of this session: {rules}"
+            f"{join_host_and_port(request.host, request.port)} is not one of the allowed hosts of this session: {rules}"
         )
 
     def _connect_to_host(self, rule: HostRule, request: _Request) -> socket.socket:
         """Connect to an address of the host, if the rule admits all of them. Raises `_RequestRefused`, OSError."""
-        where = join_address(request.host, request.port)
+        where = join_host_and_port(request.host, request.port)
         problem = OSError("it has no address")
         try:
             texts = self._resolve(request.host, request.port)

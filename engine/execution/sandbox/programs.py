@@ -17,7 +17,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from engine.execution.sandbox import (
     SHARED_MEMORY_BYTES,
     Confinement,
     Sandbox,
+    find_escape,
     host_paths,
     make_limit_script,
     mounts,
@@ -243,22 +243,10 @@ class Seatbelt(Sandbox):
 
     @functools.cached_property
     def problem(self) -> str:
-        """Why it does not work on this machine; "" if it works. A command tries what must succeed and what must
-        fail."""
+        """Why it does not work on this machine; "" if it works. A command tries it."""
         if not self._program.exists():
             return "sandbox-exec is not installed"
-        with tempfile.TemporaryDirectory(prefix="clawpy-try-") as name:
-            root = Path(name).resolve()
-            for folder in ("folder", "hidden"):
-                (root / folder).mkdir(parents=True)
-            (root / "hidden" / "key").write_text("found")
-            confinement = Confinement(root / "folder", root / "scratch", root / "caches")
-            confinement.make()
-            script = 'touch "$0/folder/made" && ! cat "$0/hidden/key" && ! touch "$0/made"'
-            argv = self.wrap(["/bin/sh", "-c", script, str(root)], confinement, cwd=root / "folder")
-            trial = try_command(argv, root / "folder")
-            is_confined = (root / "folder" / "made").exists() and "found" not in trial.output
-            return trial.problem or ("" if is_confined else "it did not hold a command")
+        return find_escape(self)
 
     @property
     def fix(self) -> str:

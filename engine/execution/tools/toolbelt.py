@@ -21,9 +21,8 @@ from engine.events import ToolRefused
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, WorkFailed
-from engine.execution.sandbox.host_rules import WebTarget, parse_url
 from engine.execution.session_commands import Command, Echo
-from engine.execution.tools import file_texts
+from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import Content, shorten_path
 from engine.execution.tools.tool_gate import (
     EXEC_S,
@@ -39,7 +38,7 @@ from engine.execution.tools.tool_gate import (
     check_arguments,
     check_plain_text,
 )
-from engine.execution.tools.web import Web
+from engine.execution.tools.web import Web, WebTarget, parse_url
 from engine.hierarchy.organisation import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
 from engine.model.secrets import CUT
@@ -132,7 +131,7 @@ class Toolbelt:
         with self._report_refusals("read", path):
             self._begin_read(path)
             text = _decode_text(path, self._jail.read(path).data)
-        lines = file_texts.split_lines(text)
+        lines = texts.split_lines(text)
         start = max(1, line or 1) - 1
         return "".join(lines[start : None if limit is None else start + max(0, limit)])
 
@@ -165,7 +164,7 @@ class Toolbelt:
         text = self._live.remove_secrets(whole)  # before it is split
         if not text:
             return "[the file is empty]"
-        return file_texts.cut_lines(text, arguments.get("first_line", 1), arguments.get("lines"))
+        return texts.cut_lines(text, arguments.get("first_line", 1), arguments.get("lines"))
 
     def _begin_read(self, path: str) -> str:
         """Pass the gate for a read, and write it into the transcript. Returns the path as `_pass_gate` does."""
@@ -181,10 +180,10 @@ class Toolbelt:
                 raise _make_cut_secret_refusal()
 
         def show_change() -> str:
-            return file_texts.make_unified_diff(self._read_present_text(path), content, path)
+            return texts.make_unified_diff(self._read_present_text(path), content, path)
 
         relative = self._pass_gate("write", path, show_change)
-        lines = count(len(file_texts.split_lines(content)), "line")
+        lines = count(len(texts.split_lines(content)), "line")
         self._live.write("tool", f"write {shorten_path(relative)} ({lines})")
         with self._writing:
             new = self._jail.write(path, content.encode())
@@ -202,13 +201,13 @@ class Toolbelt:
 
         def show_change() -> str:
             before = read_present().data
-            after, _ = file_texts.replace_once(before, old, new)
-            return file_texts.make_unified_diff(before.decode(errors="replace"), after.decode(errors="replace"), path)
+            after, _ = texts.replace_once(before, old, new)
+            return texts.make_unified_diff(before.decode(errors="replace"), after.decode(errors="replace"), path)
 
         relative = self._pass_gate("edit", path, show_change)
         with self._writing:
             before = read_present()
-            after, line = file_texts.replace_once(before.data, old, new)
+            after, line = texts.replace_once(before.data, old, new)
             self._jail.write(path, after, only_if=before)
         self._live.write("tool", f"edit {shorten_path(relative)}:{line}")
         return f"edited {relative} at line {line}"
@@ -224,7 +223,7 @@ class Toolbelt:
         ending = f"it was ended after {seconds} s" if result.timed_out else f"exit code {result.exit_code}"
         if result.timed_out or result.exit_code in NOT_STARTED_CODES:
             self._live.journal.note_error("exec", f"{name_command(find_programs(command))}: {ending}")
-        output = file_texts.keep_tail(result.output)
+        output = texts.keep_tail(result.output)
         return ToolResult(f"{output or '[no output]'}\n[{ending}, {result.seconds:.1f} s]", ok=result.ok)
 
     def _read_present_text(self, path: str) -> str:
@@ -239,7 +238,7 @@ class Toolbelt:
         self._gate.let_through(self._gate.make_search_request(query))
         self._live.write("tool", f"web_search {query}")
         hits = self._services.web.search(query, on_stop=self._live.on_stop)
-        return file_texts.cut_lines("\n\n".join([_WEB_NOTICE, *hits]), 1, None) if hits else "[nothing was found]"
+        return texts.cut_lines("\n\n".join([_WEB_NOTICE, *hits]), 1, None) if hits else "[nothing was found]"
 
     def _web_fetch(self, arguments: dict[str, Any]) -> str:
         target = parse_url(arguments["url"])
@@ -251,7 +250,7 @@ class Toolbelt:
             return f"{page.url} leads to {page.moved_to}, another host; fetch that if you want it"
         start = arguments.get("first_character", 1) - 1
         text = self._live.remove_secrets(page.text)
-        body = text[start : start + file_texts.MAX_RESULT_CHARS]
+        body = text[start : start + texts.MAX_RESULT_CHARS]
         end = start + len(body)
         head = f"{page.url} · {page.status} · {page.kind or 'unknown kind'}\n{_WEB_NOTICE}"
         if end < len(text):
@@ -271,7 +270,7 @@ class Toolbelt:
 
     def _pass_gate(self, tool: str, path: str, detail: Callable[[], str]) -> str:
         """Pass the gate for a file tool. Returns the path of the file, relative to the folder and without links."""
-        relative = self._jail.relative(path)
+        relative = self._jail.resolve(path)
         self._gate.let_through(self._gate.make_file_request(tool, relative, detail))
         return relative
 
@@ -310,7 +309,7 @@ class Toolbelt:
         else:
             self._live.journal.note_error(name, f"{refusal.code}: {message}")
         advice = f" ({sanitise(refusal.fix)})" if refusal.fix else ""
-        return ToolResult(message[: file_texts.MAX_RESULT_CHARS] + advice, ok=False, denied=denied)
+        return ToolResult(message[: texts.MAX_RESULT_CHARS] + advice, ok=False, denied=denied)
 
 
 def _make_cut_secret_refusal() -> Refusal:
@@ -346,7 +345,7 @@ class Toolbelts:
 
 def _decode_text(path: str, data: bytes) -> str:
     """The text of a file. Raises `Refusal` `binary`."""
-    if file_texts.is_binary(data):
+    if texts.is_binary(data):
         raise Refusal("binary", f"{shorten_path(path)} is not text: {len(data):,} bytes", "look at it with exec")
     return data.decode(errors="replace")
 

@@ -1,13 +1,11 @@
 """Fetches web pages as text for sessions (SPEC 3.8), and searches the web with the address that the operator
 configured.
 
-A name is resolved once. Its addresses are checked, and the connection goes to one of these. So it does not help an
-attacker if the name resolves to another address a moment later. Each redirect is checked in the same way. No proxies,
-cookies or credentials are used. Size and time are limited, even if the server sends one byte a minute.
-
-Pages may be hostile, and `html.parser` can take minutes for a few megabytes of broken HTML. So no pattern here searches
-beyond the next tag or the end of a comment, and the time is proportional to the length of the page. Broken HTML is
-never an error.
+An address of a page is http or https, without credentials (`parse_url`). A host that the operator did not list must be
+on the public internet. A name is resolved once. Its addresses are checked, and the connection goes to one of these. So
+it does not help an attacker if the name resolves to another address a moment later. Each redirect is checked in the
+same way. No proxies, cookies or credentials are used. Size and time are limited, even if the server sends one byte a
+minute. `texts` turns HTML into text.
 """
 
 from __future__ import annotations
@@ -21,23 +19,16 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
-from html import unescape
-from typing import Any, NamedTuple
-from urllib.parse import urlencode, urljoin, urlsplit, urlunsplit
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlunsplit
 
 from engine.background import run_in_thread
 from engine.config import SettingsSource
-from engine.execution.sandbox.host_rules import (
-    WebTarget,
-    check_public,
-    find_known_addresses,
-    is_listed,
-    parse_url,
-    resolve_by_system,
-)
-from engine.files import read_table
+from engine.execution.sandbox.host_rules import HTTPS, is_public, parse_address, resolve_by_system
+from engine.execution.tools.texts import convert_html_to_text
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.model.text import one_line
@@ -67,6 +58,110 @@ OnStop = Callable[[Callable[[], None]], None]
 
 Resolve = Callable[[str, int], Sequence[str]]
 """A function that returns the IP addresses of a host and port. Raises OSError."""
+
+
+# -- addresses of pages
+
+MAX_URL_CHARS = 2_000
+"""Maximum number of characters of a URL."""
+
+DEFAULT_PORTS = {"http": 80, "https": HTTPS}
+
+_OUTSIDE_ASCII = re.compile(r"[^!-~]")
+
+
+@frozen
+class WebTarget:
+    """The parts of the URL of a page."""
+
+    scheme: str
+    host: str
+    """In lower case and ASCII, without brackets."""
+    port: int
+    path: str
+    """The path with the query."""
+
+    @property
+    def netloc(self) -> str:
+        """The host, with its port if that is not the default of the scheme."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The URL as it is requested."""
+        return f"{self.scheme}://{self.netloc}{self.path}"
+
+
+def parse_url(url: str) -> WebTarget:
+    """Split a URL into its parts. Raises `Refusal` `bad_url` for another scheme than http or https, for credentials,
+    and for a port below 1024 other than 80 and 443."""
+    text = url.strip()
+    if not text or len(text) > MAX_URL_CHARS or sanitise(text) != text:
+        raise _make_bad_url_refusal(url, f"must be plain text of at most {MAX_URL_CHARS} characters")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+        host = parts.hostname or ""
+        host = host if ":" in host else host.encode("idna").decode().lower()
+        host = host.rstrip(".")  # after IDNA, which turns other full stops into dots
+    except (ValueError, UnicodeError):
+        raise _make_bad_url_refusal(url, "is not a URL") from None
+    if problem := _find_url_problem(parts, host, port):
+        raise _make_bad_url_refusal(url, problem)
+    port = DEFAULT_PORTS[parts.scheme] if port is None else port
+    path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
+    path = path if path.startswith("/") and not path.startswith("//") else "/" + path.lstrip("/")
+    return WebTarget(parts.scheme, host, port, _OUTSIDE_ASCII.sub(lambda match: quote(match[0]), path))
+
+
+def _find_url_problem(parts: SplitResult, host: str, port: int | None) -> str:
+    """Why a URL is refused, as the end of a sentence; "" if it is not."""
+    if parts.scheme not in DEFAULT_PORTS:
+        return "must begin with https:// or http://"
+    if not host or re.search(r"[^a-z0-9.:_-]", host):
+        return "names no host"
+    if parts.username is not None or parts.password is not None:
+        return "has a user name or password in it"
+    if port is not None and port < 1024 and port not in DEFAULT_PORTS.values():
+        return f"has port {port}, where no web server is"
+    return ""
+
+
+def _make_bad_url_refusal(url: str, problem: str) -> Refusal:
+    return Refusal(
+        "bad_url", f"{sanitise(url)[:200]!r} {problem}", "give a full URL, for example https://docs.python.org/3/"
+    )
+
+
+def is_listed(target: WebTarget, allowed: Iterable[str]) -> bool:
+    """Whether the host is in `allowed`, which has entries such as `docs.python.org`, `*.readthedocs.io` and
+    `localhost:3000`. An entry without a port is for every port, unlike a `HostRule`."""
+    entries = [entry.strip().lower() for entry in allowed]
+    return any(fnmatchcase(name, entry) for entry in entries for name in (target.host, f"{target.host}:{target.port}"))
+
+
+def find_known_addresses(host: str) -> list[str]:
+    """The addresses of a host that is an address in any spelling, or a name of this machine; none for other names."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return ["127.0.0.1"]
+    try:
+        return resolve_by_system(host, 0, socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return []
+
+
+def check_public(target: WebTarget, addresses: Iterable[str], setting: str) -> None:
+    """Raises `Refusal` `private_address` if one of the addresses is not on the public internet. `setting` is where the
+    operator can list the host."""
+    for text in addresses:
+        address = parse_address(text)
+        if address is None or not is_public(address):
+            raise Refusal(
+                "private_address",
+                f"{text} is an address of this machine or its network; {setting} does not list {target.netloc}",
+                "the operator can list it there",
+            )
 
 
 # -- pages and hits
@@ -220,11 +315,7 @@ class Web:
         """Request a page. Addresses of this machine and its network are refused unless they may be `private`."""
         connection = http.client.HTTPConnection(target.host, target.port)
         try:
-            # Resolving runs in a thread, because it cannot be interrupted.
-            resolving = run_in_thread("clawpy-resolve", lambda: list(self.resolve(target.host, target.port)))
-            while not resolving.done():
-                wait([resolving], min(0.1, deadline.seconds_left))
-            addresses = resolving.result()
+            addresses = self._resolve_host(target, deadline)
             if not private:
                 check_public(target, addresses, "web.allow")
             connection.sock = _connect(target, addresses, deadline)
@@ -238,6 +329,13 @@ class Web:
             raise Refusal("unreachable", problem, "try another address, or go on without it") from error
         finally:
             connection.close()
+
+    def _resolve_host(self, target: WebTarget, deadline: RequestDeadline) -> list[str]:
+        """The addresses of the host. They are asked for in a thread, because the resolver cannot be interrupted."""
+        resolving = run_in_thread("clawpy-resolve", lambda: list(self.resolve(target.host, target.port)))
+        while not resolving.done():
+            wait([resolving], min(0.1, deadline.seconds_left))
+        return resolving.result()
 
 
 def _connect(target: WebTarget, addresses: Sequence[str], deadline: RequestDeadline) -> socket.socket:
@@ -308,116 +406,3 @@ def _read_hit(result: dict[Any, Any]) -> str:
     values = map(result.get, ("title", "url", "content", "snippet"))
     title, url, content, snippet = (one_line(value)[:1_000] if isinstance(value, str) else "" for value in values)
     return "\n".join(filter(None, (title, url, content or snippet)))
-
-
-# -- HTML as text
-
-_ELEMENTS = {name: frozenset(words.split()) for name, words in read_table(__file__, "html.toml").items()}
-
-_HEADINGS = {f"h{level}": "\n\n" + "#" * level + " " for level in range(1, 7)}
-_STARTS = {
-    **dict.fromkeys(_ELEMENTS["blocks"], "\n\n"), **_HEADINGS,
-    "li": "\n- ", "br": "\n", "td": " | ", "th": " | ", "pre": "\n```\n",
-}  # fmt: skip
-"""The text that stands for the beginning of an element."""
-
-_ENDS = dict.fromkeys([*_ELEMENTS["blocks"], *_HEADINGS], "\n\n") | {"pre": "\n```\n"}
-"""The text that stands for the end of an element."""
-
-_TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(?P<end>/?)(?P<tag>[a-zA-Z][\w:-]{0,40})(?P<rest>[^<>]*)>?|<[!?/][^<>]*>?", re.S)
-_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.I)
-_HIDDEN = re.compile(r"\shidden(?=[\s=/]|$)|\saria-hidden\s{0,9}=\s{0,9}[\"']?true", re.I)
-_HREF, _ALT = (
-    re.compile(rf"\s{name}\s{{0,9}}=\s{{0,9}}(?:\"([^\"]*)|'([^']*)|([^\s>]*))", re.I) for name in ("href", "alt")
-)
-
-
-class _Tag(NamedTuple):
-    """A tag of a page, with the text before it. A comment has no name."""
-
-    text: str
-    """As it is in the page, with character references."""
-    name: str = ""
-    is_end: bool = False
-    """Whether it ends an element."""
-    attributes: str = ""
-
-
-def convert_html_to_text(html: str) -> str:
-    """The text of a page: its title, then words, headings, lists and links. Scripts, styles and hidden parts are left
-    out."""
-    page = _PageText()
-    for tag in _find_visible_tags(html):
-        page.add(tag)
-    title = _TITLE.search(html)
-    return "\n\n".join(filter(None, [" ".join(unescape(title[1]).split()) if title else "", page.text()]))
-
-
-class _PageText:
-    """The text of a page, which grows tag by tag."""
-
-    def __init__(self) -> None:
-        self._pieces = ["\n"]
-        self._link_targets: list[str] = []
-        """The targets of the links that are open, "" for one that is not shown."""
-        self._is_preformatted = False
-
-    def add(self, tag: _Tag) -> None:
-        """Add the text before a tag, and what stands for the tag itself."""
-        text = unescape(tag.text)
-        if not self._is_preformatted:
-            text = re.sub(r"\s+", " ", text)
-            text = text.lstrip() if self._pieces[-1][-1] in " \n" else text
-        if tag.name == "pre":
-            self._is_preformatted = not tag.is_end
-        self._pieces += filter(None, [text, self._render(tag)])
-
-    def text(self) -> str:
-        """The text so far, without blank lines in a row."""
-        lines = "".join(self._pieces).split("\n")
-        return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
-
-    def _render(self, tag: _Tag) -> str:
-        """What stands for a tag in the text."""
-        if tag.name == "a" and tag.is_end:
-            target = self._link_targets.pop() if self._link_targets else ""
-            return f" ({target})" if target else ""
-        if tag.name == "a":
-            target = _read_attribute(_HREF, tag.attributes)
-            self._link_targets.append(target if target.startswith(("http://", "https://", "/")) else "")
-            return ""
-        if tag.name == "img":
-            alternative = _read_attribute(_ALT, tag.attributes)
-            return f"[{alternative}]" if alternative else ""
-        return (_ENDS if tag.is_end else _STARTS).get(tag.name, "")
-
-
-def _find_visible_tags(html: str) -> Iterator[_Tag]:
-    """The tags outside of hidden elements. The tag that begins a hidden element has only the text before it."""
-    hidden_element, depth, place = "", 0, 0
-    for match in _TAG.finditer(f"{html}</html>"):  # the tag at the end has the rest of the text before it
-        text, place = html[place : match.start()], match.end()
-        tag = _Tag(text, (match["tag"] or "").lower(), bool(match["end"]), match["rest"] or "")
-        if depth:
-            if tag.name == hidden_element and tag.is_end:
-                depth -= 1
-            elif tag.name == hidden_element and tag.name not in _ELEMENTS["hidden"]:
-                depth += 1
-        elif _begins_hidden_element(tag):
-            hidden_element, depth = tag.name, 1
-            yield _Tag(tag.text)
-        else:
-            yield tag
-
-
-def _begins_hidden_element(tag: _Tag) -> bool:
-    if tag.is_end:
-        return False
-    is_marked = tag.name not in _ELEMENTS["open_ended"] and _HIDDEN.search(tag.attributes) is not None
-    return is_marked or tag.name in _ELEMENTS["hidden"]
-
-
-def _read_attribute(pattern: re.Pattern[str], attributes: str) -> str:
-    """The value of an attribute of a tag; "" without it."""
-    match = pattern.search(attributes)
-    return unescape(match[match.lastindex or 0]).strip() if match else ""

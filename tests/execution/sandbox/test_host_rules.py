@@ -13,7 +13,7 @@ from engine.execution.sandbox.host_rules import (
     normalise_host,
     parse_address,
     parse_rules,
-    split_address,
+    split_host_and_port,
 )
 from tests.support.helpers import read_table, refused
 
@@ -65,7 +65,7 @@ def test_local_hosts_are_those_on_the_loopback():
 @given(st.text(max_size=40))
 def test_any_text_is_split_or_refused(text: str):
     try:
-        host, port = split_address(text)
+        host, port = split_host_and_port(text)
     except ValueError:
         return
     assert host == normalise_host(host)

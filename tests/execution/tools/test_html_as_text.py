@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.tools.web import convert_html_to_text
+from engine.execution.tools.texts import convert_html_to_text
 
 
 @pytest.mark.long

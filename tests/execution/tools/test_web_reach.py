@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.execution.sandbox.host_rules import parse_url
 from engine.execution.tools.tool_gate import TOOL_NAMES, Policy
+from engine.execution.tools.web import parse_url
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld, MakeBeltWorld
 from tests.execution.tools.web_pages import make_url, open_world

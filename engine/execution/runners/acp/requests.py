@@ -32,7 +32,7 @@ from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.flow import SessionStopped, WorkFailed
 from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.execution.session_commands import Command
-from engine.execution.tools.file_texts import make_unified_diff
+from engine.execution.tools.texts import make_unified_diff
 from engine.execution.tools.tool_gate import AgentToolCall
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.model import Refusal, sanitise

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.tools.file_texts import make_unified_diff, replace_once
+from engine.execution.tools.texts import make_unified_diff, replace_once
 
 
 @pytest.mark.parametrize(
