@@ -339,7 +339,7 @@ class _Temporary:
     """The temporary path of a new content, and the target if it is a link."""
 
     path: str
-    target: str = ""
+    target: str
 
 
 def _prepare(root: Beneath, plan: Plan, contents: Contents, step: Step) -> dict[str, _Temporary]:
@@ -349,7 +349,8 @@ def _prepare(root: Beneath, plan: Plan, contents: Contents, step: Step) -> dict[
     new = [entry for entry in plan.entries if entry.after.exists and entry.after != entry.before]
     blobs = contents(entry.after.blob for entry in new)
     for number, entry in enumerate(new):
-        path = _join_path(_find_nearest_folder(root, entry.path), f"{_make_temporary_prefix(plan)}{number}")
+        nearest_folder = next((parent for parent in reversed(parents(entry.path)) if root.is_folder(parent)), "")
+        path = _join_path(nearest_folder, f"{_make_temporary_prefix(plan)}{number}")
         data = blobs[entry.after.blob]
         temporaries[entry.path] = _Temporary(path, os.fsdecode(data) if entry.after.kind == ImageKind.LINK else "")
         if entry.after.kind == ImageKind.FILE:
@@ -360,11 +361,6 @@ def _prepare(root: Beneath, plan: Plan, contents: Contents, step: Step) -> dict[
         if not temporary.target:  # all together: the first one waits for the others
             root.sync_file(temporary.path)
     return temporaries
-
-
-def _find_nearest_folder(root: Beneath, path: str) -> str:
-    """The innermost folder above a path that exists; "" for the top folder."""
-    return next((parent for parent in reversed(parents(path)) if root.is_folder(parent)), "")
 
 
 def _unlink(root: Beneath, path: str) -> None:

@@ -19,6 +19,7 @@ import os
 import posixpath
 import re
 import tempfile
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
@@ -26,7 +27,6 @@ from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 
-from engine.execution.tools.folder_jail import is_git_name
 from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
 from engine.git import MIN_VERSION, Git, read_git_version
@@ -207,7 +207,7 @@ class TreeChange:
     old_oid: str
     new_oid: str
     status: str
-    old_path: bytes = b""
+    old_path: bytes
     """For a rename, the path before it, to which the old mode and the old content belong."""
 
     @property
@@ -312,6 +312,14 @@ def _explain_refusal(change: TreeChange) -> str:
     if GITLINK in (change.old_mode, change.new_mode):
         return "a submodule; update it with git itself"
     return ""
+
+
+def is_git_name(name: str) -> bool:
+    """Whether some file system takes this name for `.git`."""
+    # HFS+ ignores invisible characters. NTFS ignores dots and spaces at the end, and everything after a colon.
+    letters = unicodedata.normalize("NFKC", name)
+    folded = "".join(letter for letter in letters if unicodedata.category(letter) not in ("Cf", "Cc"))
+    return folded.split(":")[0].rstrip(". ").casefold() in (".git", "git~1")
 
 
 def _find_files_with_filter(git: Git, tree: str, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:

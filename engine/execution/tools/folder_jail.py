@@ -13,97 +13,23 @@ import errno
 import os
 import secrets
 import stat
-import unicodedata
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
 
+from engine.execution.trees import is_git_name
 from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.storage.beneath import REPLACED, Beneath
-
-MAX_PATH_BYTES = 4_096
-"""Maximum number of bytes of a path, as in POSIX file systems."""
-
-MAX_NAME_BYTES = 255
-"""Maximum number of bytes of a file name, as in POSIX file systems."""
-
-MAX_PATH_NAMES = 256
-"""Maximum number of names in a path."""
 
 MAX_LINKS = 40
 """Maximum number of links on the way of a path."""
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
 """Maximum number of bytes of a file that is read or written."""
-
-
-def split_jail_path(path: str, roots: Sequence[str]) -> list[str]:
-    """The names in `path`, relative to the folder; `..` is kept. An absolute path must begin with one of `roots`, which
-    are the paths of the folder. Raises `Refusal` `bad_path`, `outside`."""
-    if not path.strip():
-        raise Refusal("bad_path", "the path is empty", "name a file of the project, for example src/main.py")
-    if sanitise(path) != path or "\n" in path:
-        raise Refusal("bad_path", "the path has control characters in it", "write it as plain text")
-    if len(os.fsencode(path)) > MAX_PATH_BYTES:
-        raise Refusal("bad_path", f"the path is longer than {MAX_PATH_BYTES} bytes", "name a file of the project")
-    if path == "~" or path.startswith("~/"):
-        raise make_outside_refusal(path)
-    parts = split_path(path)
-    if len(parts) > MAX_PATH_NAMES:
-        raise Refusal("bad_path", f"the path is more than {MAX_PATH_NAMES} folders deep", "name a file of the project")
-    return find_parts_below_root(parts, roots, path) if path.startswith("/") else parts
-
-
-def split_path(path: str) -> list[str]:
-    """The names in a path, without empty ones and `.`; `..` is kept."""
-    return [name for name in path.split("/") if name not in ("", ".")]
-
-
-def find_parts_below_root(parts: list[str], roots: Sequence[str], path: str) -> list[str]:
-    """The names in an absolute path that come after one of `roots`. Raises `Refusal` `outside`."""
-    for root in roots:
-        names = split_path(root)
-        if parts[: len(names)] == names:
-            return parts[len(names) :]
-    raise make_outside_refusal(path)
-
-
-def make_outside_refusal(path: str) -> Refusal:
-    """The refusal of a path that leads out of the folder."""
-    return Refusal(
-        "outside",
-        f"{shorten_path(path)} is not in the project",
-        "only files of the project can be used; write the path relative to its top folder",
-    )
-
-
-def check_file_name(name: str) -> None:
-    """Raises `Refusal` `git_folder` for a name that some file system takes for `.git`, and `bad_path` for a name that
-    is too long."""
-    if len(os.fsencode(name)) > MAX_NAME_BYTES:
-        raise Refusal("bad_path", f"{shorten_path(name)} is longer than {MAX_NAME_BYTES} bytes", "use a shorter name")
-    if is_git_name(name):
-        raise Refusal(
-            "git_folder", ".git is not for the file tools: what is in it runs on the operator's machine", "use exec git"
-        )
-
-
-def is_git_name(name: str) -> bool:
-    """Whether some file system takes this name for `.git`."""
-    # HFS+ ignores invisible characters. NTFS ignores dots and spaces at the end, and everything after a colon.
-    letters = unicodedata.normalize("NFKC", name)
-    folded = "".join(letter for letter in letters if unicodedata.category(letter) not in ("Cf", "Cc"))
-    return folded.split(":")[0].rstrip(". ").casefold() in (".git", "git~1")
-
-
-def shorten_path(path: str) -> str:
-    """A path for messages: sanitised, and at most 200 characters long."""
-    text = sanitise(path)
-    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 class _MissingFolders(Enum):
@@ -162,14 +88,14 @@ class Jail:
         status = folder.stat()
         self._identity = (status.st_dev, status.st_ino)
 
-    def relative(self, path: str) -> str:
+    def resolve(self, path: str) -> str:
         """The path relative to the folder, with its links resolved. Neither the file nor its folders need exist."""
-        with self._files(path) as files:
+        with self._open(path) as files:
             return self._walk(files, path, _MissingFolders.ASSUME).name
 
     def read(self, path: str) -> Content:
         """Read a whole regular file."""
-        with self._files(path) as files:
+        with self._open(path) as files:
             resolved = self._walk(files, path, _MissingFolders.REFUSE)
             _check_regular_file(resolved)
             descriptor = files.open_file(resolved.path)
@@ -181,7 +107,7 @@ class Jail:
     def list_names(self, path: str, *, limit: int) -> tuple[list[str], int] | None:
         """The first `limit` names in a folder, sorted, and the number of all names. None if `path` is not a folder. The
         names of folders end with a `/`."""
-        with self._files(path) as files:
+        with self._open(path) as files:
             resolved = self._walk(files, path, _MissingFolders.REFUSE)
             if resolved.status is None or not stat.S_ISDIR(resolved.status.st_mode):
                 return None
@@ -198,7 +124,7 @@ class Jail:
         """
         if len(data) > MAX_FILE_BYTES:
             raise _make_too_large_refusal(path, len(data))
-        with self._files(path) as files:
+        with self._open(path) as files:
             resolved = self._walk(files, path, _MissingFolders.CREATE if only_if is None else _MissingFolders.REFUSE)
             if resolved.status is not None:
                 _check_regular_file(resolved)
@@ -221,16 +147,16 @@ class Jail:
         """Follow `path` and its links name by name. Yields each place on the way, and at last the place to which it
         leads. Raises `Refusal` `bad_path`, `outside`, `git_folder`."""
         names: list[str] = []
-        pending = deque(split_jail_path(path, self._roots))
+        pending = deque(_parse_path(path, self._roots))
         links = 0
         while pending:
             name = pending.popleft()
             if name == "..":
                 if not names:
-                    raise make_outside_refusal(path)
+                    raise _make_outside_refusal(path)
                 names.pop()
                 continue
-            check_file_name(name)
+            _check_file_name(name)
             present_path = "/".join([*names, name])
             status = files.lstat(present_path)
             if status is None or not stat.S_ISLNK(status.st_mode):
@@ -249,11 +175,11 @@ class Jail:
     def _split_target(self, target: str, path: str) -> list[str]:
         """The names in the target of a link on the way of `path`. For an absolute target these are the names below the
         folder of the jail. Raises `Refusal` `outside`."""
-        names = split_path(target)
-        return find_parts_below_root(names, self._roots, path) if target.startswith("/") else names
+        names = _split_path(target)
+        return _select_names_below(names, self._roots, path) if target.startswith("/") else names
 
     @contextmanager
-    def _files(self, path: str) -> Iterator[Beneath]:
+    def _open(self, path: str) -> Iterator[Beneath]:
         """Open the folder. Raises `Refusal` if it is no longer the folder for which the jail was made. In the block,
         errors of the file system become `Refusal`s."""
         try:
@@ -272,10 +198,13 @@ class Jail:
             ) from error
 
 
+# -- files and folders
+
+
 def _assume_path(place: _Place) -> ResolvedPath:
     """The path to which `place`, which does not exist, and the names that follow it lead."""
     for name in place.following:
-        check_file_name(name)
+        _check_file_name(name)
     return ResolvedPath("/".join([place.path, *place.following]), None)
 
 
@@ -352,3 +281,72 @@ def _make_changed_refusal(path: str) -> Refusal:
 def _make_too_large_refusal(path: str, size: int) -> Refusal:
     message = f"{shorten_path(path)} has {size:,} bytes, more than {MAX_FILE_BYTES:,}"
     return Refusal("too_large", message, "look at parts of it with exec")
+
+
+# -- the texts of paths
+
+MAX_PATH_BYTES = 4_096
+"""Maximum number of bytes of a path, as in POSIX file systems."""
+
+MAX_NAME_BYTES = 255
+"""Maximum number of bytes of a file name, as in POSIX file systems."""
+
+MAX_PATH_NAMES = 256
+"""Maximum number of names in a path."""
+
+
+def shorten_path(path: str) -> str:
+    """A path for messages: sanitised, and at most 200 characters long."""
+    text = sanitise(path)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def _parse_path(path: str, roots: Sequence[str]) -> list[str]:
+    """The names in `path`, relative to the folder; `..` is kept. An absolute path must begin with one of `roots`, which
+    are the paths of the folder. Raises `Refusal` `bad_path`, `outside`."""
+    if not path.strip():
+        raise Refusal("bad_path", "the path is empty", "name a file of the project, for example src/main.py")
+    if sanitise(path) != path or "\n" in path:
+        raise Refusal("bad_path", "the path has control characters in it", "write it as plain text")
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise Refusal("bad_path", f"the path is longer than {MAX_PATH_BYTES} bytes", "name a file of the project")
+    if path == "~" or path.startswith("~/"):
+        raise _make_outside_refusal(path)
+    parts = _split_path(path)
+    if len(parts) > MAX_PATH_NAMES:
+        raise Refusal("bad_path", f"the path is more than {MAX_PATH_NAMES} folders deep", "name a file of the project")
+    return _select_names_below(parts, roots, path) if path.startswith("/") else parts
+
+
+def _split_path(path: str) -> list[str]:
+    """The names in a path, without empty ones and `.`; `..` is kept."""
+    return [name for name in path.split("/") if name not in ("", ".")]
+
+
+def _select_names_below(parts: list[str], roots: Sequence[str], path: str) -> list[str]:
+    """The names in an absolute path that come after one of `roots`. Raises `Refusal` `outside`."""
+    for root in roots:
+        names = _split_path(root)
+        if parts[: len(names)] == names:
+            return parts[len(names) :]
+    raise _make_outside_refusal(path)
+
+
+def _make_outside_refusal(path: str) -> Refusal:
+    """The refusal of a path that leads out of the folder."""
+    return Refusal(
+        "outside",
+        f"{shorten_path(path)} is not in the project",
+        "only files of the project can be used; write the path relative to its top folder",
+    )
+
+
+def _check_file_name(name: str) -> None:
+    """Raises `Refusal` `git_folder` for a name that some file system takes for `.git`, and `bad_path` for a name that
+    is too long."""
+    if len(os.fsencode(name)) > MAX_NAME_BYTES:
+        raise Refusal("bad_path", f"{shorten_path(name)} is longer than {MAX_NAME_BYTES} bytes", "use a shorter name")
+    if is_git_name(name):
+        raise Refusal(
+            "git_folder", ".git is not for the file tools: what is in it runs on the operator's machine", "use exec git"
+        )

@@ -20,17 +20,10 @@ from engine.config.sections import ACP_PREFIX
 from engine.events import ToolRefused
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
-from engine.execution.sandbox.host_rules import (
-    WebTarget,
-    check_public,
-    find_known_addresses,
-    is_listed,
-    parse_rules,
-    parse_url,
-)
+from engine.execution.sandbox.host_rules import parse_rules
 from engine.execution.session_store import AUTONOMOUS
 from engine.execution.tools.folder_jail import Jail, shorten_path
-from engine.execution.tools.web import Web
+from engine.execution.tools.web import Web, WebTarget, check_public, find_known_addresses, is_listed, parse_url
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.hierarchy.organisation import Tools
@@ -181,19 +174,14 @@ class Policy:
             for entry in listed:
                 if _entry_matches(entry, tool, subjects):
                     return PolicyDecision(verdict, entry)
-        entries = [
-            self._find_allowing_entry(tool, subject) for subject in self._select_required_subjects(tool, subjects)
-        ]
+        # The whole text of a command must be allowed, or every file.
+        required = subjects[:1] if tool == "exec" else subjects or ("",)
+        entries = [self._find_allowing_entry(tool, subject) for subject in required]
         if tool == "web_fetch":  # the subjects are spellings of one host, so one entry is enough, preferably a pattern
             entries = sorted(filter(None, entries), key=lambda entry: ":" not in entry)[:1]
         if entries and all(entries):
             return PolicyDecision(Verdict.ALLOW, entries[0])
         return PolicyDecision(Verdict.BLOCK)
-
-    @staticmethod
-    def _select_required_subjects(tool: str, subjects: Sequence[str]) -> Sequence[str]:
-        """The subjects that must be allowed: the whole text of a command, or every file."""
-        return subjects[:1] if tool == "exec" else subjects or ("",)
 
     def _find_allowing_entry(self, tool: str, subject: str) -> str:
         """The entry that allows a subject, preferably a pattern; "" for none."""
@@ -455,7 +443,7 @@ class Gate:
         resolved = []
         for path in call.paths:
             try:
-                resolved.append(self.jail.relative(path))
+                resolved.append(self.jail.resolve(path))
             except Refusal as refusal:
                 # Reading outside is possible: the sandbox also shows an agent other places, without secrets.
                 if tool != "read" or refusal.code != "outside":
