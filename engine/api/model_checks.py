@@ -299,7 +299,7 @@ def check_agents(home: Home, settings: Settings) -> Check:
 
 def check_coding_agents(home: Home, settings: Settings) -> list[Check]:
     """Coding agents in the settings, and those that are installed and could serve a channel (SPEC 9.8)."""
-    from engine.execution.runners.acp.agents import find_agents
+    from engine.execution.runners.acp import find_agents
 
     checks = [_check_coding_agent(home, settings, name) for name in settings.acp]
     for channel, line in settings.channels.items():
@@ -318,7 +318,7 @@ def check_coding_agents(home: Home, settings: Settings) -> list[Check]:
 
 def _check_coding_agent(home: Home, settings: Settings, name: str) -> Check:
     """Whether the program of a coding agent in the settings is installed, and the channels that it serves."""
-    from engine.execution.runners.acp.agents import describe_agent
+    from engine.execution.runners.acp import describe_agent
 
     section, runner = settings.acp[name], f"{ACP_PREFIX}{name}"
     agent = describe_agent(name, section.command, home.data)

@@ -86,17 +86,17 @@ def find_source_files() -> list[Path]:
     """The files that define what `_collect_program_names` reads. They are found without importing them."""
     engine = Path(__file__).parent.parent
     runners = engine / "execution" / "runners"
-    agents = runners / "acp" / "agents.py"
+    agents = runners / "acp"
     folders = (engine / "config", runners / "flows")
     files = [file for folder in folders for file in sorted(folder.glob("*.py"))]
-    return [*files, runners / "flow.py", agents, agents.with_suffix(".toml")]
+    return [*files, runners / "flow.py", agents / "__init__.py", agents / "agents.toml"]
 
 
 def _collect_program_names() -> dict[str, Any]:
     from engine.config import Settings
     from engine.config.sections import PROVIDERS
     from engine.config.settings_file import describe_accepted, parse_key
-    from engine.execution.runners.acp.agents import KNOWN_AGENTS
+    from engine.execution.runners.acp import KNOWN_AGENTS
     from engine.execution.runners.flows import FLOWS
 
     flows = {

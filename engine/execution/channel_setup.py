@@ -27,7 +27,7 @@ from engine.config.sections import (
     is_loopback_host,
 )
 from engine.execution.model_router import ModelChoice
-from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, find_agents
+from engine.execution.runners.acp import KNOWN_AGENTS, describe_agent, find_agents
 from engine.frozen import frozen
 from engine.model import FoundAgent, LocalModels, Refusal, SetupStep, sanitise
 from engine.settings_store import SettingsStore

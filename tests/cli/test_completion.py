@@ -16,7 +16,7 @@ from engine.config import Settings
 from engine.config.sections import ProviderSettings
 from engine.config.settings_file import describe_accepted
 from engine.execution.runners import flows
-from engine.execution.runners.acp.agents import KnownAgent
+from engine.execution.runners.acp import KnownAgent
 from engine.execution.runners.flow import Flow
 from engine.home import Home
 from engine.model import DismissReason

@@ -16,6 +16,7 @@ from engine.execution.runners.flow import SessionStopped
 from engine.execution.runners.runner import AgentServices, Runner
 from engine.execution.session_processes import find_marked_processes
 from engine.execution.tools.tool_gate import AgentToolCall
+from engine.execution.validation import ValidationResult
 from engine.model import (
     Assignment,
     Prompt,
@@ -53,6 +54,13 @@ class StandInToolbelt:
 
     def write_text(self, path: str, text: str):
         (self._folder / path).write_text(text)
+
+
+class StandInValidation:
+    """Finds nothing to validate."""
+
+    def validate(self, *session: object) -> ValidationResult:
+        return ValidationResult()
 
 
 class StandInModelCalls:
@@ -106,7 +114,7 @@ class AcpWorld(SessionWorld):
         self.decide: Callable[[str], bool | None] = lambda title: True
         self.calls = StandInModelCalls()
         self._prompts = prompts or StandInPrompts()
-        self._validation = validation
+        self._validation = validation or StandInValidation()
         self._start_seconds = start_seconds
         super().__init__(*parts, settings=Settings().model_copy(update={"acp": {"small": agent}}), **options)
 

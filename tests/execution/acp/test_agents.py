@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from engine.execution.runners.acp.agents import find_agents
+from engine.execution.runners.acp import find_agents
 from engine.execution.runners.acp.runner import (
     make_agent_confinement,
     make_agent_environment,

@@ -1,5 +1,8 @@
 """Runs the conversation with the process of an agent, by JSON-RPC over its pipes (SPEC 3.8, 9.4).
 
+`Conversation` opens a session of the agent and sends it one prompt a turn. `ClientRequests` answers what the agent asks
+meanwhile. At the end is the pipe, which limits what a hostile agent can do with long lines or by not reading.
+
 The thread of the session drives it. The event loop runs only at the start, during turns and at the end. Between turns,
 while tests run on the changes, the agent waits.
 """
@@ -24,8 +27,8 @@ from pydantic import BaseModel, ValidationError
 
 from engine.execution.live_session import LiveSession
 from engine.execution.processes import read_exit_code
+from engine.execution.runners.acp import ConfiguredAgent
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
-from engine.execution.runners.acp.agents import ConfiguredAgent
 from engine.execution.runners.acp.requests import ClientRequests
 from engine.execution.runners.flow import RetryLater, WorkFailed
 from engine.execution.transcripts import LineSplitter
@@ -47,18 +50,6 @@ _LOGIN_HINTS = ("auth", "log in", "login", "logged in", "api key", "api_key", "a
 """Parts of an error's text that mean the same."""
 
 AnswerType = TypeVar("AnswerType", bound=BaseModel)
-
-MAX_LINE_BYTES = 32 * 1024 * 1024
-"""Maximum number of bytes of a message. The default of asyncio is 64 KiB, which is too little for a diff."""
-
-MAX_UNREAD_BYTES = 64 * 1024 * 1024
-"""Maximum number of bytes that wait for an agent that does not read."""
-
-LAST_OUTPUT_S = 0.5
-"""Seconds after an agent closed its input in which its output is still read."""
-
-MAX_SHOWN_CHARS = 300
-"""Maximum number of characters that are shown of a line that is not a message."""
 
 
 @frozen
@@ -112,22 +103,27 @@ class Conversation:
             loop.set_exception_handler(_log_quietly)
             self._live.on_stop(lambda: _call_soon(loop, self._cancel_turn))
             try:
-                try:
-                    self._runner.run(self._start_session(folder))
-                except WorkFailed as error:
-                    raise RetryLater(error.message, error.fix) from None
+                self._start(folder)
                 yield
             finally:
                 self._runner.run(self._close_connection())
 
-    def run_turn(self, blocks: list[str]) -> TurnResult:
-        """Send text blocks, and wait for the end of the agent's turn.
+    def _start(self, folder: Path) -> None:
+        """Start a session of the agent in `folder`. Whatever fails, nothing was done yet, so that it is a
+        `RetryLater`."""
+        try:
+            self._runner.run(self._start_session(folder))
+        except WorkFailed as error:
+            raise RetryLater(error.message, error.fix) from None
+
+    def run_turn(self, texts: list[str]) -> TurnResult:
+        """Send texts, and wait for the end of the agent's turn.
 
         Raises `WorkFailed` if the agent fails, dies or breaks the protocol, `RetryLater` if it is not logged in and has
         done nothing, and `SessionStopped` when the session ends.
         """
         self._live.check_running()
-        return self._runner.run(self._run_turn(blocks))
+        return self._runner.run(self._run_turn(texts))
 
     async def _start_session(self, folder: Path) -> None:
         self._pipe = await JsonRpcPipe.open(self._process, self._on_invalid_line)
@@ -159,12 +155,12 @@ class Conversation:
         )
         self._requests.session_id = session.session_id
 
-    async def _run_turn(self, blocks: list[str]) -> TurnResult:
+    async def _run_turn(self, texts: list[str]) -> TurnResult:
         assert self._requests.session_id is not None
         self._transcript.begin_turn()
         prompt = schema.PromptRequest(
             session_id=self._requests.session_id,
-            prompt=[schema.TextContentBlock(type="text", text=text) for text in blocks],
+            prompt=[schema.TextContentBlock(type="text", text=text) for text in texts],
         )
         try:
             answer = await self._request("session/prompt", prompt, schema.PromptResponse, None)
@@ -179,12 +175,8 @@ class Conversation:
         assert self._connection is not None
         self._live.check_running()
         pending = asyncio.ensure_future(self._connection.send_request(method, serialize_params(request)))
-        stop = asyncio.ensure_future(self._requests.stopping.wait())
         try:
-            await asyncio.wait({pending, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if self._requests.stopping.is_set():
-                await asyncio.wait({pending}, timeout=CANCEL_S)
-                self._live.check_running()
+            await self._wait_for_answer(pending, seconds)
             if not pending.done():
                 raise WorkFailed(
                     f"{self._agent.title} did not answer `{method}` within {seconds:g} s", self._agent.login
@@ -197,15 +189,25 @@ class Conversation:
         except ValidationError:
             raise WorkFailed(f"{self._agent.title} answered `{method}` with something outside the protocol") from None
         finally:
-            stop.cancel()
             pending.cancel()
+
+    async def _wait_for_answer(self, pending: asyncio.Future[Any], seconds: float | None) -> None:
+        """Wait until a request is answered, at most `seconds`. If the session is stopped, the agent has `CANCEL_S` to
+        answer. Raises `SessionStopped`."""
+        stop = asyncio.ensure_future(self._requests.stopping.wait())
+        try:
+            await asyncio.wait({pending, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+        if self._requests.stopping.is_set():
+            await asyncio.wait({pending}, timeout=CANCEL_S)
+            self._live.check_running()
 
     def _explain_refused_request(self, error: RequestError) -> WorkFailed:
         """The error that says what the agent answered, or that it is not logged in."""
         details = error.data.get("details") if isinstance(error.data, dict) else error.data
         message = sanitise(f"{error}: {details}" if details and str(details) != str(error) else str(error))[:500]
-        needs_login = error.code == AUTH_REQUIRED or _mentions_login(message)
-        if not needs_login:
+        if error.code != AUTH_REQUIRED and not _mentions_login(message):
             return WorkFailed(f"{self._agent.title} answered with an error: {message}")
         kind = WorkFailed if self._transcript.has_acted else RetryLater
         return kind(f"{self._agent.title} is not logged in: {message}", self._agent.login)
@@ -261,23 +263,6 @@ def _mentions_login(text: str) -> bool:
     return any(hint in text.lower() for hint in _LOGIN_HINTS)
 
 
-# -- the pipe
-
-
-class _LineProtocol(asyncio.Protocol):
-    """Calls `on_lines` with the lines of a pipe as they come."""
-
-    def __init__(self, on_lines: Callable[[list[str]], None]) -> None:
-        self._on_lines = on_lines
-        self._splitter = LineSplitter()
-
-    def data_received(self, data: bytes) -> None:
-        self._on_lines(self._splitter.split(data))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._on_lines(self._splitter.end())
-
-
 async def _ignore_closed(notification: Any) -> None:
     with contextlib.suppress(ConnectionError):
         await notification
@@ -291,6 +276,21 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) 
 def _log_quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log errors of asyncio at a level that does not reach the terminal."""
     log.debug("%s", context.get("message"), exc_info=context.get("exception"))
+
+
+# -- the pipe
+
+MAX_LINE_BYTES = 32 * 1024 * 1024
+"""Maximum number of bytes of a message. The default of asyncio is 64 KiB, which is too little for a diff."""
+
+MAX_UNREAD_BYTES = 64 * 1024 * 1024
+"""Maximum number of bytes that wait for an agent that does not read."""
+
+LAST_OUTPUT_S = 0.5
+"""Seconds after an agent closed its input in which its output is still read."""
+
+MAX_SHOWN_CHARS = 300
+"""Maximum number of characters that are shown of a line that is not a message."""
 
 
 class JsonRpcPipe:
@@ -365,16 +365,6 @@ class JsonRpcPipe:
         self._reader.feed_eof()
 
 
-class _WriteProtocol(asyncio.BaseProtocol):
-    """Calls `on_lost` when the other end of a pipe is closed."""
-
-    def __init__(self, on_lost: Callable[[], None]) -> None:
-        self._on_lost = on_lost
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._on_lost()
-
-
 def parse_message(line: bytes) -> dict[str, Any] | None:
     """The JSON-RPC message in a line, in a form that the protocol's library accepts; None if the line has none."""
     try:
@@ -392,3 +382,27 @@ def parse_message(line: bytes) -> dict[str, Any] | None:
         reason = str(message.get("error") or "an error without a message")[:MAX_SHOWN_CHARS]
         message["error"] = {"code": -32603, "message": reason}
     return message
+
+
+class _LineProtocol(asyncio.Protocol):
+    """Calls `on_lines` with the lines of a pipe as they come."""
+
+    def __init__(self, on_lines: Callable[[list[str]], None]) -> None:
+        self._on_lines = on_lines
+        self._splitter = LineSplitter()
+
+    def data_received(self, data: bytes) -> None:
+        self._on_lines(self._splitter.split(data))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_lines(self._splitter.end())
+
+
+class _WriteProtocol(asyncio.BaseProtocol):
+    """Calls `on_lost` when the other end of a pipe is closed."""
+
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        self._on_lost = on_lost
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_lost()

@@ -1,8 +1,10 @@
 """Runs the turns of one conversation, stores each for the X-ray, and counts its cost (SPEC 3.4, 9.6).
 
-Agents report totals of the conversation, if they report anything: tokens while they work, and tokens and money at the
-end of a turn. Only the difference from the previous total is counted. The estimate is reserved for each turn. If an
-agent names no price, nothing is counted.
+`AcpRunner` asks `AgentTurns` for a turn with the prompt, one for each reply of the operator, and one for each failed
+run of the tests. A `UsageCounter` receives the reports of the agent during all of them. Agents report totals of the
+conversation, if they report anything: tokens while they work, and tokens and money at the end of a turn. Only the
+difference from the previous total is counted. The estimate is reserved for each turn. If an agent names no price,
+nothing is counted.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from acp import schema
 from engine.config.sections import ACP_PREFIX
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState, CallUsage, ModelCalls
-from engine.execution.runners.acp.agents import ConfiguredAgent
-from engine.execution.runners.acp.conversation import Conversation
+from engine.execution.runners.acp import ConfiguredAgent
+from engine.execution.runners.acp.conversation import Conversation, TurnResult
 from engine.execution.runners.flow import SessionStopped, WorkFailed
 from engine.execution.runners.runner import HEAL, REPLY, make_operator_part
 from engine.model import Prompt, PromptPart, SessionView, microusd, sanitise
@@ -45,12 +47,12 @@ class UsageCounter:
         self.price_known = False
         self._live = live
         self._estimate = estimate
-        # Totals of the conversation so far
+        # totals of the conversation so far
         self.total_cost = 0
         self.total_tokens = 0
         self._total_input_tokens = 0
         self._total_output_tokens = 0
-        # The totals at the beginning of the present turn
+        # the totals at the beginning of the present turn
         self._cost_before_turn = 0
         self._tokens_before_turn = 0
 
@@ -157,12 +159,13 @@ class AgentTurns:
 
     def _run_turn(
         self,
-        blocks: list[str],
+        texts: list[str],
         kind: str,
         *,
         prompt: Prompt | None = None,
         messages: tuple[PromptPart, ...] = (),
     ) -> None:
+        """Run a turn of this kind, and store it as a call with its prompt or its `messages`."""
         self._usage_counter.begin_turn()
         self._last_call = self._calls.begin(
             self._view,
@@ -174,10 +177,18 @@ class AgentTurns:
             follows=self._last_call,
         )
         self.turn_count += 1
-        state, error, message, usage = CallState.FAILED, "", "", None
+        turn = self._send(texts)
+        self._live.check_running()
+        self._last_message = turn.message or self._last_message
+        self._early_end = STOP_REASONS.get(turn.reason, "")
+        self._check_stop_reason(turn.reason)
+
+    def _send(self, texts: list[str]) -> TurnResult:
+        """Let the agent work until the end of its turn. However that ends, the call is stored with what it cost."""
+        state, error, turn = CallState.FAILED, "", None
         try:
-            turn = self._conversation.run_turn(blocks)
-            state, message, usage = CallState.DONE, turn.message, turn.usage
+            turn = self._conversation.run_turn(texts)
+            state = CallState.DONE
         except SessionStopped:
             state = CallState.CANCELLED
             raise
@@ -189,15 +200,12 @@ class AgentTurns:
             self._calls.finish(
                 self._last_call,
                 state=state,
-                usage=self._usage_counter.end_turn(usage),
+                usage=self._usage_counter.end_turn(turn.usage if turn else None),
                 price_known=self.price_known,
                 error=error,
-                reply=message,
+                reply=turn.message if turn else "",
             )
-        self._live.check_running()
-        self._last_message = message or self._last_message
-        self._early_end = STOP_REASONS.get(turn.reason, "")
-        self._check_stop_reason(turn.reason)
+        return turn
 
     def _check_stop_reason(self, reason: str) -> None:
         """Raise `WorkFailed` if the agent refused a turn or cancelled it."""
