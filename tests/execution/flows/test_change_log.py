@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.runners.flow import CannotRun, WorkFailed
-from engine.execution.runners.flows.documents import add_entries, classify_subject, is_mentioned
+from engine.execution.runners.flows.change_log import add_entries, is_mentioned, make_entry
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.support.helpers import read_table
@@ -38,12 +38,12 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
 
 @pytest.mark.parametrize("subject, section, entry", TABLE["subjects"])
 def test_a_commit_goes_into_the_section_that_its_subject_names(subject: str, section: str, entry: str):
-    assert classify_subject(subject) == (section, entry)
+    assert make_entry(subject) == (section, entry)
 
 
 @pytest.mark.parametrize("subject", TABLE["unnoticed"])
 def test_commits_that_no_user_notices_are_left_out(subject: str):
-    assert classify_subject(subject) is None
+    assert make_entry(subject) is None
 
 
 def test_a_commit_is_mentioned_by_its_id_or_in_the_same_words():
