@@ -19,10 +19,7 @@ def make_flow(work_place: Place, perform: Callable[[Job], FlowResult]) -> type[F
     class ScriptedFlow(RerunTests):
         name = "scripted"
         place = work_place
-
-        @classmethod
-        def describe_undo(cls) -> str:
-            return "run it again"
+        undo_note = "run it again"
 
         def run(self, job: Job) -> FlowResult:
             return perform(job)
@@ -39,7 +36,7 @@ class FlowWorld(SessionWorld):
 
     def make_runners(self) -> list[Runner]:
         self.flows: dict[str, Any] = dict(FLOWS)
-        return [FlowRunner(self.flows, folders=self.folders, clock=self.clock)]
+        return [FlowRunner(self.flows, folders=self.folders, clock=self.clock, upkeep=None)]
 
     def assign(self, name: str | None, **parameters: Any) -> Assignment:
         return Assignment("do it", "koji-core", str(self.workspace), "flow", name, parameters)

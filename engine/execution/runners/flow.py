@@ -278,7 +278,7 @@ UNDO_NOTES = {
 LANDS_CHANGES = "you land the changes"
 """The changes of work whose diff waits until the operator lands it: that of models and agents, and of most flows."""
 
-_CHANGES_BY_PLACE = {Place.INSTALL: "installs packages", Place.BRANCH: "makes a branch"}
+CHANGES_BY_PLACE = {Place.INSTALL: "installs packages", Place.BRANCH: "makes a branch"}
 """The changes of a flow, for each place from which something else than a diff comes."""
 
 
@@ -295,6 +295,9 @@ class Flow(BaseModel):
     work: ClassVar[str]
     """What sort of work it is, in a word such as `tests`. Several flows may have the same."""
     place: ClassVar[Place]
+    changes: ClassVar[str] = ""
+    undo_note: ClassVar[str] = ""
+    """What it changes and how to undo that, in words, for a flow of `Place.ENGINE`; "" if its place says it."""
 
     @classmethod
     def sort_fields(cls) -> list[tuple[str, FieldInfo]]:
@@ -305,16 +308,6 @@ class Flow(BaseModel):
     def find_data_parameters(cls) -> frozenset[str]:
         """The names of the parameters whose values are `Mark.DATA`."""
         return frozenset(name for name, field in cls.model_fields.items() if _has_mark(field, Mark.DATA))
-
-    @classmethod
-    def describe_changes(cls) -> str:
-        """What it changes, in words for a card that is not read-only. A flow of `Place.ENGINE` says it itself."""
-        return _CHANGES_BY_PLACE.get(cls.place, LANDS_CHANGES)
-
-    @classmethod
-    def describe_undo(cls) -> str:
-        """How to undo it, in words. A flow of `Place.ENGINE` says it itself."""
-        return UNDO_NOTES[cls.place]
 
     def describe(self) -> str:
         """The assignment in words. The card shows it, also after its parameters were edited."""

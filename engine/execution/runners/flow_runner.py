@@ -25,6 +25,7 @@ from engine.clock import Clock
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import (
+    UNDO_NOTES,
     CannotRun,
     CommandLine,
     Flow,
@@ -54,41 +55,8 @@ from engine.model import (
 )
 from engine.model.text import count, join_names
 
-_FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code", "and"})
-"""Words beside the name of a flow that are ignored."""
-
-_FILLER_WORDS = rf"(?:(?:{'|'.join(_FILLERS)})\s+)*+"
-"""Matches any number of `_FILLERS` before another word, in one way only: a long prompt must not be slow."""
-
-ALIASES: Mapping[str, Sequence[str]] = read_table(__file__, "flow_aliases.toml")
-"""Common requests in words, by flow. `{paths}` stands for the values of this parameter."""
-
-_SLOT = re.compile(r"\{(\w+)\}")
-"""The parameter in a request."""
-
-_VERB_AND_SLOT = re.compile(r"\w+ \{\w+\}")
-"""A request of a verb alone and its files. The verb alone is not similar to it: `run it` is no request for tests."""
-
-_ITEM = re.compile(r"""\"([^"]+)\"(?=[,\s]|$)|'([^']+)'(?=[,\s]|$)|([^,\s]+)""")
-"""An item of a list, which may stand in quotes."""
-
-_PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
-"""The beginning of each line of parameters after the first. If a line has another beginning, the text is a prompt."""
-
-VALUE = re.compile(r"[\w-]*[\d_/:~^.]\S*[\w/]|\d+")
-"""Matches a file, a test, a commit or a number. A sentence rarely has only such words."""
-
-_PATH = re.compile(r"[\w./-]*\w\.\w+|(?:[\w.-]+/)+[\w.-]*")
-"""Matches the name of a file with a suffix, or a path. The words of a sentence have neither."""
-
-MIN_SIMILARITY = 0.85
-"""From this similarity on, a prompt is nearly the name of a flow. `run it` and `run lint` have 0.83."""
-
 MAX_NAMED_FILES = 50
 """Maximum number of discarded files in the transcript of a check."""
-
-PROSE = "prose"
-"""The code of the refusal of an edit that is a sentence, and not a parameter with a mistake."""
 
 
 class FlowRunner:
@@ -103,7 +71,7 @@ class FlowRunner:
         *,
         folders: SessionFolders,
         clock: Clock,
-        upkeep: Housekeeping | None = None,
+        upkeep: Housekeeping,
     ) -> None:
         self._flows = flows
         self._folders = folders
@@ -123,7 +91,7 @@ class FlowRunner:
             available=True,
             check_only=flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.ENGINE, Place.INSTALL),
             runs_commands=flow.place not in (Place.OPERATOR_TREE, Place.BRANCH, Place.ENGINE),
-            undo_note=flow.describe_undo(),
+            undo_note=flow.undo_note or UNDO_NOTES[flow.place],
             is_free=True,
             learned_commands=flow.describe_commands() if isinstance(flow, LearnedFlow) else "",
         )
@@ -248,6 +216,36 @@ def _prepare_installation(live: LiveSession, installation: Installation) -> Iter
 
 # -- finding the flow of a prompt
 
+_FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code", "and"})
+"""Words beside the name of a flow that are ignored."""
+
+_FILLER_WORDS = rf"(?:(?:{'|'.join(_FILLERS)})\s+)*+"
+"""Matches any number of `_FILLERS` before another word, in one way only: a long prompt must not be slow."""
+
+ALIASES: Mapping[str, Sequence[str]] = read_table(__file__, "flow_aliases.toml")
+"""Common requests in words, by flow. `{paths}` stands for the values of this parameter."""
+
+_SLOT = re.compile(r"\{(\w+)\}")
+"""The parameter in a request."""
+
+_VERB_AND_SLOT = re.compile(r"\w+ \{\w+\}")
+"""A request of a verb alone and its files. The verb alone is not similar to it: `run it` is no request for tests."""
+
+_PATH = re.compile(r"[\w./-]*\w\.\w+|(?:[\w.-]+/)+[\w.-]*")
+"""Matches the name of a file with a suffix, or a path. The words of a sentence have neither."""
+
+_ITEM = re.compile(r"""\"([^"]+)\"(?=[,\s]|$)|'([^']+)'(?=[,\s]|$)|([^,\s]+)""")
+"""An item of a list, which may stand in quotes."""
+
+VALUE = re.compile(r"[\w-]*[\d_/:~^.]\S*[\w/]|\d+")
+"""Matches a file, a test, a commit or a number. A sentence rarely has only such words."""
+
+_PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
+"""The beginning of each line of parameters after the first. If a line has another beginning, the text is a prompt."""
+
+MIN_SIMILARITY = 0.85
+"""From this similarity on, a prompt is nearly the name of a flow. `run it` and `run lint` have 0.83."""
+
 
 def find_named_flow(prompt: str, flows: Collection[str], workspace: str) -> tuple[str, str] | None:
     """The flow that a prompt names, and the text of its parameters. None if the prompt names no flow.
@@ -343,6 +341,9 @@ def normalise_words(text: str) -> str:
 
 
 # -- parameters
+
+PROSE = "prose"
+"""The code of the refusal of an edit that is a sentence, and not a parameter with a mistake."""
 
 
 def validate_parameters(flow: type[Flow], values: Mapping[str, Any]) -> Flow:

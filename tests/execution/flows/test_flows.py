@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from engine.execution.runners.flow import LANDS_CHANGES, Flow, FlowResult, Job, Place, WorkFailed
+from engine.execution.runners.flow import Flow, FlowResult, Job, Place, WorkFailed
 from engine.execution.runners.flows import FLOWS, describe_changes, name_work
 from engine.git import Git
 from tests.execution.flows.flow_run import ProcessSession
@@ -57,8 +57,8 @@ def test_what_work_changes(flow: str | None, changes: str):
 
 @pytest.mark.parametrize("flow", [flow for flow in FLOWS.values() if flow.place is Place.ENGINE], ids=lambda f: f.name)
 def test_a_flow_that_changes_files_of_the_engine_says_what_it_changes_and_what_undoes_it(flow: type[Flow]):
-    assert flow.describe_changes() != LANDS_CHANGES
-    assert flow.describe_undo()
+    assert flow.changes
+    assert flow.undo_note
 
 
 def test_names_are_data_and_what_may_run_is_not():

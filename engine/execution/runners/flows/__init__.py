@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
-from engine.execution.runners.flow import LANDS_CHANGES, Flow, FlowResult, Job, Place, WorkFailed
+from engine.execution.runners.flow import CHANGES_BY_PLACE, LANDS_CHANGES, Flow, FlowResult, Job, Place, WorkFailed
 from engine.execution.runners.flows.documents import DraftChangelog, LookAtRelease, WriteAgentsMd
 from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
 from engine.execution.runners.flows.merging import ForecastConflicts, RehearseMerge, UnfinishedOperation
@@ -64,7 +64,9 @@ def name_work(flow: str) -> str:
 def describe_changes(flow: str | None) -> str:
     """What a flow changes, in words for a card that is not read-only. None stands for a model or an agent."""
     known_flow = FLOWS.get(flow or "")
-    return known_flow.describe_changes() if known_flow else LANDS_CHANGES
+    if known_flow is None:
+        return LANDS_CHANGES
+    return known_flow.changes or CHANGES_BY_PLACE.get(known_flow.place, LANDS_CHANGES)
 
 
 def gives_change_set(flow: str | None) -> bool:

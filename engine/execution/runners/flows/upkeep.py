@@ -1,13 +1,16 @@
-"""Flows that tidy up a repository and what Clawpy stored for it.
+"""Flows that tidy up: the branches, stashes and commits of a repository, and what Clawpy stored for it.
 
-They look at its branches and stashes, keep commits that are on no branch, try the squashing of fixup commits, undo a
-landing, and free disk space.
+Those on a repository never delete anything of yours. They say which branches and stashes are no longer needed, with the
+commands that delete them, make branches for commits that are on none, and try the squashing of fixup commits. The last
+two flows undo a landing and free disk space, through the housekeeping of the engine.
 """
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field
 
@@ -43,7 +46,7 @@ from engine.git.operations import try_merge
 from engine.model import Refusal
 from engine.model.text import count, find_last_error_line, join_names
 
-# -- which branches can be deleted
+# -- branches that can be deleted
 
 MAX_BRANCHES = 200
 """Maximum number of branches. If there are more, those with the oldest last commits are taken."""
@@ -72,6 +75,13 @@ class ReportBranches(Flow):
         if find_known_main_branch(job) is None:
             job.say("That is the branch of HEAD: no main branch is known. Name it: git config init.defaultBranch NAME")
         branches = self._read_branches(job, base)
+        self._report(job, base, branches)
+        to_tidy = [branch for branch in branches if branch.state != "active"]
+        rows = make_facts(to_tidy, "name", "state", "days", "ahead", "behind", "command")
+        return FlowResult(_summarise_branches(base, branches), facts={"base": base, "branches": rows})
+
+    def _report(self, job: Job, base: str, branches: Sequence[ComparedBranch]) -> None:
+        """Show the branches that can be tidied up, by their state, each with the command that deletes it."""
         titles = {
             "merged": f"Merged into {base}",
             "applied": f"Their changes are in {base} as other commits (rebased or squashed)",
@@ -86,16 +96,6 @@ class ReportBranches(Flow):
                 note = "checked out" if branch.is_checked_out else branch.command
                 numbers = f"{branch.days:>4} d  +{branch.ahead} -{branch.behind}"
                 job.say(f"  {branch.name:<{width}}  {numbers:<16}  {note}")
-        to_tidy = [branch for branch in branches if branch.state in titles]
-        rows = make_facts(to_tidy, "name", "state", "days", "ahead", "behind", "command")
-        stale = sum(branch.state == "stale" for branch in to_tidy)
-        number = count(len(branches), "branch")
-        summary = f"{len(to_tidy) - stale} merged and {stale} stale of {number}"
-        if not branches:
-            summary = f"Nothing to tidy: there is no branch besides {base}"
-        elif not to_tidy:
-            summary = f"Nothing to tidy: {number} besides {base}, all active"
-        return FlowResult(summary, facts={"base": base, "branches": rows})
 
     def _read_branches(self, job: Job, base: str) -> list[ComparedBranch]:
         """The other local branches, those with the oldest last commits first."""
@@ -110,13 +110,18 @@ class ReportBranches(Flow):
                 continue
             ahead, behind = count_apart(job.git, sha, f"refs/heads/{base}")
             days = max(0, (job.clock.now() - datetime.fromisoformat(date)).days)
-            state = "stale" if days >= self.days else "active"
+            state: BranchState = "stale" if days >= self.days else "active"
             if ahead == 0:
                 state = "merged"
             elif ahead <= MAX_PATCHES and _is_applied(job, base, sha):
                 state = "applied"
             branches.append(ComparedBranch(name, days, ahead, behind, is_checked_out=bool(worktree), state=state))
         return branches
+
+
+BranchState = Literal["merged", "applied", "stale", "active"]
+"""How a branch compares with the base. "applied" means that the base has its changes as other commits, because it was
+rebased or squashed. "stale" had no commit for a number of days."""
 
 
 @frozen
@@ -130,8 +135,7 @@ class ComparedBranch:
     behind: int
     is_checked_out: bool
     """Whether it is checked out in any working tree."""
-    state: str
-    """"merged", "applied" (rebased or squashed), "stale" or "active"."""
+    state: BranchState
 
     @property
     def command(self) -> str:
@@ -143,6 +147,17 @@ class ComparedBranch:
         return f"git branch {'-d' if self.state == 'merged' else '-D'} -- {name}"
 
 
+def _summarise_branches(base: str, branches: Sequence[ComparedBranch]) -> str:
+    if not branches:
+        return f"Nothing to tidy: there is no branch besides {base}"
+    number = count(len(branches), "branch")
+    to_tidy = [branch.state for branch in branches if branch.state != "active"]
+    if not to_tidy:
+        return f"Nothing to tidy: {number} besides {base}, all active"
+    stale = to_tidy.count("stale")
+    return f"{len(to_tidy) - stale} merged and {stale} stale of {number}"
+
+
 def _is_applied(job: Job, base: str, sha: str) -> bool:
     """Whether the base has all changes of a branch, as separate commits or squashed into one."""
     upstream = f"refs/heads/{base}"
@@ -152,7 +167,7 @@ def _is_applied(job: Job, base: str, sha: str) -> bool:
     return not try_merge(job.git.folder, job.git.text("rev-parse", upstream), sha).adds
 
 
-# -- which stashes still apply
+# -- stashes that still apply
 
 MAX_STASH_FILES = 20
 """Maximum number of files of a stash in the transcript."""
@@ -176,43 +191,55 @@ class LookAtStash(Flow):
         stashes = [stash for stash in read_stashes(git) if stash.commit in self.stashes]
         if not stashes:
             return FlowResult("None of these stashes exists any more")
-        states: dict[str, str] = {}
+        trials: dict[str, StashTrial] = {}
         for stash in stashes:
             where = f"on {stash.branch}" if stash.branch else "on a detached HEAD"
             job.say(f"{stash.name} of {stash.at:%F}, {where}: {stash.message}")
             job.say_list(stash.files, MAX_STASH_FILES, indent="  ")
-            states[stash.name] = _try_stash(job, stash, head)
-            job.say(f"  {states[stash.name]}")
+            trials[stash.name] = trial = _try_stash(job, stash, head)
+            job.say(f"  {trial.outcome}")
             job.say(f"  To apply: `git stash apply {stash.name}`; to drop: `git stash drop {stash.name}`")
         reset_worktree(job, head)
         # Dropping a stash renumbers those with higher numbers, so the highest number is dropped first.
-        in_head = [name for name, state in reversed(states.items()) if state == "already in HEAD"]
-        if in_head:
-            commands = " && ".join(f"git stash drop {name}" for name in in_head)
+        needless = [name for name, trial in reversed(trials.items()) if trial.is_in_head]
+        if needless:
+            commands = " && ".join(f"git stash drop {name}" for name in needless)
             job.say(f"To drop the stashes that are already in HEAD: `{commands}`")
-        summary = "; ".join(f"{stash.name} ({stash.message[:40]}): {states[stash.name]}" for stash in stashes)
-        return FlowResult(summary, facts={"stashes": states})
+        outcomes = {name: trial.outcome for name, trial in trials.items()}
+        summary = "; ".join(f"{stash.name} ({stash.message[:40]}): {outcomes[stash.name]}" for stash in stashes)
+        return FlowResult(summary, facts={"stashes": outcomes})
 
 
-def _try_stash(job: Job, stash: Stash, head: str) -> str:
-    """Apply a stash to `head` in the worktree. Returns in words whether that works."""
+@frozen
+class StashTrial:
+    """What came of applying a stash."""
+
+    outcome: str
+    """In words."""
+    is_in_head: bool = False
+    """Whether HEAD has all of it, so that it can be dropped."""
+
+
+def _try_stash(job: Job, stash: Stash, head: str) -> StashTrial:
+    """Apply a stash to `head` in the worktree."""
     reset_worktree(job, head)
     # The stash is picked like a commit, because `git stash apply` would look into nested repositories.
     applied = try_git(job, "cherry-pick", "--no-commit", "--mainline", "1", stash.commit)
     if applied.error:
         raise WorkFailed(f"git cannot try {stash.name}: {find_last_error_line(applied.error)}")
     if applied.conflicts:
-        return f"conflicts in {join_names(applied.conflicts, 3)}"
+        return StashTrial(f"conflicts in {join_names(applied.conflicts, 3)}")
     untracked = _read_untracked(job, stash)
     in_head = {
         path: job.git.text("rev-parse", "--verify", "--quiet", f"{head}:{path}", allowed=(0, 1)) for path in untracked
     }
     different = [path for path, blob in untracked.items() if in_head[path] not in ("", blob)]
     if different:
-        return f"does not apply: {join_names(different, 3)} already {'exists' if len(different) == 1 else 'exist'}"
+        verb = "exists" if len(different) == 1 else "exist"
+        return StashTrial(f"does not apply: {join_names(different, 3)} already {verb}")
     if untracked == in_head and not job.git.text("status", "--porcelain"):
-        return "already in HEAD"
-    return "still applies"
+        return StashTrial("already in HEAD", is_in_head=True)
+    return StashTrial("still applies")
 
 
 def _read_untracked(job: Job, stash: Stash) -> dict[str, str]:
@@ -224,7 +251,7 @@ def _read_untracked(job: Job, stash: Stash) -> dict[str, str]:
     return blobs
 
 
-# -- keep commits that are on no branch, and squash fixup commits
+# -- commits that are on no branch, and fixup commits
 
 _NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
 """Environment in which git starts no editor: for the name `:` it runs no program."""
@@ -292,9 +319,8 @@ class RehearseAutosquash(ProjectFlow):
         if squashed.stop:
             report_conflicts(job, squashed.conflicts)
             job.say(squashed.error)
-            return FlowResult(
-                f"The autosquash {squashed.stop}", sound=False, facts=facts | {"conflicts": [*squashed.conflicts]}
-            )
+            facts["conflicts"] = [*squashed.conflicts]
+            return FlowResult(f"The autosquash {squashed.stop}", sound=False, facts=facts)
         after = _read_commits_since(job, onto)
         if len(after) == len(before):
             return FlowResult(f"Nothing to fold: no fixup of another among {count(len(before), 'commit')}", facts=facts)
@@ -325,15 +351,9 @@ class UndoLanding(Flow):
     label = "Undo a landing"
     work = "undo"
     place = Place.ENGINE
+    changes = "undoes a landing"
+    undo_note = "land the change again on the work screen"
     change_set: Argument = Field(description="id of the change set that was landed")
-
-    @classmethod
-    def describe_changes(cls) -> str:
-        return "undoes a landing"
-
-    @classmethod
-    def describe_undo(cls) -> str:
-        return "land the change again on the work screen"
 
     def describe(self) -> str:
         return f"Undo the landing of {self.change_set}"
@@ -360,14 +380,8 @@ class ReclaimSpace(Flow):
     label = "Reclaim disk space"
     work = "disk"
     place = Place.ENGINE
-
-    @classmethod
-    def describe_changes(cls) -> str:
-        return "deletes what is not needed any more"
-
-    @classmethod
-    def describe_undo(cls) -> str:
-        return "not possible; what was removed is made again when it is needed"
+    changes = "deletes what is not needed any more"
+    undo_note = "not possible; what was removed is made again when it is needed"
 
     def describe(self) -> str:
         return "Remove worktrees and caches of clawpy that are no longer needed"
@@ -383,10 +397,10 @@ class ReclaimSpace(Flow):
         waiting = upkeep.count_needed_worktrees()
         if waiting:
             job.say(f"{count(waiting, 'worktree')} of undecided work kept: see `clawpy work`")
-        if not reclaimed.worktrees and not reclaimed.caches:
+        numbers = {"worktree": len(reclaimed.worktrees), "cache": reclaimed.caches}
+        removed = [count(number, kind) for kind, number in numbers.items() if number]
+        if not removed:
             return FlowResult("Nothing to remove: clawpy needs everything that it stores")
-        removed = [count(len(reclaimed.worktrees), "worktree")] if reclaimed.worktrees else []
-        removed += [count(reclaimed.caches, "cache")] if reclaimed.caches else []
         free = upkeep.read_free_space()[0]
         job.say("The next test run rebuilds its cache and takes longer")
         summary = f"Freed {_format_size(reclaimed.freed)}: {' and '.join(removed)}; {_format_size(free)} free now"
