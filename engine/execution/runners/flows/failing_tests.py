@@ -1,5 +1,9 @@
 """Flows about failing tests: they group the failures by cause, find the commit that broke a test, and try what may mend
-it, which is a revert of that commit or a fix that worked before."""
+it, which is a revert of that commit or a fix that worked before.
+
+The cause of a failure is read from the output of its test: the error, and the innermost line of the project's own code.
+Other flows that run tests store it as a signature, by which similar failures are recognised later.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +63,8 @@ from engine.model.text import capitalised, count, find_last_error_line, join_nam
 MAX_TESTS_ALONE = 20
 """Maximum number of tests that are run alone. The first test of each cause is run before others."""
 
+MAX_SHOWN_TESTS = 5
+"""Maximum number of tests with one cause in the transcript."""
 
 TestsByCause = Mapping["Cause", Sequence[str]]
 """The failing tests with each cause."""
@@ -81,35 +87,35 @@ class NarrowFailures(ProjectFlow):
         return f"Run {len(self.tests)} failing tests alone and group the failures by cause{self.where}"
 
     def run(self, job: Job) -> FlowResult:
-        tests = self.tests
-        tool = choose_toolchain(find_toolchains(job, self.project), tests, single=True)
+        tool = choose_toolchain(find_toolchains(job, self.project), self.tests, single=True)
         texts: dict[str, str] = {}
-        check = run_tests(job, tool, tests, texts=texts)
+        check = run_tests(job, tool, self.tests, texts=texts)
         if check.green or not check.failing:
             why = "the earlier failures depend on earlier tests, are unreliable, or are fixed"
             return FlowResult(capitalised(f"{describe_check(check)} now: {why}"), check=check, facts={"causes": []})
         causes = group_pairs((find_cause(texts.get(test, ""), str(tool.folder)), test) for test in check.failing)
-        groups = dict(sorted(causes.items(), key=lambda group: -len(group[1])))
-        fails_alone = self._run_alone(job, tool, groups)
-        _report_groups(job, groups, fails_alone)
-        if passed := [test for test in tests if test not in check.failing and "::" in test]:
+        tests_by_cause = dict(sorted(causes.items(), key=lambda pair: -len(pair[1])))  # the most frequent first
+        fails_alone = self._run_alone(job, tool, tests_by_cause)
+        _report_causes(job, tests_by_cause, fails_alone)
+        if passed := [test for test in self.tests if test not in check.failing and "::" in test]:
             why = "passes without the rest of the suite; it depends on other tests or chance"
             job.say(f"{join_names(passed, 3)}: {why}")
-        command = _format_shell_command(job, tool, [failing[0] for failing in groups.values()])
+        command = _format_shell_command(job, tool, [failing[0] for failing in tests_by_cause.values()])
         job.say(f"The smallest selection that shows every cause: {command}")
         facts = {
-            "causes": [{"cause": str(cause), "tests": failing} for cause, failing in groups.items()],
+            "causes": [{"cause": str(cause), "tests": failing} for cause, failing in tests_by_cause.items()],
             "alone": fails_alone,
             "command": command,
             **make_signature_facts(texts, check.failing, tool.folder),
         }
         dependent = [test for test, fails in fails_alone.items() if not fails]
-        return FlowResult(_summarise_causes(groups, dependent), check=check, facts=facts)
+        return FlowResult(_summarise_causes(tests_by_cause, dependent), check=check, facts=facts)
 
-    def _run_alone(self, job: Job, tool: Toolchain, groups: TestsByCause) -> dict[str, bool]:
+    def _run_alone(self, job: Job, tool: Toolchain, tests_by_cause: TestsByCause) -> dict[str, bool]:
         """Whether each test fails when it runs alone. The first test of each cause is run first."""
-        firsts = [failing[0] for failing in groups.values()]
-        order = [*firsts, *(test for failing in groups.values() for test in failing[1:])][:MAX_TESTS_ALONE]
+        firsts = [failing[0] for failing in tests_by_cause.values()]
+        others = [test for failing in tests_by_cause.values() for test in failing[1:]]
+        order = [*firsts, *others][:MAX_TESTS_ALONE]
         if len(self.tests) == 1:
             return dict.fromkeys(order, True)
         fails_alone: dict[str, bool] = {}
@@ -121,18 +127,23 @@ class NarrowFailures(ProjectFlow):
         return fails_alone
 
 
-def _report_groups(job: Job, groups: TestsByCause, fails_alone: Mapping[str, bool]) -> None:
-    marks = {True: "  also fails alone", False: "  passes alone, so it depends on earlier tests", None: ""}
-    for cause, failing in groups.items():
+def _report_causes(job: Job, tests_by_cause: TestsByCause, fails_alone: Mapping[str, bool]) -> None:
+    """Show the tests with each cause. `fails_alone` has those that were also run alone."""
+    notes = {
+        test: "  also fails alone" if fails else "  passes alone, so it depends on earlier tests"
+        for test, fails in fails_alone.items()
+    }
+    for cause, failing in tests_by_cause.items():
         job.say(f"{count(len(failing), 'test')}: {cause!s}")
-        job.say_list([f"{test}{marks[fails_alone.get(test)]}" for test in failing], 5, indent="    ")
+        job.say_list([f"{test}{notes.get(test, '')}" for test in failing], MAX_SHOWN_TESTS, indent="    ")
 
 
-def _summarise_causes(groups: TestsByCause, dependent: Sequence[str]) -> str:
+def _summarise_causes(tests_by_cause: TestsByCause, dependent: Sequence[str]) -> str:
     """The failures and their causes in words. `dependent` are tests that pass alone."""
-    failures = sum(map(len, groups.values()))
-    causes = [f"{cause!s} ({len(failing)})" if len(groups) > 1 else str(cause) for cause, failing in groups.items()]
-    summary = f"{count(failures, 'failure')}, {count(len(groups), 'cause')}: {'; '.join(causes[:3])}"
+    numbers = [f" ({len(failing)})" if len(tests_by_cause) > 1 else "" for failing in tests_by_cause.values()]
+    causes = [f"{cause!s}{number}" for cause, number in zip(tests_by_cause, numbers, strict=True)]
+    failures = sum(map(len, tests_by_cause.values()))
+    summary = f"{count(failures, 'failure')}, {count(len(causes), 'cause')}: {'; '.join(causes[:3])}"
     if dependent:
         summary += f"; {join_names(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone"
     return summary
@@ -294,19 +305,18 @@ class Bisect(ProjectFlow):
             finally:
                 job.git.run("bisect", "reset", bad, allowed=range(256))
             reset_worktree(job, bad)  # the result is recorded for the state of the worktree
-        suspects, steps = outcome.suspects, len(outcome.verdicts)
+        steps = len(outcome.verdicts)
         skipped = [sha for sha, verdict in outcome.verdicts.items() if verdict == "skip"]
         facts: Facts = {"test": self.test, "steps": steps, "skipped": skipped}
-        if len(suspects) > 1:
+        if len(outcome.suspects) > 1:
             job.say("The test cannot run at these commits; one of them broke it:")
-            job.say_list([read_commit(job, sha) for sha in suspects], len(suspects))
-            summary = f"Broken by one of {count(len(suspects), 'commit')} at which the test cannot run"
-            return FlowResult(summary, check=at_bad, facts=facts | {"candidates": suspects})
-        culprit = read_commit(job, suspects[0])
+            job.say_list([read_commit(job, sha) for sha in outcome.suspects], len(outcome.suspects))
+            summary = f"Broken by one of {count(len(outcome.suspects), 'commit')} at which the test cannot run"
+            return FlowResult(summary, check=at_bad, facts=facts | {"candidates": outcome.suspects})
+        culprit = read_commit(job, outcome.suspects[0])
         show_diff(job, culprit.sha)
         facts |= {"culprit": culprit.sha, "author": culprit.author, "subject": culprit.subject, "date": culprit.date}
-        by = f"by {culprit.author} broke it ({count(steps, 'step')})"
-        summary = f"{culprit.sha[:10]} “{culprit.subject}” {by}"
+        summary = f"{culprit.sha[:10]} “{culprit.subject}” by {culprit.author} broke it ({count(steps, 'step')})"
         return FlowResult(summary, check=at_bad, facts=facts | {"next": "rehearse_revert"})
 
 
@@ -407,8 +417,8 @@ class RehearseRevert(ProjectFlow):
         base = store_tree(job)
         reverted = _try_revert(job, culprit)
         if reverted.conflicts:
-            facts["conflicts"] = [*reverted.conflicts]
             report_conflicts(job, reverted.conflicts)
+            facts["conflicts"] = [*reverted.conflicts]
             return self._explain_conflicts(job, reverted, head, facts)
         if reverted.error:
             raise WorkFailed(f"git cannot revert it: {reverted.error}")
@@ -428,26 +438,32 @@ class RehearseRevert(ProjectFlow):
         """The result of a revert that ended in conflicts: with commits in the history of `head`, or only with lines
         that are in no commit. It names the commands that work."""
         commit, start = facts["commit"], job.git.text("rev-parse", "HEAD")
-        name, has_own_lines = read_commit(job, commit), start != head
-        on_head = reverted  # it has conflicts, so it has no tree
+        has_own_lines = start != head
+        is_clean_on_head = False
         if has_own_lines:
             reset_worktree(job, head)
             on_head = _try_revert(job, commit)
+            is_clean_on_head = bool(on_head.tree) and not on_head.is_empty
         reset_worktree(job, start)  # files with conflict markers must not become a change set
-        if on_head.tree and not on_head.is_empty:
-            job.say("HEAD alone can be reverted: only your uncommitted lines there are in the way")
-            staged = make_operator_git(job).items("diff-index", "--cached", "--name-only", "-z", "HEAD")
-            # git reverts nothing while any file is staged. Not every staged file can be named to `git stash`.
-            paths = f" -- {quote_paths(reverted.conflicts)}" if set(staged) <= set(reverted.conflicts) else ""
-            job.say(f"Next: git stash push --include-untracked{paths}")
-            job.say(f"Then start this again, or run git revert {commit[:10]}")
-            job.say("After it, git stash pop brings your lines back, with the conflict to resolve")
-            summary = f"is clean on HEAD, but conflicts with your uncommitted lines in {reverted.files}"
-            facts = {**facts, "uncommitted": [*reverted.conflicts]}
-            return FlowResult(f"Reverting {name} {summary}", sound=False, facts=facts)
-        first = "commit or stash your changes, then " if has_own_lines else ""
-        job.say(f"Next: {first}run git revert {commit[:10]} and resolve these by hand")
-        return FlowResult(f"Reverting {name} conflicts in {reverted.files}", sound=False, facts=facts)
+        summary = f"Reverting {read_commit(job, commit)}"
+        if is_clean_on_head:
+            _explain_stashing(job, commit, reverted)
+            summary = f"{summary} is clean on HEAD, but conflicts with your uncommitted lines in {reverted.files}"
+            return FlowResult(summary, sound=False, facts={**facts, "uncommitted": [*reverted.conflicts]})
+        first_step = "commit or stash your changes, then " if has_own_lines else ""
+        job.say(f"Next: {first_step}run git revert {commit[:10]} and resolve these by hand")
+        return FlowResult(f"{summary} conflicts in {reverted.files}", sound=False, facts=facts)
+
+
+def _explain_stashing(job: Job, commit: str, reverted: GitTrial) -> None:
+    """Show the commands by which only the uncommitted lines are set aside, and the revert is clean."""
+    job.say("HEAD alone can be reverted: only your uncommitted lines there are in the way")
+    staged = make_operator_git(job).items("diff-index", "--cached", "--name-only", "-z", "HEAD")
+    # git reverts nothing while any file is staged. Not every staged file can be named to `git stash`.
+    paths = f" -- {quote_paths(reverted.conflicts)}" if set(staged) <= set(reverted.conflicts) else ""
+    job.say(f"Next: git stash push --include-untracked{paths}")
+    job.say(f"Then start this again, or run git revert {commit[:10]}")
+    job.say("After it, git stash pop brings your lines back, with the conflict to resolve")
 
 
 def _try_revert(job: Job, commit: str) -> GitTrial:
@@ -473,32 +489,33 @@ class ApplyFix(ProjectFlow):
         return f"Apply the fix {self.fix} in a worktree and run {join_names(self.tests, 2)}{self.where}"
 
     def run(self, job: Job) -> FlowResult:
-        facts = {"fix": self.fix, "tests": self.tests}
-        failed = facts | {"next": NEXT_AFTER_FAILED_FIX}
-        file = job.scratch / "fix.patch"
-        file.write_text(self.patch, encoding="utf-8", newline="")
         for line in self.patch.splitlines():
             job.say(line)
+        file = job.scratch / "fix.patch"
+        file.write_text(self.patch, encoding="utf-8", newline="")
         applied = try_git(job, "apply", "--3way", "--whitespace=nowarn", str(file))
         if not applied.tree:
             reset_worktree(job)  # files with conflict markers must not become a change set
             why = f"it conflicts in {applied.files}" if applied.conflicts else find_last_error_line(applied.error)
-            return FlowResult(f"The fix does not apply: {why}", sound=False, facts=failed)
-        job.say("The files already have this fix" if applied.is_empty else "The fix applies")
+            return self._make_failure(f"The fix does not apply: {why}")
+        is_there = applied.is_empty
+        job.say("The files already have this fix" if is_there else "The fix applies")
         tool = choose_toolchain(find_toolchains(job, self.project), self.tests)
         check = run_tests(job, tool, self.tests if tool.runs_single_tests else ())
+        still_fails = not check.passed or not set(self.tests).isdisjoint(check.failing)
+        # Without the files that the tests wrote, and without the fix if it does not help.
+        reset_worktree(job, tree="" if is_there or still_fails else applied.tree)
         names = join_names(self.tests, 2)
-        still_fails = bool(set(self.tests) & set(check.failing)) or not check.passed
-        if applied.is_empty:
-            reset_worktree(job)
-            outcome = "still fails, so the failure has another cause" if still_fails else "passes"
-            summary = f"The files already have this fix, and {names} {outcome}: {describe_check(check)}"
-            if still_fails:
-                return FlowResult(summary, sound=False, facts=failed)
-            return FlowResult(summary, check=check, facts=facts)
-        if still_fails:
-            reset_worktree(job)
-            outcome = f"The fix applies, but {names} still fails, so the fix is discarded"
-            return FlowResult(f"{outcome}: {describe_check(check)}", sound=False, facts=failed)
-        reset_worktree(job, tree=applied.tree)  # without the files that the tests wrote
-        return FlowResult(f"The fix applies and {names} passes: {describe_check(check)}", check=check, facts=facts)
+        beginning = f"The files already have this fix, and {names}" if is_there else f"The fix applies and {names}"
+        if not still_fails:
+            summary = f"{beginning} passes: {describe_check(check)}"
+            return FlowResult(summary, check=check, facts={"fix": self.fix, "tests": self.tests})
+        outcome = f"The fix applies, but {names} still fails, so the fix is discarded"
+        if is_there:
+            outcome = f"{beginning} still fails, so the failure has another cause"
+        return self._make_failure(f"{outcome}: {describe_check(check)}")
+
+    def _make_failure(self, summary: str) -> FlowResult:
+        """The result of a fix that did not help."""
+        facts = {"fix": self.fix, "tests": self.tests, "next": NEXT_AFTER_FAILED_FIX}
+        return FlowResult(summary, sound=False, facts=facts)

@@ -1,4 +1,8 @@
-"""Flows that test your changes: the tests of changed files, HEAD alone, and changed lines that no test runs."""
+"""Flows that test your changes: the tests of changed files, HEAD alone, and changed lines that no test runs.
+
+`suite_runs` runs the tests. Here it is decided which ones, on which state of the files, and what their result says. The
+validation of an agent's changes uses `RunTests`, too.
+"""
 
 from __future__ import annotations
 
@@ -52,19 +56,10 @@ from engine.frozen import frozen
 from engine.model import CheckResult
 from engine.model.text import capitalised, count, find_last_error_line, join_names
 
+# -- the tests that belong to changed files
+
 MAX_TESTS_IN_COMMAND = 400
 """Maximum number of tests in a command. If there are more, the whole suite is run."""
-
-MAX_REPORT_BYTES = 100_000_000
-"""Maximum size of a report of coverage that is read."""
-
-_LIST_INSTALLED = (
-    "import importlib.util as u; print(*(n for n in ('coverage', 'pytest_cov', 'xdist') if u.find_spec(n)))"
-)
-"""Python code that prints those of these packages that are installed."""
-
-
-# -- run the tests that belong to changed files
 
 
 @frozen
@@ -118,18 +113,14 @@ class RunTests(ProjectFlow):
         check = combine_checks(results)
         full = not any(run.tests for run in plan.runs)
         scope = " (the whole suite)" if full else " (only the tests of this change)"
-        return FlowResult(
-            summary=capitalised(f"{describe_check(check)}{self.where}{scope if self.paths else ''}"),
-            check=check,
-            facts={
-                "tests_by_path": plan.tests_by_path,
-                "without_tests": [
-                    path for path in self.paths if not plan.tests_by_path.get(path) and path not in folders
-                ],
-                **make_signature_facts(texts, check.failing, job.folder / self.project),
-            },
-            full=full and len(results) == len(tools),
-        )
+        summary = capitalised(f"{describe_check(check)}{self.where}{scope if self.paths else ''}")
+        files = (path for path in self.paths if path not in folders)
+        facts = {
+            "tests_by_path": plan.tests_by_path,
+            "without_tests": [path for path in files if not plan.tests_by_path.get(path)],
+            **make_signature_facts(texts, check.failing, job.folder / self.project),
+        }
+        return FlowResult(summary, check=check, facts=facts, full=full and len(results) == len(tools))
 
     def _plan_changed_paths(self, job: Job, tools: Sequence[Toolchain], *, has_folder: bool) -> _TestPlan:
         """The tests that each tool runs for the files of `paths`. If these files have no tests of their own, a tool
@@ -157,7 +148,7 @@ class RunTests(ProjectFlow):
         return _TestPlan(runs, tests_by_path)
 
 
-# -- does HEAD pass without the uncommitted files?
+# -- HEAD without the uncommitted files
 
 
 class CheckCleanHead(ProjectFlow):
@@ -247,7 +238,18 @@ def _find_passed(check: CheckResult) -> set[str]:
     return {test for test, _ in check.durations}.difference(check.failing) if names_all_failures else set()
 
 
-# -- find changed lines that no test runs, measured with the project's own coverage
+# -- changed lines that no test runs, measured with the project's own coverage
+
+MAX_REPORT_BYTES = 100_000_000
+"""Maximum size of a report of coverage that is read."""
+
+_DATA_FILE = "coverage.data"
+"""The name of the file in the scratch folder for what coverage measured."""
+
+_LIST_INSTALLED = (
+    "import importlib.util as u; print(*(n for n in ('coverage', 'pytest_cov', 'xdist') if u.find_spec(n)))"
+)
+"""Python code that prints those of these packages that are installed."""
 
 
 class UncoveredLines(ProjectFlow):
@@ -272,12 +274,13 @@ class UncoveredLines(ProjectFlow):
         if not changed:
             return FlowResult("Nothing to measure: these files have no changed lines any more")
         tests = [] if self.whole else collect_tests(tool.find_tests_for(list(changed)))
-        check, missing = _measure(job, self.project, tool, tests, list(changed))
+        check = _run_with_coverage(job, self.project, tool, tests, list(changed))
+        missing_lines = _read_missing_lines(job, tool)
         uncovered: dict[str, list[int]] = {}
         for path, lines in changed.items():
-            if path not in missing:
+            if path not in missing_lines:
                 job.say(f"{path}: not measured, coverage is configured to leave it out")
-            elif hits := sorted(missing[path].intersection(lines)):
+            elif hits := sorted(missing_lines[path].intersection(lines)):
                 uncovered[path] = hits
                 job.say(f"{path} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}")
         facts: Facts = {"uncovered": uncovered, "whole": not tests}
@@ -304,19 +307,17 @@ class UncoveredLines(ProjectFlow):
         return dict(sorted(changed.items()))
 
 
-def _measure(
+def _run_with_coverage(
     job: Job, project: str, tool: Toolchain, tests: Sequence[str], paths: Sequence[str]
-) -> tuple[CheckResult, dict[str, set[int]]]:
-    """(result of the tests, lines that no test ran by file). Raises `CannotRun` if coverage is not installed."""
-    interpreter = tool.test_command([], job.scratch / "report.xml").argv[0]
-    listing = job.run([interpreter, "-c", _LIST_INSTALLED], cwd=tool.folder, quiet=True)
+) -> CheckResult:
+    """Run `tests`, and measure which lines of `paths` they run. Raises `CannotRun` if coverage is not installed."""
+    listing = job.run([tool.interpreter, "-c", _LIST_INSTALLED], cwd=tool.folder, quiet=True)
     installed = listing.output.split()
     if not listing.ok or "coverage" not in installed:
         add = add_package_command(job.workspace / project, job.workspace, "coverage")
         raise CannotRun("coverage is not installed in the project's environment", add)
-    data = job.scratch / "coverage.data"
     folders = sorted({str(PurePosixPath(path).parent) for path in paths})
-    options = [f"--data-file={data}", f"--source={','.join(folders)}"]
+    options = [f"--data-file={job.scratch / _DATA_FILE}", f"--source={','.join(folders)}"]
     # pytest-cov would replace this measurement, and workers of xdist would not be measured.
     disabled = {"pytest_cov": "--no-cov", "xdist": "-n0"}
     addopts = " ".join(option for plugin, option in disabled.items() if plugin in installed)
@@ -325,17 +326,16 @@ def _measure(
         argv = (command.argv[0], "-m", "coverage", "run", *options, *command.argv[1:])
         return replace(command, argv=argv, environment={**command.environment, "PYTEST_ADDOPTS": addopts})
 
-    check = run_tests(job, tool, tests, wrap=wrap)
-    return check, _read_uncovered_lines(job, tool, interpreter, data)
+    return run_tests(job, tool, tests, wrap=wrap)
 
 
-def _read_uncovered_lines(job: Job, tool: Toolchain, interpreter: str, data: Path) -> dict[str, set[int]]:
-    """The lines that no test ran, by file, from the `data` of coverage. Raises `CannotRun` if it measured nothing."""
-    report = job.scratch / "coverage.json"
+def _read_missing_lines(job: Job, tool: Toolchain) -> dict[str, set[int]]:
+    """The lines that no test ran, by measured file. Raises `CannotRun` if nothing was measured."""
+    data, report = job.scratch / _DATA_FILE, job.scratch / "coverage.json"
     if not data.exists():  # with the setting `parallel`, each process writes a file of its own
-        job.run([interpreter, "-m", "coverage", "combine", f"--data-file={data}"], cwd=tool.folder, quiet=True)
+        job.run([tool.interpreter, "-m", "coverage", "combine", f"--data-file={data}"], cwd=tool.folder, quiet=True)
     options = [f"--data-file={data}", "-o", str(report), "--fail-under=0", "--ignore-errors"]
-    result = job.run([interpreter, "-m", "coverage", "json", *options], cwd=tool.folder, quiet=True)
+    result = job.run([tool.interpreter, "-m", "coverage", "json", *options], cwd=tool.folder, quiet=True)
     try:
         files = json.loads(read_plain(report, MAX_REPORT_BYTES))["files"]
     except (OSError, ValueError, KeyError) as error:

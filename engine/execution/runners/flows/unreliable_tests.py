@@ -1,16 +1,17 @@
 """Flows about tests that fail sometimes or became slow. They repeat them, time them, or skip them until a day.
 
-The package `flows` registers them, and cards about tests propose them.
+A card about a flaky test starts `HuntFlakes`. If the test fails in some of the runs, the next card offers `Quarantine`,
+which writes a skip mark with a date into its file. `engine.git.inspection` finds that mark again when the day has come.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -84,12 +85,13 @@ class HuntFlakes(ProjectFlow):
         steady = sum(tally.verdict == "steady" for tally in tallies)
         summary = f"Steady: {count(steady, 'test')} passed {self.times} times out of {self.times}"
         if steady < len(tallies):
-            summary = "; ".join([*_describe_unsteady(tallies), f"{steady} steady"])
+            counts = [_describe_tallies(tallies, verdict) for verdict in ("flaky", "broken")]
+            summary = "; ".join(filter(None, [*counts, f"{steady} steady"]))
         tests = make_facts(tallies, "test", "runs", "failed", "mean_seconds", "verdict")
         facts: Facts = {"times": self.times, "tests": tests}
         if tool.name == "pytest" and any(tally.verdict == "flaky" and ".py::" in tally.test for tally in tallies):
             facts["next"] = "quarantine"
-        return FlowResult(summary, check=checks[-1], sound=not any(tally.failed for tally in tallies), facts=facts)
+        return FlowResult(summary, check=checks[-1], sound=steady == len(tallies), facts=facts)
 
 
 @frozen
@@ -102,7 +104,7 @@ class TestTally:
     mean_seconds: float
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Literal["steady", "broken", "flaky"]:
         """`steady` for a test that never failed, `broken` for one that always failed, or else `flaky`."""
         if self.failed == 0:
             return "steady"
@@ -134,11 +136,10 @@ def _tally_without_names(tool: str, tests: Sequence[str], checks: Sequence[Check
     return [TestTally(join_names(tests, 3), len(checks), 0, round(mean_seconds, 4))]
 
 
-def _describe_unsteady(tallies: Sequence[TestTally]) -> Iterator[str]:
-    for verdict in ("flaky", "broken"):
-        names = [f"{tally.test} ({tally.failed} of {tally.runs})" for tally in tallies if tally.verdict == verdict]
-        if names:
-            yield f"{len(names)} {verdict}: {join_names(names, 4)}"
+def _describe_tallies(tallies: Sequence[TestTally], verdict: str) -> str:
+    """The tests with this verdict in words; "" for none."""
+    names = [f"{tally.test} ({tally.failed} of {tally.runs})" for tally in tallies if tally.verdict == verdict]
+    return f"{len(names)} {verdict}: {join_names(names, 4)}" if names else ""
 
 
 # -- compare the times of tests at two commits
@@ -146,6 +147,9 @@ def _describe_unsteady(tallies: Sequence[TestTally]) -> Iterator[str]:
 SLOWER_RATIO = 1.5
 """A test is slower if its median time is at least this many times as long, and each run is longer than every run at the
 other commit."""
+
+MIN_RATIO_S = 0.01
+"""Minimum median time in seconds of which a ratio is shown."""
 
 
 class TimeTests(ProjectFlow):
@@ -170,22 +174,19 @@ class TimeTests(ProjectFlow):
         with link_packages(job, tools):
             fast_times = self._time_tests_at(job, tool, fast)
             head_times = self._time_tests_at(job, tool, head)
-        comparisons = []
-        slower = 0
-        for test in [test for test in head_times if test in fast_times]:
-            old, new = fast_times[test], head_times[test]
-            is_slower = median(new) >= SLOWER_RATIO * median(old) and min(new) > max(old)
-            slower += is_slower
-            ratio = f"{median(new) / median(old):.1f} times as long" if median(old) >= 0.01 else "slower"
-            spreads = f"{_format_spread(new)} at HEAD and {_format_spread(old)} at {fast[:7]}"
-            comparisons.append(f"{test} takes {spreads}: {ratio if is_slower else 'not slower'}")
-            job.say(comparisons[-1])
+        comparisons = {
+            test: TimeComparison(fast_times[test], times) for test, times in head_times.items() if test in fast_times
+        }
         if not comparisons:
             raise WorkFailed("none of these tests ran at both commits", "name tests that both commits have")
+        sentences = [f"{test} takes {comparison.describe(fast)}" for test, comparison in comparisons.items()]
+        for sentence in sentences:
+            job.say(sentence)
+        slower = sum(comparison.is_slower for comparison in comparisons.values())
         if slower:
             job.say(f"Next: git log --oneline {fast[:10]}..HEAD")
         facts = {"fast": fast, "head": head, "before": fast_times, "now": head_times, "slower": slower}
-        return FlowResult("; ".join(comparisons[:3]), sound=not slower, facts=facts)
+        return FlowResult("; ".join(sentences[:3]), sound=not slower, facts=facts)
 
     def _time_tests_at(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
         """The seconds of each test in each run at a commit."""
@@ -204,6 +205,27 @@ class TimeTests(ProjectFlow):
             for test, seconds in check.durations:
                 durations.setdefault(test, []).append(round(seconds, 3))
         return durations
+
+
+@frozen
+class TimeComparison:
+    """The seconds of one test in each run, at the fast commit and at HEAD."""
+
+    fast: list[float]
+    head: list[float]
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the test became slower, as `SLOWER_RATIO` says."""
+        return median(self.head) >= SLOWER_RATIO * median(self.fast) and min(self.head) > max(self.fast)
+
+    def describe(self, fast_commit: str) -> str:
+        """Both times, and how much longer the test takes now."""
+        times = f"{_format_spread(self.head)} at HEAD and {_format_spread(self.fast)} at {fast_commit[:7]}"
+        if not self.is_slower:
+            return f"{times}: not slower"
+        old, new = median(self.fast), median(self.head)
+        return f"{times}: {f'{new / old:.1f} times as long' if old >= MIN_RATIO_S else 'slower'}"
 
 
 def _format_spread(seconds: list[float]) -> str:
@@ -240,22 +262,7 @@ class Quarantine(ProjectFlow):
         if tool.name != "pytest" or not all(".py::" in test and is_inside(test.split("::")[0]) for test in self.tests):
             raise WorkFailed("only pytest tests can be skipped until a date")
         base = store_tree(job)
-        until = date.fromisoformat(self.until)
-        marked: list[str] = []
-        for test in self.tests:
-            path, _, names = test.partition("::")
-            file = tool.folder / path
-            try:
-                text = read_plain(file, MAX_TEST_FILE_BYTES, follow=False).decode()
-                after = add_skip_mark(text, names.partition("[")[0].split("::"), until, self.why)
-            except (OSError, ValueError, SyntaxError) as error:
-                raise WorkFailed(f"{path} cannot be changed: {error!s}") from error
-            if after is None:
-                job.say(f"{test}: already has its own skip mark")
-                continue
-            file.write_bytes(after.encode())
-            marked.append(test)
-            job.say(f"{test} is skipped until {self.until}")
+        marked = [test for test in self.tests if self._mark(job, tool, test)]
         if not marked:
             return FlowResult("Nothing changed: these tests are already in quarantine")
         summary = f"{count(len(marked), 'test')} skipped until {self.until}"
@@ -266,10 +273,26 @@ class Quarantine(ProjectFlow):
             return FlowResult(f"{summary}; not tested: {error.message}")
         check = combine_checks(compare_with_base(job, base, [ToolCheck(tool, result)]))
         facts = {"tests": marked, "until": self.until}
-        is_skipped = set(marked).isdisjoint(check.failing)
-        return FlowResult(
-            f"{summary}; its file: {describe_compared(check)}", check=check, sound=is_skipped, facts=facts
-        )
+        summary = f"{summary}; its file: {describe_compared(check)}"
+        return FlowResult(summary, check=check, sound=set(marked).isdisjoint(check.failing), facts=facts)
+
+    def _mark(self, job: Job, tool: Toolchain, test: str) -> bool:
+        """Put the mark above one test. False if it has the same mark already. Raises `WorkFailed` if its file cannot be
+        changed."""
+        path, _, names = test.partition("::")
+        file = tool.folder / path
+        until = date.fromisoformat(self.until)
+        try:
+            text = read_plain(file, MAX_TEST_FILE_BYTES, follow=False).decode()
+            after = add_skip_mark(text, names.partition("[")[0].split("::"), until, self.why)
+        except (OSError, ValueError, SyntaxError) as error:
+            raise WorkFailed(f"{path} cannot be changed: {error!s}") from error
+        if after is None:
+            job.say(f"{test}: already has its own skip mark")
+            return False
+        file.write_bytes(after.encode())
+        job.say(f"{test} is skipped until {self.until}")
+        return True
 
 
 def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | None:
@@ -277,7 +300,7 @@ def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | N
     replaced. Returns None if the test has the same mark already.
 
     `names` are the classes of the test and its function. Raises `ValueError` if there is no such test, and
-    `SyntaxError` if the file cannot be parsed.
+    `SyntaxError` if the file cannot be parsed, before or after the change.
     """
     tree = ast.parse(text)
     test = _find_test(tree, names)
@@ -286,12 +309,14 @@ def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | N
         return None
     rows = text.split("\n")
     newline = "\r" if rows[0].endswith("\r") else ""
-    first = min([test.lineno, *(decorator.lineno for decorator in test.decorator_list)]) - 1
-    indent = " " * (len(rows[first]) - len(rows[first].lstrip()))
+    top_row = min([test.lineno, *(decorator.lineno for decorator in test.decorator_list)]) - 1
+    indent = " " * (len(rows[top_row]) - len(rows[top_row].lstrip()))
     date_class, imports = _find_needed_imports(text)
+    # All numbers of rows are those of the unchanged file. So the rows are changed from below: first the old marks,
+    # which are at the top row of the test or below it, then that row, and last the imports, which are above it.
     for old_mark in reversed(old_marks):
         del rows[old_mark.lineno - 1 : old_mark.end_lineno]
-    rows.insert(first, f"{indent}{_make_skip_mark(text, date_class, until, why)}{newline}")
+    rows.insert(top_row, f"{indent}{_make_skip_mark(text, date_class, until, why)}{newline}")
     import_row = _find_import_row(tree)
     rows[import_row:import_row] = [f"{line}{newline}" for line in imports]
     after = "\n".join(rows)
@@ -321,16 +346,16 @@ def _make_skip_mark(text: str, date_class: str, until: date, why: str) -> str:
 def _find_import_row(tree: ast.Module) -> int:
     """The index of the row for new imports. It is before the first import of the file, but after its docstring and its
     imports from `__future__`."""
-    at = 0
+    row = 0
     for statement in tree.body:
-        is_docstring = isinstance(statement, ast.Expr) and at == 0
+        is_docstring = isinstance(statement, ast.Expr) and row == 0
         if is_docstring or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
-            at = statement.end_lineno or 0
+            row = statement.end_lineno or 0
         elif isinstance(statement, (ast.Import, ast.ImportFrom)):
             return statement.lineno - 1
         else:
-            return at
-    return at
+            break
+    return row
 
 
 def _find_test(tree: ast.Module, names: list[str]) -> ast.FunctionDef | ast.AsyncFunctionDef:
