@@ -10,6 +10,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -250,3 +251,26 @@ def try_command(argv: Sequence[str], cwd: Path | None = None) -> Trial:
         return Trial(str(error))
     problem = completed.stderr.strip()[-500:] or f"exit code {completed.returncode}"
     return Trial("" if completed.returncode == 0 else problem, completed.stdout)
+
+
+_ESCAPE_SCRIPT = """
+touch "$0/folder/made" && chmod 700 "$0/folder/made" || exit 1
+cat "$0/outside"; chmod 000 "$0/outside"; echo x >"$0/outside"; touch "$0/new"; exit 0
+"""
+"""A script that does what it may do in its folder, and tries to read, to change and to make files beside it."""
+
+
+def find_escape(sandbox: Sandbox) -> str:
+    """Why a rung does not confine a command; "" if it does. `_ESCAPE_SCRIPT` tries it."""
+    with tempfile.TemporaryDirectory(prefix="clawpy-try-") as name:
+        root = Path(name).resolve()
+        confinement = Confinement(root / "folder", root / "scratch", root / "caches")
+        confinement.folder.mkdir()
+        confinement.make()
+        outside, new = root / "outside", root / "new"
+        outside.write_text("canary")
+        argv = sandbox.wrap(["/bin/sh", "-c", _ESCAPE_SCRIPT, str(root)], confinement, cwd=confinement.folder)
+        trial = try_command(argv, confinement.folder)
+        is_changed = new.exists() or outside.stat().st_mode & 0o777 == 0 or outside.read_text() != "canary"
+        has_worked = (confinement.folder / "made").exists()
+        return trial.problem or ("" if has_worked and not (trial.output or is_changed) else "it did not hold a command")

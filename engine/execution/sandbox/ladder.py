@@ -17,7 +17,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -96,7 +96,7 @@ class RungReport:
     name: str
     works: bool
     in_force: bool
-    limitations: str = ""
+    limitations: str
     """What it cannot confine on this machine, or why it does not work."""
     fix: str = ""
     """How to make it work; "" if it works."""
@@ -105,13 +105,13 @@ class RungReport:
 @functools.cache
 def find_best_sandbox() -> Sandbox:
     """The best rung that works on this machine. The rungs are tried once a process."""
-    return next((rung for rung in _make_platform_rungs() if not rung.problem), NoSandbox())
+    return next(find_rungs())
 
 
-def find_rungs() -> list[Sandbox]:
-    """All rungs that work on this machine, the best first. `NoSandbox` is the last."""
-    working: list[Sandbox] = [rung for rung in _make_platform_rungs() if not rung.problem]
-    return [*working, NoSandbox()]
+def find_rungs() -> Iterator[Sandbox]:
+    """The rungs that work on this machine, the best first. `NoSandbox` is the last."""
+    yield from (rung for rung in _make_platform_rungs() if not rung.problem)
+    yield NoSandbox()
 
 
 @functools.cache
@@ -130,14 +130,12 @@ def report_rungs() -> list[RungReport]:
     reports = []
     for name, system in _SYSTEMS.items():
         rung = rungs.get(name)
-        if rung is None:
-            reports.append(RungReport(name, works=False, in_force=False, limitations=f"it is of {system}"))
-        elif rung.problem:
+        problem = "" if rung else f"it is of {system}"
+        if rung and rung.problem:
             problem = f"it does not work: {rung.problem}"
-            reports.append(RungReport(name, works=False, in_force=False, limitations=problem, fix=rung.fix))
-        else:
-            limitations = "; ".join(rung.limitations)
-            reports.append(RungReport(name, works=True, in_force=name == in_force, limitations=limitations))
+        limitations = problem or "; ".join(rung.limitations if rung else ())
+        fix = rung.fix if rung and problem else ""
+        reports.append(RungReport(name, works=not problem, in_force=name == in_force, limitations=limitations, fix=fix))
     nothing = "nothing confines a command; no session starts by itself"
     return [*reports, RungReport("none", works=True, in_force=in_force == "none", limitations=nothing)]
 
@@ -186,7 +184,7 @@ def measure_rungs() -> dict[str, dict[str, str]]:
     It is `UNMEASURED` for a rung on which the program did not run to its end. The measurement takes less than a second
     and is made once a process.
     """
-    working = find_rungs()
+    working = list(find_rungs())
     with ThreadPoolExecutor(len(working)) as pool:
         return {rung.name: result for rung, result in zip(working, pool.map(_measure_rung, working), strict=True)}
 

@@ -12,12 +12,11 @@ import ctypes
 import functools
 import os
 import platform
-import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from engine.execution.sandbox import Confinement, Sandbox, make_supervised_command, mounts, try_command
-from engine.execution.sandbox.host_paths import SYSTEM, find_readable_places
+from engine.execution.sandbox import Confinement, Sandbox, find_escape, make_supervised_command, mounts
+from engine.execution.sandbox.host_paths import find_readable_places
 from engine.execution.sandbox.mounts import Mount, MountKind
 from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, make_filter, read_passed_on_calls
 from engine.execution.sandbox.supervisor.kernel import (
@@ -33,8 +32,15 @@ _READ_DIR = 1 << 3
 _MAKE_CHAR = 1 << 6
 _MAKE_BLOCK = 1 << 11
 _REFER = 1 << 13
+"""Rights to files, as bits, besides those that the supervisor needs as well."""
+
 _SCOPE_ABSTRACT_UNIX_SOCKET = 1 << 0
 _SCOPE_SIGNAL = 1 << 1
+"""What Landlock confines besides files, as bits."""
+
+_CREATE_RULESET_CALL = 444
+_CREATE_RULESET_VERSION = 1
+"""The system call `landlock_create_ruleset`, and its flag by which it returns the version."""
 
 READ = LANDLOCK_EXECUTE | LANDLOCK_READ_FILE | _READ_DIR
 """The rights at a place that may only be read."""
@@ -45,11 +51,8 @@ DEVICES = tuple(Path("/dev") / name for name in ("null", "zero", "full", "random
 PROCESSES = Path("/proc")
 """The list of processes, which commands may read."""
 
-SIGNALS_SINCE_VERSION = 6
-"""The first version of Landlock that confines signals."""
-
-TRUNCATION_SINCE_VERSION = 3
-"""The first version of Landlock that confines truncation."""
+REFER_SINCE_VERSION, TRUNCATION_SINCE_VERSION, IOCTL_SINCE_VERSION, SIGNALS_SINCE_VERSION = 2, 3, 5, 6
+"""The first versions of Landlock that confine links between folders, truncation, calls of devices, and signals."""
 
 _NEWEST_VERSION = 7
 """The newest version of Landlock that is known here."""
@@ -60,25 +63,30 @@ def read_landlock_version() -> int:
     """The version of Landlock in the kernel, 0 for none."""
     if platform.system() != "Linux":
         return 0
-    return max(0, int(ctypes.CDLL(None, use_errno=True).syscall(444, 0, 0, 1)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    return max(0, int(libc.syscall(_CREATE_RULESET_CALL, 0, 0, _CREATE_RULESET_VERSION)))
 
 
-def find_handled_rights(abi: int) -> int:
+def find_handled_rights(version: int) -> int:
     """The rights to files that this version of Landlock knows, as bits."""
-    rights = (1 << 13) - 1
-    for since, right in ((2, _REFER), (TRUNCATION_SINCE_VERSION, LANDLOCK_TRUNCATE), (5, LANDLOCK_IOCTL_DEV)):
-        rights |= right if abi >= since else 0
+    rights = _REFER - 1  # the first version knows the bits below it
+    for since, right in (
+        (REFER_SINCE_VERSION, _REFER),
+        (TRUNCATION_SINCE_VERSION, LANDLOCK_TRUNCATE),
+        (IOCTL_SINCE_VERSION, LANDLOCK_IOCTL_DEV),
+    ):
+        rights |= right if version >= since else 0
     return rights
 
 
 class Landlock(Sandbox):
-    """The rung with version `abi` of Landlock, by default that of the kernel."""
+    """The rung with this `version` of Landlock, by default that of the kernel."""
 
     name = "landlock"
     upgrade = SANDBOX_FIX
 
-    def __init__(self, abi: int | None = None) -> None:
-        self._abi = min(read_landlock_version() if abi is None else abi, _NEWEST_VERSION)
+    def __init__(self, version: int | None = None) -> None:
+        self._version = min(read_landlock_version() if version is None else version, _NEWEST_VERSION)
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
         return super().describe(network=network, hosts=hosts) + ("" if network else ", no loopback")
@@ -99,26 +107,11 @@ class Landlock(Sandbox):
     @functools.cached_property
     def problem(self) -> str:
         """Why it does not work on this machine; "" if it works. A command tries it."""
-        if self._abi < 1:
+        if self._version < 1:
             return "this kernel has no Landlock, or it is switched off (it needs Linux 5.13 and `lsm=…,landlock`)"
         if platform.machine() not in ARCHITECTURES:
             return f"there is no system call filter for {platform.machine()}"
-        with tempfile.TemporaryDirectory(prefix="clawpy-") as name:
-            inside, outside = Path(name).resolve() / "inside", Path(name).resolve() / "outside"
-            inside.mkdir()
-            outside.write_text("canary")
-            planned = [Mount(MountKind.READ, place, place) for place in SYSTEM if place.exists()]
-            planned.append(Mount(MountKind.WRITE, inside, inside))
-            script = "touch in && chmod 700 in || exit 1; cat ../outside; chmod 000 ../outside; echo x >../outside"
-            argv = make_supervised_command(
-                [*self._make_supervisor_options(planned), f"cwd={inside}"], ["/bin/sh", "-c", f"{script}; exit 0"]
-            )
-            trial = try_command(argv)
-            if trial.problem:
-                return trial.problem
-            if trial.output or outside.stat().st_mode & 0o777 == 0 or outside.read_text() != "canary":
-                return "it did not hold a command"
-            return ""
+        return find_escape(self)
 
     @property
     def fix(self) -> str:
@@ -136,29 +129,35 @@ class Landlock(Sandbox):
             missing.append("the engine runs as root, and the kernel does not count root's processes")
         return missing
 
-    def _make_supervisor_options(self, planned: Sequence[Mount], *, network: bool = False) -> list[str]:
+    def _make_supervisor_options(self, planned: Sequence[Mount], *, network: bool) -> list[str]:
         """The options by which the supervisor confines a command to the planned places."""
-        everything = find_handled_rights(self._abi)
-        write = everything & ~(_MAKE_CHAR | _MAKE_BLOCK | LANDLOCK_IOCTL_DEV)
-        scope = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if self._abi >= SIGNALS_SINCE_VERSION else 0
-        device = LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE | (write & LANDLOCK_TRUNCATE)
-        hidden = {mount.at for mount in planned if mount.kind is MountKind.HIDDEN}
-        rules = [(place, device) for place in DEVICES]
-        rules.append((PROCESSES, LANDLOCK_READ_FILE | _READ_DIR))
-        for mount in planned:
-            if mount.kind is not MountKind.HIDDEN:
-                rules += make_path_rules(mount.at, write if mount.kind is MountKind.WRITE else READ, hidden)
+        handled = find_handled_rights(self._version)
+        confines_signals = self._version >= SIGNALS_SINCE_VERSION
+        scope = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if confines_signals else 0
+        calls = WithoutNamespaces(network, confines_signals, self._version >= TRUNCATION_SINCE_VERSION)
         machine = platform.machine()
-        options = WithoutNamespaces(network, self._abi >= SIGNALS_SINCE_VERSION, self._abi >= TRUNCATION_SINCE_VERSION)
-        program = make_filter(machine, options)
+        program = make_filter(machine, calls)
         assert program is not None, "`problem` said that there is one"
         return [
-            f"handled={everything}:{scope}",
-            *(f"rule={right}:{place}" for place, right in rules),
+            f"handled={handled}:{scope}",
+            *(f"rule={rights}:{place}" for place, rights in _make_rules(planned, handled)),
             *(f"writable={mount.at}" for mount in planned if mount.kind is MountKind.WRITE),
             f"filter={program.hex()}",
-            *(f"call={number}:{name}" for name, number in read_passed_on_calls(machine, options).items()),
+            *(f"call={number}:{name}" for name, number in read_passed_on_calls(machine, calls).items()),
         ]
+
+
+def _make_rules(planned: Sequence[Mount], handled: int) -> Iterator[tuple[Path, int]]:
+    """The rights at each place, for the planned places, the devices and the list of processes. `handled` are all rights
+    that Landlock confines."""
+    write = handled & ~(_MAKE_CHAR | _MAKE_BLOCK | LANDLOCK_IOCTL_DEV)
+    for device in DEVICES:
+        yield device, LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE | (write & LANDLOCK_TRUNCATE)
+    yield PROCESSES, LANDLOCK_READ_FILE | _READ_DIR
+    hidden = {mount.at for mount in planned if mount.kind is MountKind.HIDDEN}
+    for mount in planned:
+        if mount.kind is not MountKind.HIDDEN:
+            yield from make_path_rules(mount.at, write if mount.kind is MountKind.WRITE else READ, hidden)
 
 
 def make_path_rules(place: Path, access: int, hidden: Collection[Path]) -> Iterator[tuple[Path, int]]:

@@ -223,10 +223,10 @@ def find_mount_problem(layers: Layers) -> str:
     try:
         layers.make()
         disks = tuple(place.stat().st_dev for place in (layers.folder, *layers.places))
+        if disks not in _problem_by_disks:
+            _problem_by_disks[disks] = _try_mount(replace(layers, work=next(_work_names)))
     except OSError as error:
         return str(error)
-    if disks not in _problem_by_disks:
-        _problem_by_disks[disks] = _try_mount(replace(layers, work=next(_work_names)))
     return _problem_by_disks[disks]
 
 
@@ -234,10 +234,7 @@ def _try_mount(layers: Layers) -> str:
     for program in ("unshare", "mount"):
         if shutil.which(program) is None:
             return f"`{program}` does not exist"
-    try:
-        layers.make()
-    except OSError as error:
-        return str(error)
+    layers.make()
     return try_command([*UNSHARE, "/bin/sh", "-c", layers.make_script()], layers.folder).problem
 
 

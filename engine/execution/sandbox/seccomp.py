@@ -1,5 +1,8 @@
 """Makes the seccomp filters of both Linux rungs, which refuse system calls (SPEC 3.8).
 
+A filter is a program of classic BPF. It loads a word of the call, compares it, and returns an action: the call is
+allowed, refused with an error, or passed on to the supervisor. `syscalls.toml` has the numbers of the calls.
+
 Bubblewrap needs a filter, too, because namespaces do not cover everything. The keyring of the kernel belongs to no
 namespace, and may hold disk and network keys. Sockets of some families, such as vsock and bluetooth, reach out of a
 network namespace. User namespaces, io_uring, bpf and the mount calls had many security holes, and no test suite or
@@ -14,7 +17,6 @@ import os
 import platform
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from engine.files import read_table
 from engine.frozen import frozen
@@ -92,48 +94,6 @@ class Architecture:
 ARCHITECTURES = {name: Architecture(**row) for name, row in _TABLES["architectures"].items()}
 
 
-@dataclass(slots=True)
-class _Program:
-    """A program of classic BPF. An instruction has a code, a jump if true, a jump if false, and a value. A jump is the
-    number of instructions to skip."""
-
-    code: list[tuple[int, int, int, int]] = field(default_factory=list)
-
-    def load_word(self, offset: int) -> None:
-        """Load the 32 bits at `offset` of the call. The tests that follow compare them."""
-        self.code.append((_BPF_LD_W_ABS, 0, 0, offset))
-
-    def load_argument(self, index: int) -> None:
-        """Load the lower half of an argument of the call."""
-        self.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
-
-    def return_action(self, action: int) -> None:
-        self.code.append((_BPF_RET, 0, 0, action))
-
-    def return_when(self, test: int, value: int, action: int) -> None:
-        """Return `action` if the loaded word passes `test` with `value`."""
-        self.code.append((test, 0, 1, value))
-        self.return_action(action)
-
-    def return_unless(self, value: int, action: int) -> None:
-        """Return `action` if the loaded word is not `value`."""
-        self.code.append((_BPF_JEQ, 1, 0, value))
-        self.return_action(action)
-
-    def mask(self, bits: int) -> None:
-        """Keep only these bits of the loaded word."""
-        self.code.append((_BPF_AND, 0, 0, bits))
-
-    def add_block(self, value: int, body: _Program, *, test: int = _BPF_JEQ) -> None:
-        """Run `body` only if the loaded word passes `test` with `value`. If what follows needs that word, `body` must
-        return an action or load the word again."""
-        self.code.append((test, 0, len(body.code), value))
-        self.code += body.code
-
-    def as_bytes(self) -> bytes:
-        return b"".join(struct.pack("=HBBI", *instruction) for instruction in self.code)
-
-
 @frozen
 class WithoutNamespaces:
     """The options of a filter for commands that have no namespaces."""
@@ -151,49 +111,53 @@ def make_filter(machine: str, without_namespaces: WithoutNamespaces | None = Non
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
         return None
-    refused, absent = _SECCOMP_RET_ERRNO | errno.EPERM, _SECCOMP_RET_ERRNO | errno.ENOSYS
-    program = _Program()
-    program.load_word(_OFFSET_OF_ARCHITECTURE)
-    program.return_unless(architecture.audit, absent)  # calls of 32-bit programs have other numbers
-    program.load_word(_OFFSET_OF_NUMBER)
-    program.return_when(_BPF_JGE, _X32_SYSCALL_BIT, absent)
-    actions = {"refused": refused, "absent": absent}
+    absent = _return_error(errno.ENOSYS)
+    actions = {"refused": _return_error(errno.EPERM), "absent": absent}
     if without_namespaces is not None:
-        actions |= {"shared": absent, "attributes": _SECCOMP_RET_ERRNO | errno.EOPNOTSUPP}
+        actions |= {"shared": absent, "attributes": _return_error(errno.EOPNOTSUPP)}
+    program = [
+        *_load_word(_OFFSET_OF_ARCHITECTURE),
+        *_unless(architecture.audit, absent),  # calls of 32-bit programs have other numbers
+        *_load_word(_OFFSET_OF_NUMBER),
+        *_when(_X32_SYSCALL_BIT, absent, test=_BPF_JGE),
+    ]
     for table, action in actions.items():
         for number in _read_call_numbers(table, architecture).values():
-            program.return_when(_BPF_JEQ, number, action)
+            program += _when(number, action)
     if without_namespaces is not None:
-        _add_passed_on_calls(program, read_passed_on_calls(machine, without_namespaces))
-    _add_argument_checks(program, architecture, refused, without_namespaces)
-    program.return_action(_SECCOMP_RET_ALLOW)
-    return program.as_bytes()
+        program += _pass_calls_on(read_passed_on_calls(machine, without_namespaces))
+    program += [*_check_arguments(architecture, without_namespaces), *_ALLOW]
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
-def _add_argument_checks(
-    program: _Program, architecture: Architecture, refused: int, without_namespaces: WithoutNamespaces | None
-) -> None:
+def _check_arguments(architecture: Architecture, without_namespaces: WithoutNamespaces | None) -> _Program:
     """Refuse calls by their arguments: new user namespaces, files that run as their owner, input to terminals, and
     sockets of some families."""
+    refused = _return_error(errno.EPERM)
+    program: _Program = []
     for call in (architecture.clone, architecture.unshare):
-        program.add_block(call, _make_argument_program(0, _BPF_JSET, (_CLONE_NEWUSER,), refused))
+        program += _when(call, _check_argument(0, (_CLONE_NEWUSER,), refused, test=_BPF_JSET))
     for call, index in architecture.modes:
-        program.add_block(call, _make_argument_program(index, _BPF_JSET, (_S_ISUID,), refused))
+        program += _when(call, _check_argument(index, (_S_ISUID,), refused, test=_BPF_JSET))
     truncation = without_namespaces is None or without_namespaces.truncation
     for call, index in architecture.opens:
-        program.add_block(call, _make_open_program(index, refused, truncation=truncation))
+        program += _when(call, _check_open(index, refused, truncation=truncation))
     # The kernel compares only the lower half of the number of an ioctl, so the filter does the same.
+    terminal_input = (_TIOCSTI, _TIOCLINUX)
     if without_namespaces is None:
-        terminal_input = _make_argument_program(1, _BPF_JEQ, (_TIOCSTI, _TIOCLINUX), refused)
-        program.add_block(architecture.ioctl, terminal_input)
-        program.add_block(architecture.socket, _make_socket_program((_AF_UNIX, _AF_INET, _AF_INET6)))
-    else:
-        numbers = (_TIOCSTI, _TIOCLINUX, *_SET_FILE_FLAGS, *_SET_SIGNAL_OWNER)
-        families = (_AF_INET, _AF_INET6) if without_namespaces.network else ()
-        program.add_block(architecture.ioctl, _make_argument_program(1, _BPF_JEQ, numbers, refused))
-        program.add_block(architecture.fcntl, _make_argument_program(1, _BPF_JEQ, _F_SET_OWNER, refused))
-        program.add_block(architecture.socket, _make_socket_program(families))
-        program.add_block(architecture.socketpair, _make_socketpair_program())
+        return [
+            *program,
+            *_when(architecture.ioctl, _check_argument(1, terminal_input, refused)),
+            *_when(architecture.socket, _check_socket((_AF_UNIX, _AF_INET, _AF_INET6))),
+        ]
+    numbers = (*terminal_input, *_SET_FILE_FLAGS, *_SET_SIGNAL_OWNER)
+    return [
+        *program,
+        *_when(architecture.ioctl, _check_argument(1, numbers, refused)),
+        *_when(architecture.fcntl, _check_argument(1, _F_SET_OWNER, refused)),
+        *_when(architecture.socket, _check_socket((_AF_INET, _AF_INET6) if without_namespaces.network else ())),
+        *_when(architecture.socketpair, _check_socketpair()),
+    ]
 
 
 def read_passed_on_calls(machine: str, without_namespaces: WithoutNamespaces) -> dict[str, int]:
@@ -213,69 +177,95 @@ def _read_call_numbers(table: str, architecture: Architecture) -> dict[str, int]
     return {name: number for name, number in calls.items() if number >= 0}
 
 
-def _add_passed_on_calls(program: _Program, calls: Mapping[str, int]) -> None:
+def _pass_calls_on(calls: Mapping[str, int]) -> _Program:
     """Pass calls on to the supervisor. Calls about the caller itself (process 0) are allowed without it."""
+    program: _Program = []
     for name, call in calls.items():
-        if name in _CALLS_ON_CALLER:
-            program.add_block(
-                call, _make_argument_program(0, _BPF_JEQ, (0,), _SECCOMP_RET_ALLOW, otherwise=_SECCOMP_RET_USER_NOTIF)
-            )
-        else:
-            program.return_when(_BPF_JEQ, call, _SECCOMP_RET_USER_NOTIF)
+        allowed = _check_argument(0, (0,), _ALLOW, otherwise=_PASS_ON)
+        program += _when(call, allowed if name in _CALLS_ON_CALLER else _PASS_ON)
+    return program
 
 
-def _make_argument_program(
-    index: int, test: int, values: Iterable[int], action: int, *, otherwise: int = _SECCOMP_RET_ALLOW
-) -> _Program:
-    """Return `action` if the lower half of argument `index` passes `test` with one of `values`, and `otherwise` if
-    not."""
-    body = _Program()
-    body.load_argument(index)
-    for value in values:
-        body.return_when(test, value, action)
-    body.return_action(otherwise)
-    return body
-
-
-def _make_open_program(index: int, refused: int, *, truncation: bool) -> _Program:
+def _check_open(index: int, refused: _Program, *, truncation: bool) -> _Program:
     """Refuse to make a file that runs as its owner. Unless `truncation` is confined by Landlock, also refuse to
     truncate a file that is opened for reading only."""
-    mode = _Program()
-    mode.load_argument(index + 1)
-    mode.return_when(_BPF_JSET, _S_ISUID, refused)
-    mode.load_argument(index)
-    body = _Program()
-    body.load_argument(index)
-    body.add_block(_O_CREAT | _O_TMPFILE, mode, test=_BPF_JSET)
+    flags = _load_argument(index)
+    mode = [*_load_argument(index + 1), *_when(_S_ISUID, refused, test=_BPF_JSET), *flags]
+    program = [*flags, *_when(_O_CREAT | _O_TMPFILE, mode, test=_BPF_JSET)]
     if not truncation:
-        body.return_when(_BPF_JSET, _O_WRONLY | _O_RDWR, _SECCOMP_RET_ALLOW)
-        body.return_when(_BPF_JSET, _O_TRUNC, refused)
-    body.return_action(_SECCOMP_RET_ALLOW)
-    return body
+        program += _when(_O_WRONLY | _O_RDWR, _ALLOW, test=_BPF_JSET)
+        program += _when(_O_TRUNC, refused, test=_BPF_JSET)
+    return [*program, *_ALLOW]
 
 
-def _make_socketpair_program() -> _Program:
+def _check_socketpair() -> _Program:
     """Allow any pair except of datagram sockets, which could be connected to other sockets."""
-    body = _Program()
-    body.load_argument(1)
-    body.mask(_SOCK_TYPE_MASK)
-    body.return_when(_BPF_JEQ, _SOCK_DGRAM, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT)
-    body.return_action(_SECCOMP_RET_ALLOW)
-    return body
+    type_without_flags = [*_load_argument(1), (_BPF_AND, 0, 0, _SOCK_TYPE_MASK)]
+    return [*type_without_flags, *_when(_SOCK_DGRAM, _return_error(errno.EPROTONOSUPPORT)), *_ALLOW]
 
 
-def _make_socket_program(allowed: Iterable[int]) -> _Program:
+def _check_socket(allowed: Iterable[int]) -> _Program:
     """Allow sockets of these families, and those that list network interfaces."""
-    body = _Program()
-    body.load_argument(0)
+    program = _load_argument(0)
     for family in allowed:
-        body.return_when(_BPF_JEQ, family, _SECCOMP_RET_ALLOW)
-    body.return_unless(_AF_NETLINK, _SECCOMP_RET_ERRNO | errno.EAFNOSUPPORT)
-    body.load_argument(2)
-    # Of netlink, only protocol 0 (routes) is allowed, because programs list the network interfaces with it.
-    body.return_unless(0, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT)
-    body.return_action(_SECCOMP_RET_ALLOW)
-    return body
+        program += _when(family, _ALLOW)
+    return [
+        *program,
+        *_unless(_AF_NETLINK, _return_error(errno.EAFNOSUPPORT)),
+        # Of netlink, only protocol 0 (routes) is allowed, because programs list the network interfaces with it.
+        *_load_argument(2),
+        *_unless(0, _return_error(errno.EPROTONOSUPPORT)),
+        *_ALLOW,
+    ]
+
+
+# -- parts of programs
+
+_Program = list[tuple[int, int, int, int]]
+"""The instructions of a program. Each has a code, a jump if true, a jump if false, and a value. A jump is the number of
+instructions to skip."""
+
+_ALLOW: _Program = [(_BPF_RET, 0, 0, _SECCOMP_RET_ALLOW)]
+_PASS_ON: _Program = [(_BPF_RET, 0, 0, _SECCOMP_RET_USER_NOTIF)]
+
+
+def _return_error(number: int) -> _Program:
+    """Refuse the call with this error."""
+    return [(_BPF_RET, 0, 0, _SECCOMP_RET_ERRNO | number)]
+
+
+def _load_word(offset: int) -> _Program:
+    """Load the 32 bits at `offset` of the call. The tests that follow compare them."""
+    return [(_BPF_LD_W_ABS, 0, 0, offset)]
+
+
+def _load_argument(index: int) -> _Program:
+    """Load the lower half of an argument of the call."""
+    return _load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
+
+
+def _when(value: int, body: _Program, *, test: int = _BPF_JEQ) -> _Program:
+    """Run `body` only if the loaded word passes `test` with `value`. If what follows needs that word, `body` must
+    return an action or load the word again."""
+    return [(test, 0, len(body), value), *body]
+
+
+def _unless(value: int, body: _Program) -> _Program:
+    """Run `body` only if the loaded word is not `value`."""
+    return [(_BPF_JEQ, len(body), 0, value), *body]
+
+
+def _check_argument(
+    index: int, values: Iterable[int], action: _Program, *, test: int = _BPF_JEQ, otherwise: _Program = _ALLOW
+) -> _Program:
+    """Run `action` if the lower half of argument `index` passes `test` with one of `values`, and `otherwise` if not."""
+    program = _load_argument(index)
+    for value in values:
+        program += _when(value, action, test=test)
+    return [*program, *otherwise]
+
+
+# -- the filter as a file
 
 
 @functools.cache

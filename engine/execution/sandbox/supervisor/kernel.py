@@ -389,11 +389,6 @@ _FILE_CALLS = {
 from memory again, and the command could have changed them."""
 
 
-def _check_process(call: _Call) -> None:
-    """Check a call whose first argument is a process or a thread."""
-    _check_is_descendant(call.number(0))
-
-
 def _check_is_descendant(pid: int) -> None:
     """Raises OSError if the process does not belong to the command. `pid` 0 is the caller itself."""
     if pid and not is_descendant(pid):
@@ -426,17 +421,15 @@ def _check_priority(call: _Call, process: int, group: int) -> None:
         raise OSError(errno.EPERM, "other processes")
 
 
+_CALLS_ON_PROCESSES = (
+    "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "prlimit64", "sched_setparam", "sched_setscheduler",
+    "sched_setaffinity", "sched_setattr",
+)  # fmt: skip
+"""Calls whose first argument is a process or a thread."""
+
 _CHECKS: dict[str, Callable[[_Call], None]] = {
+    **dict.fromkeys(_CALLS_ON_PROCESSES, lambda call: _check_is_descendant(call.number(0))),
     "kill": _check_kill,
-    "tkill": _check_process,
-    "tgkill": _check_process,
-    "rt_sigqueueinfo": _check_process,
-    "rt_tgsigqueueinfo": _check_process,
-    "prlimit64": _check_process,
-    "sched_setparam": _check_process,
-    "sched_setscheduler": _check_process,
-    "sched_setaffinity": _check_process,
-    "sched_setattr": _check_process,
     "setpriority": lambda call: _check_priority(call, os.PRIO_PROCESS, os.PRIO_PGRP),
     "ioprio_set": lambda call: _check_priority(call, _IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP),
 }
