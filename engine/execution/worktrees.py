@@ -3,7 +3,10 @@
 A worktree is a detached git worktree with a snapshot of the operator's files, and with the ignored files that the
 repository's `.worktreeinclude` names. It has an intent row, which is written before the worktree is made and removed
 after it is gone, so that a crash loses none. Programs in a worktree may change its `.git` file, so that file is never
-read here. The lock of a workspace keeps a snapshot from overlapping with a landing.
+read here. `ChangeSets` has one `Worktrees`, and `SessionFolders` opens them through it.
+
+The lock of a workspace keeps a snapshot from overlapping with a landing. So `Landings` and `SessionFolders` use the
+same `WorkspaceLocks`.
 """
 
 from __future__ import annotations
@@ -45,64 +48,10 @@ from engine.storage.state import Intent, begin_intent, finish_intent_now, read_i
 
 log = logging.getLogger(__name__)
 
-INTENT = "worktree"
-"""The kind of the intent rows of worktrees."""
-
-_INCLUDED = "clawpy-included"
-"""The file in git's folder of a worktree that lists the ignored files copied into it."""
-
-StartingTreeBuilder = Callable[[Git, str], str]
-"""Makes the tree with which a session begins, from the repository and the operator's present tree."""
-
-INCLUDE_FILE = ".worktreeinclude"
-"""The file with patterns of ignored files that a worktree gets as well."""
-
-MAX_PATTERN_BYTES = 64 * 1024
-"""Maximum size of the file of patterns."""
-
-MAX_INCLUDE_FILES = 20_000
-"""Maximum number of files that are copied into one worktree."""
-
-MAX_INCLUDED_BYTES = 500_000_000
-"""Maximum size of all files together that are copied into one worktree."""
-
-_MAX_NAMED_FILES = 5
-"""Maximum number of copied files, and of files left out, that the transcript names."""
-
-MAX_SUBMODULE_FILES = 20
-"""Maximum number of files in one submodule that are named one by one."""
+# -- locks of workspaces
 
 _EVERYWHERE = ""
 """The place of a session without a sandbox, which may write in every workspace."""
-
-
-@frozen
-class IncludedFiles:
-    """The files that were copied."""
-
-    names: tuple[bytes, ...] = ()
-    summary: str = ""
-    """A line for the transcript, "" without a `.worktreeinclude`."""
-
-
-NOTHING_INCLUDED = IncludedFiles()
-
-
-@frozen
-class Worktree:
-    """The worktree of a session."""
-
-    session_id: str
-    workspace: Path
-    folder: Path
-    base: str
-    """The operator's tree from which it was made."""
-    start: str
-    """The checked-out commit. It is the operator's HEAD if that has the tree `base`, else our own commit on top."""
-    head: str
-    """The operator's HEAD."""
-    included: IncludedFiles = NOTHING_INCLUDED
-    """Ignored files that were copied into it."""
 
 
 class WorkspaceLocks:
@@ -158,170 +107,31 @@ class WorkspaceLocks:
                 self._writers.pop(session_id, None)
 
 
+# -- ignored files that a worktree gets as well
+
+INCLUDE_FILE = ".worktreeinclude"
+"""The file with patterns of ignored files that a worktree gets as well."""
+
+MAX_PATTERN_BYTES = 64 * 1024
+"""Maximum size of the file of patterns."""
+
+MAX_INCLUDE_FILES = 20_000
+"""Maximum number of files that are copied into one worktree."""
+
+MAX_INCLUDED_BYTES = 500_000_000
+"""Maximum size of all files together that are copied into one worktree."""
+
+_MAX_NAMED_FILES = 5
+"""Maximum number of copied files, and of files left out, that the transcript names."""
+
+
 @frozen
-class Worktrees:
-    """The worktrees of one home, which are in its cache."""
+class IncludedFiles:
+    """The files that were copied."""
 
-    home: Home
-    database: Database
-    locks: WorkspaceLocks = field(default_factory=WorkspaceLocks)
-
-    def create(self, session_id: str, workspace: Path, *, onto: StartingTreeBuilder | None = None) -> Worktree:
-        """Make a worktree for `session_id` with the present files of `workspace`, which is the top folder of a
-        repository. With `onto` it has the tree that `onto` makes. Its base is the present files in both cases.
-
-        Raises `GitError` (code `git_failed`) when git cannot make it, `Refusal` `old_git`, and as `onto`. Then nothing
-        is left behind.
-        """
-        folder = self.folder_of(session_id)
-        git = Git(workspace).pin()
-        require_merge_tree()
-        payload = {"workspace": os.fsdecode(workspace), "folder": os.fsdecode(folder)}
-        self.database.write(lambda tx: begin_intent(tx, INTENT, session_id, payload))
-        try:
-            with self.locks.hold(str(workspace)):
-                snapshot = take_snapshot(git)
-            tree = onto(git, snapshot.tree) if onto is not None else snapshot.tree
-            start = snapshot.head
-            if tree != snapshot.tree or not (snapshot.clean and snapshot.head):
-                start = make_synthetic_commit(git, tree, *([snapshot.head] if snapshot.head else []))
-            keep_object(git, session_id, "base", snapshot.tree)
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            (git.repository.common / "worktrees").mkdir(exist_ok=True)
-            git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
-            # git wrote the shadow folder of this process, which commands in a sandbox do not see, and which is removed
-            # at the end of the process.
-            admin = _find_admin_folder(git, folder)
-            (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(admin) + b"\n")
-            included = _copy_included_files(git, folder)
-            if included.names:
-                (admin / _INCLUDED).write_bytes(join_nul(included.names))
-        except (Refusal, OSError):
-            self.remove(session_id)
-            self.release(workspace, session_id)
-            raise
-        return Worktree(
-            session_id, workspace, folder=folder, base=snapshot.tree, start=start, head=snapshot.head, included=included
-        )
-
-    def mark_worth_keeping(self, worktree: Worktree) -> None:
-        """Have the next start store the changes of a worktree whose session was interrupted; see `list_unsaved`."""
-
-        def note(tx: Transaction) -> None:
-            for intent in read_intents(tx, INTENT, worktree.session_id):
-                intent.payload = {**intent.payload, "base": worktree.base}
-
-        self.database.write(note)
-
-    def list_unsaved(self) -> list[Worktree]:
-        """The existing worktrees of an earlier run that are worth keeping, oldest first. They have only the fields that
-        `capture` needs."""
-        worktrees = []
-        for intent in unfinished_intents(self.database, INTENT):
-            base, workspace, folder = (intent.payload.get(name, "") for name in ("base", "workspace", "folder"))
-            if base and Path(workspace).is_dir() and Path(folder).is_dir():
-                worktrees.append(
-                    Worktree(intent.subject, Path(workspace), folder=Path(folder), base=base, start="", head="")
-                )
-        return worktrees
-
-    def list_sessions(self) -> dict[str, bool]:
-        """The sessions that have a worktree, each with whether it is worth keeping."""
-        return {
-            intent.subject: bool(intent.payload.get("base")) for intent in unfinished_intents(self.database, INTENT)
-        }
-
-    def folder_of(self, session_id: str) -> Path:
-        """The folder for a session's worktree, whether it exists or not."""
-        return self.home.worktrees / validate_id(session_id)
-
-    def capture(self, worktree: Worktree) -> Snapshot:
-        """Store the files of a worktree as a tree in the operator's repository, which a ref of the session keeps. The
-        ignored files that were copied into the worktree are left out."""
-        git = Git(worktree.workspace).pin()
-        admin = _find_admin_folder(git, worktree.folder)
-        included_list = admin / _INCLUDED
-        without = frozenset(split_nul(included_list.read_bytes())) if included_list.is_file() else frozenset()
-        result = take_snapshot(git, folder=worktree.folder, index=admin / "index", base=worktree.base, without=without)
-        keep_object(git, worktree.session_id, "result", result.tree)
-        return result
-
-    def list_files_in_submodules(self, worktree: Worktree) -> list[bytes]:
-        """The files that a session made below the submodules of its worktree, which are empty at its start. Of a
-        submodule with many, or that became a repository, only its folder is named."""
-        paths: list[bytes] = []
-        with Beneath.open(worktree.folder) as root:
-            for submodule in find_submodules(Git(worktree.workspace).pin(), worktree.base):
-                folder = os.fsdecode(submodule)
-                try:
-                    entries = list(root.walk(folder)) if root.is_folder(folder) else []
-                    files = [os.fsencode(path) for path, is_folder in entries if not is_folder]
-                    is_named_whole = len(files) > MAX_SUBMODULE_FILES or root.lstat(f"{folder}/.git") is not None
-                except OSError:  # a folder in it cannot be read
-                    is_named_whole = True
-                paths += [submodule + b"/"] if is_named_whole else files
-        return paths
-
-    def remove(self, session_id: str) -> None:
-        """Remove a session's worktree, if it has one. Its trees stay in the repository. A worktree that cannot be
-        removed, because it has files of another user, is left to the next start."""
-        for intent in unfinished_intents(self.database, INTENT):
-            if intent.subject == session_id:
-                self._clear_away(intent)
-
-    def release(self, workspace: Path, session_id: str) -> None:
-        """Let git collect the trees of a session, if the repository still exists."""
-        if workspace.is_dir():
-            with contextlib.suppress(Refusal):  # no repository any more
-                release_objects(Git(workspace).pin(), session_id)
-
-    def recover(self, *, keep: Collection[str] = (), keep_refs: Collection[str] = ()) -> list[str]:
-        """At start-up: remove the worktrees of an earlier run, except for the sessions in `keep`, and release their
-        trees, except for those in `keep_refs`. Returns messages on what was done."""
-        messages = []
-        for intent in unfinished_intents(self.database, INTENT):
-            if intent.subject not in keep:
-                removed = self._clear_away(intent)
-                if intent.subject not in keep_refs:
-                    self.release(Path(intent.payload["workspace"]), intent.subject)
-                if removed:
-                    messages.append(f"removed the worktree that session {intent.subject} left behind")
-                else:
-                    messages.append(
-                        f"{intent.payload['folder']} cannot be removed; delete it by hand, the log says why"
-                    )
-        return messages
-
-    def _clear_away(self, intent: Intent) -> bool:
-        """Remove a worktree and its intent. False when it cannot be removed now: then the next start tries again."""
-        folder = Path(intent.payload["folder"])
-        try:
-            self._remove(Path(intent.payload["workspace"]), folder)
-        except OSError:
-            log.warning("the worktree %s cannot be removed", folder, exc_info=True)
-            return False
-        finish_intent_now(self.database, intent.id)
-        return True
-
-    def _remove(self, workspace: Path, folder: Path) -> None:
-        """Remove a worktree, and what git knows of it. Raises OSError."""
-        remove_folder(folder)
-        if not workspace.is_dir():
-            return  # the repository is gone
-        try:
-            git = Git(workspace).pin()
-        except Refusal:
-            return  # no repository any more
-        admin = _find_admin_folder(git, folder)
-        if admin.is_dir():
-            remove_folder(admin)
-        with contextlib.suppress(OSError):  # others have worktrees too
-            admin.parent.rmdir()
-
-
-def _find_admin_folder(git: Git, folder: Path) -> Path:
-    """git's own folder for the worktree at `folder`, which has the same name; session ids are unique."""
-    return git.repository.common / "worktrees" / folder.name
+    names: tuple[bytes, ...] = ()
+    summary: str = ""
+    """A line for the transcript, "" without a `.worktreeinclude`."""
 
 
 def _copy_included_files(git: Git, folder: Path) -> IncludedFiles:
@@ -331,11 +141,11 @@ def _copy_included_files(git: Git, folder: Path) -> IncludedFiles:
     try:
         patterns = read_plain(top / INCLUDE_FILE, MAX_PATTERN_BYTES, follow=False)
     except FileNotFoundError:
-        return NOTHING_INCLUDED
-    except OSError as error:
-        return IncludedFiles(summary=f"{INCLUDE_FILE} was not used: it cannot be read: {error.strerror}")
-    except ValueError:
+        return IncludedFiles()
+    except (OSError, ValueError) as error:
         problem = f"it is not a regular file of at most {MAX_PATTERN_BYTES // 1024} KB"
+        if isinstance(error, OSError):
+            problem = f"it cannot be read: {error.strerror}"
         return IncludedFiles(summary=f"{INCLUDE_FILE} was not used: {problem}")
     copied: list[bytes] = []
     left_out: list[str] = []
@@ -402,3 +212,210 @@ def _summarise_copies(copied: list[bytes], left_out: list[str], size: int) -> st
     if left_out:
         summary += f"; left out: {', '.join(left_out[:_MAX_NAMED_FILES])}"
     return summary
+
+
+# -- worktrees
+
+INTENT = "worktree"
+"""The kind of the intent rows of worktrees."""
+
+_LIST_OF_INCLUDED = "clawpy-included"
+"""The file in git's folder of a worktree that lists the ignored files copied into it."""
+
+StartingTreeBuilder = Callable[[Git, str], str]
+"""Makes the tree with which a session begins, from the repository and the operator's present tree."""
+
+ADD_S = 600
+"""Seconds in which git must have checked out a worktree."""
+
+MAX_SUBMODULE_FILES = 20
+"""Maximum number of files in one submodule that are named one by one."""
+
+
+@frozen
+class Worktree:
+    """The worktree of a session."""
+
+    session_id: str
+    workspace: Path
+    folder: Path
+    base: str
+    """The operator's tree from which it was made."""
+    start: str
+    """The checked-out commit. It is the operator's HEAD if that has the tree `base`, else our own commit on top."""
+    head: str
+    """The operator's HEAD."""
+    included: IncludedFiles = IncludedFiles()
+    """Ignored files that were copied into it."""
+
+
+@frozen
+class Worktrees:
+    """The worktrees of one home, which are in its cache."""
+
+    home: Home
+    database: Database
+    locks: WorkspaceLocks = field(default_factory=WorkspaceLocks)
+
+    def create(self, session_id: str, workspace: Path, *, onto: StartingTreeBuilder | None = None) -> Worktree:
+        """Make a worktree for `session_id` with the present files of `workspace`, which is the top folder of a
+        repository. With `onto` it has the tree that `onto` makes. Its base is the present files in both cases.
+
+        Raises `GitError` (code `git_failed`) when git cannot make it, `Refusal` `old_git`, and as `onto`. Then nothing
+        is left behind.
+        """
+        folder = self.folder_of(session_id)
+        git = Git(workspace).pin()
+        require_merge_tree()
+        payload = {"workspace": os.fsdecode(workspace), "folder": os.fsdecode(folder)}
+        self.database.write(lambda tx: begin_intent(tx, INTENT, session_id, payload))
+        try:
+            with self.locks.hold(str(workspace)):
+                snapshot = take_snapshot(git)
+            tree = onto(git, snapshot.tree) if onto is not None else snapshot.tree
+            start = snapshot.head
+            if tree != snapshot.tree or not (snapshot.clean and snapshot.head):
+                start = make_synthetic_commit(git, tree, *([snapshot.head] if snapshot.head else []))
+            keep_object(git, session_id, "base", snapshot.tree)
+            included = _add_worktree(git, folder, start)
+        except (Refusal, OSError):
+            self.remove(session_id)
+            self.release(workspace, session_id)
+            raise
+        return Worktree(
+            session_id, workspace, folder=folder, base=snapshot.tree, start=start, head=snapshot.head, included=included
+        )
+
+    def mark_worth_keeping(self, worktree: Worktree) -> None:
+        """Have the next start store the changes of a worktree whose session was interrupted; see `list_unsaved`."""
+
+        def store_base(tx: Transaction) -> None:
+            for intent in read_intents(tx, INTENT, worktree.session_id):
+                intent.payload = {**intent.payload, "base": worktree.base}
+
+        self.database.write(store_base)
+
+    def list_unsaved(self) -> list[Worktree]:
+        """The existing worktrees of an earlier run that are worth keeping, oldest first. They have only the fields that
+        `capture` needs."""
+        worktrees = []
+        for intent in unfinished_intents(self.database, INTENT):
+            base, workspace, folder = (intent.payload.get(name, "") for name in ("base", "workspace", "folder"))
+            if base and Path(workspace).is_dir() and Path(folder).is_dir():
+                worktrees.append(
+                    Worktree(intent.subject, Path(workspace), folder=Path(folder), base=base, start="", head="")
+                )
+        return worktrees
+
+    def list_sessions(self) -> dict[str, bool]:
+        """The sessions that have a worktree, each with whether it is worth keeping."""
+        return {
+            intent.subject: bool(intent.payload.get("base")) for intent in unfinished_intents(self.database, INTENT)
+        }
+
+    def folder_of(self, session_id: str) -> Path:
+        """The folder for a session's worktree, whether it exists or not."""
+        return self.home.worktrees / validate_id(session_id)
+
+    def capture(self, worktree: Worktree) -> Snapshot:
+        """Store the files of a worktree as a tree in the operator's repository, which a ref of the session keeps. The
+        ignored files that were copied into the worktree are left out."""
+        git = Git(worktree.workspace).pin()
+        admin = _find_admin_folder(git, worktree.folder)
+        included_list = admin / _LIST_OF_INCLUDED
+        without = frozenset(split_nul(included_list.read_bytes())) if included_list.is_file() else frozenset()
+        result = take_snapshot(git, folder=worktree.folder, index=admin / "index", base=worktree.base, without=without)
+        keep_object(git, worktree.session_id, "result", result.tree)
+        return result
+
+    def list_files_in_submodules(self, worktree: Worktree) -> list[bytes]:
+        """The files that a session made below the submodules of its worktree, which are empty at its start. Of a
+        submodule with many, or that became a repository, only its folder is named."""
+        paths: list[bytes] = []
+        with Beneath.open(worktree.folder) as root:
+            for submodule in find_submodules(Git(worktree.workspace).pin(), worktree.base):
+                folder = os.fsdecode(submodule)
+                try:
+                    entries = list(root.walk(folder)) if root.is_folder(folder) else []
+                    files = [os.fsencode(path) for path, is_folder in entries if not is_folder]
+                    is_named_whole = len(files) > MAX_SUBMODULE_FILES or root.lstat(f"{folder}/.git") is not None
+                except OSError:  # a folder in it cannot be read
+                    is_named_whole = True
+                paths += [submodule + b"/"] if is_named_whole else files
+        return paths
+
+    def remove(self, session_id: str) -> None:
+        """Remove a session's worktree, if it has one. Its trees stay in the repository. A worktree that cannot be
+        removed, because it has files of another user, is left to the next start."""
+        for intent in unfinished_intents(self.database, INTENT):
+            if intent.subject == session_id:
+                self._try_remove(intent)
+
+    def release(self, workspace: Path, session_id: str) -> None:
+        """Let git collect the trees of a session, if the repository still exists."""
+        if workspace.is_dir():
+            with contextlib.suppress(Refusal):  # no repository any more
+                release_objects(Git(workspace).pin(), session_id)
+
+    def recover(self, *, keep: Collection[str] = (), keep_refs: Collection[str] = ()) -> list[str]:
+        """At start-up: remove the worktrees of an earlier run, except for the sessions in `keep`, and release their
+        trees, except for those in `keep_refs`. Returns messages on what was done."""
+        messages = []
+        for intent in unfinished_intents(self.database, INTENT):
+            if intent.subject not in keep:
+                removed = self._try_remove(intent)
+                if intent.subject not in keep_refs:
+                    self.release(Path(intent.payload["workspace"]), intent.subject)
+                messages.append(
+                    f"removed the worktree that session {intent.subject} left behind"
+                    if removed
+                    else f"{intent.payload['folder']} cannot be removed; delete it by hand, the log says why"
+                )
+        return messages
+
+    def _try_remove(self, intent: Intent) -> bool:
+        """Remove a worktree and its intent. False when it cannot be removed now: then the next start tries again."""
+        folder = Path(intent.payload["folder"])
+        try:
+            _remove_worktree(Path(intent.payload["workspace"]), folder)
+        except OSError:
+            log.warning("the worktree %s cannot be removed", folder, exc_info=True)
+            return False
+        finish_intent_now(self.database, intent.id)
+        return True
+
+
+def _add_worktree(git: Git, folder: Path, commit: str) -> IncludedFiles:
+    """Check a commit out into a new worktree, and copy ignored files into it. Returns these files."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    (git.repository.common / "worktrees").mkdir(exist_ok=True)
+    git.output("worktree", "add", "--quiet", "--detach", str(folder), commit, timeout=ADD_S)
+    # git wrote the shadow folder of this process, which commands in a sandbox do not see, and which is removed at the
+    # end of the process.
+    admin = _find_admin_folder(git, folder)
+    (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(admin) + b"\n")
+    included = _copy_included_files(git, folder)
+    if included.names:
+        (admin / _LIST_OF_INCLUDED).write_bytes(join_nul(included.names))
+    return included
+
+
+def _remove_worktree(workspace: Path, folder: Path) -> None:
+    """Remove a worktree, and what git knows of it. Raises OSError."""
+    remove_folder(folder)
+    if not workspace.is_dir():
+        return  # the repository is gone
+    try:
+        git = Git(workspace).pin()
+    except Refusal:
+        return  # no repository any more
+    admin = _find_admin_folder(git, folder)
+    if admin.is_dir():
+        remove_folder(admin)
+    with contextlib.suppress(OSError):  # others have worktrees too
+        admin.parent.rmdir()
+
+
+def _find_admin_folder(git: Git, folder: Path) -> Path:
+    """git's own folder for the worktree at `folder`, which has the same name; session ids are unique."""
+    return git.repository.common / "worktrees" / folder.name
