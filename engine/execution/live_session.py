@@ -228,18 +228,18 @@ class SessionRails:
     """The kill switch: why nothing may run now, "" when it may."""
     check: Callable[[str], RailVerdict]
     """The content filter's verdict on a shell command (SPEC 3.5)."""
-    is_allowed_once: Callable[[str], bool] = lambda permit_id: False
+    is_allowed_once: Callable[[str], bool]
     """Whether the operator allowed once the work of a permit, which the content filter blocks."""
-    reserve: Callable[[str, int], str] = lambda session_id, total: ""
+    reserve: Callable[[str, int], str]
     """Replaces a session's reservation in the cost ledger by a total of micro-dollars (SPEC 3.4). Returns why a cap
     refuses it, "" when none does."""
-    last_write: Callable[[str], datetime | None] = lambda workspace: None
+    last_write: Callable[[str], datetime | None]
     """The time at which another process last wrote in a workspace, None if unknown."""
-    unattended: Callable[[str], str] = lambda workspace: ""
+    unattended: Callable[[str], str]
     """Why nothing may start by itself in a workspace now, "" when it may (SPEC 7)."""
-    secrets: Callable[[], Iterable[str]] = tuple
+    secrets: Callable[[], Iterable[str]]
     """Values that are removed from all output, besides those that look secret (SPEC 11.1)."""
-    sandbox: Sandbox | None = None
+    sandbox: Sandbox | None
     """The sandbox of sessions; None for the best one of this machine."""
 
 
@@ -283,7 +283,7 @@ class Stopwatch:
     """Measures the time of some work, and the time since its last activity. A pause is subtracted when it ends; while
     `is_paused`, neither time has a meaning. May be used from any thread."""
 
-    def __init__(self, clock: Clock, on_pause: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, clock: Clock, on_pause: Callable[[], None]) -> None:
         """`on_pause` is called when a pause begins, from the thread that pauses."""
         self._clock = clock
         self._on_pause = on_pause

@@ -24,6 +24,8 @@ from engine.events import AgentErred, Event, ToolsUsed
 from engine.model import SessionView, TranscriptLine, sanitise
 from engine.model.secrets import CUT, MAX_KEY_CHARS, MIN_SECRET_CHARS, Redactor, redact
 
+# -- writing the file
+
 MAX_OUTPUT_LINES = 200_000
 """Maximum number of lines of output of one session."""
 
@@ -32,26 +34,8 @@ MAX_LINES = MAX_OUTPUT_LINES + 5_000
 
 CUT_NOTE = f"{CUT} replaces what is, or looks like, a key or a password; it is not stored anywhere"
 
-_MAX_REMEMBERED_PAGES = 64
-"""Maximum number of files of which the end of the last page is remembered."""
-
 MAX_LINE_CHARS = 8_000
 """Maximum number of characters of a stored line, and of bytes of an unfinished line in memory."""
-
-MAX_PENDING = 4_000
-"""Maximum number of characters of an incomplete line that wait. A longer one is written as it is."""
-
-_LAST_WORD = re.compile(rf"(?:{re.escape(CUT)}|[!-~])+$")
-"""The last word of an incomplete line, which may be the beginning of a key. `CUT` is part of a word."""
-
-MAX_CALLS = 500
-"""Maximum number of recorded tool calls of one session."""
-
-MAX_ERRORS = 50
-"""Maximum number of recorded errors of one session. The same error is recorded once."""
-
-MAX_ERROR_CHARS = 500
-"""Maximum number of characters of an error."""
 
 
 class TranscriptWriter:
@@ -63,7 +47,7 @@ class TranscriptWriter:
     `flush` and `close` raise OSError when the disk is full. The lines are then kept for another try.
     """
 
-    def __init__(self, path: Path, clock: Clock, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(self, path: Path, clock: Clock, secrets: Callable[[], Iterable[str]]) -> None:
         """`secrets` returns values that are never written, besides those that look secret."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._clock = clock
@@ -71,11 +55,7 @@ class TranscriptWriter:
         self._batch: list[str] = []
         self._recent: deque[str] = deque(maxlen=20)
         self._secrets = secrets
-        self._streamed = StreamedText(
-            lambda kind, text: self.append(kind, sanitise(text).split("\n")),
-            lambda text: redact(text, secrets()),
-            secrets,
-        )
+        self._streamed = StreamedText(lambda kind, text: self.append(kind, sanitise(text).split("\n")), secrets)
         self.unfinished = ("", "")
         self._redactors: dict[str, Redactor] = {}
         self._has_cut_note = False
@@ -171,6 +151,12 @@ def _cut_partial_line(file: int) -> int:
     return lines
 
 
+# -- reading it in pages
+
+_MAX_REMEMBERED_PAGES = 64
+"""Maximum number of files of which the end of the last page is remembered."""
+
+
 class TranscriptReader:
     """Reads pages by line number. It remembers where the last page of each file ended, because the next one usually
     begins there. Thread-safe."""
@@ -202,6 +188,9 @@ class TranscriptReader:
             self._ends.clear()
         self._ends[path] = number, offset
         return page_lines
+
+
+# -- what programs print
 
 
 class LineSplitter:
@@ -262,22 +251,45 @@ def _select_visible_lines(data: bytes) -> list[str]:
     return sanitise(text).split("\n")
 
 
+class Tail:
+    """The end of a command's output: about `max_length` characters of whole lines."""
+
+    def __init__(self, max_length: int) -> None:
+        self._max_length = max_length
+        self._lines: deque[str] = deque()
+        self._size = 0
+
+    def add(self, lines: list[str]) -> None:
+        """Add the next lines."""
+        self._lines.extend(lines)
+        self._size += sum(map(len, lines)) + len(lines)
+        while self._size > self._max_length and len(self._lines) > 1:
+            self._size -= len(self._lines.popleft()) + 1
+
+    def text(self) -> str:
+        """The lines that are kept."""
+        return "".join(f"{line}\n" for line in self._lines)
+
+
+# -- text that streams in
+
+MAX_PENDING = 4_000
+"""Maximum number of characters of an incomplete line that wait. A longer one is written as it is."""
+
+_LAST_WORD = re.compile(rf"(?:{re.escape(CUT)}|[!-~])+$")
+"""The last word of an incomplete line, which may be the beginning of a key. `CUT` is part of a word."""
+
+
 class StreamedText:
     """Receives text in pieces, and passes whole lines to `write`.
 
     The rest of a line follows at `flush`, when it is too long, or when the kind changes; until then it is `unfinished`.
-    A text is never split inside a secret; `clean`, which removes secrets, shows where they are. The beginning of one of
+    A text is never split inside a secret, which may be one of `secrets` or look like one, and the beginning of one of
     `secrets` is not shown before its end came.
     """
 
-    def __init__(
-        self,
-        write: Callable[[str, str], None],
-        clean: Callable[[str], str],
-        secrets: Callable[[], Iterable[str]] = tuple,
-    ) -> None:
+    def __init__(self, write: Callable[[str, str], None], secrets: Callable[[], Iterable[str]]) -> None:
         self._write = write
-        self._clean = clean
         self._secrets = secrets
         self._kind = ""
         self._rest = ""
@@ -314,6 +326,10 @@ class StreamedText:
         if rest.strip():
             self._write(self._kind, rest)
 
+    def _clean(self, text: str) -> str:
+        """A text without secrets."""
+        return redact(text, self._secrets())
+
 
 _WORD_BEGINS = re.compile(r"(?<=\s)(?=\S)")
 
@@ -321,7 +337,7 @@ _MAX_INDEXES = 20
 """Maximum number of indexes at which a split is tried."""
 
 
-def find_split(text: str, clean: Callable[[str], str], *, limit: int | None = None) -> int:
+def find_split(text: str, clean: Callable[[str], str], *, limit: int) -> int:
     """The index at which the beginning of a growing text can be split off and shown, 0 for none.
 
     It is before a word and at most `limit`, and `clean` gives the same for both parts as for the whole, so that no
@@ -330,7 +346,7 @@ def find_split(text: str, clean: Callable[[str], str], *, limit: int | None = No
     nothing else is found.
     """
     before_words = [match.start() for match in _WORD_BEGINS.finditer(text)][:-2]
-    within_limit = [index for index in before_words if limit is None or index <= limit]
+    within_limit = [index for index in before_words if index <= limit]
     indexes = within_limit[::-1][:_MAX_INDEXES]
     if not indexes and len(text) > 2 * MAX_KEY_CHARS:  # a word that is longer than any key
         indexes = [MAX_KEY_CHARS, MAX_KEY_CHARS // 2]
@@ -353,24 +369,16 @@ def _find_open_secret(text: str, secrets: Iterable[str]) -> int:
     return len(text) - max(begun, default=0)
 
 
-class Tail:
-    """The end of a command's output: about `max_length` characters of whole lines."""
+# -- tool calls and errors
 
-    def __init__(self, max_length: int) -> None:
-        self._max_length = max_length
-        self._lines: deque[str] = deque()
-        self._size = 0
+MAX_CALLS = 500
+"""Maximum number of recorded tool calls of one session."""
 
-    def add(self, lines: list[str]) -> None:
-        """Add the next lines."""
-        self._lines.extend(lines)
-        self._size += sum(map(len, lines)) + len(lines)
-        while self._size > self._max_length and len(self._lines) > 1:
-            self._size -= len(self._lines.popleft()) + 1
+MAX_ERRORS = 50
+"""Maximum number of recorded errors of one session. The same error is recorded once."""
 
-    def text(self) -> str:
-        """The lines that are kept."""
-        return "".join(f"{line}\n" for line in self._lines)
+MAX_ERROR_CHARS = 500
+"""Maximum number of characters of an error."""
 
 
 class ToolJournal:

@@ -78,6 +78,12 @@ def make_rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW
         "consume": StandInPermits().consume,
         "stop_signal": str,
         "check": lambda command: RailVerdict("content", verdict(command), "a rule says so"),
+        "is_allowed_once": lambda permit_id: False,
+        "reserve": lambda session_id, total: "",
+        "last_write": lambda workspace: None,
+        "unattended": lambda workspace: "",
+        "secrets": tuple,
+        "sandbox": None,
     }
     return SessionRails(**arguments | replacements)
 

@@ -20,7 +20,7 @@ class WatchedClock(FakeClock):
 def test_a_pause_ends_only_once_its_time_is_left_out():
     """Another thread that finds a stopwatch running again must find its seconds without the pause."""
     clock = WatchedClock(datetime(2026, 1, 5, 9, tzinfo=UTC))
-    stopwatch = Stopwatch(clock)
+    stopwatch = Stopwatch(clock, on_pause=lambda: None)
     states = []
     with stopwatch.pause():
         clock.advance(timedelta(minutes=5))

@@ -58,7 +58,7 @@ def test_any_bytes_in_any_chunks_become_the_same_harmless_lines(chunks: list[byt
 
 
 def test_pages_are_read_by_line_number(path: Path, clock: FakeClock):
-    writer, reader = TranscriptWriter(path, clock), TranscriptReader()
+    writer, reader = TranscriptWriter(path, clock, tuple), TranscriptReader()
     assert reader.page(path) == []
     for start in range(0, 5000, 500):
         writer.append("output", [f"line {number}" for number in range(start + 1, start + 501)])
@@ -77,13 +77,13 @@ def test_pages_are_read_by_line_number(path: Path, clock: FakeClock):
 
 
 def test_a_half_written_line_is_left_out_and_cut_off(path: Path, clock: FakeClock):
-    writer = TranscriptWriter(path, clock)
+    writer = TranscriptWriter(path, clock, tuple)
     writer.append("output", ["whole"])
     writer.close()
     with path.open("ab") as file:
         file.write(b'{"at": "2026-01-0')
     assert [line.text for line in TranscriptReader().page(path)] == ["whole"]
-    second = TranscriptWriter(path, clock)
+    second = TranscriptWriter(path, clock, tuple)
     second.append("note", ["goes on"])
     second.close()
     assert [(line.number, line.text) for line in TranscriptReader().page(path)] == [(1, "whole"), (2, "goes on")]
@@ -91,7 +91,7 @@ def test_a_half_written_line_is_left_out_and_cut_off(path: Path, clock: FakeCloc
 
 @pytest.mark.long
 def test_output_beyond_the_maximum_is_dropped_with_one_note(path: Path, clock: FakeClock):
-    writer = TranscriptWriter(path, clock)
+    writer = TranscriptWriter(path, clock, tuple)
     for _ in range(MAX_OUTPUT_LINES // 1000 + 3):
         writer.append("output", ["x"] * 1000)
         writer.flush()
@@ -116,7 +116,7 @@ def test_the_note_on_dropped_output_follows_a_secret_in_the_last_line(
 
 
 def test_a_full_disk_leaves_no_half_written_batch(path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch):
-    writer = TranscriptWriter(path, clock)
+    writer = TranscriptWriter(path, clock, tuple)
     writer.append("output", ["a" * 3000])
     writer.flush()
     size = path.stat().st_size
@@ -135,7 +135,7 @@ def test_a_full_disk_leaves_no_half_written_batch(path: Path, clock: FakeClock, 
 
 
 def test_no_line_is_written_while_the_file_is_closed(path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch):
-    writer = TranscriptWriter(path, clock)
+    writer = TranscriptWriter(path, clock, tuple)
     flushed = threading.Event()
 
     def write_late():
