@@ -128,8 +128,8 @@ class ModelCalls:
 
     database: Database
     randomness: Randomness
-    secrets: Callable[[], Iterable[str]] = tuple
-    on_prompt: OnPrompt = lambda tx, caller, call_id, provenance: None
+    secrets: Callable[[], Iterable[str]]
+    on_prompt: OnPrompt
 
     # -- writing
 

@@ -55,8 +55,8 @@ class ModelChoice:
     base_url: str
     kind: ProviderKind
     host: str
-    keyless: bool = False
-    price: TokenPrice | None = None
+    keyless: bool
+    price: TokenPrice | None
     """The price in the settings of its provider."""
 
     @property

@@ -17,7 +17,6 @@ from dataclasses import replace
 from functools import partial
 from html import escape
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from engine import tokenizer
@@ -101,8 +100,8 @@ class PromptAssembly:
         self,
         parts: Sequence[PartSource],
         *,
-        deadlines: Mapping[str, float] = MappingProxyType({}),
-        secrets: Callable[[], Iterable[str]] = tuple,
+        deadlines: Mapping[str, float],
+        secrets: Callable[[], Iterable[str]],
     ) -> None:
         """`deadlines` has the seconds for parts by name, if these are not `DEADLINE_S`. `secrets` returns values that
         never go into a prompt (SPEC 11.1)."""
@@ -202,7 +201,7 @@ class IdentityPart:
 
     agents: Agents
     folder: Path
-    without: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset()
+    without: Callable[[PromptRequest], frozenset[str]]
 
     def make_part(self, request: PromptRequest) -> Contribution:
         """The part. Raises `Refusal` when the agent's folder cannot be read."""

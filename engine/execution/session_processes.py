@@ -436,10 +436,10 @@ TERMINATION_S = 5.0
 class Termination:
     """The result of `terminate_sessions`."""
 
-    sessions: tuple[str, ...] = ()
+    sessions: tuple[str, ...]
     """The sessions that had processes."""
-    killed: int = 0
-    survivors: tuple[str, ...] = ()
+    killed: int
+    survivors: tuple[str, ...]
     """The processes that did not end: "PID NAME"."""
 
 

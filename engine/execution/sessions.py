@@ -132,10 +132,6 @@ class Sessions:
         """The assignment after the operator's edit. Raises `Refusal` `no_runner` or `bad_parameters`."""
         return self.admission.apply_edit(assignment, edit)
 
-    def find_blocking_reason(self, assignment: Assignment) -> str:
-        """Why an assignment may not start by itself now; "" when it may."""
-        return self.admission.find_blocking_reason(assignment)
-
     # -- starting
 
     def start(

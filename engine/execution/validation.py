@@ -112,7 +112,7 @@ def find_give_up_reason(attempts: Sequence[Attempt], *, caps: Caps, spent: int) 
     return ""
 
 
-def make_heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
+def make_heal_prompt(attempt: Attempt, *, playbook: Sequence[str]) -> str:
     """The prompt for the agent after a failed run. `playbook` has repairs that worked before (SPEC 5.4)."""
     names = sorted(attempt.broken)
     remainder = f"\n- and {len(names) - MAX_NAMED_TESTS} more" if len(names) > MAX_NAMED_TESTS else ""
@@ -137,8 +137,8 @@ class Validation:
 
     database: Database
     settings: SettingsSource
-    repairs: Callable[..., Sequence[str]] = lambda **about: ()
-    tweaks: Callable[..., Sequence[PolicyTweak]] = lambda **about: ()
+    repairs: Callable[..., Sequence[str]]
+    tweaks: Callable[..., Sequence[PolicyTweak]]
 
     def validate(
         self, live: LiveSession, view: SessionView, folder: SessionFolder, heal: Callable[[str], None]
@@ -345,7 +345,7 @@ def _decode_path(path: bytes) -> str:
         return ""
 
 
-def _summarise(attempts: Sequence[Attempt], reason: str = "") -> ValidationResult:
+def _summarise(attempts: Sequence[Attempt], reason: str) -> ValidationResult:
     """The result of the loop. `reason` is why it was given up, "" after a success."""
     check = attempts[-1].check
     summary = describe_compared(check)

@@ -29,7 +29,7 @@ SECRET = "hunter2hunter2"
 
 @pytest.fixture
 def calls(database: Database) -> ModelCalls:
-    return ModelCalls(database, Randomness(1), secrets=lambda: [SECRET])
+    return ModelCalls(database, Randomness(1), secrets=lambda: [SECRET], on_prompt=lambda *about: None)
 
 
 def make_part(name: str, text: str, role: str = "user", kind: SourceKind = SourceKind.CONVERSATION) -> PromptPart:
@@ -105,6 +105,7 @@ def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(da
     calls = ModelCalls(
         database,
         Randomness(2),
+        secrets=tuple,
         on_prompt=lambda tx, session, call, provenance: reported.append((call, provenance["leadership_chain"])),
     )
 

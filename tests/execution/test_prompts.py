@@ -50,9 +50,8 @@ class StandInOrganisation:
 
 
 def test_parts_come_in_order_with_sources_and_tokens():
-    prompt = PromptAssembly([make_text_part("one"), StandInPart("none", None), make_text_part("two")]).assemble(
-        make_request()
-    )
+    parts = [make_text_part("one"), StandInPart("none", None), make_text_part("two")]
+    prompt = PromptAssembly(parts, deadlines={}, secrets=tuple).assemble(make_request())
 
     assert [part.name for part in prompt.parts] == ["one", "two"]
     assert prompt.notes == ()
@@ -71,7 +70,7 @@ def test_a_part_that_raises_or_is_late_is_left_out_and_named():
         gate.wait(10)
 
     parts = [make_text_part("one"), StandInPart("broken", fail), StandInPart("slow", hang), make_text_part("two")]
-    assembly = PromptAssembly(parts, deadlines={"slow": 0.05})
+    assembly = PromptAssembly(parts, deadlines={"slow": 0.05}, secrets=tuple)
     try:
         first, second = assembly.assemble(make_request()), assembly.assemble(make_request())
     finally:
@@ -88,9 +87,9 @@ def test_a_part_that_raises_or_is_late_is_left_out_and_named():
 def test_no_secret_gets_into_a_prompt():
     key = "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----"
     text = f"the key is hunter2hunter2\ntoken ghp_{'a1' * 18}\n{key}\nend"
-    prompt = PromptAssembly(
-        [StandInPart("one", make_block("one", quote_lines(text, SOUL)))], secrets=lambda: ["hunter2hunter2"]
-    ).assemble(make_request())
+    parts = [StandInPart("one", make_block("one", quote_lines(text, SOUL)))]
+    assembly = PromptAssembly(parts, deadlines={}, secrets=lambda: ["hunter2hunter2"])
+    prompt = assembly.assemble(make_request())
 
     sent = prompt.parts[0].text
     assert not any(secret in sent for secret in ("hunter2", "ghp_", "MIIEvQ"))
@@ -109,7 +108,8 @@ def test_no_text_closes_its_block(text: str):
 
 
 def test_the_identity_is_the_soul_and_the_place_of_the_agent(tmp_path: Path):
-    part = IdentityPart(StandInOrganisation(), folder=tmp_path).make_part(make_request()).part
+    source = IdentityPart(StandInOrganisation(), folder=tmp_path, without=lambda request: frozenset())
+    part = source.make_part(make_request()).part
 
     assert part.lines[0].text == '<identity agent="builder" title=\'the "builder"\'>'
     assert part.lines[1].source == PromptSource(

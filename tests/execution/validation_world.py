@@ -48,7 +48,9 @@ class ValidationWorld(SessionWorld):
     def work(self, *turns: Turn, validation: ValidationSettings | None = None) -> tuple[SessionView, list[str]]:
         """Run a session with these turns to its end. Returns it, and the prompts between the turns."""
         settings = FixedSettings(Settings(validation=validation or ValidationSettings()))
-        self.agent.validation = Validation(self.database, settings=settings)
+        self.agent.validation = Validation(
+            self.database, settings=settings, repairs=lambda **about: (), tweaks=lambda **about: ()
+        )
         self.agent.turns, self.agent.prompts = iter(turns), []
         return self.wait(self.begin_prose("make it right"), 60), self.agent.prompts
 

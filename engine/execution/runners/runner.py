@@ -135,8 +135,7 @@ class AgentServices:
     calls: ModelCalls
     belts: Toolbelts
     settings: SettingsSource
-    validation: Validation | None = None
-    """Runs the tests on the changes; None for no validation."""
+    validation: Validation
 
 
 class AgentRunner:
@@ -184,9 +183,7 @@ class AgentRunner:
     ) -> ValidationResult:
         """Validate the changes, let `heal` repair them, and let `reply` answer the operator, until both are done."""
         while True:
-            validated = ValidationResult()
-            if self._services.validation is not None:
-                validated = self._services.validation.validate(live, view, folder, heal)
+            validated = self._services.validation.validate(live, view, folder, heal)
             if live.replies.stop_listening():
                 return validated
             reply()

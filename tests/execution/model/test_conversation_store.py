@@ -8,7 +8,7 @@ from engine.model.secrets import CUT
 
 
 def test_a_key_in_a_stored_conversation_is_cut_when_it_continues(tmp_path: Path):
-    store = ConversationStore(tmp_path)
+    store = ConversationStore(tmp_path, tuple)
     store.begin("sess_1")
     store.add("sess_1", ['{"content": "use ghp_0123456789abcdefghijABCDEFGHIJ012345"}', '{"b": "ü"}'])
     copy = store.begin("sess_2", continues="sess_1")

@@ -196,7 +196,7 @@ def read_guidance(world: AdaptationWorld, session: str = "") -> str:
 
 
 def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: AdaptationWorld):
-    prompts = PromptAssembly([RulesPart(), world.fragments])
+    prompts = PromptAssembly([RulesPart(), world.fragments], deadlines={}, secrets=tuple)
     request = PromptRequest("cto", "koji-core", "/w", "do it", session_id="ses_1")
     before = prompts.assemble(request)
     overlay = world.activate_fragment("Prefer <concrete> patterns.", agent="cto", run_kind="task")

@@ -23,7 +23,7 @@ UNREDACTED_FIELDS = frozenset({"signature", "id", "tool_call_id", "provider_deta
 class ConversationStore:
     """The conversations of one home."""
 
-    def __init__(self, folder: Path, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(self, folder: Path, secrets: Callable[[], Iterable[str]]) -> None:
         """`folder` is the folder of transcripts. `secrets` are removed from a conversation when it is continued,
         because a key may have been set since it was stored."""
         self._folder = folder

@@ -42,8 +42,8 @@ def compute_usual_price(model: Model) -> int | None:
     price = find_listed_price(model)
     if price is None:
         return None
-    prompt_tokens = PROMPT_TOKENS_PER_ANSWER_TOKEN
-    return (prompt_tokens * price["input"] + price["output"]) // (prompt_tokens + 1)
+    ratio = PROMPT_TOKENS_PER_ANSWER_TOKEN
+    return (ratio * price["input"] + price["output"]) // (ratio + 1)
 
 
 def compute_cost(usage: RequestUsage, model: Model) -> int | None:

@@ -94,7 +94,7 @@ class SingleQuestions:
         costs: Costs,
         clock: Clock,
         hold_reason: Callable[[], str],
-        secrets: Callable[[], Iterable[str]] = tuple,
+        secrets: Callable[[], Iterable[str]],
     ) -> None:
         """`hold_reason()` returns why no question may be asked now; "" if one may. `secrets` are removed from questions
         and answers."""
