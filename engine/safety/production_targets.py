@@ -1,8 +1,14 @@
 """Finds the production targets that work touches (SPEC 3.6): the branches, remotes, hosts, contexts and paths in
-`[production]`.
+`[production]`. The human gate asks about triggers that have one, and the gate of tools about calls.
 
-They are found in prompts, parameters, commands, files and hosts, and described in words, for instance `branch main` or
-`host prod-1`. The human gate asks about triggers that have one, and the gate of tools about calls.
+They are found in prompts, parameters, commands, files and hosts, and described in words. If the settings name all of
+them, these are some of the targets in commands:
+
+    git push origin main                 `remote origin` and `branch main`
+    git log main                         none, because it writes to no branch
+    ssh admin@prod-1 uptime              `host prod-1`
+    kubectl --context=prod get pods      `context prod`
+    cp app deploy/live                   `path deploy/live`
 """
 
 from __future__ import annotations
@@ -25,8 +31,7 @@ MAX_NAME_CHARS = 300
 """Maximum number of characters of a word that is compared with targets."""
 
 _PRODUCTION_WORDS = {name: frozenset(words.split()) for name, words in read_table(__file__, "production.toml").items()}
-
-_KIND_OF_PARAMETER = dict.fromkeys(("target", "branch", "base", "onto"), "branch") | {"remote": "remote"}
+"""The words and options that show what a text is about, by their purpose."""
 
 Patterns = tuple[str, ...]
 """Glob patterns of the settings."""
@@ -63,6 +68,9 @@ def find_target_of_host(host: str, production: ProductionSettings) -> tuple[str,
     return (f"host {host}",) if _matches_any(host, production.hosts) else ()
 
 
+# -- from possible targets to those of the settings
+
+
 class _Named(NamedTuple):
     """A possible target."""
 
@@ -95,16 +103,35 @@ def _is_target(named: _Named, patterns: Patterns) -> bool:
     return is_path and _matches_any(str(PurePosixPath(named.name)), patterns)
 
 
+def _matches_any(text: str, patterns: Patterns) -> bool:
+    expression = _compile_patterns(patterns)
+    folded = text.lower()
+    return expression is not None and 0 < len(folded) <= MAX_NAME_CHARS and expression.match(folded) is not None
+
+
+@lru_cache(64)
+def _compile_patterns(patterns: Patterns) -> re.Pattern[str] | None:
+    """A regular expression that matches any of the patterns, in lower case; None without patterns."""
+    return re.compile("|".join(translate(pattern.lower()) for pattern in patterns)) if patterns else None
+
+
+# -- the possible targets of a trigger
+
+_KIND_OF_PARAMETER = dict.fromkeys(("target", "branch", "base", "onto"), "branch") | {"remote": "remote"}
+"""The kind of target that the value of a parameter is, by the parameter's name."""
+
+
 def _find_named_by_trigger(trigger: Trigger) -> Iterator[_Named]:
     """The possible targets in a trigger's prompt and parameters, as `find_targets_of_trigger` says."""
     assignment = trigger.assignment
     words = [word.strip(".,:;!?()[]{}`'\"") for word in assignment.prompt.split()]
-    is_prompt = assignment.flow is None
-    for key, value in assignment.parameters.items() if is_prompt else ():
-        kind = _KIND_OF_PARAMETER.get(key.lower())
-        if kind is not None and isinstance(value, str):
-            yield _Named(kind, value)
-    writes_to_git = is_prompt and any(word.lower() in _PRODUCTION_WORDS["writing_words"] for word in words)
+    writes_to_git = False
+    if assignment.flow is None:
+        for key, value in assignment.parameters.items():
+            kind = _KIND_OF_PARAMETER.get(key.lower())
+            if kind is not None and isinstance(value, str):
+                yield _Named(kind, value)
+        writes_to_git = any(word.lower() in _PRODUCTION_WORDS["writing_words"] for word in words)
     for text in (*words, *_collect_strings(assignment.parameters)):
         if writes_to_git:
             yield from _find_git_targets(text)
@@ -112,12 +139,6 @@ def _find_named_by_trigger(trigger: Trigger) -> Iterator[_Named]:
             yield _Named("host", part)
             yield _Named("context", part)
         yield _Named("path", text)
-
-
-def _find_git_targets(word: str) -> Iterator[_Named]:
-    """The branch and the remote that a word may name, as in `HEAD:refs/heads/main` or `origin/main`."""
-    yield _Named("branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"))
-    yield _Named("remote", word.split("/")[0])
 
 
 def _collect_strings(value: Any) -> list[str]:
@@ -142,6 +163,9 @@ def _split_address(text: str) -> list[str]:
     if "=" in text:
         parts.append(text.split("=", 1)[1])
     return parts
+
+
+# -- the possible targets of a command
 
 
 def _find_named_by_command(words: Sequence[str]) -> Iterator[_Named]:
@@ -189,13 +213,7 @@ def _find_hosts(word: str, options: _Options, *, is_remote: bool) -> list[str]:
     return hosts
 
 
-def _matches_any(text: str, patterns: Patterns) -> bool:
-    expression = _compile_patterns(patterns)
-    folded = text.lower()
-    return expression is not None and 0 < len(folded) <= MAX_NAME_CHARS and expression.match(folded) is not None
-
-
-@lru_cache(64)
-def _compile_patterns(patterns: Patterns) -> re.Pattern[str] | None:
-    """A regular expression that matches any of the patterns, in lower case; None without patterns."""
-    return re.compile("|".join(translate(pattern.lower()) for pattern in patterns)) if patterns else None
+def _find_git_targets(word: str) -> Iterator[_Named]:
+    """The branch and the remote that a word may name, as in `HEAD:refs/heads/main` or `origin/main`."""
+    yield _Named("branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"))
+    yield _Named("remote", word.split("/")[0])

@@ -1,5 +1,14 @@
-"""Finds the programs that simple commands really run, also through sudo, sh -c, find -exec, pipes, or the arguments and
-variables of programs such as git, vim or crontab (SPEC 3.5)."""
+"""Finds the programs that a text really runs, however they are wrapped (SPEC 3.5).
+
+    sudo sh -c 'rm -rf x'                       the calls `rm`, `sh` and `sudo`
+    echo 'rm -rf x' | sh                        the calls `echo`, `rm` and `sh`
+    git -c core.pager='rm -rf x' log            the calls `rm` and `git`
+    find . -exec rm {} +                        the calls `rm` and `find`
+
+A script is divided into simple commands (`shell`), and each becomes a `Call`. What a call runs in turn, which is a
+script or the words of a command, is read in the same way. All of it is gathered in one `Unwrapped`, which `commands`
+gives to the judges. What cannot be read is stated there, and the operator is asked about it.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +23,9 @@ from engine.safety.content.data_flow import (
     find_output_of_script,
     find_saved_files,
     find_script_files,
-    pipe_decodes,
+    has_decoder,
+    has_download_in_scripts,
     reads_download,
-    scripts_download,
 )
 from engine.safety.content.rules import (
     INTERPRETERS,
@@ -35,53 +44,12 @@ MAX_NESTED_CHARS = 30_000
 there are more, the verdict is `ask`."""
 
 _UNRESOLVED_VARIABLE = re.compile(r"\$(?!\$)")
-_PROGRAM_VARIABLE = re.compile(
-    r"\$\{?(cc|cxx|cpp|ld|ar|python3?|pip|node|npm|go|cargo|make|java|editor|pager|ruby|rustc|docker|git|shell)\}?"
-)
-"""Variables that usually hold the name of a program. A variable that the text itself sets was replaced before."""
 
-_PRINTS_SCRIPT = re.compile(
-    r"\s*(\S*/)?(ssh-agent|dircolors|keychain|gpg-agent|lesspipe(\.sh)?|resize|tset|getopt|declare|typeset|"
-    r"(pyenv|rbenv|nodenv|jenv|goenv|phpenv|plenv|brew|direnv|starship|zoxide|fnm|opam|conda|mamba|micromamba|minikube|"
-    r"docker-machine|luarocks|thefuck|atuin|mise|asdf|kubectl|gh|npm|pip3?|register-python-argcomplete)\s+"
-    r"(init|env|hook|shellenv|shell\.\w+|docker-env|path|activate|completions?|alias|-\S+))\b[^;|&`$\n<>]*"
-)
-"""Programs whose output is meant for `eval`."""
 
 _LOOKS_UP = [("command", [option]) for option in ("-v", "-V")]
 """Programs with the first argument by which they only look another program up."""
-_RUNS_NOTHING = [*_LOOKS_UP, *(("sudo", [option]) for option in ("-e", "--edit", "-l", "-v", "-k"))]
-"""Wrappers with the first argument by which they run no program."""
 _SUBSTITUTION_MARK = re.compile(r"(\$\(\)|<\(\))")
 """The mark that stands in a word for a script of `Simple.nested`."""
-
-_READS_SCRIPTS = SHELLS | {"su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"}
-_STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
-"""The files through which a program reads its standard input."""
-_CONTAINER_PROGRAMS = read_word_list("containers")
-_TEXT_WRAPPERS = read_word_list("text_wrappers")
-_CODE_ANYWHERE = read_word_list("code_anywhere")
-_RUNNER_VALUES = read_word_list("runner_values")
-_SSH_VALUES = read_word_list("ssh_values")
-_FIND_RUNS = read_word_list("find_runs")
-_INPUT_MARK = "{}"
-"""What stands for the input of xargs and parallel in the command that they run."""
-_APPENDED_INPUT = "{input}"
-"""What stands for their input at the end of a command without a placeholder. It is no argument of the program that runs
-in the end, but may be the program itself, or its script."""
-_PLACEHOLDER = re.compile(r"(.*/)?\{[-0-9./]*\}")
-"""`_INPUT_MARK`, and what else parallel replaces by its input: `{1}`, `{.}`, `{/}`; also in a folder."""
-_PLACEHOLDER_OPTIONS = {"xargs": ("-I", "-J", "-i", "--replace"), "parallel": ("-I", "-i", "--replace")}
-"""The programs whose input becomes words of a command, with the options that say what stands for it."""
-_ATTACHED_VALUES = ("-e", "-l")
-"""Options of theirs whose value, if there is one, is the rest of the word."""
-_PIPE_OPTIONS = frozenset({"--pipe", "--pipepart", "--pipe-part", "--spreadstdin"})
-"""Options by which parallel gives its input to the standard input of the command."""
-_ARGUMENT_FILE = re.compile(r"(^| )(-\w*a|--arg-file)[ =]?<\(\)")
-"""The option by which xargs reads its words from the output of a command."""
-_CONTAINER_VALUES = read_word_list("container_values")
-_ASSIGNMENTS = {"env": re.compile(r"[A-Za-z_][A-Za-z0-9_]*="), "sudo": re.compile(r"(?s)(?!/).*=")}
-"""The words `NAME=value` that wrappers take before the command, by wrapper."""
 
 
 @dataclass(slots=True)
@@ -191,18 +159,9 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
     base = _normalise_program(argv[0])
     simple = _read_argument_file(base, argv[1:], simple)
     call = fed_call = Call(base, argv[1:], simple, via)
-    is_fed = not _PLACEHOLDER_OPTIONS.keys().isdisjoint(via)
-    if is_fed and _APPENDED_INPUT in fed_call.args:
+    if _APPENDED_INPUT in call.args and not _PLACEHOLDER_OPTIONS.keys().isdisjoint(via):
         call = replace(fed_call, args=[word for word in fed_call.args if word != _APPENDED_INPUT])
-    is_from_input = call.base == _APPENDED_INPUT or _PLACEHOLDER.fullmatch(argv[0])
-    if (is_fed and is_from_input) or argv[0] in simple.globs or _UNRESOLVED_VARIABLE.search(call.base):
-        result.unresolved = argv[0]
-    if (
-        call is not fed_call
-        and call.base in INTERPRETERS
-        and _find_option_text(call.base, fed_call.args) == _APPENDED_INPUT
-    ):
-        result.unresolved = " ".join(argv)
+    result.unresolved = _find_unresolved(call, fed_call, argv[0]) or result.unresolved
     files_run = {argv[0], *find_script_files(call.base, call.args)}
     result.downloaded_files |= find_saved_files(call.base, call.args, simple)
     result.runs_download |= not result.downloaded_files.isdisjoint(files_run)
@@ -221,12 +180,34 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
         result.calls.append(call)
 
 
+def _find_unresolved(call: Call, fed_call: Call, word: str) -> str:
+    """What a call runs, if the text does not contain its name or its program text; "" if it does. `word` is its first
+    word, and `fed_call` is the same call with `_APPENDED_INPUT`."""
+    if (
+        call is not fed_call
+        and call.base in INTERPRETERS
+        and _find_option_text(call.base, fed_call.args) == _APPENDED_INPUT
+    ):
+        return " ".join([word, *fed_call.args])
+    is_fed = not _PLACEHOLDER_OPTIONS.keys().isdisjoint(call.via)
+    is_from_input = call.base == _APPENDED_INPUT or _PLACEHOLDER.fullmatch(word)
+    if (is_fed and is_from_input) or word in call.simple.globs or _UNRESOLVED_VARIABLE.search(call.base):
+        return word
+    return ""
+
+
 def _skip_shell_prompt(argv: list[str]) -> list[str]:
     """The words after a shell prompt that was copied with the command."""
     start = 0
     while start < len(argv) - 1 and argv[start] in ("$", "#", "%", ">", ""):
         start += 1
     return argv[start:]
+
+
+_PROGRAM_VARIABLE = re.compile(
+    r"\$\{?(cc|cxx|cpp|ld|ar|python3?|pip|node|npm|go|cargo|make|java|editor|pager|ruby|rustc|docker|git|shell)\}?"
+)
+"""Variables that usually hold the name of a program. A variable that the text itself sets was replaced before."""
 
 
 def _normalise_program(word: str) -> str:
@@ -236,6 +217,13 @@ def _normalise_program(word: str) -> str:
         base = named[1]
     base = re.sub(r"^(python|pypy|perl|ruby|php|lua)[0-9.]+$", r"\1", base).replace("pypy", "python")
     return SPELLINGS.get(base, base)
+
+
+# -- commands that programs run because that is their purpose
+
+_READS_SCRIPTS = SHELLS | {"su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"}
+_CONTAINER_PROGRAMS = read_word_list("containers")
+_SSH_VALUES = read_word_list("ssh_values")
 
 
 def _find_inner_commands(call: Call, result: Unwrapped) -> Iterator[InnerCommand]:
@@ -264,6 +252,9 @@ def _find_inner_commands(call: Call, result: Unwrapped) -> Iterator[InnerCommand
         yield args[0] if base == "trap" else args[0].partition("=")[2]
 
 
+_RUNNER_VALUES = read_word_list("runner_values")
+
+
 def _find_runner_command(base: str, args: list[str]) -> list[str]:
     """The command in `poetry run CMD`, `npm exec -- CMD` and the like, [] for none."""
     for index, word in enumerate(args[:4]):
@@ -283,6 +274,15 @@ def skip_options(args: list[str], valued: frozenset[str]) -> list[str]:
             break
         index += 2 if word in valued else 1
     return args[index:]
+
+
+# -- wrappers, such as sudo, env and xargs
+
+_RUNS_NOTHING = [*_LOOKS_UP, *(("sudo", [option]) for option in ("-e", "--edit", "-l", "-v", "-k"))]
+"""Wrappers with the first argument by which they run no program."""
+_TEXT_WRAPPERS = read_word_list("text_wrappers")
+_ASSIGNMENTS = {"env": re.compile(r"[A-Za-z_][A-Za-z0-9_]*="), "sudo": re.compile(r"(?s)(?!/).*=")}
+"""The words `NAME=value` that wrappers take before the command, by wrapper."""
 
 
 def _find_wrapped_command(call: Call) -> InnerCommand:
@@ -311,6 +311,23 @@ def _find_wrapped_command(call: Call) -> InnerCommand:
     if base in _TEXT_WRAPPERS and len(words) == 1:
         return words[0]
     return words
+
+
+_INPUT_MARK = "{}"
+"""What stands for the input of xargs and parallel in the command that they run."""
+_APPENDED_INPUT = "{input}"
+"""What stands for their input at the end of a command without a placeholder. It is no argument of the program that runs
+in the end, but may be the program itself, or its script."""
+_PLACEHOLDER = re.compile(r"(.*/)?\{[-0-9./]*\}")
+"""`_INPUT_MARK`, and what else parallel replaces by its input: `{1}`, `{.}`, `{/}`; also in a folder."""
+_PLACEHOLDER_OPTIONS = {"xargs": ("-I", "-J", "-i", "--replace"), "parallel": ("-I", "-i", "--replace")}
+"""The programs whose input becomes words of a command, with the options that say what stands for it."""
+_ATTACHED_VALUES = ("-e", "-l")
+"""Options of theirs whose value, if there is one, is the rest of the word."""
+_PIPE_OPTIONS = frozenset({"--pipe", "--pipepart", "--pipe-part", "--spreadstdin"})
+"""Options by which parallel gives its input to the standard input of the command."""
+_ARGUMENT_FILE = re.compile(r"(^| )(-\w*a|--arg-file)[ =]?<\(\)")
+"""The option by which xargs reads its words from the output of a command."""
 
 
 def _find_fed_command(args: list[str], valued: frozenset[str], placeholder_options: Sequence[str]) -> list[str]:
@@ -350,7 +367,7 @@ def _read_argument_file(base: str, args: list[str], simple: Simple) -> Simple:
     if base != "xargs" or not simple.nested or not _ARGUMENT_FILE.search(" ".join(args)):
         return simple
     commands, has_input = parse(simple.nested[0]), simple.source is not None or simple.stdin is not None
-    if not commands or (has_input and not scripts_download(simple.nested[:1])):
+    if not commands or (has_input and not has_download_in_scripts(simple.nested[:1])):
         return simple
     return replace(simple, stdin=None, source=commands[-1])
 
@@ -394,11 +411,22 @@ def _append_input(call: Call, words: list[str]) -> list[str]:
     return [*words, _APPENDED_INPUT]
 
 
+# -- scripts of shells
+
+_PRINTS_SCRIPT = re.compile(
+    r"\s*(\S*/)?(ssh-agent|dircolors|keychain|gpg-agent|lesspipe(\.sh)?|resize|tset|getopt|declare|typeset|"
+    r"(pyenv|rbenv|nodenv|jenv|goenv|phpenv|plenv|brew|direnv|starship|zoxide|fnm|opam|conda|mamba|micromamba|minikube|"
+    r"docker-machine|luarocks|thefuck|atuin|mise|asdf|kubectl|gh|npm|pip3?|register-python-argcomplete)\s+"
+    r"(init|env|hook|shellenv|shell\.\w+|docker-env|path|activate|completions?|alias|-\S+))\b[^;|&`$\n<>]*"
+)
+"""Programs whose output is meant for `eval`."""
+
+
 def _find_evaluated_script(call: Call, result: Unwrapped) -> Iterator[str]:
     """The script that eval runs, unless it is the output of a program that is meant for eval."""
     script, nested = " ".join(call.args), call.simple.nested
     if "$()" in script:
-        result.runs_download |= scripts_download(nested)
+        result.runs_download |= has_download_in_scripts(nested)
     if not (script == "$()" and nested and _PRINTS_SCRIPT.fullmatch(nested[0])):
         yield script
 
@@ -407,7 +435,7 @@ def _find_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
     """The scripts that a shell or `source` runs."""
     args, simple = call.args, call.simple
     if "<()" in args or "$()" in args or any(target == "<()" for _, target in simple.redirects):
-        result.runs_download |= scripts_download(simple.nested)
+        result.runs_download |= has_download_in_scripts(simple.nested)
         for nested in simple.nested[:5]:
             yield find_output_of_script(nested) or ""
     if call.base == "cmd":
@@ -426,7 +454,7 @@ def _find_option_script(call: Call, result: Unwrapped) -> str | None:
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) or word.lower() in ("--command", "-command"):
             script = _fill_parameters(call.base, call.args[index + 1 :])
             if script == "$()":
-                result.runs_download |= scripts_download(call.simple.nested)
+                result.runs_download |= has_download_in_scripts(call.simple.nested)
             return script
         if call.base in ("pwsh", "powershell") and word.lower() in ("-encodedcommand", "-enc", "-e"):
             result.unreadable = "an encoded command"
@@ -446,6 +474,10 @@ def _fill_parameters(base: str, words: list[str]) -> str:
     return script
 
 
+_STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+"""The files through which a program reads its standard input."""
+
+
 def _find_input_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
     """The script that a shell reads from its standard input. xargs and parallel may leave it theirs, as with `-a`."""
     args = [word for word in call.args if word != _APPENDED_INPUT]
@@ -463,8 +495,13 @@ def _read_input_scripts(simple: Simple, result: Unwrapped) -> Iterator[str]:
         piped = find_output(simple.source)
         if piped is not None:
             yield piped
-        elif pipe_decodes(simple.source):
+        elif has_decoder(simple.source):
             result.unreadable = "runs decoded text in a shell, unseen"
+
+
+# -- program texts of interpreters
+
+_CODE_ANYWHERE = read_word_list("code_anywhere")
 
 
 def _find_program_texts(call: Call, result: Unwrapped) -> Iterator[tuple[str, str]]:
@@ -472,7 +509,7 @@ def _find_program_texts(call: Call, result: Unwrapped) -> Iterator[tuple[str, st
     base, args = call.base, call.args
     if base in INTERPRETERS:
         if "<()" in args or "$()" in args:
-            result.runs_download |= scripts_download(call.simple.nested)
+            result.runs_download |= has_download_in_scripts(call.simple.nested)
         text = _find_interpreted_text(call, result)
         if text is not None:
             yield base, text
@@ -505,6 +542,11 @@ def _find_option_text(base: str, args: list[str]) -> str | None:
     return None
 
 
+# -- containers, and find
+
+_CONTAINER_VALUES = read_word_list("container_values")
+
+
 def _find_contained_command(base: str, args: list[str]) -> list[str]:
     """The command that runs inside a container, [] for none."""
     if "--" in args and base in ("kubectl", "oc", "lxc"):
@@ -513,6 +555,9 @@ def _find_contained_command(base: str, args: list[str]) -> list[str]:
     if verb is None:
         return []
     return skip_options(args[verb + 1 :], _CONTAINER_VALUES)[1:]
+
+
+_FIND_RUNS = read_word_list("find_runs")
 
 
 def find_executed_by_find(args: list[str]) -> Iterator[list[str]]:
@@ -527,6 +572,8 @@ def find_executed_by_find(args: list[str]) -> Iterator[list[str]]:
             index = end
         index += 1
 
+
+# -- commands in arguments, variables and input
 
 _CARRYING_OPTIONS = read_option_lists("carrying")
 """By program: the options whose value is a shell command."""

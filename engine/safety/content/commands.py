@@ -24,14 +24,11 @@ from engine.safety.content.rules import (
     read_word_list,
 )
 
-MAX_NESTED_CODE = 3
-"""Maximum number of texts around program text that is judged; if there are more, the verdict is `ask`."""
-
 UNRESOLVED = "unresolved"
 """The rule on commands that the text does not contain."""
 
 _FORK_BOMB = re.compile(r"([\w:.]{1,40})\s*\(\)\s*\{[^}]{0,200}?\1\s*\|\s*\1\s*&")
-_TOO_DEEP = Objection(ASK, "unreadable", "nested too deeply to be checked")
+"""A function that starts itself twice and is called, as in `b() { b | b & }; b`."""
 
 
 def judge_command(text: str, depth: int, own: OwnRules) -> Objection | None:
@@ -85,7 +82,16 @@ def _judge_call(call: Call, own: OwnRules) -> Objection | None:
     )
 
 
+# -- program text that a command runs
+
+MAX_NESTED_CODE = 3
+"""Maximum number of texts around program text that is judged; if there are more, the verdict is `ask`."""
+
+_TOO_DEEP = Objection(ASK, "unreadable", "nested too deeply to be checked")
+
+
 def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> Iterator[Objection | None]:
+    """The objections to what the program texts do, and to the commands in them, also in decoded parts."""
     for source, is_program in unwrapped.program_texts.items():
         if is_program:
             yield _judge_program_text(source)
@@ -107,16 +113,21 @@ _RUNS = re.compile(
     r"child_process|shell_exec|passthru|proc_open|qx|Kernel|IO\.popen|Open3|sh\.|do shell script|run|call|check_output|"
     r"eval|pty|Bun\.\$|Deno\.Command|compile)\b|`|\$\(shell|:!|^!",
 )
+"""By what a program may run commands."""
+
 _STRING = re.compile(
     r"'((?:[^'\\]|\\.){1,2000})'|\"((?:[^\"\\]|\\.){1,2000})\"|`([^`]{1,2000})`|%x[{(]([^})]{1,2000})[})]|"
     r"qx[{(/]([^})/]{1,2000})[})/]"
 )
-_LIST = re.compile(r"[\[(]((?:\s*[rbuf]?['\"][^'\"]{0,200}['\"]\s*,?){2,30})\s*[\])]")
-_JOIN = re.compile(r"(['\"])\s*(?:\+|\.\.?)\s*[rbuf]?\1")
-_BASE64 = re.compile(r"['\"]([A-Za-z0-9+/_-]{8,4000}={0,2})['\"]")
+"""A string, or a command in backticks, `%x{}` or `qx{}`."""
 
-_COMMENT = re.compile(r"/\*.{0,200}?\*/", re.DOTALL)
-_DATABASE_CLIENTS = read_word_list("database_clients")
+_LIST = re.compile(r"[\[(]((?:\s*[rbuf]?['\"][^'\"]{0,200}['\"]\s*,?){2,30})\s*[\])]")
+"""A list of strings, which may be the words of a command."""
+
+_JOIN = re.compile(r"(['\"])\s*(?:\+|\.\.?)\s*[rbuf]?\1")
+"""What is between two strings that are joined, as in `"r" + "m"`."""
+
+_BASE64 = re.compile(r"['\"]([A-Za-z0-9+/_-]{8,4000}={0,2})['\"]")
 
 
 @frozen_kw_only
@@ -168,6 +179,12 @@ def _find_decoded_texts(source: str) -> list[str]:
     """The decoded base64 texts in program text, at most 10."""
     texts = (decode_base64(match[1]) for match in list(_BASE64.finditer(source[:MAX_PROGRAM_CHARS]))[:10])
     return [text for text in texts if text and text.isprintable()]
+
+
+# -- SQL
+
+_COMMENT = re.compile(r"/\*.{0,200}?\*/", re.DOTALL)
+_DATABASE_CLIENTS = read_word_list("database_clients")
 
 
 def _judge_statement(call: Call) -> Objection | None:

@@ -1,14 +1,17 @@
-"""Follows data from command to command, as far as the text alone shows it (SPEC 3.5): what a command prints and reads,
-as with echo, printf or base64, the files that it saves, and those that it runs as scripts.
+"""Follows data from command to command, as far as the text alone shows it (SPEC 3.5). Nothing is run.
 
-In `echo 'rm -rf /' | sh` it finds the text that the shell runs; in `curl -o x.sh URL; bash x.sh`, that the script was
-downloaded. `calls` and the judges beside it ask it.
+    echo 'rm -rf /' | sh            `find_input` of `sh` is `rm -rf /`, which `calls` then reads as a script
+    curl -o x.sh URL; bash x.sh     `find_saved_files` of `curl` and `find_script_files` of `bash` both have `x.sh`
+    curl URL | sh                   `reads_download` of `sh` is true
+
+What the text does not show is None. So the output of echo, printf or base64 is worked out here, and that of any other
+program is unknown. `calls` asks for all of this to find the programs that really run. `targets` and `leaks` walk pipes
+with it, and `commands` and `prompts` decode base64.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
@@ -16,10 +19,10 @@ from functools import lru_cache
 from engine.safety.content.rules import INTERPRETERS, SHELLS, read_word_list
 from engine.safety.content.shell import Simple, parse, unescape
 
-_DOWNLOADING_PROGRAMS = read_word_list("downloaders")
-_DECODING_PROGRAMS = read_word_list("decoders")
-_DECODER_OPTIONS = read_word_list("decoder_options")
-_BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{8,}")
+# -- pipes
+
+_IGNORED_WRAPPERS = frozenset({"sudo", "command", "env", "nohup", "time", "$", "#"})
+"""The words before a program that `find_program` skips: the most common wrappers, and a copied shell prompt."""
 
 
 def walk_pipe(simple: Simple) -> Iterator[Simple]:
@@ -36,44 +39,27 @@ def walk_pipe(simple: Simple) -> Iterator[Simple]:
 
 def find_program(simple: Simple) -> str:
     """The name of the program that a simple command runs, without the most common wrappers; "" for none."""
-    for word in simple.argv:
-        if word not in ("sudo", "command", "env", "nohup", "time", "$", "#"):
-            return word.rsplit("/", 1)[-1]
-    return ""
+    program = next((word for word in simple.argv if word not in _IGNORED_WRAPPERS), "")
+    return program.rsplit("/", 1)[-1]
 
 
-def pipe_downloads(simple: Simple) -> bool:
-    """Whether a command of a pipe downloads something."""
-    return any(
-        find_program(part) in _DOWNLOADING_PROGRAMS or (part.nested and scripts_download(part.nested))
-        for part in walk_pipe(simple)
-    )
+# -- what is printed and read
 
-
-def scripts_download(nested: list[str], depth: int = 0) -> bool:
-    """Whether one of these scripts downloads something, also one of the scripts in their words, down to the third."""
-    return depth < 3 and any(_script_downloads(text, depth) for text in nested)
-
-
-@lru_cache(256)
-def _script_downloads(text: str, depth: int) -> bool:
-    """It is cached, because all commands of a group are asked for the scripts of the command that feeds the group."""
-    return any(
-        find_program(simple) in _DOWNLOADING_PROGRAMS or scripts_download(simple.nested, depth + 1)
-        for simple in parse(text)
-    )
-
-
-def pipe_decodes(simple: Simple) -> bool:
-    """Whether a command of a pipe decodes or decrypts something."""
-    return any(
-        find_program(part) in _DECODING_PROGRAMS and not _DECODER_OPTIONS.isdisjoint(part.argv)
-        for part in walk_pipe(simple)
-    )
-
+_DECODING_PROGRAMS = read_word_list("decoders")
+_DECODER_OPTIONS = read_word_list("decoder_options")
+_BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{8,}")
+_PRINTF_PLACEHOLDER = re.compile(r"%(?:b|s|q)")
 
 MAX_PIPE_LENGTH = 7
 """Maximum number of commands of a pipe that are read to find its output."""
+
+
+def find_input(simple: Simple, length: int = 0) -> str | None:
+    """The standard input of a command, None if the text alone does not show it. `length` is the number of commands from
+    this one to the end of the pipe that are read already."""
+    if simple.stdin is None and simple.source is not None:
+        return find_output(simple.source, length + 1)
+    return simple.stdin
 
 
 def find_output(simple: Simple, length: int = 1) -> str | None:
@@ -97,7 +83,7 @@ def _find_group_output(body: Sequence[Simple], length: int) -> str | None:
     last_ones = [command for command in body if id(command) not in feeders]
     outputs = [find_output(command, index) for index, command in enumerate(last_ones, length + 1)]
     shown = [output for output in outputs if output is not None]
-    if not shown or (None in outputs and pipe_decodes(Simple(body=body))):
+    if not shown or (None in outputs and has_decoder(Simple(body=body))):
         return None
     return "\n".join(shown)
 
@@ -108,11 +94,12 @@ def find_output_of_script(text: str) -> str | None:
     return find_output(commands[-1]) if commands else None
 
 
-def find_input(simple: Simple, length: int = 0) -> str | None:
-    """The standard input of a command, None if the text alone does not show it. `length` is as in `find_output`."""
-    if simple.stdin is None and simple.source is not None:
-        return find_output(simple.source, length + 1)
-    return simple.stdin
+def has_decoder(simple: Simple) -> bool:
+    """Whether a command of a pipe decodes or decrypts something."""
+    return any(
+        find_program(part) in _DECODING_PROGRAMS and not _DECODER_OPTIONS.isdisjoint(part.argv)
+        for part in walk_pipe(simple)
+    )
 
 
 def _run_echo(args: list[str]) -> str:
@@ -127,7 +114,8 @@ def _run_printf(args: list[str]) -> str | None:
     text = unescape(args[0])
     for value in args[1:20]:
         value = unescape(value) if "%b" in text else value
-        text = re.sub(r"%(?:b|s|q)", lambda _match, value=value: value, text, count=1)  # type: ignore[misc]
+        if placeholder := _PRINTF_PLACEHOLDER.search(text):
+            text = text[: placeholder.start()] + value + text[placeholder.end() :]
     return text
 
 
@@ -178,8 +166,38 @@ def decode_base64(text: str) -> str | None:
 def _decode_or_none(decode: Callable[[], bytes]) -> str | None:
     try:
         return decode().decode("utf-8")
-    except (ValueError, binascii.Error):
+    except ValueError:
         return None
+
+
+# -- what is downloaded
+
+_DOWNLOADING_PROGRAMS = read_word_list("downloaders")
+
+_OUTPUT_OPTION = re.compile(r"-[A-Za-z]*?[oO]|--output(-document)?(?==|$)")
+"""The option before the file of a downloader, also with others in one word. The file may follow in the same word."""
+
+
+def has_download(simple: Simple) -> bool:
+    """Whether a command of a pipe downloads something."""
+    return any(
+        find_program(part) in _DOWNLOADING_PROGRAMS or has_download_in_scripts(part.nested)
+        for part in walk_pipe(simple)
+    )
+
+
+def has_download_in_scripts(scripts: list[str], depth: int = 0) -> bool:
+    """Whether one of these scripts downloads something, also one of the scripts in their words, down to the third."""
+    return depth < 3 and any(_has_download_in_script(text, depth) for text in scripts)
+
+
+@lru_cache(256)
+def _has_download_in_script(text: str, depth: int) -> bool:
+    """It is cached, because all commands of a group are asked for the scripts of the command that feeds the group."""
+    return any(
+        find_program(simple) in _DOWNLOADING_PROGRAMS or has_download_in_scripts(simple.nested, depth + 1)
+        for simple in parse(text)
+    )
 
 
 def find_saved_files(program: str, args: list[str], simple: Simple) -> set[str]:
@@ -193,13 +211,9 @@ def find_saved_files(program: str, args: list[str], simple: Simple) -> set[str]:
     elif program == "dd":
         files += [word.removeprefix("of=") for word in args if word.startswith("of=")]
     named_files = {file for file in files if file not in ("", "-", "/dev/null") and not file.isdigit()}
-    if not named_files or not (program in _DOWNLOADING_PROGRAMS or pipe_downloads(simple)):
+    if not named_files or not (program in _DOWNLOADING_PROGRAMS or has_download(simple)):
         return set()
     return named_files | {f"./{file}" for file in named_files if "/" not in file}
-
-
-_OUTPUT_OPTION = re.compile(r"-[A-Za-z]*?[oO]|--output(-document)?(?==|$)")
-"""The option before the file of a downloader, also with others in one word. The file may follow in the same word."""
 
 
 def _find_files_of_downloader(program: str, args: list[str]) -> list[str]:
@@ -220,7 +234,7 @@ def reads_download(simple: Simple, downloaded_files: Set[str]) -> bool:
         return True
     if simple.source is None:
         return False
-    if pipe_downloads(simple.source):
+    if has_download(simple.source):
         return True
     return bool(downloaded_files) and any(
         not downloaded_files.isdisjoint(part.argv[1:]) or _reads_redirected(part, downloaded_files)
@@ -231,6 +245,8 @@ def reads_download(simple: Simple, downloaded_files: Set[str]) -> bool:
 def _reads_redirected(simple: Simple, files: Set[str]) -> bool:
     return any(operator == "<" and file in files for operator, file in simple.redirects)
 
+
+# -- which files are run
 
 _RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
 _SCRIPT_FIRST = SHELLS | {"source", ".", "python", "node", "perl", "ruby", "php", "lua", "rscript", "julia"}
@@ -252,27 +268,37 @@ _MODULES_THAT_READ = (["-m", "json.tool"], ["-m", "tarfile"], ["-m", "zipfile"])
 """Modules of python that run nothing of the files in their arguments."""
 
 
-def find_script_files(base: str, args: list[str]) -> list[str]:
+def find_script_files(program: str, args: list[str]) -> list[str]:
     """The words of a shell or an interpreter that may be files that it runs: what comes before the arguments of its
     script. A word after an option that may take a value is taken for both, its value and the script."""
-    if base not in _SCRIPT_FIRST:
-        return args if base in _RUNS_FILES else []
-    flags = _SHELL_FLAGS if base in SHELLS else _INTERPRETER_FLAGS
-    text_options = INTERPRETERS.get(base, _SHELL_TEXT_OPTIONS)
-    takes_value = False
+    if program not in _SCRIPT_FIRST:
+        return args if program in _RUNS_FILES else []
+    flags = _SHELL_FLAGS if program in SHELLS else _INTERPRETER_FLAGS
+    may_be_value = False
     for index, word in enumerate(args):
-        if args[index : index + 2] in _MODULES_THAT_READ:
-            return args[:index]
-        if base == "python" and word == "-m":
-            return args
-        if word in text_options:
-            return args if _RUNS_ARGUMENTS.search(" ".join(args[index + 1 : index + 2])) else args[:index]
+        files = _find_files_beside_text(program, args, index)
+        if files is not None:
+            return files
         if word[:1] in ("-", "+"):
-            takes_value = not flags.fullmatch(word)
+            may_be_value = not flags.fullmatch(word)
         elif _MAY_BE_NOTHING.fullmatch(word):
-            takes_value = True
-        elif takes_value:
-            takes_value = False
-        else:
+            may_be_value = True
+        elif not may_be_value:
             return args[: index + 1]
+        else:
+            may_be_value = False
     return args
+
+
+def _find_files_beside_text(program: str, args: list[str], index: int) -> list[str] | None:
+    """The words that may be files that run, if the word at `index` is an option for a program text or a module, as in
+    `python -c TEXT`. They are all words if that text or module may run the files in its arguments. None for any other
+    word."""
+    word = args[index]
+    if args[index : index + 2] in _MODULES_THAT_READ:
+        return args[:index]
+    if program == "python" and word == "-m":
+        return args
+    if word not in INTERPRETERS.get(program, _SHELL_TEXT_OPTIONS):
+        return None
+    return args if _RUNS_ARGUMENTS.search(" ".join(args[index + 1 : index + 2])) else args[:index]
