@@ -79,6 +79,12 @@ def find_repository_root(folder: Path) -> Path:
 def _ask_git_for_root(folder: Path, nearest: Repository | None) -> Path:
     """The top of the working tree that git itself finds, because it knows which owners are trusted. `nearest` is the
     repository that was found by its files. Raises `Refusal`."""
+    if nearest is not None and not nearest.git_dir.exists():
+        raise Refusal(
+            "broken_repository",
+            f"{sanitise(str(nearest.top))}/.git names {sanitise(str(nearest.git_dir))}, which does not exist",
+            "if that repository was moved, run `git worktree repair` in it; otherwise clone it again",
+        )
     arguments = ["rev-parse", "--is-bare-repository", "--show-toplevel"]  # this runs no program
     without = (nearest.top, nearest.common.parent) if nearest else ()
     completed = run_git(arguments, folder, read_operators_configuration(), without=without, timeout=10)
@@ -132,12 +138,6 @@ def _explain_refusal(folder: Path, nearest: Repository | None, error_text: str) 
             "no_repository",
             f"{shown} is inside a .git folder",
             "go to the folder above .git, or name it with --workspace DIR",
-        )
-    if nearest is not None and not nearest.git_dir.exists():
-        return Refusal(
-            "broken_repository",
-            f"{sanitise(str(nearest.top))}/.git names {sanitise(str(nearest.git_dir))}, which does not exist",
-            "if that repository was moved, run `git worktree repair` in it; otherwise clone it again",
         )
     if nearest is not None:
         complaint = sanitise(error_text).strip().partition("\n")[0]

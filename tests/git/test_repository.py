@@ -35,6 +35,7 @@ def test_folders_without_a_working_tree_are_refused(tmp_path: Path, name: str, c
         (".git/HEAD", "garbage", "git does not accept the repository in"),
         (".git/config", "[unclosed", "fatal: bad config"),
         (".git", "gitdir: /gone/.git/worktrees/shop", "/gone/.git/worktrees/shop, which does not exist"),
+        (".git", "gitdir: /gone", "/gone, which does not exist"),
     ],
 )
 def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, content: str, part: str):
