@@ -24,6 +24,9 @@ from tests.hierarchy.guidance_world import (
     make_learning,
     select_learned_patterns,
 )
+from tests.support.helpers import read_table
+
+ROWS = read_table(__file__)
 
 LEADER = AgentView("lead", "", "owner", 3, "", "code tests", ())
 WORKER = replace(LEADER, id="worker", reports_to="lead", tier=4, domain="")
@@ -63,10 +66,7 @@ def test_a_learning_is_refused_by_the_first_gate_that_it_does_not_pass(fields: d
     assert find_refusing_gate(make_learning(1, **fields)) == gate
 
 
-@pytest.mark.parametrize(
-    "tier, from_worker, to_leader",
-    [(1, "tier", ""), (2, "tier", ""), (3, "tier", ""), (4, "", "leader"), (5, "", "leader")],
-)
+@pytest.mark.parametrize("tier, from_worker, to_leader", ROWS["tiers"])
 def test_findings_go_from_tiers_4_and_5_to_tiers_1_to_3(tier: int, from_worker: str, to_leader: str):
     assert find_refusing_gate(make_learning(), tier=tier) == from_worker
     assert find_refusing_gate(make_learning(), leader=replace(LEADER, tier=tier)) == to_leader
@@ -77,30 +77,14 @@ def test_without_a_leader_or_switched_off_nothing_goes_up():
     assert find_refusing_gate(make_learning(), config=CascadeConfig(enable_upward_bubbling=False)) == "enabled"
 
 
-@pytest.mark.parametrize(
-    "category, domain, expected",
-    [
-        ("api error", "api", True), ("api error", "database", False), ("anything", "executive", True),
-        ("anything", "General ", True), ("", "operations", True), ("", "api", False), ("api", "", True),
-        ("", "", False), ("anything", "general operations", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("category, domain, expected", ROWS["relevance"])
 def test_a_category_is_relevant_to_a_domain_that_shares_a_word_or_includes_everything(
     category: str, domain: str, expected: bool
 ):
     assert is_relevant(category, domain)[0] is expected
 
 
-@pytest.mark.parametrize(
-    "text, pattern, is_found",
-    [
-        ("one two three", "one two three four five", True),
-        ("One, TWO; three", "one two three four five", True),
-        ("one two three", "one two three four five six", False),
-        ("", "", False),
-        ("a b !", "a b !", False),
-    ],
-)
+@pytest.mark.parametrize("text, pattern, is_found", ROWS["similar"])
 def test_a_pattern_says_the_same_from_a_similarity_of_0_6(text: str, pattern: str, is_found: bool):
     item = ProfileItem("key", pattern)
     assert find_pattern(text, (ProfileItem("a", "nothing here"), item)) == (item if is_found else None)

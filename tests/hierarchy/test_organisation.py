@@ -16,7 +16,9 @@ from engine.hierarchy.organisation import (
     resolve_tier,
 )
 from engine.model import AgentView
-from tests.support.helpers import refused
+from tests.support.helpers import read_table, refused
+
+ROWS = read_table(__file__)
 
 
 def test_the_defaults_are_those_of_the_specification():
@@ -30,14 +32,7 @@ def test_the_defaults_are_those_of_the_specification():
     assert CascadeConfig(cascade_depth=3).depth == 3
 
 
-@pytest.mark.parametrize(
-    "key, value",
-    [
-        ("enable_m1", "yes"), ("cascade_depth", 0), ("cascade_depth", 101), ("m1_token_budget", -1),
-        ("m1_token_budget", 1.5), ("m2_interval_seconds", 59), ("bubble_min_confidence", 1.01),
-        ("bubble_min_importance", -0.01), ("bubble_max_per_cycle", True), ("m1_cache_ttl_seconds", -1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("key, value", ROWS["out_of_bounds"])
 def test_a_value_out_of_bounds_is_reported_by_line_and_key_and_has_its_default(key: str, value: object):
     read = read_config(f'{{\n  "bubble_max_per_cycle2": 1,\n  "{key}": {json.dumps(value)}\n}}', "c.json")
     assert getattr(read.config, key) == getattr(CascadeConfig(), key)
@@ -85,16 +80,7 @@ def make_agents(reports_to: dict[str, str]) -> dict[str, AgentView]:
     return {name: AgentView(name, "", leader, 4, "", "", ()) for name, leader in reports_to.items()}
 
 
-@pytest.mark.parametrize(
-    "agent_id, tier",
-    [
-        ("alfred", 1), ("ceo", 1),
-        ("cto", 2), ("cfo", 2), ("coo", 2), ("cmo", 2), ("cino", 2), ("cro", 2), ("oeo", 2), ("cto-emea", 2),
-        ("frontend_lead", 3), ("backend_lead", 3), ("release-manager", 3),
-        ("frontend_builder", 4), ("backend_builder", 4),
-        ("junior_frontend", 5), ("junior_backend", 5), ("junior_builder", 5),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("agent_id, tier", ROWS["tier_by_name"])
 def test_without_assignment_and_archetype_the_name_decides_the_tier(agent_id: str, tier: int):
     resolved, rule = resolve_tier(agent_id, assigned=None, archetype="")
     assert resolved == tier

@@ -5,61 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.memory.capture_rules import MAX_LENGTH, Speaker, capture_sentences, classify_sentence, find_corrected
+from tests.support.helpers import read_table
+
+ROWS = read_table(__file__)
 
 
-@pytest.mark.parametrize(
-    "sentence, kind",
-    [
-        ("We decided to use SQLite for the queue.", "decision"),
-        ("I've chosen to keep the old parser.", "decision"),
-        ("Decision: the API stays on version 2.", "decision"),
-        ("From now on, migrations are written by hand.", "decision"),
-        ("We ruled out Redis because it needs a server.", "decision"),
-        ("We're going with the streaming parser.", "decision"),
-        ("It was agreed to drop Python 3.10.", "decision"),
-        ("We chose to cache it because it could save time.", "decision"),
-        ("The service listens on port 8000.", "fact"),
-        ("The settings are stored in config.toml.", "fact"),
-        ("Always run the linter before committing.", "fact"),
-        ("The owner prefers small commits.", "fact"),
-        ("Note that the tests need a database.", "fact"),
-        ("Fact: the build takes nine minutes.", "fact"),
-        ("Redis runs on the staging host only.", "fact"),
-        ("Actually, the port is 8001.", "correction"),
-        ("I was wrong about the port, it is 8001.", "correction"),
-        ("Correction: the limit is 20 requests.", "correction"),
-        ("The worker no longer uses threads.", "correction"),
-        ("Contrary to what I said, the file is written twice.", "correction"),
-    ],
-)
+@pytest.mark.parametrize("sentence, kind", ROWS["stated"])
 def test_what_is_stated_is_captured(sentence: str, kind: str):
     assert classify_sentence(sentence) == kind
 
 
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "Should we use SQLite for the queue?",
-        "Have we decided to use SQLite for the queue?",
-        "If it is slow, we decided to use a cache.",
-        "We could go with SQLite for the queue.",
-        "Perhaps the service listens on port 8000.",
-        "I think the service uses SQLite.",
-        "We have not decided on the database yet.",
-        "We need to decide on a database for it.",
-        "Suppose the service listens on port 8000.",
-        "Let me look at how the service uses SQLite.",
-        "I'll use grep to find the parser.",
-        "Now the service uses the new parser.",
-        "The tests are currently expected to fail.",
-        'The mail says "we decided to move to Postgres" somewhere.',
-        "`the service listens on port 8000`",
-        "return the value, which must be positive;",
-        "Done, all of it.",
-        "It works well now.",
-        "The weather is nice in Rome.",
-    ],
-)
+@pytest.mark.parametrize("sentence", ROWS["not_stated"])
 def test_what_is_asked_supposed_planned_or_quoted_is_not_captured(sentence: str):
     assert classify_sentence(sentence) is None
 

@@ -16,6 +16,9 @@ from engine.safety.production_targets import (
     find_targets_of_trigger,
 )
 from tests.safety.rails import make_approval
+from tests.support.helpers import read_table
+
+ROWS = read_table(__file__)
 
 
 @pytest.mark.parametrize(
@@ -52,22 +55,7 @@ PRODUCTION = ProductionSettings(
 )
 
 
-@pytest.mark.parametrize(
-    "command, targets",
-    [
-        ("git push origin main", "branch main"), ("git push origin x:refs/heads/main", "branch main"),
-        ("git push production x", "branch production, remote production"),
-        ("git diff main", ""), ("git log main..x", ""),
-        ("ssh prod-1 uptime", "host prod-1"), ("scp a deploy@prod-1:/srv", "host prod-1:/srv, host prod-1"),
-        ("curl https://prod.example.org/x", "host prod.example.org"), ("psql -h prod-db x", "host prod-db"),
-        ("psql --host=prod-db x", "host prod-db"), ("psql --host=db.live:5432", "host db.live:5432"),
-        ("kubectl --context prod get pods", "context prod"),
-        ("kubectl --context=eu-prod get pods", "context eu-prod"), ("kubectl config use-context prod", "context prod"),
-        ("cat products.py production.md", ""), ("pytest tests/prod_test.py", ""), ("npm run production", ""),
-        ("vi deploy/live.yml", "path deploy/live.yml"), ("cat '", ""), ("", ""),
-        ("vi ./deploy/live.yml", "path ./deploy/live.yml"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("command, targets", ROWS["commands"])
 def test_production_targets_are_found_in_commands(command: str, targets: str):
     assert ", ".join(find_targets_of_command(command, PRODUCTION)) == targets
 

@@ -3,6 +3,9 @@
 import pytest
 
 from engine.execution.runners.toolchains.tool_table import TEST_FILE, ToolRow, build_row
+from tests.support.helpers import read_table
+
+ROWS = read_table(__file__)
 
 
 @pytest.mark.parametrize(
@@ -17,14 +20,6 @@ def test_a_row_of_a_tool_with_a_missing_or_an_unknown_key_is_refused(row: dict[s
         build_row(ToolRow, row)
 
 
-@pytest.mark.parametrize(
-    "path, is_test",
-    [
-        ("tests/data.json", True), ("spec/cart.rb", True), ("web/__tests__/cart.js", True), ("test_cart.py", True),
-        ("cart_test.go", True), ("cart.spec.ts", True), ("CartTest.java", True), ("src/TestCart.java", True),
-        ("conftest.py", True), ("shop/tests.py", True),
-        ("latest.py", False), ("contest.py", False), ("testing.py", False), ("cart.py", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("path, is_test", ROWS["paths"])
 def test_a_file_is_a_test_by_its_folder_or_its_name(path: str, is_test: bool):
     assert bool(TEST_FILE.search(path)) is is_test

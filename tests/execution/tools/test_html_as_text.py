@@ -7,6 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.tools.texts import convert_html_to_text
+from tests.support.helpers import read_table
+
+ROWS = read_table(__file__)
 
 
 @pytest.mark.long
@@ -47,15 +50,6 @@ def test_any_html_becomes_text(html: str):
     convert_html_to_text(html)
 
 
-@pytest.mark.parametrize(
-    "html, text",
-    [
-        ("a<b>b</b> c", "ab c"), ("a\n\n b", "a b"), ("1 < 2 > 1", "1 < 2 > 1"), ("<p>a<p>b", "a\n\nb"),
-        ("<script>a<p></SCRIPT >b", "b"), ("<pre>  a\n\tb</pre>", "```\n  a\n\tb\n```"), ("<a href=x>a</a>", "a"),
-        ("<a href=\"/y?a=1&amp;b\">a</a>", "a (/y?a=1&b)"), ("<div hidden><div>a</div>b</div>c", "c"),
-        ("<div\thidden>a</div>c", "c"), ("<div class='hidden'>a</div>c", "a\n\nc"), ("<td>1<td>2", "| 1 | 2"),
-        ("<!doctype html><!-- <p>x -->a", "a"), ("<img src=x alt='cat'>", "[cat]"), ("", ""), ("<", "<"), ("a<b", "a"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("html, text", ROWS["texts"])
 def test_html_becomes_text_that_a_person_would_read(html: str, text: str):
     assert convert_html_to_text(html) == text

@@ -37,6 +37,9 @@ from engine.model import (
 from engine.prediction.card_rows import CardRow, make_decided_card
 from engine.storage.database import Database, Transaction
 from tests.support.card_rows import make_card_row
+from tests.support.helpers import read_table
+
+ROWS = read_table(__file__)
 
 SHOP, BLOG = "/shop", "/blog"
 
@@ -157,27 +160,14 @@ def test_rates_are_of_decisions_of_a_person():
     assert result.confidence == pytest.approx(4.3 / 7)
 
 
-@pytest.mark.parametrize(
-    "confidence, bucket",
-    [(0.3, "0.3-0.4"), (0.3999, "0.3-0.4"), (0.4, "0.4-0.5"), (0.7999, "0.7-0.8"), (0.8, "0.8-1.0"), (1.0, "0.8-1.0")],
-)
+@pytest.mark.parametrize("confidence, bucket", ROWS["buckets"])
 def test_buckets_at_their_bounds(confidence: float, bucket: str):
     result = compute_metrics([make_figures("approved", confidence), make_figures("rejected", confidence)])
     filled = [(found.name, found.approval_rate) for found in result.calibration if found.predictions]
     assert filled == [(bucket, 0.5)]
 
 
-@pytest.mark.parametrize(
-    "older, newer, trend",
-    [
-        (5, 5, "steady"),
-        (1, 9, "improving"),
-        (9, 1, "declining"),
-        (0, 10, "improving"),
-        (10, 9, "unknown"),  # one dismissal is no trend
-        (5, 6, "unknown"),
-    ],
-)
+@pytest.mark.parametrize("older, newer, trend", ROWS["trends"])
 def test_the_trend_compares_the_newer_half_with_the_older(older: int, newer: int, trend: str):
     halves = [["approved"] * good + ["rejected"] * (MIN_TREND_HALF - good) for good in (older, newer)]
     cards = [make_figures(counted_as) for half in halves for counted_as in half]
@@ -209,10 +199,7 @@ def test_hours_and_parts_of_the_day_are_in_local_time(decide: Decide, reader: In
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-@pytest.mark.parametrize(
-    "days, number, length",
-    [(1, 1, 1), (7, 7, 1), (31, 31, 1), (32, 5, 7), (90, 13, 7), (400, 29, 14), (3650, 11, 364)],
-)
+@pytest.mark.parametrize("days, number, length", ROWS["slices"])
 def test_slices_of_time_are_equal_and_end_today(days: int, number: int, length: int):
     until = datetime(2026, 11, 22, 15, tzinfo=BERLIN)
     slices = count_per_slice([], until - timedelta(days=days - 1), until, BERLIN)

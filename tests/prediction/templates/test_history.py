@@ -12,20 +12,14 @@ from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJEC
 from engine.prediction.templates.offers import find_day_begin
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, SensedWorkspace, commit_at
+from tests.support.helpers import read_table
+
+ROWS = read_table(__file__)
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-@pytest.mark.parametrize(
-    "subject, routine",
-    [
-        ("Release 2.2.0", True), ("release: v2", True), ("chore(release): 2.2.0", True), ("Bump version", True),
-        ("chore: bump to 1.2", True), ("v1.2.3", True), ("2.2.0 (#12)", True), ("Version 3", True),
-        ("Merge branch 'x'", True), ("Prepare for release 1.2", True), ("build(deps): bump x from 1 to 2", True),
-        ("Release the lock before writing", False), ("Fix the bump of the counter", False), ("Coupons", False),
-        ("Versions of the schema are kept", False), ("1.5x faster cart", False), ("Merged carts keep coupons", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("subject, routine", ROWS["subjects"])
 def test_a_commit_that_only_releases_is_known_by_its_subject(subject: str, routine: bool):
     assert (ROUTINE_SUBJECT.match(subject) is not None) is routine
 
