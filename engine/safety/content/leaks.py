@@ -38,6 +38,9 @@ _NETWORK_DEVICES = ("/dev/tcp/", "/dev/udp/")
 _WORD_PIECE = re.compile(r"[^\s'\"|;<>()`]+")
 _METADATA_READERS = read_word_list("metadata_readers")
 """Programs of which it is assumed that they print nothing of the files in their words."""
+_SEARCHERS = read_word_list("searchers")
+_COUNTING_OPTIONS = read_word_list("counting_options")
+"""Programs that print what matches their first word, and their options with which they print nothing of files."""
 _SERVICE_CLIENTS = read_word_list("service_clients")
 _UPLOADING_WORDS = read_word_list("uploads")
 """The sub-commands by which service clients send a file."""
@@ -85,7 +88,13 @@ def _yields_secret(simple: Simple) -> bool:
         return False
     if simple.argv[:1] and simple.argv[0] in _SECRET_PRINTERS and len(simple.argv) == 1:
         return True
-    words = [*simple.argv[1:], *(target for operator, target in simple.redirects if operator == "<")]
+    words = simple.argv[1:]
+    if program in _SEARCHERS:
+        if not _COUNTING_OPTIONS.isdisjoint(words):
+            return False
+        pattern = next((index for index, word in enumerate(words) if not word.startswith("-")), 0)
+        words = words[pattern + 1 :]
+    words = [*words, *(target for operator, target in simple.redirects if operator == "<")]
     return any(_names_secret(word[:500]) for word in words[:50])
 
 
