@@ -140,7 +140,7 @@ class StandInMemory(StandInService):
         self.waiting = [item for item in self.waiting if item.id != id]
 
     def preview(self, id: str) -> ForgetPreview:
-        item = self.entry(Layer.VECTORS, id)
+        item = self.find_entry(Layer.VECTORS, id)
         text = item.text if item else id
         return ForgetPreview(
             (text,), (ForgetMatch("vectors", id, text), ForgetMatch("transcripts", "sess_3:14", text)),
