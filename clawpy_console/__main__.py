@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 def main() -> int:
     """Run `clawpy` with the process's arguments. Returns the exit code."""
     for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, stream) is None:  # it was closed, as by `>&-`; the file gets its number
-            setattr(sys, stream, open(os.devnull, mode))  # noqa: PTH123, SIM115
+        if getattr(sys, stream) is None:  # it was closed, as by `>&-`
+            file = open(os.devnull, mode)  # noqa: PTH123, SIM115 - it gets the number of that stream
+            os.set_inheritable(file.fileno(), True)
+            setattr(sys, stream, file)
     if "_ARGCOMPLETE" in os.environ:
         from clawpy_console.cli.verbs import complete
 

@@ -104,6 +104,7 @@ def run(
             consoles.close()
             engine.close()
             consoles.release_clients()
+            signal.alarm(0)
         printer.print_note("ended")
 
 

@@ -1,7 +1,7 @@
 """Every kind of card in one table, `kinds.toml`: its tier, title, flow and channel (SPEC 2.11), and which kinds may
 follow a session (SPEC 2.10).
 
-    bisect = { tier = 1, title = "Test that broke", continues = ["run_tests"], yields_to = ["undo_landing"] }
+    bisect = { tier = 1, title = "Test that broke", continues = ["run_tests", …], yields_to = ["undo_landing"] }
 
 Such a card is in the first tier of the stack, and → runs the flow `bisect`. Its WHY says how the last run of the tests
 ended. It is not shown where a landing is known to have broken the tests.
