@@ -138,7 +138,6 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self.text = text.replace("\\\n", "")
-        self.case_end = self._find("case", 0) + len("case")
         self.position = 0
         self.commands: list[Simple] = []
         self.current = Simple()
@@ -188,7 +187,8 @@ class _Parser:
             self._end_command()
             self.current.source = upstream if upstream.argv or upstream.source or upstream.body else None
             return
-        if character == ")" and self.case_end <= self.position:
+        first_word = next((word for word in self.current.argv if word not in _KEYWORDS), "")
+        if character == ")" and (self._is_in_case() or first_word == "case"):
             self.current.globs.clear()  # a pattern of `case`
         self.position += 1
         source = self.current.source
@@ -199,10 +199,13 @@ class _Parser:
         elif character == ")":
             self._end_parenthesis()
 
+    def _is_in_case(self) -> bool:
+        """Whether the innermost open group is `case`, so that a `)` ends a pattern."""
+        return bool(self.open_groups) and self.open_groups[-1].end == "esac"
+
     def _end_parenthesis(self) -> None:
         """End the innermost `(…)`, and what is open within it. At a pattern of `case` there is none."""
-        is_pattern = bool(self.open_groups) and self.open_groups[-1].end == "esac"
-        if is_pattern or not self.open_parentheses:
+        if self._is_in_case() or not self.open_parentheses:
             return
         while self.open_groups[-1].end != ")":
             self._end_group(Simple())
