@@ -78,6 +78,7 @@ def test_each_chunk_of_text_is_streamed_and_what_is_said_is_the_message(chunks: 
         ({"command": "make test"}, "make test"),
         ({"command": ["bash", "-lc", "make test"]}, "make test"),
         ({"command": ["/bin/sh", "-c", "a && b"]}, "a && b"),
+        ({"command": ["sh", "-c", 'npm "$0"', "publish"]}, "sh -c 'npm \"$0\"' publish"),
         ({"command": ["git", "commit", "-m", "two words"]}, "git commit -m 'two words'"),
         ({"cmd": "ls"}, "ls"),
         ({"command": []}, ""),

@@ -7,7 +7,7 @@ import pytest
 
 from engine.model import SessionState, SessionView
 from tests.execution.acp.acp_world import AcpWorld
-from tests.execution.acp.steps import ask_to_execute, run_in_terminal, say
+from tests.execution.acp.steps import ask_to_execute, request, run_in_terminal, say
 
 pytestmark = pytest.mark.long
 
@@ -48,6 +48,13 @@ def test_an_allowed_command_is_not_asked_about_again(world: AcpWorld):
     view = world.run(ask_to_execute("echo hello"), echo, echo)
     assert [call.detail for call in world.permission_requests] == ["echo hello", "echo hello"]  # the second run asks
     assert view.state is SessionState.SUCCEEDED
+
+
+def test_a_permission_that_the_agent_cannot_be_told_does_not_count(world: AcpWorld):
+    call = {"toolCallId": "t9", "title": "run it", "kind": "execute", "rawInput": {"command": "echo hello"}}
+    echo = run_in_terminal("bash", "-c", "echo hello")
+    world.run(request("session/request_permission", toolCall=call, options=[]), echo)
+    assert [call.detail for call in world.permission_requests] == ["echo hello", "echo hello"]
 
 
 def test_a_terminal_that_is_denied_or_outside_the_folder_does_not_run(world: AcpWorld):

@@ -191,13 +191,13 @@ class ClientRequests:
             if not self.stopping.is_set():
                 allowed = await self._run_in_thread(lambda: self._belt.ask_permission(call))
         option = None if allowed is None else choose_option(request.options, allowed=allowed)
-        if allowed and call.command:
-            self._granted_commands[call.command] += 1
         if allowed is not None and option is None:
             answer = "allow" if allowed else "refuse"
             self._live.write("error", f"{call.title}: it has no option to {answer} this once")
         if option is None:
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+        if allowed and call.command:
+            self._granted_commands[call.command] += 1
         return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=option))
 
     async def _create_terminal(self, request: schema.CreateTerminalRequest) -> schema.CreateTerminalResponse:
@@ -281,7 +281,9 @@ def find_command(tool_input: Any) -> str:
                 return command
             case [_, *_] as words if all(isinstance(word, str) for word in words):
                 is_script = Path(words[0]).name in ("sh", "bash", "zsh", "dash") and words[1:2] in (["-c"], ["-lc"])
-                return words[2] if is_script and len(words) > 2 else shlex.join(words)
+                return (
+                    words[2] if is_script and len(words) == 3 else shlex.join(words)
+                )  # a script may run its arguments
     return ""
 
 
