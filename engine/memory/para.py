@@ -130,8 +130,8 @@ class Para:
 
         def follow_successors(fact: ParaFact) -> list[str]:
             chain = [fact.id]
-            while (successor := facts.get(facts[chain[-1]].superseded_by or "")) is not None:
-                chain.append(successor.id)
+            while (successor := facts[chain[-1]].superseded_by) in facts and successor not in chain:
+                chain.append(successor)
             return chain
 
         chains = {fact.id: follow_successors(fact) for fact in facts.values()}

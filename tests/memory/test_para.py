@@ -112,6 +112,16 @@ def test_a_chain_can_be_walked_from_any_of_its_facts(para: Para, clock: FakeCloc
     assert ids[3] in refused("already_superseded", lambda: para.add([new])).fix
 
 
+@pytest.mark.usefixtures("alarm_after_a_minute")
+def test_a_chain_ends_where_facts_supersede_each_other(para: Para, shop: Path):
+    """In a file that was edited by hand."""
+    first, second = para.add([PORT, replace(PORT, fact="Another one")])
+    rows = json.loads(shop.read_text())
+    rows[0]["superseded_by"], rows[1]["superseded_by"] = second.id, first.id
+    shop.write_text(json.dumps(rows))
+    assert [fact.id for fact in para.read_corrections(first.id)] == [first.id]
+
+
 def test_recalls_of_a_fact_are_counted_when_they_are_flushed(para: Para, clock: FakeClock, shop: Path):
     fact = para.add([PORT])[0]
     para.count_access([fact.id])
