@@ -65,7 +65,7 @@ class Kind:
     tier: Tier
     title: str
     flow: str = ""
-    """The flow that → runs, "" for the flow of the kind's own name."""
+    """The flow that → runs. In the table, a kind without one has the flow of its own name."""
     channel: str = "koji-core"
     continues: tuple[str, ...] = ()
     """The kinds whose sessions a card of this kind continues."""

@@ -41,6 +41,8 @@ _METADATA_READERS = read_word_list("metadata_readers")
 _SEARCHERS = read_word_list("searchers")
 _COUNTING_OPTIONS = read_word_list("counting_options")
 """Programs that print what matches their first word, and their options with which they print nothing of files."""
+_PATTERN_OPTION = re.compile(r"--|-\w*[ef]")
+"""Matches the beginning of an option of theirs that may give the pattern, so that their first word may be a file."""
 _SERVICE_CLIENTS = read_word_list("service_clients")
 _UPLOADING_WORDS = read_word_list("uploads")
 """The sub-commands by which service clients send a file."""
@@ -90,10 +92,11 @@ def _yields_secret(simple: Simple) -> bool:
         return True
     words = simple.argv[1:]
     if program in _SEARCHERS:
-        if not _COUNTING_OPTIONS.isdisjoint(words):
+        if not _COUNTING_OPTIONS.isdisjoint(words[:1]):  # a later one may be the value of another option
             return False
-        pattern = next((index for index, word in enumerate(words) if not word.startswith("-")), 0)
-        words = words[pattern + 1 :]
+        if not any(map(_PATTERN_OPTION.match, words)):
+            pattern = next((index for index, word in enumerate(words) if not word.startswith("-")), 0)
+            words = words[pattern + 1 :]
     words = [*words, *(target for operator, target in simple.redirects if operator == "<")]
     return any(_names_secret(word[:500]) for word in words[:50])
 
