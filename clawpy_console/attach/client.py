@@ -110,7 +110,10 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
     description = describe_terminal()
     if not (workspaces or description.folder):
         raise Refused("The current folder does not exist any more: cd to a folder that exists, or name a --workspace")
-    folders = [str(Path(workspace).expanduser().absolute()) for workspace in workspaces]
+    try:
+        folders = [str(Path(workspace).expanduser().absolute()) for workspace in workspaces]
+    except RuntimeError as error:
+        raise Refused("--workspace names the home of a user who does not exist: write the path from / on") from error
     request = {"verb": "attach", "arguments": description._replace(workspaces=folders)._asdict()}
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -234,6 +234,14 @@ def test_an_engine_that_gives_no_console_is_named(
             attach(home, [])
 
 
+def test_a_workspace_in_the_home_of_an_unknown_user_is_refused(tmp_path: Path):
+    home = Home.locate(tmp_path)
+    home.data.mkdir()
+    (home.data / "engine.json").write_text(json.dumps({"address": "socket", "data": str(home.data)}))
+    with pytest.raises(Refused, match="a user who does not exist"):
+        attach(home, ["~nobody-of-this-name/shop"])
+
+
 def test_a_console_that_was_open_for_long_attaches_to_the_engine_that_another_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
