@@ -108,7 +108,7 @@ async def test_an_entry_that_was_opened_does_not_take_you_back_from_the_next_lay
 
 
 async def test_an_entry_is_not_drawn_beside_the_next_layer(console: ConsoleApp, engine: StandIn):
-    entry, page = hold_back(engine.agent_files, "read"), hold_back(engine.memory, "entries")
+    entry, page = hold_back(engine.agent_files, "read"), hold_back(engine.memory, "read_entries")
     entry.set()
     await play(
         console,
