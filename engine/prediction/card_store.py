@@ -295,8 +295,8 @@ class CardStore:
         """Store the outcome of a session on its card. Sessions call this in the transaction of their end.
 
         The card is pending again if the operator undid the approval before the start, or if the session could not begin
-        (a provider was down: SPEC 3.8). If the engine stopped or was closed while the session ran, its work is another
-        pending card, unless it had begun by itself or the operator undid it."""
+        (a provider was down: SPEC 3.8). If the engine stopped or was closed while the session ran, or the operator
+        undid the approval meanwhile, its work is another pending card, unless it had begun by itself."""
         row = load(tx.session, CardRow, view.prediction_id)
         if row is None or row.status != Status.APPROVED:
             return
@@ -307,9 +307,11 @@ class CardStore:
             self.reopen(tx, row, f"not done: {view.error}")
         else:
             self._execute(tx, row, view)
-            is_closed = view.state is SessionState.CANCELLED and view.error == ENGINE_CLOSED
-            if (is_interrupted or is_closed) and not is_undone and row.decided_by != DecidedBy.AUTONOMY:
-                self._add_again(tx, row, "interrupted: the engine stopped while it ran")
+            is_cancelled = view.state is SessionState.CANCELLED
+            is_cut_short = is_interrupted or (is_cancelled and (is_undone or view.error == ENGINE_CLOSED))
+            if is_cut_short and row.decided_by != DecidedBy.AUTONOMY:
+                cause = "undone" if is_undone else "interrupted: the engine stopped"
+                self._add_again(tx, row, f"{cause} while it ran")
 
     def _execute(self, tx: Transaction, row: CardRow, view: SessionView) -> None:
         """Store the outcome of a session that began."""

@@ -362,15 +362,13 @@ def test_interrupted_work_is_a_pending_card_again(world: DecisionWorld, state: S
     assert world.cards.list_pending() == []
 
 
-def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(world: DecisionWorld):
-    undone = world.start_card()
-    world.sessions.stop = lambda session_id, reason: None
-    world.cards.undo(undone.id)
-    world.sessions.end(undone.id, SessionState.INTERRUPTED)
-    by_itself = world.start_card("b", by=DecidedBy.AUTONOMY)
-    world.sessions.end(by_itself.id, SessionState.INTERRUPTED)
-    stopped = world.start_card("c")
-    world.sessions.end(stopped.id, SessionState.CANCELLED, error="stopped by you")
+@pytest.mark.parametrize("by", [DecidedBy.AUTONOMY, DecidedBy.OPERATOR])
+def test_work_that_ran_by_itself_or_was_cancelled_is_not_offered_again(world: DecisionWorld, by: DecidedBy):
+    card = world.start_card(by=by)
+    if by is DecidedBy.AUTONOMY:
+        world.sessions.end(card.id, SessionState.INTERRUPTED)
+    else:
+        world.sessions.end(card.id, SessionState.CANCELLED, error="stopped by you")
     assert world.cards.list_pending() == []
 
 

@@ -194,10 +194,13 @@ def test_undo_before_the_session_began(world: DecisionWorld):
     assert world.read_signals() == []
 
 
-def test_undo_while_it_runs_cancels_it(world: DecisionWorld):
-    after, _ = world.cards.undo(world.start_card().id)
+def test_undo_while_it_runs_cancels_it_and_gives_the_card_back(world: DecisionWorld):
+    card = world.start_card()
+    after, _ = world.cards.undo(card.id)
     assert (after.status, after.outcome) == (Status.EXECUTED, Outcome.CANCELLED)
     assert world.read_signals() == ["undone"]
+    (again,) = world.cards.list_pending()
+    assert (again.assignment, again.note) == (card.assignment, "undone while it ran")
 
 
 def test_undo_later_reverses_the_landing(world: DecisionWorld):

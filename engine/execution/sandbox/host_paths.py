@@ -219,7 +219,9 @@ def find_secret_places(home: Home, environment: Mapping[str, str] = os.environ) 
     user = find_home(environment)
     secret_paths = [user / place for place in HOST_TABLES["secrets"]] + find_system_secrets()
     for pointer in HOST_TABLES["secret_pointers"]:
-        secret_paths += [Path(part).expanduser() for part in environment.get(pointer, "").split(os.pathsep) if part]
+        for part in environment.get(pointer, "").split(os.pathsep):
+            if part:
+                secret_paths.append(Path(os.path.expanduser(part)))  # noqa: PTH111 - leaves ~unknown-user as it is
     secret_paths += [home.config, home.data, home.cache, home.logs]
     paths: set[Path] = set()
     for path in secret_paths:

@@ -116,7 +116,8 @@ def test_secret_places_follow_pointers_and_links(tmp_path: Path):
     elsewhere.touch()
     (user / ".ssh").symlink_to(tmp_path / "keys")
     (tmp_path / "keys").mkdir()
-    places = find_secret_places(home, {"HOME": str(user), "KUBECONFIG": f"{elsewhere}:{tmp_path / 'gone'}"})
+    kube_configs = f"{elsewhere}:{tmp_path / 'gone'}:~unknown-user/config"
+    places = find_secret_places(home, {"HOME": str(user), "KUBECONFIG": kube_configs})
     below = [place for place in places if place.is_relative_to(tmp_path)]
     assert below == sorted([user / ".aws", tmp_path / "keys", elsewhere, home.data])
     (user / ".gnupg").symlink_to(user)

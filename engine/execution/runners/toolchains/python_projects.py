@@ -120,7 +120,7 @@ def _find_pipenv_environments(workspace: Path) -> list[Path]:
     if not (workspace / "Pipfile").is_file():
         return []
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    root = Path(os.environ.get("WORKON_HOME") or f"{data}/virtualenvs").expanduser()
+    root = Path(os.path.expanduser(os.environ.get("WORKON_HOME") or f"{data}/virtualenvs"))  # noqa: PTH111 - of an unknown user as it is
     safe_name = re.sub(r"[ &$`!*@\"()\[\]\\\r\n\t]", "_", workspace.name)[:42]
     return _list_subfolders(root, f"{safe_name}-{_make_short_hash(str(workspace / 'Pipfile'))}")
 
