@@ -1,13 +1,94 @@
-"""Captures of sessions: stored with their source, once for each workspace, and remembered (SPEC 4.4)."""
-
-from datetime import timedelta
+"""Captures of sessions (SPEC 4.4): which sentences are decisions, facts and corrections. Each is stored with its
+source, once for each workspace, and remembered."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from engine.clock import FakeClock
+from engine.memory.capture_rules import MAX_LENGTH, Speaker, capture_sentences, classify_sentence, find_corrected
 from engine.memory.captures import Captures
 from engine.storage.database import Database
 from tests.memory.stand_in_work import StandInWork, make_view
+from tests.support.helpers import read_table
+
+ROWS = read_table(__file__)
+
+
+@pytest.mark.parametrize("sentence, kind", ROWS["stated"])
+def test_what_is_stated_is_captured(sentence: str, kind: str):
+    assert classify_sentence(sentence) == kind
+
+
+@pytest.mark.parametrize("sentence", ROWS["not_stated"])
+def test_what_is_asked_supposed_planned_or_quoted_is_not_captured(sentence: str):
+    assert classify_sentence(sentence) is None
+
+
+@pytest.mark.parametrize("length, kind", [(MAX_LENGTH, "fact"), (MAX_LENGTH + 1, None)])
+def test_a_sentence_has_at_most_400_characters(length: int, kind: str | None):
+    assert MAX_LENGTH == 400
+    assert classify_sentence("The service uses ".ljust(length - 1, "x") + ".") == kind
+
+
+@pytest.mark.parametrize(
+    "sentence, kind",
+    [("We go with a", "decision"), ("I go with a", None), ("We decided to", None)],
+    ids=["12 characters", "11 characters", "3 words"],
+)
+def test_a_sentence_has_at_least_12_characters_and_4_words(sentence: str, kind: str | None):
+    assert classify_sentence(sentence) == kind
+
+
+def test_code_quotes_and_tables_are_left_out():
+    text = """Here it is:
+
+```python
+# Decision: we keep the old parser.
+```
+
+> We decided to drop Redis.
+
+| Decision: we keep the table. |
+
+    Decision: indented code is not prose.
+
+- We decided to keep
+  the old parser for good.
+"""
+    captured = capture_sentences(enumerate(text.split("\n"), 1))
+    assert [(sentence.text, sentence.line) for sentence in captured] == [
+        ("We decided to keep the old parser for good.", 13)
+    ]
+
+
+@pytest.mark.parametrize(
+    "text, kinds",
+    [
+        ("Decision: the port stays 8000 for now.", ["decision"]),
+        ("The service listens on port 8000.", []),
+        ("important: run with `RUST_BACKTRACE=1` environment variable to display a backtrace", []),
+        ("Note: Cart.java uses or overrides a deprecated API.", []),
+    ],
+)
+def test_output_is_captured_only_with_a_label(text: str, kinds: list[str]):
+    assert [capture.kind for capture in capture_sentences([(1, text)], Speaker.PROGRAM)] == kinds
+
+
+@given(st.text())
+def test_any_text_is_read_without_harm(text: str):
+    for sentence in capture_sentences(enumerate(text.split("\n"), 1)):
+        assert sentence.line <= text.count("\n") + 1
+        assert len(sentence.text) <= MAX_LENGTH
+
+
+def test_a_correction_finds_the_statement_that_it_corrects():
+    earlier = [("a", "The service listens on port 8000"), ("b", "Always run the linter")]
+    assert find_corrected("Actually, the service listens on port 8001", earlier) == "a"
+    assert find_corrected("Actually, nothing of the kind happened", earlier) == ""
+    assert find_corrected("The service listens on port 8000!", earlier) == ""  # it says the same
+
+
+# Of sessions
 
 
 @pytest.fixture
@@ -43,9 +124,13 @@ def test_a_capture_has_its_source_and_is_remembered(captures: Captures, work: St
     assert "captured" in memory.tags
 
 
-def test_a_sentence_with_a_key_of_the_operator_is_not_captured(captures: Captures, work: StandInWork):
+def test_a_sentence_with_a_secret_is_not_captured(captures: Captures, work: StandInWork):
     work.keys = ("hunter2hunter2",)
-    work.add(make_view("session_2"), ("reply", "Note that the service uses hunter2hunter2 to sign in."))
+    work.add(
+        make_view("session_2"),
+        ("reply", "Note that the service uses hunter2hunter2 to sign in."),
+        ("reply", f"Note that the service uses sk-{'a1' * 15} to sign in."),
+    )
     assert captures.capture_session("session_2") == []
     work.keys = ()
     assert captures.capture_session("session_2") != []
@@ -57,14 +142,3 @@ def test_another_session_that_says_the_same_is_counted_once(captures: Captures, 
     captures.capture_session("session_2")
     (capture,) = captures.read_entries(words="old parser")
     assert (capture.seen, capture.session) == (2, "session_1")
-
-
-def test_captures_are_listed_by_page_and_by_day(captures: Captures, clock: FakeClock):
-    newest = captures.read_entries(limit=2)
-    older = captures.read_entries(before=newest[-1].id)
-    assert len(newest) + len(older) == 3
-    state = captures.describe_layer()
-    assert (state.count, state.fresh_at) == (3, newest[0].at)
-    now, second = clock.now(), timedelta(seconds=1)
-    assert len(captures.read_between(now, now + second)) == 3
-    assert captures.read_between(now + second, now + timedelta(days=1)) == []

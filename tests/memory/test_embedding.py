@@ -2,18 +2,14 @@
 tokens."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-import numpy
 import pytest
 
 from engine.memory.embedding import Endpoint, EndpointEmbedder, LocalEmbedder, NoEmbedder
 from engine.memory.helper import Helper
-from engine.memory.vector_math import TOKEN_DIMENSIONS, compute_maxsim, pack_tokens
 from tests.support.web_server import LoopbackServer, send_reply
 
 
@@ -60,16 +56,6 @@ def test_the_local_model_embeds_meaning_and_each_text_by_itself(local_embedder: 
     assert alone[0].tokens == ("a", "cat", "sat", "on", "the", "mat")
 
 
-def test_the_helper_imports_numpy_before_its_threads_can():
-    code = (
-        "import sys; from engine.memory import helper_main;"
-        "helper_main.RequestLanes = lambda send: print('numpy.typing' in sys.modules, file=sys.stderr);"
-        "helper_main.main()"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, check=True)
-    assert ended.stderr.split() == [b"True"]
-
-
 @pytest.mark.long
 def test_a_named_endpoint_gives_unit_vectors(endpoint: Endpoint):
     embeddings = EndpointEmbedder("mine", "small", lambda name: endpoint).embed(["abc", "abcdef"])
@@ -87,13 +73,3 @@ def test_an_endpoint_that_cannot_be_used_says_why(endpoint: Endpoint):
         EndpointEmbedder("mine", "large", lambda name: endpoint).embed(["abc"])
     with pytest.raises(NoEmbedder, match="clawpy key set mine"):
         EndpointEmbedder("mine", "small", lambda name: None).embed(["abc"])
-
-
-def test_words_are_nearest_to_themselves():
-    chance = numpy.random.default_rng(1)
-    question, text = (pack_tokens(chance.normal(size=(rows, 384)).astype(numpy.float32)) for rows in (3, 4))
-    assert len(question) == 3 * TOKEN_DIMENSIONS
-    scores = compute_maxsim(question, [], [text, question, None])
-    assert scores[1] == pytest.approx(1.0, abs=0.02)
-    assert scores[0] < scores[1]
-    assert scores[2] == 0.0

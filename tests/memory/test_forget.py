@@ -10,13 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.state import TOPICS, ReadScope, read_topics
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
-from engine.events import MemoryForgotten
 from engine.execution.model_calls import Caller
 from engine.home import Home
-from engine.memory.forget import Forgetting
 from engine.memory.para import NewFact
 from engine.model import (
     GraphNode,
@@ -32,7 +29,6 @@ from engine.model import (
 )
 from engine.services import Overrides
 from engine.storage.database import Database
-from engine.storage.erasing import SearchTerms
 from engine.storage.state import unfinished_intents
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.guidance_world import edit_profile
@@ -124,24 +120,12 @@ def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path):
     assert forgetting.preview(PRIVATE).total == 0
 
 
-def test_a_console_reads_again_what_showed_it(engine: Engine, repository: Repository):
-    engine.cards.propose(f"Write to {PRIVATE}", workspace=str(repository.path))
-    showing = {topic for topic in TOPICS if "Vandersloot" in repr(read_topics(engine, [topic], ReadScope()))}
-    assert {"cards", "tasks"} <= showing <= set(MemoryForgotten.topics)
-
-
 def test_a_card_is_forgotten_by_its_id_with_its_prompt(engine: Engine, repository: Repository):
     card = engine.cards.propose(f"Write to {PRIVATE}", workspace=str(repository.path))
     engine.knowledge.forgetting.forget(card.id)
     engine.knowledge.forgetting.forget("Write to")
     refused("nothing_found", lambda: engine.knowledge.forgetting.preview(card.id))
     assert "Vandersloot" not in engine.cards.get(card.id).assignment.prompt
-
-
-@pytest.mark.parametrize("id", ["les_f0dfbca5f1f7", "cand_u5mkljub4jrw", "lrn_34cb51ef70d88242"])
-def test_an_id_without_a_text_is_not_searched_for_as_a_word(engine: Engine, id: str):
-    engine.memory.remember([NewMemory(f"It came of {id}")])
-    refused("nothing_found", lambda: engine.knowledge.forgetting.preview(id))
 
 
 def test_stubs_keep_graphs_and_chains_whole(engine: Engine):
@@ -240,26 +224,3 @@ def test_what_is_written_after_a_search_is_in_the_file_even_if_another_program_o
     before = count_tasks_in_another_program(engine.home.database)  # without the engine's locks, it deletes the log
     engine.tasks.add("Water the plants")
     assert count_tasks_in_another_program(engine.home.database) == before + 1
-
-
-def test_stores_of_the_second_pass_are_erased_again_at_the_end(database: Database):
-    """A session that ends meanwhile copies into an earlier store what a later one still has."""
-    order = []
-
-    class RecordingStore:
-        def __init__(self, name: str):
-            self.name = name
-
-        def find(self, terms: SearchTerms, /) -> Iterator[tuple[str, str]]:
-            return iter(())
-
-        def erase(self, terms: SearchTerms, /) -> int:
-            order.append(self.name)
-            return 0
-
-    learnings, files = RecordingStore("learnings"), RecordingStore("files")
-    forgetting = Forgetting(
-        database, [learnings, files], text_of=lambda id: None, running=tuple, second_pass=[learnings]
-    )
-    forgetting.forget("Jan Jansen")
-    assert order == ["learnings", "files", "learnings"]

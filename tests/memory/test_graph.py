@@ -14,7 +14,6 @@ from engine.memory import graph as graph_module
 from engine.memory.graph import TaskGraph
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
 from tests.conftest import MONDAY_MORNING as NOW
-from tests.support.helpers import refused
 
 DOCUMENT, JOURNAL = "task_graph.json", "task_graph.journal.jsonl"
 
@@ -143,13 +142,6 @@ def test_a_damaged_file_is_copied_aside_and_named_and_what_can_be_read_stays(
     assert (len(graph), graph.faults) == (5, ())
 
 
-def test_a_document_that_is_a_folder_is_refused(tmp_path: Path):
-    (tmp_path / DOCUMENT).mkdir()
-    graph = TaskGraph(tmp_path, FakeClock(NOW))
-    refusal = refused("unwritable_home", graph.load)
-    assert graph.faults == (refusal.message,)
-
-
 @pytest.mark.parametrize("step", ["write_atomic", "_encode", "truncate"])
 def test_a_crash_at_any_step_of_compacting_loses_nothing(
     graph: TaskGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
@@ -165,21 +157,3 @@ def test_a_crash_at_any_step_of_compacting_loses_nothing(
     graph.put(GraphNode("after", "Task after", NOW))
     before = read_contents(graph)
     assert read_contents(reopen(graph, tmp_path)) == before
-
-
-def test_a_whole_flush_leaves_one_document_and_an_empty_journal(graph: TaskGraph, tmp_path: Path):
-    graph.flush()
-    assert not (tmp_path / DOCUMENT).exists()
-    assert (tmp_path / JOURNAL).read_bytes().count(b"\n") == 4
-    graph.flush(whole=True)
-    assert (tmp_path / DOCUMENT).exists()
-    assert (tmp_path / JOURNAL).read_bytes() == b""
-
-
-def test_a_long_journal_becomes_part_of_the_document(graph: TaskGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(graph_module, "COMPACT_LINES", 4)
-    graph.flush()
-    assert not (tmp_path / DOCUMENT).exists()
-    graph.put(GraphNode("e", "Task e", NOW))
-    graph.flush()
-    assert len(read_tasks(tmp_path / DOCUMENT)) == 5

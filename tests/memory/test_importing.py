@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.engine import Engine
-from engine.memory.importing import MAX_LINE_BYTES, Importer, find_turn, parse_line, parse_time, read_lines
+from engine.memory.importing import Importer, parse_time, read_lines
 from engine.model import RETENTION_BY_KIND, Retention
 from engine.storage.database import Database
 from engine.wiring.acting import find_last_operator_activity
@@ -118,25 +118,7 @@ def test_our_own_sessions_are_not_read_and_a_folder_that_is_named_once_counts(tm
     assert [turn.workspace for turn in work.remembered.values()] == ["/home/me/shop"]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [b"[]", b"nope", b"x" * (MAX_LINE_BYTES + 1), b'{"type": "user", "message": 3}', b'"text"'],
-    ids=["list", "no JSON", "too long", "no message", "text"],
-)
-def test_a_malformed_line_is_refused(line: bytes):
-    with pytest.raises(ValueError):
-        find_turn(parse_line(line), line, "s")
-
-
 # In a whole engine
-
-
-def test_transcripts_that_cannot_be_read_are_reported_once(shop_engine: Engine, tmp_path: Path):
-    shop_engine.settings.set("memory.transcripts", [str(tmp_path / "none")])
-    for _ in range(2):
-        shop_engine.importer.run()
-    faults = [entry.payload["message"] for entry in shop_engine.ledger.latest(50, kinds=("FaultReported",))]
-    assert faults == [f"{tmp_path / 'none'} is not a folder"]
 
 
 def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
@@ -154,17 +136,6 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
 
 
 # Lines of JSON
-
-
-def test_a_line_becomes_a_memory_with_everything_it_says():
-    line = json.dumps(
-        {"id": "D1:3", "text": "hi", "speaker": "Ada", "timestamp": "2023-05-08T13:56:00", "session": 4, "agent": "cto"}
-    )
-    [memory], problems = read_lines([line], first=7, source="chats.jsonl")
-    assert problems == []
-    assert (memory.ref, memory.text, memory.speaker, memory.session, memory.agent) == ("D1:3", "hi", "Ada", "4", "cto")
-    assert memory.at == datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
-    assert (memory.source, memory.retention) == ("chats.jsonl:7", Retention.FOREVER)
 
 
 def test_bad_lines_are_named_with_their_number_and_stop_nothing():
@@ -187,15 +158,6 @@ MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 )
 def test_times_are_read_as_people_and_programs_write_them(text: object, time: datetime | None):
     assert parse_time(text) == time
-
-
-@given(st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.lists(st.text())))
-def test_any_value_is_a_time_or_refused(value: object):
-    try:
-        at = parse_time(value)
-    except ValueError:
-        return
-    assert at is None or at.tzinfo is not None
 
 
 @given(st.text())

@@ -9,10 +9,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,8 +20,7 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.memory import index as indexing
 from engine.memory import vectors
-from engine.memory.helper import Helper
-from engine.memory.index import ChromaServer, Index
+from engine.memory.index import ChromaServer
 from engine.memory.memory import MemoryService
 from engine.memory.vectors import MAX_CHUNK_TOKENS, NoIndex, cut_into_chunks
 from engine.model import Layer, NewMemory, RecallQuery
@@ -65,21 +62,6 @@ def assert_searches_again(memory: MemoryService):
     until(lambda: find_nearest(memory, "word17 thing3") == "word17 thing3")
 
 
-class SwitchingHelper(Helper):
-    """Holds no vectors. While it opens an index for the first time, the operator chooses another embedder."""
-
-    def __init__(self):
-        super().__init__()
-        self.opened: list[str] = []
-        self.model = "words"
-
-    def call(self, method: str, *arguments: Any, timeout: float, bulk: bool = True) -> Any:
-        if method == "open":
-            self.opened.append(arguments[1])
-            self.model = "other words"
-        return []
-
-
 @pytest.mark.long
 def test_the_index_and_the_exact_search_find_the_same(indexed_memory: MemoryService, monkeypatch: pytest.MonkeyPatch):
     query = indexed_memory.vectors.embed("word5 thing5")
@@ -95,12 +77,6 @@ def test_the_index_and_the_exact_search_find_the_same(indexed_memory: MemoryServ
     summaries = indexed_memory.vectors.search(query.array, 5, frozenset({Layer.CONTEXT}), -1.0)
     assert [memory.text for memory in indexed_memory.store.read_by_seq(summaries).values()] == ["task summary"]
     assert find_nearest(indexed_memory, "task summary") == "task summary", "layer E is searched as well"
-
-
-@pytest.mark.long
-def test_a_deleted_index_is_built_again(indexed_memory: MemoryService):
-    shutil.rmtree(indexed_memory.index.folder)
-    assert_searches_again(indexed_memory)
 
 
 @pytest.mark.long
@@ -145,27 +121,6 @@ def test_a_helper_that_was_killed_is_started_again(indexed_memory: MemoryService
     assert_searches_again(indexed_memory)
 
 
-def test_a_helper_ends_with_its_engine():
-    code = (
-        "from engine.memory.helper import Helper; import sys, time; helper = Helper(); "
-        "helper.submit('offsets', 'x'); print(helper.pid, flush=True); time.sleep(60)"
-    )
-    engine = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    pid = int(engine.stdout.readline())
-    engine.kill()
-    engine.wait()
-    engine.stdout.close()
-
-    def has_ended() -> bool:
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-        except FileNotFoundError:
-            return True
-
-    if Path("/proc/self").exists():
-        until(has_ended)
-
-
 def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory):
     memory = make_memory(embedder=WordVectors())
     memory.remember(make_turns("one thing", "another thing"))
@@ -177,15 +132,6 @@ def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory):
     embedding = memory.vectors.embed("one thing")
     assert embedding.array.shape == (16,)
     assert find_nearest(memory, "[05 January 2026] Ada: one thing") == "one thing"
-
-
-def test_an_embedder_that_changes_while_the_index_opens_gets_an_index_of_its_own(memory: MemoryService, tmp_path: Path):
-    helper = SwitchingHelper()
-    with closing(Index(memory.store, helper, tmp_path / "other", model=lambda: helper.model)) as index:
-        assert index.wait(LONG)
-        assert index.search(Layer.VECTORS, b"", 1) is None, "the open index has vectors of the embedder before"
-        assert index.wait(LONG)
-        assert helper.opened == ["words", "other words"]
 
 
 # Chunks
@@ -270,13 +216,6 @@ def count_on_server(memory: MemoryService) -> int:
 
 
 @pytest.mark.long
-def test_a_server_holds_the_index(memory_on_server: MemoryService, tmp_path: Path):
-    assert find_nearest(memory_on_server, "word17 thing3") == "word17 thing3"
-    assert count_on_server(memory_on_server) == 30
-    assert not (tmp_path / "chroma").exists()
-
-
-@pytest.mark.long
 def test_without_its_server_memory_is_degraded_until_the_server_is_back(
     memory_on_server: MemoryService, server: RunningChroma
 ):
@@ -296,15 +235,6 @@ def test_without_its_server_memory_is_degraded_until_the_server_is_back(
     server.start()
     until(lambda: find_nearest(memory, "word99 thing1") == "word99 thing1")
     assert count_on_server(memory) == 31
-
-
-@pytest.mark.long
-def test_a_server_that_lost_its_data_gets_it_again(memory_on_server: MemoryService, server: RunningChroma):
-    server.kill()
-    shutil.rmtree(server.folder)
-    server.start()
-    until(lambda: find_nearest(memory_on_server, "word17 thing3") == "word17 thing3")
-    assert count_on_server(memory_on_server) == 30
 
 
 def test_the_token_is_not_shown():

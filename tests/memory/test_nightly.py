@@ -3,11 +3,9 @@ does."""
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -15,21 +13,18 @@ from engine.clock import FakeClock
 from engine.events import ChangeSetLanded
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
-from engine.memory.drafts import MAX_FACTS, Day, Drafts, FailingTests
+from engine.memory.drafts import Drafts
 from engine.memory.nightly import (
     COST_CAP_MICROUSD,
     Nightly,
-    find_day_bounds,
-    find_latest_day,
     list_missed_days,
     parse_evaluation,
 )
 from engine.memory.para import NewFact, Para
-from engine.model import Answer, Bucket, Capture, NoAnswer, Question, SessionView, Trust
+from engine.model import Answer, NoAnswer, Question, SessionView, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from engine.storage.validation_runs import ValidationRuns
-from tests.memory.stand_in_work import NOW, StandInWork, make_view, record_end
+from tests.memory.stand_in_work import StandInWork, make_view, record_end
 from tests.support.helpers import NobodyAsks, refused
 
 TODAY = date(2026, 1, 5)
@@ -161,23 +156,6 @@ def test_a_day_is_worked_through_once_whatever_the_model_answers(
     assert model is None or len(model.questions) == questions
 
 
-def test_the_model_is_asked_again_with_the_faults(make_world: Callable[..., Nights], database: Database):
-    model = ScriptedModel([INVALID], [QUOTED])
-    make_world(model).nightly.run(TODAY)
-    assert "nowhere" in model.questions[1].text
-    assert [question.budget for question in model.questions] == [COST_CAP_MICROUSD, COST_CAP_MICROUSD - 30_000]
-    assert [run.check.failed for run in ValidationRuns(database).read_newest("")] == [0, 1]
-
-
-def test_a_claim_of_the_model_waits_for_the_operator(make_world: Callable[..., Nights], clock: FakeClock):
-    world = make_world(ScriptedModel([QUOTED, CLAIM]))
-    world.nightly.run(TODAY)
-    (draft,) = world.drafts.waiting()
-    assert (draft.fact, draft.trust) == (CLAIM["fact"], Trust.QUOTED)
-    fact = world.drafts.promote(draft.id)
-    assert (fact.trust, fact.approved_at) == (Trust.QUOTED, clock.now())
-
-
 @pytest.mark.parametrize("step", [(Drafts, "add"), (Para, "add"), (AgentFiles, "append")])
 def test_a_crash_in_the_middle_is_finished_without_a_second_evaluation(
     make_world: Callable[..., Nights], monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
@@ -193,18 +171,6 @@ def test_a_crash_in_the_middle_is_finished_without_a_second_evaluation(
     assert report.drafted == 1
     assert len(model.questions) == 1
     assert world.diary.count("## 2026-01-05") == 1
-
-
-def test_after_a_crash_rules_still_draft_nothing_if_the_model_found_nothing_to_keep(
-    make_world: Callable[..., Nights], monkeypatch: pytest.MonkeyPatch
-):
-    world = make_world(ScriptedModel([]))
-    with monkeypatch.context() as patch:
-        patch.setattr(AgentFiles, "append", crash)
-        with pytest.raises(InterruptedError):
-            world.nightly.run(TODAY)
-    report = world.nightly.run(TODAY)
-    assert (report.drafted, report.reason) == (0, "the model found nothing to keep")
 
 
 def test_a_correction_supersedes_the_fact_that_it_corrects(world: Nights):
@@ -236,13 +202,6 @@ def test_each_draft_is_decided_once_and_a_promoted_quote_may_guide(world: Nights
     assert approved == {quoted.fact: True, own.fact: False}
 
 
-def test_after_days_away_each_day_is_worked_through_once(world: Nights, clock: FakeClock):
-    world.nightly.run_due()
-    clock.advance(timedelta(days=3))
-    assert [report.subject for report in world.nightly.run_due()] == ["2026-01-05", "2026-01-06", "2026-01-07"]
-    assert world.nightly.run_due() == []
-
-
 # Answers, days and limits
 
 
@@ -270,38 +229,7 @@ def test_an_answer_has_at_most_8_facts_as_json():
     assert parse_evaluation("I cannot", "")[1] == ("the answer is not a JSON object",)
 
 
-@pytest.mark.parametrize("hour, minute, day", [(2, 59, 4), (3, 0, 5)])
-def test_a_day_is_over_at_three_in_the_night(hour: int, minute: int, day: int):
-    assert find_latest_day(datetime(2026, 1, 6, hour, minute, tzinfo=UTC)) == date(2026, 1, day)
-
-
 @pytest.mark.parametrize("last, expected", [(11, 0), (10, 0), (9, 1), (3, 7), (2, 7)])
 def test_at_most_seven_missed_days_are_caught_up_with(last: int, expected: int):
     days = [date(2026, 1, day) for day in range(4, 11)]
     assert list_missed_days(date(2026, 1, last), days[-1]) == days[len(days) - expected :]
-
-
-@pytest.mark.parametrize("day, hours", [(date(2026, 3, 28), 24), (date(2026, 3, 29), 23), (date(2026, 10, 25), 25)])
-def test_a_day_on_which_clocks_change_has_23_or_25_hours(day: date, hours: int):
-    start, end = find_day_bounds(day, FakeClock(NOW, ZoneInfo("Europe/Berlin")))
-    assert (end - start) / timedelta(hours=1) == hours
-    assert start.hour == (23 if day.month == 3 else 22)
-    assert end.tzinfo == UTC
-
-
-def test_rules_draft_at_most_8_facts_and_a_diary_has_at_most_12_lines():
-    part = Capture("cap_1", "fact", "", (), NOW, "session_1", 1, "backend_builder", "/home/me/shop")
-    captures = tuple(replace(part, text=f"The part number {number} lives in the shop") for number in range(20))
-    day = Day("2026-01-05", captures=captures)
-    assert len(day.draft([])) == MAX_FACTS == 8
-    lines = day.make_lines_for("backend_builder")
-    assert (len(lines), lines[-1]) == (12, "and 9 more")
-
-
-@pytest.mark.parametrize("sessions, drafts", [(1, 0), (2, 1)])
-def test_a_test_that_fails_in_two_sessions_becomes_a_draft(sessions: int, drafts: int):
-    failing = FailingTests("/home/me/shop", ("tests/test_a.py::test_x",))
-    facts = Day("2026-01-05", failing={f"session_{number}": failing for number in range(sessions)}).draft([])
-    assert [(fact.bucket, fact.reason) for fact in facts] == [
-        (Bucket.RESOURCES, "it still failed in 2 sessions of 2026-01-05")
-    ] * drafts

@@ -9,7 +9,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.files import write_atomic
-from engine.memory.para import NewFact, Para, find_broken_files, make_group_name
+from engine.memory.para import NewFact, Para, find_broken_files
 from engine.model import Bucket, ParaFact
 from engine.storage.database import Database
 from engine.storage.state import unfinished_intents
@@ -34,34 +34,11 @@ def supersede(para: Para, old: str, text: str) -> ParaFact:
     return para.add([replace(PORT, fact=text, supersedes=old)])[0]
 
 
-def test_an_item_has_the_fields_of_the_specification(para: Para, shop: Path):
-    fact = para.add([PORT])[0]
-    (item,) = json.loads(shop.read_text())
-    assert fact.id.startswith("fact_")
-    expected = {
-        "id": fact.id,
-        "fact": PORT.fact,
-        "category": "configuration",
-        "source": "session_1:4",
-        "status": "active",
-        "access_count": 0,
-        "last_accessed": None,
-        "superseded_by": None,
-    }
-    assert expected.items() <= item.items()
-
-
 def test_adding_the_same_again_changes_no_byte(para: Para, tmp_path: Path):
     first = para.add([PORT, NewFact("Always run the linter")])
     before = {file: file.read_bytes() for file in (tmp_path / "para").rglob("*.*")}
     assert para.add([PORT, NewFact("Always run the linter!")]) == first
     assert {file: file.read_bytes() for file in (tmp_path / "para").rglob("*.*")} == before
-
-
-def test_an_edit_by_hand_counts_at_once(para: Para, shop: Path):
-    fact = para.add([PORT])[0]
-    shop.write_text(shop.read_text().replace("8000", "9000"))
-    assert para.get(fact.id).fact == "The service listens on port 9000"
 
 
 @pytest.mark.parametrize(
@@ -82,20 +59,6 @@ def test_a_group_with_an_invalid_name_is_refused(para: Para, name: str):
     refused("bad_fact", lambda: para.add([NewFact("A fact", group=name)]))
 
 
-@pytest.mark.parametrize("text, name", [("../../Etc passwd", "etc-passwd"), ("…", "general"), ("a" * 61, "a" * 60)])
-def test_any_words_make_a_valid_group_name(text: str, name: str):
-    assert make_group_name(text) == name
-
-
-@pytest.mark.parametrize("length, is_kept", [(0, False), (1, True), (1_000, True), (1_001, False)])
-def test_a_fact_has_1_to_1000_characters(para: Para, length: int, is_kept: bool):
-    new = NewFact(" " + "x" * length)
-    if is_kept:
-        assert para.add([new])[0].fact == "x" * length
-    else:
-        refused("bad_fact", lambda: para.add([new]))
-
-
 def test_a_chain_can_be_walked_from_any_of_its_facts(para: Para, clock: FakeClock):
     chain = para.add([PORT])
     for port in (8001, 8002, 8003):
@@ -110,16 +73,6 @@ def test_a_chain_can_be_walked_from_any_of_its_facts(para: Para, clock: FakeCloc
         assert [fact.superseded_by for fact in corrections] == [*ids[1:], None]
     new = replace(PORT, fact="The port is 9000", supersedes=ids[2])
     assert ids[3] in refused("already_superseded", lambda: para.add([new])).fix
-
-
-@pytest.mark.usefixtures("alarm_after_a_minute")
-def test_a_chain_ends_where_facts_supersede_each_other(para: Para, shop: Path):
-    """In a file that was edited by hand."""
-    first, second = para.add([PORT, replace(PORT, fact="Another one")])
-    rows = json.loads(shop.read_text())
-    rows[0]["superseded_by"], rows[1]["superseded_by"] = second.id, first.id
-    shop.write_text(json.dumps(rows))
-    assert [fact.id for fact in para.read_corrections(first.id)] == [first.id]
 
 
 def test_recalls_of_a_fact_are_counted_when_they_are_flushed(para: Para, clock: FakeClock, shop: Path):

@@ -1,16 +1,16 @@
-"""The ranking of a recall (SPEC 4.4): what puts a candidate before others, and which candidates are relevant."""
+"""The ranking of a recall (SPEC 4.4): how a question is read, what puts a candidate before others, and which candidates
+are relevant."""
 
 import itertools
 import math
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory.question import parse_question
+from engine.memory.question import MONTH_FIT, OTHER_DAY_FIT, parse_question
 from engine.memory.ranking import (
-    COMPANION_DIVISOR,
     MIN_RELEVANCE,
     Feature,
     RankedCandidate,
@@ -22,6 +22,61 @@ from engine.memory.store import MemoryRow
 
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+# How a question is read
+
+
+@pytest.mark.parametrize(
+    "text, topic",
+    [
+        (
+            "Can you list the order in which I brought up different aspects of my garden throughout our chats?",
+            "my garden",
+        ),
+        ("Could you give me a short summary of how the shed was built?", "how the shed was built"),
+        ("When did I say the beans were sown?", "When the beans were sown"),
+        ("Can you summarize?", "Can you summarize?"),
+    ],
+)
+def test_how_a_question_asks_is_no_part_of_its_topic(text: str, topic: str):
+    assert parse_question(text).topic == topic
+
+
+@pytest.mark.parametrize(
+    "text, speakers",
+    [
+        ("What did I plant in May?", {"user"}),
+        ("Which work about birds was it?", {"user"}),
+        ("What would you suggest for dinner?", {"user"}),
+        ("What did you recommend to me for dinner?", {"assistant"}),
+        ("Can you give me a summary of my plans for the garden?", {"assistant"}),
+    ],
+)
+def test_with_an_assistant_a_question_is_about_what_the_user_or_it_said(text: str, speakers: set[str]):
+    assert parse_question(text, {"user", "assistant"}).speakers == speakers
+
+
+@pytest.mark.parametrize(
+    "text, day, fit",
+    [
+        ("on 7 May 2023", date(2023, 5, 7), 1.0),
+        ("on May 7th, 2023", date(2023, 5, 8), 1.0),
+        ("on 2023-05-07", date(2023, 5, 20), OTHER_DAY_FIT),
+        ("in May 2023", date(2023, 5, 20), MONTH_FIT),
+        ("in may", date(2022, 5, 20), MONTH_FIT),
+        ("in May 2023", date(2022, 5, 20), 0.0),
+        ("yesterday", date(2025, 6, 14), 1.0),
+        ("three weeks ago", date(2025, 5, 25), MONTH_FIT),
+        ("last month", date(2025, 5, 1), MONTH_FIT),
+    ],
+)
+def test_a_day_fits_a_date_as_far_as_the_question_names_it(text: str, day: date, fit: float):
+    question = parse_question(f"What happened {text}?", (), now=NOW)
+    assert max(when.fits(day) for when in question.dates) == fit
+
+
+# Which candidates are found, and in which order
 
 
 def rank_turns(
@@ -52,27 +107,10 @@ def rank_turns(
     return [(places[ranked.index], ranked) for ranked in rank(candidates)]
 
 
-def test_no_reason_names_words_of_a_question_of_signs_alone():
-    [(_, ranked)] = rank_turns('"*(', [("Ada", '"*( beans')], words=[1.0])
-    assert ranked.reason == "near in meaning (0.50)"
-
-
 def test_lines_of_the_speaker_who_is_asked_about_come_first():
     ranked = rank_turns("What does Ada grow?", [("Bob", "beans in pots"), ("Ada", "beans in pots")], session="")
     assert ranked[0][0] == 1
     assert "Ada says it" in ranked[0][1].reason
-
-
-def test_rules_of_the_user_count_and_preferences_if_advice_is_asked_for():
-    turns = [
-        ("user", "we had beans for dinner"),
-        ("user", "I prefer dinner without meat"),
-        ("user", "always name the calories when I ask about dinner"),
-        ("assistant", "I prefer dinner with beans"),
-    ]
-    places = [place for place, _ in rank_turns("What was for dinner?", turns, session="")]
-    assert (places[0], places[-1]) == (2, 3)
-    assert {place for place, _ in rank_turns("What would you suggest for dinner?", turns, session="")[:2]} == {1, 2}
 
 
 def test_a_line_of_the_date_that_is_asked_about_comes_first():
@@ -82,44 +120,9 @@ def test_a_line_of_the_date_that_is_asked_about_comes_first():
     assert "said on 2023-05-07" in ranked[0][1].reason
 
 
-def test_of_two_equal_lines_the_newer_comes_first():
-    times = [datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 6, 14, tzinfo=UTC)]
-    assert rank_turns("beans", [("", "beans")] * 2, session="", times=times)[0][0] == 1
-
-
-def test_an_answer_to_a_matching_turn_is_above_an_unrelated_line():
-    turns = [
-        ("Bob", "unrelated"),
-        ("Bob", "unrelated"),
-        ("Bob", "What beans do you grow?"),
-        ("Ada", "Runners, tall ones"),
-    ]
-    ranked = rank_turns("beans grown", turns, meaning=[0.3, 0.3, 0.8, 0.3], words=[0, 0, 5.0, 0])
-    order = [place for place, _ in ranked]
-    assert order.index(3) < order.index(0)
-
-
 def test_a_line_that_is_far_and_shares_no_word_is_not_found():
     assert rank_turns("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE - 0.01]) == []
     assert len(rank_turns("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE])) == 1
-
-
-def test_half_of_the_key_words_are_near_enough_without_vectors():
-    assert len(rank_turns("beans peas", [("", "two beans"), ("", "peas")], session="", meaning=[0.0, 0.0])) == 2
-    assert (
-        rank_turns("beans peas leeks", [("", "beans"), ("", "peas"), ("", "leeks")], session="", meaning=[0.0] * 3)
-        == []
-    )
-
-
-def test_farther_lines_are_found_beside_a_relevant_one_or_in_its_session():
-    turns = [("Bob", "What beans do you grow?"), ("Ada", "Runners, tall ones")]
-    assert [place for place, _ in rank_turns("beans grown", turns, meaning=[0.8, 0.0], words=[5.0, 0])] == [0, 1]
-    assert len(rank_turns("beans grown", turns, session="", meaning=[0.8, MIN_RELEVANCE / COMPANION_DIVISOR])) == 2
-    assert (
-        len(rank_turns("beans grown", turns, session="", meaning=[0.8, MIN_RELEVANCE / COMPANION_DIVISOR - 0.01])) == 1
-    )
-    assert rank_turns("beans grown", turns[1:], session="", meaning=[0.0]) == []
 
 
 @pytest.mark.long

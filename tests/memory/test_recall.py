@@ -14,11 +14,9 @@ from engine.clock import FakeClock
 from engine.memory.embedding import NoEmbedder
 from engine.memory.graph import TaskGraph
 from engine.memory.memory import MemoryService
-from engine.memory.para import NewFact, Para
-from engine.memory.recall import MAX_LEADING_FACTS, FactSource, GraphSource, LayerResult, Recaller
+from engine.memory.recall import MAX_LEADING_FACTS, GraphSource, LayerResult, Recaller
 from engine.memory.search import apply_age_decay
-from engine.model import Bucket, GraphNode, Layer, NewMemory, RecallMatch, RecallQuery, Relation, ScorePart
-from engine.storage.database import Database
+from engine.model import GraphNode, Layer, NewMemory, RecallMatch, RecallQuery, Relation, ScorePart
 from tests.memory.conftest import MakeMemory, WordVectors, make_turns
 
 NOW = datetime(2025, 6, 15, tzinfo=UTC)
@@ -117,11 +115,6 @@ def test_a_layer_that_hangs_is_left_out_and_not_asked_again_until_it_answers():
     assert layers.recall(RecallQuery("what"), 5.0).left_out == ()
 
 
-def test_each_match_says_how_many_tokens_it_has():
-    source = StandInSource(make_match("a", score=0.9, text="short"), make_match("b", score=0.1, text="x " * 8_000))
-    assert [item.tokens for item in make_recaller(source).recall(RecallQuery("x"), 5.0).items] == [1, 4_000]
-
-
 # Layers F and G
 
 
@@ -141,39 +134,6 @@ def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(tmp_path: Path,
     assert "its failure blocked “Deploy it”" in build.reason
     assert source.find(RecallQuery("why", workspace="/home/me/other"), NOW, 1.0).items == ()
     graph.close()
-
-
-@pytest.mark.parametrize(
-    "question, count",
-    [("which port has the gateway", 1), ("which port has the new gateway", 0), ("which kind of fruit is yellow", 0)],
-    ids=["half of the key words", "a third", "none"],
-)
-def test_a_fact_needs_half_of_the_key_words(
-    tmp_path: Path, database: Database, clock: FakeClock, question: str, count: int
-):
-    para = Para(tmp_path / "para", database, clock)
-    para.add([NewFact("The service listens on port 8000")])
-    assert len(FactSource(para).find(RecallQuery(question), NOW, 1.0).items) == count
-
-
-def test_recall_says_which_file_of_facts_it_went_without(tmp_path: Path, database: Database, clock: FakeClock):
-    para = Para(tmp_path / "para", database, clock)
-    (group := tmp_path / "para" / "areas" / "general").mkdir(parents=True)
-    (group / "items.json").write_text("[{,")
-    recall = Recaller([FactSource(para)], clock).recall(RecallQuery("which port has the gateway"), 5.0)
-    assert recall.left_out[0].startswith("facts (G): para/areas/general/items.json cannot be read: ")
-
-
-def test_recall_lists_the_folders_of_facts_once(
-    tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-):
-    para = Para(tmp_path / "para", database, clock)
-    para.add([NewFact("The service listens on port 8000")])
-    listed = []
-    list_folder = Path.glob
-    monkeypatch.setattr(Path, "glob", lambda path, pattern: [listed.append(path.name), *list_folder(path, pattern)][1:])
-    assert FactSource(para).find(RecallQuery("which port has the service"), NOW, 1.0).items
-    assert listed == list(Bucket)
 
 
 @pytest.mark.parametrize("days, recency", [(-3, 1.0), (0, 1.0), (14, 0.3679), (28, 0.1353)])

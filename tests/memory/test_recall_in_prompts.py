@@ -73,13 +73,6 @@ def test_each_line_names_layer_date_and_source_and_leads_to_its_memory():
     assert (query.text, *scope) == ("Round cart totals", "/shop", "backend_builder", "sess_9")
 
 
-@pytest.mark.parametrize("task, budget", [("", 600), ("  \n", 600), ("Round", 0)])
-def test_without_a_task_or_a_budget_nothing_is_recalled(task: str, budget: int):
-    part, memory = make_part(make_match(1, "x"), budget=budget)
-    assert part.make_part(make_request(task)).part is None
-    assert memory.queries == []
-
-
 def test_whole_memories_fill_the_budget_and_the_preview_names_the_rest():
     part, _ = make_part(*(make_match(n, f"fact {n} " + "about rounding " * 20) for n in range(1, 11)), budget=300)
     contribution, preview = part.make_part(make_request()), part.preview(make_request())
@@ -110,10 +103,3 @@ def assert_contains_only(lines: list[str], item: RecallMatch):
 def test_no_text_and_no_source_breaks_its_element(text: str, source: str):
     item = make_match(1, text, source=source, speaker=text[:20])
     assert_contains_only([f"<{BLOCK_TAG}>", *(line.text for line in make_memory_lines(item)), f"</{BLOCK_TAG}>"], item)
-
-
-def test_a_memory_of_a_megabyte_is_left_out_without_being_rendered():
-    short = make_match(2, "short")
-    part, _ = make_part(make_match(1, "<" * 1_000_000), short)
-    contribution = part.make_part(make_request())
-    assert_contains_only([line.text for line in contribution.part.lines], short)

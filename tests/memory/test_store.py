@@ -4,11 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.memory import store
 from engine.memory.memory import MemoryService
 from engine.memory.store import MAX_MEMORY_BYTES
 from engine.model import Layer, NewMemory, Retention
@@ -34,15 +31,6 @@ def test_the_same_twice_is_one_memory_and_another_speaker_or_session_makes_anoth
     assert once.ids[0] == once.ids[2] == again.ids[1]
     assert memory.remember([*make_turns("a", speaker="Bob"), *make_turns("a", session="s2")]).new == 2
     assert memory.store.count() == 4
-
-
-def test_an_id_of_the_caller_tells_two_equal_texts_apart(memory: MemoryService):
-    memory.remember([NewMemory("yes", ref="D1:1", session="s"), NewMemory("yes", ref="D1:2", session="s")])
-    again = memory.remember([NewMemory("yes", ref="D1:1", session="s", source="copy.jsonl:9")])
-    assert memory.store.count() == 2
-    assert again.new == 0
-    second = memory.store.get("D1:2")
-    assert second.ref == "D1:2"
 
 
 def test_memories_expire_after_a_month_or_a_day_after_their_session(make_memory: MakeMemory, clock: FakeClock):
@@ -85,11 +73,3 @@ def test_memories_expire_after_a_month_or_a_day_after_their_session(make_memory:
 def test_an_invalid_memory_is_refused_with_its_whole_batch(memory: MemoryService, new_memory: NewMemory, code: str):
     refused(code, lambda: memory.remember([NewMemory("good"), new_memory]))
     assert memory.store.count() == 0
-
-
-@given(st.text())
-def test_every_word_is_quoted_so_that_none_is_an_operator(text: str):
-    for word in store.quote_words(text.split()):
-        assert word.startswith('"')
-        assert word.endswith('"')
-        assert '"' not in word[1:-1]

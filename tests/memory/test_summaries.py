@@ -18,8 +18,6 @@ from engine.memory.summaries import (
     SessionFacts,
     SessionSummariser,
     SummarySharing,
-    clip_words,
-    list_shared_sources,
 )
 from engine.model import Answer, CheckResult, Layer, NewMemory, Question
 from engine.storage.database import Database
@@ -65,17 +63,6 @@ def test_a_summary_by_rules_has_all_parts_and_at_most_120_words():
     assert len(summary.split()) <= MAX_WORDS == 120
     for part in ("Task:", "Outcome: finished", "Decided:", "Files: a/0.py", "more."):
         assert part in summary
-
-
-@pytest.mark.parametrize("words, end", [(120, "word"), (121, "word…")])
-def test_a_text_of_more_than_120_words_is_cut(words: int, end: str):
-    clipped = clip_words(" ".join(["word"] * words), 120).split()
-    assert (len(clipped), clipped[-1]) == (120, end)
-
-
-def test_a_models_words_are_clipped_and_without_any_the_record_speaks(summariser: SessionSummariser):
-    assert len(summariser.summarise(SessionFacts(make_view())).split()) == MAX_WORDS
-    assert summariser.summarise(SessionFacts(make_view("session_2"))).startswith("Task: Fix the parser.")
 
 
 def test_a_summary_is_remembered_once_for_each_outcome(
@@ -211,19 +198,6 @@ def test_what_is_forgotten_here_is_forgotten_there_for_good(
     assert all(memory is not None and memory.forgotten for memory in map(second.store.get, ids))
 
 
-def test_what_is_forgotten_in_a_workspace_that_is_gone_is_forgotten_there_too(
-    machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
-):
-    first, second = machines
-    id = first.summarise(1)
-    exchange(first, second)
-    first.projects.clear()
-    first.forget(id)
-    exchange(first, second)
-    assert second.read_texts() == set()
-    assert shared_database.documents() == [{}]
-
-
 def test_cuts_lose_and_double_nothing_and_each_outage_is_reported_once(
     machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
 ):
@@ -260,13 +234,3 @@ def test_a_shared_summary_is_left_out_if_its_id_is_not_its_own_or_its_text_is_re
     shared_database.push(TOPIC, [SharedRow(id, {}, 1), SharedRow(key or id, document | {"text": text}, 2)])
     assert second.sharing.exchange() == ""
     assert second.read_texts() == set()
-
-
-def test_the_summaries_of_others_in_a_prompt_are_named_with_their_homes():
-    sources = [
-        {"id": "mem_a", "layer": "E", "source": "shared:home_first", "score": 1},
-        {"id": "mem_b", "layer": "E", "source": "sess_1", "score": 1},
-        {"id": "mem_c", "layer": "E", "source": "shared:home_first", "score": 1},
-    ]
-    assert list_shared_sources(sources) == (("mem_a", "mem_c"), ("home_first",))
-    assert list_shared_sources([]) == ((), ())
