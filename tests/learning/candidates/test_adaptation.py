@@ -7,8 +7,6 @@ from sqlmodel import Session
 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode
-from engine.events import FactPromoted
-from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus
 from engine.storage.database import Database, Transaction
 from tests.learning.candidates.adaptation_world import (
@@ -16,11 +14,8 @@ from tests.learning.candidates.adaptation_world import (
     SHOP,
     TOTAL,
     AdaptationWorld,
-    make_fact,
     make_retry_repeated,
-    make_validation_failed,
 )
-from tests.support.helpers import refused
 
 REVIEW, ACTIVE = CandidateStatus.REVIEW, CandidateStatus.ACTIVE
 
@@ -39,13 +34,6 @@ def measure_candidate(world: AdaptationWorld) -> Candidate:
     return candidate
 
 
-def test_in_autonomous_mode_quotes_wait_for_the_operator(autonomous_world: AdaptationWorld):
-    candidate = autonomous_world.bring_to_review()
-    assert (candidate.status, candidate.trust) == (REVIEW, Trust.QUOTED)
-    autonomous_world.adaptation.approve(candidate.id)
-    assert autonomous_world.list_active_ids() == [candidate.id]
-
-
 def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous_world: AdaptationWorld):
     autonomous_world.sources.phase_number = 0
     assert measure_candidate(autonomous_world).status is REVIEW
@@ -55,27 +43,6 @@ def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous_world:
     autonomous_world.sources.hold_reason = ""
     autonomous_world.adaptation.run_round()
     assert autonomous_world.adaptation.candidates()[0].status is ACTIVE
-
-
-def test_a_candidate_that_the_content_filter_objects_to_waits_for_the_operator(
-    autonomous_world: AdaptationWorld,
-):
-    autonomous_world.sources.objection = "it speaks of rm -rf /"
-    candidate = measure_candidate(autonomous_world)
-    assert candidate.status is REVIEW
-    autonomous_world.adaptation.approve(candidate.id)
-    assert autonomous_world.list_active_ids() == [candidate.id]
-
-
-def test_a_candidate_whose_approval_was_undone_waits_for_the_operator(autonomous_world: AdaptationWorld):
-    autonomous_world.sources.phase_number = 0
-    candidate = measure_candidate(autonomous_world)
-    autonomous_world.adaptation.approve(candidate.id)
-    autonomous_world.adaptation.undo(candidate.id)
-    autonomous_world.sources.phase_number = 1
-    autonomous_world.adaptation.run_round()
-    assert autonomous_world.adaptation.candidates()[0].status is REVIEW
-    assert autonomous_world.list_active_ids() == []
 
 
 def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(autonomous_world: AdaptationWorld):
@@ -106,16 +73,6 @@ def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(
     candidate = world.adaptation.view(candidate.id).candidate
     assert (candidate.status, candidate.score) == (CandidateStatus.DRAFTED, 45.0)
     assert world.adaptation.waiting() == []
-
-
-def test_of_facts_that_say_much_the_same_one_candidate_comes_up_for_review(world: AdaptationWorld):
-    for number, text in enumerate(["Prices are whole cents in every file", "All prices are whole cents in every file"]):
-        world.sources.facts[f"fact_{number}"] = make_fact(text)
-        world.record(FactPromoted(subject=f"fact_{number}", workspace=SHOP, by="operator"))
-    world.adaptation.run_round()
-    (in_review,) = world.adaptation.candidates(REVIEW)
-    (drafted,) = world.adaptation.candidates(CandidateStatus.DRAFTED)
-    assert drafted.reason == f"{in_review.id} already proposes that"
 
 
 def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: AdaptationWorld):
@@ -154,26 +111,6 @@ def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: Adapt
     for number in range(7):
         world.end_healed_session(f"sess_{number}", failing=(f"tests/test_{number}.py::test_total",))
     assert [len(world.adaptation.run_round()) for _ in range(3)] == [5, 2, 0]
-
-
-def test_what_another_candidate_proposes_already_is_not_drafted(world: AdaptationWorld):
-    world.bring_to_review()
-    world.record(make_validation_failed("sess_3"))
-    assert world.adaptation.run_round() == []
-    (candidate,) = world.adaptation.candidates()
-    assert list(world.adaptation.not_drafted.values()) == [f"{candidate.id} already proposes that"]
-
-
-def test_an_unknown_kind_of_record_is_refused(world: AdaptationWorld):
-    assert "failed_tdd" in str(refused("unknown_kind", lambda: world.adaptation.list_records("failed")))
-
-
-def test_a_candidate_is_drafted_after_its_session_ended(world: AdaptationWorld):
-    world.sources.running.add("sess_1")
-    world.end_healed_session("sess_1")
-    assert world.adaptation.run_round() == []
-    world.sources.running.clear()
-    assert len(world.adaptation.run_round()) == 1
 
 
 # Failures
@@ -231,17 +168,6 @@ def test_a_round_that_fails_at_any_write_is_finished_by_the_next(
     assert candidate.status is REVIEW
     assert world.read_candidate_events() == ["CandidateDrafted", "CandidateWeighed"]
     assert len(world.adaptation.list_records("successful_heal")) == 2
-
-
-def test_an_undone_landing_takes_its_lesson_back_until_it_is_landed_again(world: AdaptationWorld):
-    world.land_repair("sess_1")
-    world.adaptation.run_round()
-    (candidate,) = world.adaptation.candidates()
-    world.sources.undone_sessions.add("sess_1")
-    assert world.adaptation.candidates() == []
-    assert world.adaptation.count()[0][CandidateStatus.DRAFTED] == 0
-    world.sources.undone_sessions.clear()
-    assert world.adaptation.candidates() == [candidate]
 
 
 def test_a_repair_whose_landing_is_undone_is_not_told_to_agents_until_it_is_landed_again(

@@ -36,27 +36,6 @@ def test_a_second_session_brings_a_candidate_to_review(world: AdaptationWorld):
     assert [wait.kind for wait in world.adaptation.waiting()] == ["candidate"]
 
 
-def test_the_operator_approves_a_candidate_once(world: AdaptationWorld):
-    candidate = world.bring_to_review()
-    approved = world.adaptation.approve(candidate.id[:8])
-    assert (approved.status, approved.decided_by) == (CandidateStatus.ACTIVE, "operator")
-    assert world.list_active_ids() == [candidate.id]
-    assert world.adaptation.waiting() == []
-    refused("already_decided", lambda: world.adaptation.approve(candidate.id))
-
-
-def test_a_candidate_that_was_rolled_back_can_be_approved_again(world: AdaptationWorld):
-    candidate = world.bring_to_review()
-    world.adaptation.approve(candidate.id)
-    world.adaptation.roll_back(candidate.id, "it did not help")
-    assert world.list_active_ids() == []
-    world.adaptation.approve(candidate.id)
-    assert world.list_active_ids() == [candidate.id]
-    assert world.read_candidate_events() == [
-        "CandidateDrafted", "CandidateWeighed", "CandidatePromoted", "CandidateRolledBack", "CandidatePromoted",
-    ]  # fmt: skip
-
-
 def test_an_active_candidate_shows_its_stations_records_and_overlays(world: AdaptationWorld):
     candidate = world.bring_to_review()
     world.adaptation.approve(candidate.id)
@@ -67,26 +46,6 @@ def test_an_active_candidate_shows_its_stations_records_and_overlays(world: Adap
     assert {station.state for station in view.stations} == {"done"}
     assert len(view.records) == 2
     assert len(view.overlays) == 1
-
-
-def test_failing_tests_get_the_repair_of_another_session_and_one_review(world: AdaptationWorld):
-    world.record(make_validation_failed("sess_1"))
-    assert world.adaptation.run_round() == []
-    assert "nothing has fixed" in next(iter(world.adaptation.not_drafted.values()))
-    world.end_healed_session("sess_2")
-    drafted = world.adaptation.run_round()
-    assert [candidate.effect for candidate in drafted] == [FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))] * 2
-    world.record(make_validation_failed("sess_3"))
-    world.adaptation.run_round()
-    by_status = {candidate.status: candidate.source_label for candidate in world.adaptation.candidates()}
-    assert by_status[CandidateStatus.REVIEW] == f"failed_tdd/{TOTAL}"
-    world.end_healed_session("sess_4")  # the operator is not asked twice about the same repair
-    world.adaptation.run_round()
-    assert len(world.adaptation.candidates(CandidateStatus.REVIEW)) == 1
-    world.adaptation.reject(world.adaptation.candidates(CandidateStatus.REVIEW)[0].id)
-    world.end_healed_session("sess_5")
-    world.adaptation.run_round()
-    assert len(world.adaptation.candidates(CandidateStatus.REVIEW)) == 0
 
 
 def test_old_records_are_deleted_unless_a_candidate_names_them(world: AdaptationWorld):
@@ -149,13 +108,6 @@ def candidate(world: AdaptationWorld) -> Candidate:
     return world.bring_to_review()
 
 
-def read_last_stations(world: AdaptationWorld, candidate: Candidate) -> list[tuple[str, str, str]]:
-    """(name, words, state) of the last two stages of a candidate."""
-    return [
-        (station.name, station.words, station.state) for station in world.adaptation.view(candidate.id).stations[-2:]
-    ]
-
-
 def test_only_the_operators_own_last_step_can_be_undone(world: AdaptationWorld, candidate: Candidate):
     undo = partial(world.adaptation.undo, candidate.id)
     refused("nothing_to_undo", undo)  # nobody decided
@@ -182,14 +134,3 @@ def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
     assert world.adaptation.undo(candidate.id).status is CandidateStatus.ACTIVE
     assert world.list_active_ids() == [candidate.id]
     assert world.adaptation.roll_back(candidate.id).status is CandidateStatus.ROLLED_BACK
-
-
-def test_the_last_stage_of_a_candidate_says_how_it_was_decided(world: AdaptationWorld, candidate: Candidate):
-    world.adaptation.approve(candidate.id)
-    assert read_last_stations(world, candidate)[1] == ("promote", "it is active", "done")
-    world.adaptation.roll_back(candidate.id, "worse")
-    assert read_last_stations(world, candidate) == [
-        ("review", "by operator", "done"), ("promote", "rolled back: worse", "failed"),
-    ]  # fmt: skip
-    world.adaptation.reject(candidate.id)
-    assert read_last_stations(world, candidate)[1] == ("reject", "rejected", "failed")

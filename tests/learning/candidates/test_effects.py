@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.learning.candidates.evaluation import MAX_LINE_CHARS, MAX_LINES, make_preview, map_texts, validate_effect
+from engine.learning.candidates.evaluation import MAX_LINE_CHARS, MAX_LINES, make_preview, validate_effect
 from engine.model.adaptation import (
     Effect,
     FixTemplate,
@@ -17,7 +17,7 @@ from engine.model.adaptation import (
     RoutingHint,
     effect_from_json,
 )
-from tests.learning.candidates.adaptation_world import FLOW_NAMES, AdaptationWorld
+from tests.learning.candidates.adaptation_world import FLOW_NAMES
 from tests.support.helpers import refused
 
 TEXTS = st.lists(st.text(max_size=20), max_size=4).map(tuple)
@@ -43,44 +43,19 @@ def test_an_effect_is_read_from_json_as_it_was_written(effect: Effect):
     assert effect_from_json(json.loads(json.dumps(effect.to_json()))) == effect
 
 
-def test_a_flow_whose_name_is_taken_gets_a_number_in_its_preview_too(world: AdaptationWorld):
-    longest_name = "a" * 40
-    for number, name in enumerate(("check_release", "check_release", "run_tests", longest_name, longest_name)):
-        flow = FlowOffload(name, "Some", ("git status", f"echo {number}"))
-        active = [overlay.effect for overlay in world.overlays.find_flows()]
-        previewed_names = [line.split()[1] for line in preview(*active, flow) if line.startswith("flow: ")]
-        world.activate_effect(flow)
-        names = [flow.effect.name for flow in world.overlays.find_flows() if isinstance(flow.effect, FlowOffload)]
-        assert previewed_names == names
-    assert names == ["check_release", "check_release_2", "run_tests_2", longest_name, f"{'a' * 36}_2"]
-
-
-def test_a_flow_with_the_commands_of_another_is_refused_unless_their_workspaces_differ(world: AdaptationWorld):
-    world.activate_effect(FlowOffload("everywhere", "Everywhere", ("git status",)))
-    world.activate_effect(FlowOffload("here", "Here", ("make",)), workspace="/a")
-    world.activate_effect(FlowOffload("there", "There", ("make",)), workspace="/b")
-    again = FlowOffload("again", "Again", ("git status",))
-    refused("already_in_force", lambda: world.activate_effect(again, workspace="/a"))
-    refused("already_in_force", lambda: world.activate_effect(again, workspace=""))
-
-
 @pytest.mark.parametrize(
     "effect, reason",
     [
-        (PromptFragment(()), "says nothing"),
         (PromptFragment((" \n",)), "says nothing"),
         (PromptFragment(tuple("x" * 3 for _ in range(MAX_LINES + 1))), "at most 20"),
         (PromptFragment(("x" * (MAX_LINE_CHARS + 1),)), "at most 500"),
         (FixTemplate((), ("fix it",)), "no failing test"),
-        (FixTemplate(("t",), ()), "says nothing"),
         (RoutingHint("gpt"), "not a model"),
         (PolicyTweak(), "changes no limit"),
         (FlowOffload("Run it!", "x", ("git status",)), "not a valid flow name"),
-        (FlowOffload("ok_flow", "x", ()), "says nothing"),
         (FlowOffload("ok_flow", "x", ("git 'status",)), "not a command"),
         (FlowOffload("ok_flow", "x", ("--help",)), "not a command"),
         (FlowOffload("ok_flow", "x", ("pytest -q | tail",)), "needs a shell"),
-        (FlowOffload("ok_flow", "x", ("cd src && make",)), "needs a shell"),
     ],
 )
 def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: str):
@@ -109,19 +84,3 @@ def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: st
 )
 def test_previews_in_words(effect: Effect, lines: list[str]):
     assert preview(effect) == lines
-
-
-@pytest.mark.parametrize(
-    "effect, remaining",
-    [
-        (PromptFragment(("Ask Ann.", "Test first.")), PromptFragment(("Test first.",))),
-        (RoutingHint("openai:gpt-6-luna", why="Ann said so"), RoutingHint("openai:gpt-6-luna")),
-        (
-            FixTemplate(("t::a",), ("Ask Ann.", "Round once."), "+# Ann\n-# Bo\n"),
-            FixTemplate(("t::a",), ("Round once.",)),
-        ),
-        (FlowOffload("clean_up", "Clean up", ("rm Ann", "git status")), FlowOffload("clean_up", "Clean up", ())),
-    ],
-)
-def test_forgotten_lines_leave_an_effect_and_a_diff_or_commands_go_whole(effect: Effect, remaining: Effect):
-    assert map_texts(effect, lambda text: "" if "Ann" in text else text) == remaining

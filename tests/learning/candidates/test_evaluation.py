@@ -1,5 +1,5 @@
-"""The rules by which candidates are judged (SPEC 5.3): supporting records, scores, records against a candidate, and
-when a rejected one is reopened."""
+"""The rules by which candidates are judged (SPEC 5.2, 5.3): which records can become one, supporting records, scores,
+records against it, and when a rejected one is reopened."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,8 +12,8 @@ from engine.learning.candidates.evaluation import (
     has_new_evidence,
     is_same_change,
     select_supporting,
-    speaks_against,
 )
+from engine.learning.candidates.records import find_types, select_opportunities
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
@@ -24,6 +24,7 @@ from engine.model.adaptation import (
     LearningRecord,
     PolicyTweak,
     PromptFragment,
+    RecordKind,
     RoutingHint,
 )
 from tests.learning.candidates.adaptation_world import AGENT, make_record
@@ -39,6 +40,56 @@ def make_candidate(drafted_from: LearningRecord, effect: Effect | None = None, *
         agent_id=AGENT, drafted_from=(drafted_from.id,),
     )  # fmt: skip
     return replace(original, **changes)
+
+
+# Records that can become candidates
+
+
+@pytest.mark.parametrize(
+    "type, kinds",
+    [
+        (CandidateType.FIX_TEMPLATE, {RecordKind.FAILED_TDD, RecordKind.SUCCESSFUL_HEAL}),
+        (
+            CandidateType.ROUTING_HINT,
+            {RecordKind.BUDGET_INCIDENT, RecordKind.TASK_CONFLICT, RecordKind.SUCCESSFUL_BUBBLE},
+        ),
+        (
+            CandidateType.POLICY_TWEAK,
+            {
+                RecordKind.REPEATED_RETRY,
+                RecordKind.CLOUD_SYNC_FAILURE,
+                RecordKind.STALE_GUIDANCE,
+                RecordKind.GUIDANCE_NOISY,
+            },
+        ),
+        (CandidateType.FLOW_OFFLOAD, {RecordKind.TOOL_SEQUENCE}),
+    ],
+)
+def test_each_type_is_drafted_from_the_kinds_of_the_specification(type: CandidateType, kinds: set[RecordKind]):
+    """SPEC 5.2. The other kinds can become a prompt fragment."""
+    assert {kind for kind in RecordKind if type in find_types(kind)} == kinds
+    assert all(find_types(kind) for kind in RecordKind)
+
+
+@pytest.mark.parametrize("score, opportunities", [(59.9, 0), (60.0, 1), (100.0, 1)])
+def test_a_record_is_an_opportunity_from_60_points_on(score: float, opportunities: int):
+    assert len(select_opportunities([make_record(1, score=score)])) == opportunities
+
+
+def test_opportunities_are_the_best_and_newest_of_each_key():
+    with_same_key = [
+        make_record(1, score=70),
+        make_record(2, score=90),
+        make_record(3, score=90),
+        make_record(4, score=61),
+    ]
+    (opportunity,) = select_opportunities(with_same_key)
+    assert opportunity.record.id == "rec_3"
+    assert opportunity.key == f"validator_policy_tweak:agent:{AGENT}:repeated_retry"
+    assert select_opportunities(with_same_key, {opportunity.key}) == []
+    with_own_keys = [make_record(number, scope_id=f"agent_{number}", score=60 + number) for number in range(30)]
+    scores = [opportunity.record.score for opportunity in select_opportunities(with_own_keys)]
+    assert scores == list(range(89, 64, -1))
 
 
 # Scores and supporting records
@@ -72,14 +123,9 @@ def test_the_score_is_that_of_the_specification(drafted: float, scores: list[flo
         ("prices are stored as whole cents", "all prices are stored as whole cents!", True),
         ("prices are stored as whole cents", "releases are tagged on Mondays", False),
         ("prices are stored as whole cents", "prices are not stored as whole cents", False),
-        ("prices are stored as whole cents", "prices in shop/tax.py are stored as whole cents", False),
         ("use uv", "use uv for installs", False),  # 2 of 4 words are equal
         ("use uv everywhere", "use uv everywhere in scripts", True),  # 3 of 5 words, which is the minimum
-        ("we install with uv", "we always install with uv", True),  # a word was added, none was replaced
-        ("we install with uv", "with uv we install", True),
         ("we install with uv", "we install with pip", False),  # 3 of 5 words, but one was replaced
-        ("in CI we install all with the uv", "in CI we install all with a uv", True),  # "a" has no meaning
-        ("in CI we install all of it with uv", "in CI we install all of it with a plain pip", False),
     ],
 )
 def test_kept_facts_support_each_other_if_they_say_much_the_same_and_replace_no_word(
@@ -137,17 +183,8 @@ def make_command_error(message: str) -> LearningRecord:
     [
         (PolicyTweak(1), HEAL, True),
         (PolicyTweak(2), HEAL, False),
-        (PolicyTweak(None, 199_999), HEAL, True),
-        (PolicyTweak(None, 200_000), HEAL, False),
-        (PolicyTweak(1), replace(HEAL, agent="other"), False),
         (RoutingHint("openai:small"), make_record(2, label=f"failed_tdd/{TEST}"), True),
-        (
-            RoutingHint("openai:small"),
-            make_record(0, label=f"failed_tdd/{TEST}"),
-            False,
-        ),  # before the record of the draft
         (PromptFragment(("x",)), make_record(2, label="guidance_noisy"), True),
-        (PromptFragment(("x",)), make_record(2, label="stale_guidance"), False),
         (FLOW, make_command_error("exec:git status: code 127"), True),
         (FLOW, make_command_error("exec:ruff: code 127"), False),
     ],
@@ -161,23 +198,12 @@ def test_records_against_an_effect_are_listed_and_do_not_change_the_score(
     assert evaluation.score == 45.0
 
 
-def test_records_against_a_fix_template_are_those_since_it_became_active():
-    failure = make_record(5, label=f"failed_tdd/{TEST}", details={"test": TEST})
-    template = make_candidate(HEAL, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
-    assert not speaks_against(template, failure, HEAL.at, active_since=None)
-    assert speaks_against(template, failure, HEAL.at, active_since=HEAL.at)
-    assert not speaks_against(template, failure, HEAL.at, active_since=failure.at)
-
-
 @pytest.mark.parametrize(
     "effect, other, same",
     [
         (RoutingHint("openai:small", "c", 10, "why"), RoutingHint("openai:small", "c", 20, "because"), True),
-        (RoutingHint("openai:small", "c"), RoutingHint("openai:small", "d"), False),
         (FixTemplate(("a", "b"), ("fix",)), FixTemplate(("b",), ("fix",)), True),
         (FixTemplate(("a",), ("fix",)), FixTemplate(("b",), ("fix",)), False),
-        (FixTemplate(("a",), ("fix",)), FixTemplate(("a",), ("other",)), False),
-        (PolicyTweak(1), PolicyTweak(1), True),
         (PolicyTweak(1), PolicyTweak(1, 5), False),
         (PromptFragment(("x",)), PromptFragment(("x",)), True),
         (PromptFragment(("x",)), PolicyTweak(1), False),

@@ -1,32 +1,26 @@
 """Overlays (SPEC 5.5, 5.7): where they apply, what repairs and routing hints they give, their lift and trials, and how
 fragments stand in prompts and are forgotten."""
 
-from collections.abc import Sequence
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlmodel import select
 
 from engine import tokenizer
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.execution.prompts import PromptAssembly, RulesPart
 from engine.inference import Arms
-from engine.learning.candidates.candidates import CandidateTexts
-from engine.learning.candidates.overlays import MAX_REPAIRS, OverlayRun, make_fragment_lines, measure_lift
+from engine.learning.candidates.overlays import make_fragment_lines, measure_lift
 from engine.model import PromptRequest, SourceKind
 from engine.model.adaptation import (
     CandidateType,
     FixTemplate,
     ModelRun,
     Overlay,
-    PolicyTweak,
     PromptFragment,
     RoutingHint,
 )
 from engine.storage.database import Database
-from engine.storage.erasing import SearchTerms
 from tests.learning.candidates.adaptation_world import AdaptationWorld
 
 
@@ -36,16 +30,6 @@ def world(database: Database, clock: FakeClock) -> AdaptationWorld:
     world = AdaptationWorld(database, clock)
     world.adapt(withheld=0.0)
     return world
-
-
-def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_back(world: AdaptationWorld):
-    world.activate_fragment("Ask Ann before you deploy.", "Test first.")
-    world.activate_fragment("Ann knows.")
-    texts = CandidateTexts(world.database)
-    assert texts.erase(SearchTerms(["Ann"])) == 2
-    (remaining,) = world.overlays.load_active()
-    assert remaining.effect == PromptFragment(("Test first.",))
-    assert "Ann" not in read_guidance(world)
 
 
 # Repairs, routing hints and limits
@@ -66,13 +50,6 @@ def test_a_repair_is_given_when_one_of_its_tests_fails(world: AdaptationWorld):
     assert find_repairs(world, "t::a", workspace="/other") == ()
 
 
-def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: AdaptationWorld):
-    for number in range(MAX_REPAIRS + 2):
-        world.activate_effect(FixTemplate(("t::a",), (f"Repair {number}.", "Read the test first.")))
-    newest_first = [f"Repair {number}." for number in range(MAX_REPAIRS + 1, 2, -1)]
-    assert find_repairs(world, "t::a") == (newest_first[0], "Read the test first.", *newest_first[1:])
-
-
 def test_the_newest_routing_hint_that_applies_is_followed(world: AdaptationWorld):
     assert world.overlays.choose_model(ModelRun("cto", "koji-core", "task", "short")) is None
     world.activate_effect(RoutingHint("openai:wide", "", None, "for everything"), agent="cto")
@@ -91,13 +68,6 @@ def test_the_newest_routing_hint_that_applies_is_followed(world: AdaptationWorld
         hint = world.overlays.choose_model(run)
         assert hint[0] == "openai:wide"
     assert world.overlays.choose_model(ModelRun("cfo", "koji-core", "task", "short")) is None
-
-
-def test_the_limits_for_an_agent_in_a_workspace_all_apply(world: AdaptationWorld):
-    world.activate_effect(PolicyTweak(2))
-    world.activate_effect(PolicyTweak(1, 5), agent="cto", run_kind="heal", workspace="/w")
-    assert world.overlays.find_tweaks(agent="cto", workspace="/w") == [PolicyTweak(2), PolicyTweak(1, 5)]
-    assert world.overlays.find_tweaks(agent="cto", workspace="/v") == [PolicyTweak(2)]
 
 
 # Lift (SPEC 5.7)
@@ -121,23 +91,7 @@ def test_verdicts(arms: Arms, verdict: str):
     assert measure_lift("over_1", [arms]).verdict == verdict
 
 
-def test_runs_with_another_probability_are_a_stratum_of_their_own():
-    """Work got easier, and at the same time more runs went without: all of them together would look like harm."""
-    hard, easy = Arms(90, 27, 10, 3), Arms(50, 45, 50, 45)
-    assert measure_lift("o", [Arms(140, 72, 60, 48)]).verdict == "harms"
-    lift = measure_lift("o", [hard, easy])
-    assert lift.verdict == "not enough evidence"
-    assert (lift.with_runs, lift.with_good, lift.without_runs, lift.without_good) == (140, 72, 60, 48)
-    assert lift.difference == pytest.approx(0, abs=0.02)
-
-
 # Trials
-
-
-def load_runs(world: AdaptationWorld) -> dict[str, OverlayRun]:
-    """The sessions in trials, by id."""
-    with world.database.read() as session:
-        return {row.session_id: row for row in session.exec(select(OverlayRun)).all()}
 
 
 def test_an_overlay_is_withheld_from_a_fifth_of_the_runs():
@@ -168,22 +122,6 @@ def test_a_harmful_overlay_is_reported_once(world: AdaptationWorld):
     world.adaptation.roll_back(harmful.candidate_id)
     assert world.trials.find_harmful() == []
     assert harmful.id in world.trials.measure_lifts()
-
-
-def test_repairs_are_withheld_by_chance_too(world: AdaptationWorld):
-    world.adapt(withheld=0.5)
-    world.activate_effect(FixTemplate(("test_total",), ("Round once.",)))
-
-    def find_repairs(session: str, test: str = "test_total") -> Sequence[str]:
-        return world.trials.find_repairs(agent="cto", workspace="", broken=[test], session_id=session)
-
-    repairs_by_session = {session: find_repairs(session) for session in map("ses_{}".format, range(40))}
-    assert all(find_repairs(session) == repairs for session, repairs in repairs_by_session.items())
-    assert find_repairs("ses_other", "test_other") == ()
-    runs = load_runs(world)
-    assert runs.keys() == repairs_by_session.keys(), "a session with other failing tests is in no trial"
-    assert all((repairs_by_session[session] == ()) is row.withheld for session, row in runs.items())
-    assert 8 < sum(row.withheld for row in runs.values()) < 32
 
 
 # Active fragments in prompts
@@ -234,13 +172,6 @@ def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: Adapta
     world.adapt(withheld=0.0, fragmentTokens=0)
     assert world.make_guidance().part is None
     assert world.make_guidance().provenance == {}, "an overlay that is in no prompt is in no trial"
-
-
-def test_over_budget_a_fragment_that_helps_is_kept_before_newer_ones(world: AdaptationWorld):
-    helpful, *_ = [world.activate_fragment(f"Fragment {number}.", agent="cto") for number in range(3)]
-    world.run_trial(helpful.candidate_id, with_good=20, without_good=0, runs=20)
-    world.adapt(withheld=0.0, fragmentTokens=tokenizer.count(read_guidance(world)) - 1)
-    assert [line.text[:12] for line in world.make_guidance().part.lines[2:-1]] == ["- Fragment 0", "- Fragment 2"]
 
 
 def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(world: AdaptationWorld):
