@@ -1,39 +1,24 @@
 """The life of a candidate, from the sessions that support it to the operator's decisions and their undo, until it is
 forgotten (SPEC 5.3 to 5.7)."""
 
-from datetime import timedelta
 from functools import partial
 
 import pytest
 
-from engine.config import FixedSettings
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
     FixTemplate,
 )
-from engine.retention import Retention
 from engine.storage.erasing import SearchTerms
 from tests.learning.candidates.adaptation_world import (
     HEALED_BY,
     SHOP,
     TOTAL,
     AdaptationWorld,
-    make_validation_failed,
 )
 from tests.support.helpers import refused
-
-
-def test_a_second_session_brings_a_candidate_to_review(world: AdaptationWorld):
-    world.end_healed_session("sess_1")
-    world.adaptation.run_round()
-    world.end_healed_session("sess_2")
-    assert world.adaptation.run_round() == []  # the same is not drafted twice
-    (candidate,) = world.adaptation.candidates()
-    assert candidate.status is CandidateStatus.REVIEW
-    assert len(candidate.drafted_from) == len(candidate.corroborated_by) == 1
-    assert [wait.kind for wait in world.adaptation.waiting()] == ["candidate"]
 
 
 def test_an_active_candidate_shows_its_stations_records_and_overlays(world: AdaptationWorld):
@@ -46,25 +31,6 @@ def test_an_active_candidate_shows_its_stations_records_and_overlays(world: Adap
     assert {station.state for station in view.stations} == {"done"}
     assert len(view.records) == 2
     assert len(view.overlays) == 1
-
-
-def test_old_records_are_deleted_unless_a_candidate_names_them(world: AdaptationWorld):
-    def list_sessions() -> list[str]:
-        return [record.session_id for record in world.adaptation.list_records()]
-
-    world.end_healed_session("sess_1")
-    world.record(make_validation_failed("sess_2", failing=("t.py::other",)))
-    world.adaptation.run_round()
-    world.clock.advance(timedelta(days=179))
-    world.record(make_validation_failed("sess_3", failing=("t.py::other",)))
-    world.adaptation.run_round()
-    retention = Retention(world.database, world.clock, FixedSettings(), frozenset())
-    assert retention.delete_old_rows() == {}
-    world.clock.advance(timedelta(days=1, minutes=1))
-    world.record(make_validation_failed("sess_4", failing=("t.py::other",)))
-    world.adaptation.run_round()
-    assert retention.delete_old_rows() == {"learning_records": 1}
-    assert list_sessions() == ["sess_4", "sess_3", "sess_1"]
 
 
 def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: AdaptationWorld):

@@ -14,11 +14,8 @@ from engine.learning.candidates.overlays import make_fragment_lines, measure_lif
 from engine.model import PromptRequest, SourceKind
 from engine.model.adaptation import (
     CandidateType,
-    FixTemplate,
-    ModelRun,
     Overlay,
     PromptFragment,
-    RoutingHint,
 )
 from engine.storage.database import Database
 from tests.learning.candidates.adaptation_world import AdaptationWorld
@@ -33,41 +30,6 @@ def world(database: Database, clock: FakeClock) -> AdaptationWorld:
 
 
 # Repairs, routing hints and limits
-
-
-def find_repairs(world: AdaptationWorld, *failing: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
-    """The repairs that an agent gets while these tests fail."""
-    return tuple(world.trials.find_repairs(agent=agent, workspace=workspace, broken=failing, session_id="ses_1"))
-
-
-def test_a_repair_is_given_when_one_of_its_tests_fails(world: AdaptationWorld):
-    world.activate_effect(
-        FixTemplate(("t::a", "t::b"), ("Fix the sum.",)), agent="cto", run_kind="heal", workspace="/w"
-    )
-    assert find_repairs(world, "t::b", "t::c") == ("Fix the sum.",)
-    assert find_repairs(world, "t::c") == ()
-    assert find_repairs(world, "t::a", agent="cfo") == ()
-    assert find_repairs(world, "t::a", workspace="/other") == ()
-
-
-def test_the_newest_routing_hint_that_applies_is_followed(world: AdaptationWorld):
-    assert world.overlays.choose_model(ModelRun("cto", "koji-core", "task", "short")) is None
-    world.activate_effect(RoutingHint("openai:wide", "", None, "for everything"), agent="cto")
-    narrow = world.activate_effect(
-        RoutingHint("openai:narrow", "koji-core", 5, "short ones"), agent="cto", run_kind="task"
-    )
-    assert world.overlays.choose_model(ModelRun("cto", "koji-core", "task", "short")) == (
-        "openai:narrow",
-        f"short ones (candidate {narrow.candidate_id})",
-    )
-    for run in (
-        ModelRun("cto", "koji-core", "task", "longer"),
-        ModelRun("cto", "garden", "task", "x"),
-        ModelRun("cto", "koji-core", "heal", "x"),
-    ):
-        hint = world.overlays.choose_model(run)
-        assert hint[0] == "openai:wide"
-    assert world.overlays.choose_model(ModelRun("cfo", "koji-core", "task", "short")) is None
 
 
 # Lift (SPEC 5.7)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from engine import Engine
 from engine.events import (
-    BudgetExceeded,
     ChangeSetLanded,
     CloudMemoryRecalled,
     CloudSyncFailed,
@@ -141,22 +140,6 @@ def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: AdaptationWorld):
     assert second.details["causes"] == [cause]
     assert (second.details["landed"], second.details["project"]) == ("chg_1", "shop")
     assert second.score >= MIN_OPPORTUNITY_SCORE
-
-
-def test_an_exceeded_budget_is_one_record_a_day(world: AdaptationWorld):
-    world.record(
-        make_budget_exceeded(spent=1_000_000),
-        make_budget_exceeded(),
-        BudgetExceeded(subject="other", spent=2, budget=1),
-    )
-    world.adaptation.catch_up()
-    world.clock.advance(timedelta(days=1))
-    world.record(make_budget_exceeded())
-    world.adaptation.catch_up()
-    days = [
-        (record.scope_id, record.details["day"]) for record in world.adaptation.list_records("budget_incident")[::-1]
-    ]
-    assert days == [(AGENT, "2026-01-05"), ("other", "2026-01-05"), (AGENT, "2026-01-06")]
 
 
 @given(st.lists(st.tuples(st.floats(-200, 200), st.text(min_size=1, max_size=9))))

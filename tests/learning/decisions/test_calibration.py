@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.decisions.calibration import CREDIBLE_BELOW, MIN_UNANIMOUS, KindCalibration, TwinCalibration
+from engine.learning.decisions.calibration import KindCalibration, TwinCalibration
 
 SCORE = st.floats(0, 1)
 CASES = st.lists(st.tuples(st.sampled_from(["tests", "lint", "docs"]), SCORE, st.booleans()), max_size=60)
@@ -25,21 +25,6 @@ def test_a_high_score_is_credible_after_twelve_that_came_true(outcomes: int, is_
     for _ in range(outcomes):
         calibration.learn(0.9, True)
     assert (calibration.calibrate(0.9) >= 0.8) is is_credible
-
-
-def test_after_the_twelfth_outcome_the_prior_fades():
-    calibration = TwinCalibration()
-    for _ in range(24):
-        calibration.learn(0.999, True)
-    assert calibration.calibrate(0.999) == pytest.approx(26 / 28)
-
-
-@pytest.mark.parametrize("score, is_near", [(0.8, False), (0.88, True), (0.98, True)])
-def test_a_high_score_is_credible_by_the_outcomes_of_scores_from_a_little_below_on(score: float, is_near: bool):
-    calibration = TwinCalibration()
-    for _ in range(12):
-        calibration.learn(score, True)
-    assert (calibration.calibrate(0.9) > CREDIBLE_BELOW) is is_near
 
 
 @settings(max_examples=5)
@@ -71,16 +56,3 @@ def test_a_low_score_never_lowers_a_kind_that_was_always_approved(
     weight = sum(0.9592**number for number in range(len(scores)))  # with each decision the others count 4 % less
     share = (weight + 3 * calibration.base_rate) / (weight + 3)
     assert calibration.calibrate("bisect", score) >= share - 0.001
-
-
-@pytest.mark.parametrize("dismissed, raised", [(MIN_UNANIMOUS - 1, True), (MIN_UNANIMOUS, False)])
-def test_a_high_score_raises_a_dismissed_kind_only_until_twelve_dismissals(dismissed: int, raised: bool):
-    calibration = learn_kinds([("lint", 0.3, False)] * dismissed)
-    assert (calibration.calibrate("lint", 0.9) > calibration.calibrate("lint", 0.3)) is raised
-
-
-def test_the_base_rate_of_new_kinds_is_that_of_first_decisions():
-    cases = [(f"kind {number}", 0.5, number % 4 > 0) for number in range(40)]
-    assert learn_kinds(cases).base_rate == pytest.approx(0.75, abs=0.03)
-    on_known_kind = [("kind 1", 0.5, False)] * 30  # only the first three decisions on a kind count
-    assert learn_kinds([*cases, *on_known_kind]).base_rate == learn_kinds([*cases, *on_known_kind[:2]]).base_rate

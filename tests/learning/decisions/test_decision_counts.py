@@ -54,16 +54,6 @@ def test_a_prompt_of_your_own_is_a_decision_but_no_card_in_the_figures(world: Au
     assert count_decisions(world) == (1, 1, 0)
 
 
-def test_a_prompt_that_nobody_decided_counts_nowhere_as_decided(world: AutonomyWorld):
-    """As those of the demo, which are made up."""
-    card = propose(world, SUMMARY)
-    run(world, card)
-    world.engine.database.write(lambda tx: world.engine.decisions.take_back(tx, card))
-    assert count_decisions(world) == (0, 0, 0)
-    [source] = world.engine.insights.read().metrics.sources
-    assert (source.name, source.predictions, source.approved + source.rejected) == ("operator", 1, 0)
-
-
 def test_what_could_not_run_is_no_decision(world: AutonomyWorld):
     run(world, propose(world, "run_tests", "as every day"))
     assert dispatch(world.engine, "status", {})["since"]["approved"] == 1

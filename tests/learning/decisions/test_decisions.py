@@ -106,15 +106,6 @@ def test_a_decision_that_was_taken_back_counts_nowhere(database: Database, decis
         assert decisions.count_decided_cards(session) == 1
 
 
-def test_a_later_signal_replaces_the_earlier(database: Database, decisions: Decisions, record: Record):
-    record(DecisionSignal.APPROVED, make_card("a"))
-    record(DecisionSignal.UNDONE, make_card("a"))
-    assert [(past.chosen, past.weight) for past in decisions.load_after(0)] == [(False, 0.8)]
-    with database.read() as session:
-        assert decisions.read_current_signal(session, "a") is DecisionSignal.UNDONE
-        assert decisions.count_similar(session, "run_tests", "koji-core", "/shop") == (0, 1)
-
-
 def test_consecutive_rejections_end_with_an_approval(database: Database, decisions: Decisions, record: Record):
     def count_rejections() -> int:
         with database.read() as session:

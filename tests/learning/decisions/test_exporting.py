@@ -2,34 +2,27 @@
 finds what a provider would refuse."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.files import write_atomic
 from engine.learning.decisions import exporting
-from engine.learning.decisions.decisions import DpoPair, PairTexts, Preference, import_pairs, load_pairs
+from engine.learning.decisions.decisions import PairTexts, Preference, import_pairs, load_pairs
 from engine.learning.decisions.exporting import (
     MIN_BATCH,
-    Example,
     Exporter,
     Shape,
     check_preferences,
-    format_answer,
-    format_example,
     format_preference,
     read_preference,
 )
 from engine.model import Refusal
-from engine.prediction.card_rows import CardRow
 from engine.storage.database import Database
-from tests.support.card_rows import make_card_row
 
 
 @pytest.fixture
@@ -85,20 +78,6 @@ def test_a_batch_is_due_once_a_day_and_has_each_pair_once(database: Database, ex
     assert len(exported) == len(set(exported)) == 110
 
 
-def test_the_cards_of_exported_pairs_are_marked(database: Database, exporter: Exporter, clock: FakeClock):
-    add_pairs(database, MIN_BATCH - 1)
-    pair = DpoPair(
-        context="monday", chosen="run → a", rejected="lint → a", created_at=clock.now(),
-        chosen_prediction_id="pred_chosen", rejected_prediction_id="pred_rejected",
-    )  # fmt: skip
-    cards = [make_card_row(card_id, clock.now()) for card_id in ("pred_chosen", "pred_rejected", "pred_other")]
-    database.write(lambda tx: tx.session.add_all([pair, *cards]))
-    exporter.export_batch()
-    with database.read() as session:
-        marked = {card.id: card.dpo_exported for card in session.exec(select(CardRow))}
-    assert marked == {"pred_chosen": True, "pred_rejected": True, "pred_other": False}
-
-
 @pytest.mark.parametrize(
     "crashes",
     [("dpo-pairs.jsonl", "before"), ("dpo-pairs.weights.jsonl", "before"), ("dpo-pairs.weights.jsonl", "after")],
@@ -126,31 +105,6 @@ def test_after_a_crash_at_any_step_each_pair_is_in_the_file_once(
     assert len(read_lines(exporter.file.with_suffix(".weights.jsonl"))) == 50
     with database.read() as session:
         assert len(load_pairs(session, exported=False)) == 3
-
-
-def test_one_batch_is_written_at_a_time(database: Database, exporter: Exporter, monkeypatch: pytest.MonkeyPatch):
-    could_begin_another = []
-
-    def write(file: Path, data: bytes):
-        with ThreadPoolExecutor() as other_thread:
-            could_begin_another.append(other_thread.submit(exporter._batch_lock.acquire, blocking=False).result())
-
-    monkeypatch.setattr(exporting, "write_atomic", write)
-    add_pairs(database, MIN_BATCH)
-    exporter.export_batch()
-    assert could_begin_another == [False, False], "while the pairs and the weights are written"
-
-
-@pytest.mark.parametrize("shape", list(Shape))
-def test_every_format_has_the_same_pairs(database: Database, exporter: Exporter, shape: Shape):
-    with pytest.raises(Refusal, match="0 new pairs"):
-        exporter.export_preferences(shape)
-    add_pairs(database, 50)
-    first = exporter.export_preferences(shape)
-    second = exporter.export_preferences(shape)
-    assert (first.new, second.new, second.records) == (50, 0, 50)
-    assert check_preferences(read_lines(second.file)) == []
-    assert len(read_lines(second.weights)) == len(read_lines(second.file)) == 50
 
 
 def test_conversations_of_the_operator_are_exported(exporter: Exporter):
@@ -244,21 +198,3 @@ def test_a_bad_line_is_reported(line: str, reason: str):
     error = check_preferences([format_preference(PAIR, Shape.PLAIN), line])[0]
     assert error.startswith("line 2: ")
     assert reason in error
-
-
-def test_a_repeated_line_and_an_empty_file_are_errors():
-    line = format_preference(PAIR, Shape.PLAIN)
-    assert check_preferences([line, line]) == ["line 2: has the same content as line 1"]
-    assert check_preferences([]) == ["the file is empty"]
-    assert check_preferences(["{"] * 30)[-1] == "and 10 more"
-
-
-def test_a_conversation_has_a_system_prompt_a_situation_and_an_answer():
-    line = format_example(
-        Example("monday morning", format_answer("run the tests", "koji-core", 0.723, "red yesterday"))
-    )
-    messages = json.loads(line)["messages"]
-    assert [message["role"] for message in messages] == ["system", "user", "assistant"]
-    assert json.loads(messages[-1]["content"]) == {
-        "prompt": "run the tests", "channel": "koji-core", "confidence": 0.72, "reasoning": "red yesterday",
-    }  # fmt: skip

@@ -3,7 +3,6 @@
 
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from zoneinfo import ZoneInfo
@@ -14,7 +13,6 @@ from engine.clock import FakeClock
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.insights import (
     MIN_DRIFT,
-    MIN_DRIFT_KIND,
     MIN_TREND_HALF,
     NEWEST_DECISIONS,
     CardFigures,
@@ -25,11 +23,9 @@ from engine.learning.decisions.insights import (
     find_drift,
 )
 from engine.model import (
-    COLD_START,
     DecidedBy,
     DecisionSignal,
     Insights,
-    Outcome,
     Source,
     Status,
     TasteShift,
@@ -93,31 +89,6 @@ def test_figures_are_of_one_workspace_or_all(decide: Decide, reader: InsightsRea
     assert (insights.metrics.total, insights.metrics.approval_rate, insights.earning) == (2, 1.0, "for /shop")
 
 
-def test_cards_at_the_threshold_are_counted_from_it_on(decide: Decide, reader: InsightsReader):
-    decide(confidence=0.7999)
-    decide(11, confidence=0.8)
-    decide(confidence=0.9, decided_by=DecidedBy.AUTONOMY)
-    bucket = reader.read(7).at_threshold
-    assert (bucket.predictions, bucket.approval_rate) == (11, 1.0)
-    assert bucket.at_least == pytest.approx(0.741, abs=0.001)
-
-
-def test_cold_start_confidences_are_counted_as_unstated(decide: Decide, reader: InsightsReader):
-    decide(confidence=COLD_START)
-    decide(confidence=0.41)
-    [bucket] = [bucket for bucket in reader.read(7).metrics.calibration if bucket.predictions]
-    assert (bucket.predictions, bucket.unstated) == (2, 1)
-
-
-def test_withdrawn_cards_are_neither_expired_nor_undecided(decide: Decide, reader: InsightsReader):
-    undecided = {"decided_at": None, "decided_by": None}
-    decide(status=Status.EXPIRED, outcome=Outcome.WITHDRAWN, **undecided)
-    decide(2, status=Status.EXPIRED, **undecided)
-    decide(3, status=Status.PENDING, **undecided)
-    result = reader.read(7).metrics
-    assert (result.total, result.expired, result.undecided, result.approval_rate) == (6, 2, 3, None)
-
-
 def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, reader: InsightsReader):
     old = timedelta(days=90)
     decide(NEWEST_DECISIONS, old, decided_by=DecidedBy.AUTONOMY, status=Status.DISMISSED)
@@ -175,27 +146,6 @@ def test_the_trend_compares_the_newer_half_with_the_older(older: int, newer: int
     assert compute_metrics(cards[1:]).trend == "unknown"
 
 
-def test_the_cost_is_per_card_that_was_approved_and_not_undone():
-    of_templates = [
-        make_figures("approved", cost=300),
-        make_figures("rejected", cost=100),
-        make_figures("approved", cost=200, undone=True),
-    ]
-    result = compute_metrics([*of_templates, make_figures("approved", source="twin-model")])
-    assert result.cost_per_accepted == 300
-    template, twin_model = result.sources
-    assert (template.name, template.predictions, template.cost_per_accepted) == ("template", 3, 600.0)
-    assert template.approval_rate == pytest.approx(2 / 3)
-    assert (twin_model.name, twin_model.approval_rate, twin_model.cost_per_accepted) == ("twin-model", 1.0, 0.0)
-
-
-def test_hours_and_parts_of_the_day_are_in_local_time(decide: Decide, reader: InsightsReader, clock: FakeClock):
-    decide(ago=clock.local() - clock.local().replace(hour=8, minute=30))
-    result = reader.read(7).metrics
-    assert [hour.name for hour in result.hours] == ["08"]
-    assert [part.name for part in result.parts] == ["morning"]
-
-
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
@@ -209,25 +159,9 @@ def test_slices_of_time_are_equal_and_end_today(days: int, number: int, length: 
     assert all(part.end == following.start for part, following in itertools.pairwise(slices))
 
 
-def test_a_decision_belongs_to_its_local_day_when_clocks_change():
-    late = replace(make_figures("approved"), at=datetime(2026, 10, 25, 23, 30, tzinfo=BERLIN))  # a day of 25 hours
-    early = replace(make_figures("rejected"), at=datetime(2026, 10, 26, 0, 30, tzinfo=BERLIN))
-    first, second = count_per_slice([late, early], late.at, early.at, BERLIN)
-    assert (first.start.day, first.approved, first.rejected) == (25, 1, 0)
-    assert (second.start.day, second.approved, second.rejected) == (26, 0, 1)
-    assert first.end.astimezone(UTC) - first.start.astimezone(UTC) == timedelta(hours=25)
-
-
 def test_a_changed_taste_is_reported_with_the_share_before():
     earlier = [("garden", number % 5 > 0) for number in range(60)]
     newest = [("garden", number == 7) for number in range(30)] + [("lint", True)] * 20
     result = find_drift([*earlier, *newest])
     assert result.shifts == (TasteShift("garden", 1, 30, 0.8),)
     assert "taste changed" in result.words
-
-
-@pytest.mark.parametrize("recent, shifts", [(MIN_DRIFT_KIND - 1, 0), (MIN_DRIFT_KIND, 1)])
-def test_a_kind_with_too_few_decisions_is_not_compared(recent: int, shifts: int):
-    earlier = [("garden", True)] * 60
-    newest = [("garden", False)] * recent + [("lint", True)] * (NEWEST_DECISIONS - recent)
-    assert len(find_drift([*earlier, *newest]).shifts) == shifts

@@ -1,17 +1,26 @@
 """Training runs, from examples to a model in use: when one is due, crashes and errors at each step, stops and caps, and
 which model stays in use (SPEC 8.4)."""
 
-import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.decisions.decisions import PairTexts, import_pairs
+from engine.learning.decisions.decisions import PairTexts, Preference, import_pairs
 from engine.learning.decisions.exporting import check_preferences
 from engine.learning.decisions.training_provider import TrainingError
-from engine.learning.decisions.training_runs import AGAIN_AFTER, AGAIN_FROM, MIN_CONVERSATIONS, MIN_PAIRS, RunState
+from engine.learning.decisions.training_runs import (
+    AGAIN_AFTER,
+    AGAIN_FROM,
+    MIN_MEASURED,
+    MIN_PAIRS,
+    Agreement,
+    RunState,
+    may_replace,
+    measure_agreement,
+    split_pairs,
+)
 from engine.model import Refusal
 from engine.storage.database import Database
 from tests.learning.decisions.training_world import TrainingWorld, answer_as_operator
@@ -36,21 +45,6 @@ def test_training_on_pairs_begins_at_fifty(world: TrainingWorld):
     assert run.records == len(world.read_examples(run.id)) < 50
     with pytest.raises(Refusal, match="in progress"):
         world.training.begin()
-
-
-def test_conversations_come_first(world: TrainingWorld):
-    world.add_pairs(60)
-    world.conversations = [(f"shall I do {n}?", f"yes, {n}") for n in range(MIN_CONVERSATIONS)]
-    first = world.training.begin()
-    assert first.method == "sft"
-    conversations = [json.loads(line)["messages"] for line in world.read_examples(first.id)]
-    assert conversations
-    for conversation in conversations:
-        assert [message["role"] for message in conversation] == ["system", "user", "assistant"]
-    world.finish("me/twin-1")
-    world.step_until(RunState.ADOPTED)
-    second = world.training.begin()
-    assert (second.method, second.checkpoint, second.former_model) == ("dpo", "ft-0", "together:me/twin-1")
 
 
 def test_no_secret_goes_to_a_provider(world: TrainingWorld):
@@ -154,25 +148,6 @@ def test_a_transient_error_is_retried_and_a_lasting_one_ends_the_run(world: Trai
     assert (run.state, world.budget.entries) == (RunState.FAILED, {0: "released"})
 
 
-def test_measuring_continues_where_an_error_interrupted_it(world: TrainingWorld):
-    world.begin_run()
-    world.finish("me/twin-1")
-    situations = []
-
-    def answer_or_fail(situation: str) -> str:
-        situations.append(situation)
-        if len(situations) == 3:
-            raise TrainingError("too many requests", transient=True)
-        return answer_as_operator(situation)
-
-    world.answers["together:me/twin-1"] = answer_or_fail
-    world.step_until(RunState.TRAINED)
-    assert world.step().state == RunState.TRAINED
-    world.step_until(RunState.ADOPTED)
-    assert len(set(situations)) == world.training.list_runs()[0].held_back
-    assert len(situations) == len(set(situations)) + 1, "only the failed question is asked again"
-
-
 # Caps, stops and cancelled runs
 
 
@@ -219,14 +194,6 @@ def test_the_kill_switch_ends_the_job_at_the_provider(world: TrainingWorld):
     assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "released"})
 
 
-def test_a_job_that_was_done_when_work_was_stopped_keeps_its_model(world: TrainingWorld):
-    world.begin_run(RunState.STARTED)
-    world.stop_reason = "stopped by the operator"
-    world.finish("ft:new")
-    run = world.step()
-    assert (run.state, run.model) == (RunState.TRAINED, "ft:new")
-
-
 def test_a_run_can_be_cancelled(world: TrainingWorld):
     with pytest.raises(Refusal, match="no training"):
         world.training.cancel()
@@ -257,6 +224,33 @@ def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: Training
 
 
 # Which model is used
+
+
+def make_pair(number: int) -> Preference:
+    return Preference(
+        number, f"situation {number}", "run the tests → koji-core", "sum up → garden", datetime(2026, 1, 5, tzinfo=UTC)
+    )
+
+
+def test_about_a_fifth_of_the_situations_is_held_back_for_good():
+    _, held_back = split_pairs(map(make_pair, range(500)))
+    assert 70 <= len(held_back) <= 130
+    _, held_back_later = split_pairs(map(make_pair, range(900)))
+    assert set(held_back) <= set(held_back_later)
+
+
+def test_agreement_counts_nearer_answers_and_half_of_the_ties():
+    answers = ["run all tests → koji-core", "sum up the day → garden", "dream → research", None]
+    measured = measure_agreement([make_pair(n) for n in range(4)], answers)
+    assert measured == Agreement((1 + 0 + 0.5 + 0) / 4, 4, 1)
+
+
+def test_a_new_model_must_answer_enough_and_agree_as_often():
+    old = Agreement(0.6, 50)
+    assert may_replace(Agreement(0.6, MIN_MEASURED), old)
+    assert not may_replace(Agreement(0.59, 50), old)
+    assert not may_replace(Agreement(1.0, MIN_MEASURED - 1), old)
+    assert not may_replace(Agreement(0.0, 50, 46), Agreement(0.0, 50, 50))
 
 
 def test_a_worse_model_is_not_adopted_unless_the_operator_says_so(world: TrainingWorld):

@@ -1,14 +1,16 @@
-"""The learnings that are written for a session: when, and in which scope (SPEC 6.6)."""
+"""The learnings that are written for a session: when, in which scope, and by which answers of a model (SPEC 6.4,
+6.6)."""
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from engine.events import ChangeSetLanded, Event, LandingUndone, PermissionAsked, SessionStarted
-from engine.learning.learnings.findings import SessionRecord
+from engine.learning.learnings.findings import Basis, Impact, SessionRecord
 from engine.learning.learnings.learnings import LearningTexts
-from engine.learning.learnings.rules import find_risks
+from engine.learning.learnings.questions import read_claims, read_verdict
 from engine.model import Answer, LearningEntry, LearningScope, Question, TranscriptLine
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
@@ -70,14 +72,6 @@ def test_risks_are_written_when_a_session_starts(world: ChainWorld):
     assert risk.created_at == make_view("s2").started_at
 
 
-@pytest.mark.parametrize("prompt", ["round cart totals", "round the totals of each cart " * 10], ids=["short", "long"])
-def test_a_failure_of_the_same_task_is_a_risk(world: ChainWorld, prompt: str):
-    world.end_session("s1", entries=(HEALED,), view=make_view("s1", prompt=prompt))
-    entries = world.learnings.files.read_entries()
-    assert find_risks(SessionRecord(make_view("s2", prompt=prompt)), entries)
-    assert not find_risks(SessionRecord(make_view("s2", prompt="write the docs")), entries)
-
-
 def test_assumptions_are_written_at_a_milestone_once(world: ChainWorld):
     world.sessions.records["s1"] = SessionRecord(replace(make_view("s1"), ended_at=None), "backend_lead")
     world.sessions.transcripts["s1"] = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
@@ -129,3 +123,47 @@ def test_pending_changes_are_written_before_words_are_forgotten(world: ChainWorl
     assert world.learnings.texts.erase(SearchTerms([UV])) == 1
     world.learnings.catch_up()
     assert all(UV.encode() not in data for data in world.read_pages().values())
+
+
+# Answers of models: only the required form counts
+
+CLAIM = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "type": "directive"}
+
+
+@pytest.mark.parametrize(
+    "answer, generalises",
+    [
+        ('{"generalises": true, "reason": "it always helps"}', True),
+        ('```\n{"generalises": true}\n```', True),
+        ('{"generalises": false, "reason": "only here"}', False),
+        ("", None),
+        ("[true]", None),
+        ('{"generalises": "true"}', None),
+        ('{"generalises": null}', None),
+        ('I think so: {"generalises": true}', None),
+        ("[" * 5000, None),
+    ],
+)
+def test_a_verdict_is_the_object_that_was_asked_for_or_none(answer: str, generalises: bool | None):
+    assert read_verdict(answer).generalises is generalises
+
+
+def test_at_most_six_claims_are_read_with_the_confidence_of_a_claim():
+    claims = read_claims(f"```json\n{json.dumps({'learnings': [CLAIM] * 9})}\n```", Impact())
+    assert [(claim.basis, claim.phase) for claim in claims] == [(Basis.MODEL, "corrective")] * 6
+
+
+@pytest.mark.parametrize(
+    "learnings",
+    [
+        {},
+        [CLAIM | {"scope": "global"}],
+        [CLAIM | {"text": "x" * 401}],
+        [CLAIM | {"text": "the key is sk-test-0123456789abcdefghijklmnop"}],
+        [{"text": 5}],
+    ],
+    ids=["no list", "scope", "too long", "secret", "no text"],
+)
+def test_an_answer_with_a_bad_claim_is_refused(learnings: Any):
+    with pytest.raises(ValueError, match="the answer"):
+        read_claims(json.dumps({"learnings": learnings}), Impact())

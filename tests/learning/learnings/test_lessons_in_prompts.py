@@ -89,20 +89,3 @@ def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: M
         correct_card(world, "Describe part 4", "Docs end with a full stop.")
         engine.bubbles.flush()
         assert find_source_kinds(world) == [], "a retracted lesson does not come back when it is said again"
-
-
-@pytest.mark.long
-def test_an_order_about_one_thing_is_a_lesson_after_three_tasks(world: ModelWorld):
-    order = "Leave the fixtures alone"
-    with world.opened() as engine:
-        for number in range(4):
-            world.run(f"Write greeting {number}")
-        for number in range(3):
-            assert engine.bubbles.list() == [], number
-            correct_card(world, f"Fix part {number}", order)
-        (bubble,) = engine.bubbles.list()
-        (entry,) = engine.learnings.list_entries("project")
-        assert bubble.learning.text == entry.text == order
-        assert bubble.learning.id == f"{entry.id}@backend_builder"
-        sources = [source for source in engine.learnings.list_entries("team") if source.text == order]
-        assert all("about one thing; three tasks must confirm it" in source.reasons for source in sources)

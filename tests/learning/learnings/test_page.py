@@ -177,22 +177,3 @@ def test_every_field_of_an_entry_is_read_as_it_was_written():
     )
     placed = replace(entry, path=PLACE["path"])
     assert read_page(read_page(b"").edit([Change(placed)])).entries == [placed]
-
-
-def test_a_value_that_stays_the_same_is_not_written_anew():
-    data = b'---\nid: a\nstatus: "active" # mine\nreview: later\n---\nWords\n'
-    (entry,) = read_page(data).entries
-    change = make_change(entry, status=LearningStatus.ACTIVE, review="")
-    assert read_page(data).edit([change]) == data.replace(b"review: later", b'review: ""')
-
-
-def test_an_entry_that_cannot_be_read_is_not_added_a_second_time():
-    """The operator may be about to retire it."""
-    data = b'---\nid: "lrn_b"\nstatus: retried\n---\nWords\n'
-    assert read_page(data).edit([Change(make_entry("Words", id="lrn_b"))]) == data
-
-
-def test_a_list_that_contains_itself_is_an_error_of_its_entry_alone():
-    page = read_page(b"---\nid: a\nreasons: &x [*x]\n---\nOne\n---\nid: b\n---\nTwo\n")
-    assert [entry.id for entry in page.entries] == ["b"]
-    assert page.errors == [f"{PLACE['path']} line 3: reasons: it contains itself"]

@@ -1,5 +1,5 @@
-"""Promotion and retraction (SPEC 6.2, 6.5). With random entries, the order does not matter, nothing is promoted twice,
-and kinds are not mixed. Entries that were promoted from a retracted one wait for review."""
+"""Recurrence, promotion and retraction (SPEC 6.2, 6.5). With random entries, the order does not matter, nothing is
+promoted twice, and kinds are not mixed. Entries that were promoted from a retracted one wait for review."""
 
 import random
 from dataclasses import replace
@@ -11,20 +11,69 @@ from hypothesis import strategies as st
 
 from engine.learning.learnings.page import Change
 from engine.learning.learnings.promotion import (
-    VALID,
-    Provenance,
-    is_about_own_tools,
     plan_compaction,
-    plan_decision,
     plan_project,
 )
+from engine.learning.learnings.recurrence import Vectors, find_clusters
 from engine.learning.learnings.store import Scope
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Refusal
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.chain_world import ChainWorld
-from tests.learning.learnings.made_up_entries import make_angle_vectors, make_entry
+from tests.learning.learnings.made_up_entries import make_angle_vectors, make_entry, make_no_vectors, make_word_vectors
 from tests.support.helpers import refused
+
+# What recurs in three sessions, at a cosine of 0.8
+
+RUN_TESTS = "please run the tests of the whole shopping cart before you hand it over"
+PARSER = "decision for the whole of this project and all who work on it we {} the old parser of the shop"
+"""Texts so long that one more word, or another one, leaves them near."""
+
+
+def cluster_texts(*texts: str, vectors: Vectors = make_word_vectors) -> list[list[LearningEntry]]:
+    """The clusters of these texts, each from a session of its own."""
+    return find_clusters([make_entry(text, f"s{number}") for number, text in enumerate(texts)], vectors)
+
+
+def test_a_cluster_has_three_distinct_sessions():
+    twice = [make_entry("use uv", "s1"), make_entry("use uv", "s2")]
+    assert find_clusters(twice, make_no_vectors) == []
+    assert find_clusters([*twice, make_entry("Use uv!", "s2", id="lrn_again")], make_no_vectors) == []
+    (cluster,) = find_clusters([*twice, make_entry("use UV.", "s3")], make_no_vectors)
+    assert {entry.session_id for entry in cluster} == {"s1", "s2", "s3"}
+
+
+@pytest.mark.parametrize("angle, clusters", [("a36x86", 1), ("a36x88", 0)], ids=["0.80010", "0.79989"])
+def test_the_threshold_is_a_cosine_of_four_fifths(angle: str, clusters: int):
+    assert len(cluster_texts("a0 one", "a0 two", f"{angle} three", vectors=make_angle_vectors)) == clusters
+
+
+def test_findings_of_rules_are_the_same_if_they_are_about_the_same():
+    text = "a test breaks here unnoticed, run it before handing over"
+    about_one = [make_entry(f"{text} {number}", f"s{number}", about="healed/tests/a.py") for number in range(3)]
+    about_many = [
+        make_entry(f"{text} {number}", f"s{number}", about=f"healed/tests/{number}.py") for number in range(3)
+    ]
+    (cluster,) = find_clusters([*about_one, *about_many], make_word_vectors)
+    assert {member.about for member in cluster} == {"healed/tests/a.py"}
+
+
+@pytest.mark.parametrize(
+    "texts, clusters",
+    [
+        ([f"{RUN_TESTS} {name}" for name in ("tests/cart.py", "tests/user.py", "tests/till.py")], 0),
+        ([RUN_TESTS, RUN_TESTS, f"never {RUN_TESTS}"], 0),
+        ([RUN_TESTS, RUN_TESTS, f"always {RUN_TESTS}"], 1),
+        ([PARSER.format("keep"), PARSER.format("keep") + " now", PARSER.format("drop")], 0),
+        ([PARSER.format("keep"), PARSER.format("keep") + " now", PARSER.format("retain")], 1),
+    ],
+    ids=["different files", "negated", "not negated", "opposite", "synonym"],
+)
+def test_different_names_negations_and_opposites_are_not_the_same_however_near(texts: list[str], clusters: int):
+    assert len(cluster_texts(*texts)) == clusters
+
+
+# Promotion, compaction and retraction
 
 PROJECT = Scope("shop")
 
@@ -108,30 +157,6 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_plan_whatever_the_order(
     assert plan_for(sessions, carry_out(project, plan)) == []
 
 
-def test_what_is_near_an_entry_with_the_words_of_another_type_is_promoted_at_once():
-    """Both types have the same middle, which is one entry. The rest of the second type recurs, too."""
-    corrective = [("a0 w0", "s2"), ("a7 w1", "s0"), ("a42 w6", "s1")]
-    directive = [("a0 w0", "s1"), ("a0 w0", "s2"), ("a0 w0", "s3"), ("a7 w1", "s1"), ("a42 w6", "s0")]
-    entries = [
-        make_entry(text, session, kind=LearningKind.INSTITUTIONAL, type=type_)
-        for type_, rows in ((LearningType.CORRECTIVE, corrective), (LearningType.DIRECTIVE, directive))
-        for text, session in rows
-    ]
-    sessions = number_entries(entries, "s")
-    plan = plan_project(sessions, [], PROJECT, make_angle_vectors, MONDAY_MORNING)
-    assert {change.entry.text for change in plan if not change.fields} == {"a7 w1", "a0 w0"}
-    assert plan_project(sessions, carry_out([], plan), PROJECT, make_angle_vectors, MONDAY_MORNING) == []
-
-
-def test_of_two_entries_with_the_same_lesson_the_same_one_is_reinforced_whatever_their_order():
-    sessions = number_entries([make_entry("a0 w0", f"s{number}") for number in range(3)], "s")
-    in_project = {"scope": LearningScope.PROJECT, "scope_id": "shop", "session_id": "", "phase": "observations"}
-    project = number_entries([make_entry("a0 w0", "")] * 2, "p", **in_project)
-    plan = plan_project(sessions, project, PROJECT, make_angle_vectors, MONDAY_MORNING)
-    assert [change.entry.id for change in plan] == ["lrn_p0"]
-    assert plan_project(sessions, project[::-1], PROJECT, make_angle_vectors, MONDAY_MORNING) == plan
-
-
 @given(st.lists(ENTRIES, max_size=12))
 @settings(max_examples=30)
 def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry]):
@@ -157,22 +182,6 @@ def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry])
         assert {(member.kind, member.type) for member in members} == {(centre.kind, centre.type)}
         assert centre.kind is not LearningKind.PROXY
     assert plan_compaction(after, PROJECT, make_angle_vectors) == []
-
-
-@pytest.mark.parametrize(
-    "about, is_own",
-    [
-        ("erred/edit/not_once: the old text is in the file # times", True),
-        ("erred/acp:codex/the connection broke", True),
-        ("erred/exec/bad_arguments: exec needs command", True),
-        ("erred/exec/exec:ruff check: exit code #", False),
-        ("refused/denied/git push origin main", True),
-        ("denied/exec/git push origin main", False),
-        ("healed/tests/test_cart.py::test_total", False),
-    ],
-)
-def test_a_finding_about_an_agents_own_tools_is_known_by_what_it_is_about(about: str, is_own: bool):
-    assert is_about_own_tools(make_entry("whatever it says", about=about)) is is_own
 
 
 def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted_world: ChainWorld):
@@ -207,17 +216,6 @@ def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_ke
     refused("not_waiting", lambda: promoted_world.learnings.keep(entry.id))
 
 
-def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted_world: ChainWorld):
-    entry = find_project_entry(promoted_world)
-    promoted_world.learnings.retract(entry.id, "a mistake")
-    assert entry.lesson in promoted_world.learnings.read_retracted()
-    entry_after = promoted_world.learnings.keep(entry.id)
-    assert (entry_after.active, entry_after.text, entry_after.retired_because) == (True, UV, "")
-    assert entry.lesson not in promoted_world.learnings.read_retracted()
-    promoted_world.learnings.texts.erase(SearchTerms([UV]))
-    refused("not_waiting", lambda: promoted_world.learnings.keep(entry.id))
-
-
 def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promoted_world: ChainWorld):
     source = promoted_world.learnings.view(find_project_entry(promoted_world).id).promoted_from[0]
     report = promoted_world.learnings.retract(source.id, "it was pip")
@@ -226,30 +224,6 @@ def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promote
     assert promoted_world.learnings.waiting() == []
     entries = [promoted_world.learnings.view(id).entry for id in report.queued]
     assert [(entry.active, entry.review, entry.review_since) for entry in entries] == [(True, "", None)] * 2
-
-
-def test_an_entry_waits_until_all_its_retracted_sources_are_kept(promoted_world: ChainWorld):
-    learnings = promoted_world.learnings
-    first, second = learnings.view(find_project_entry(promoted_world).id).promoted_from[:2]
-    learnings.retract(first.id, "it was pip")
-    learnings.retract(second.id, "it was poetry")
-    assert "it was pip; it was poetry" in find_project_entry(promoted_world).review
-    learnings.keep(first.id)
-    entry = find_project_entry(promoted_world)
-    assert entry.id in {item.id for item in learnings.waiting()}
-    assert first.id not in entry.review
-    assert second.id in entry.review
-    learnings.keep(second.id)
-    assert learnings.waiting() == []
-
-
-@pytest.mark.parametrize("reason, is_revived", [("wrong", True), ("its changes were not landed", False)])
-def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_entry(reason: str, is_revived: bool):
-    retired = {"status": LearningStatus.RETIRED, "retired_because": "wrong"}
-    copy = make_entry("a", scope=LearningScope.TEAM, **retired | {"retired_because": reason})
-    entry = make_entry("a", id="lrn_above", promoted_from=(EntrySource(copy.id),), **retired)
-    plan = plan_decision(entry, Provenance([copy, entry]), VALID, MONDAY_MORNING)
-    assert [change.entry.id for change in plan if change.entry.active] == [entry.id, *[copy.id] * is_revived]
 
 
 def test_forgetting_erases_a_text_in_every_scope_and_on_every_page(promoted_world: ChainWorld):

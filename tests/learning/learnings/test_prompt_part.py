@@ -12,15 +12,11 @@ from engine.files import LEARNT, write_section
 from engine.learning.learnings.page import Change
 from engine.learning.learnings.promotion import place_entry
 from engine.learning.learnings.prompt_part import (
-    MAX_PROMPTS,
-    PROVENANCE_KEY,
     LearningsPart,
-    load_prompts_with,
-    record_uses,
 )
 from engine.learning.learnings.store import GLOBAL, LearningStore, Scope, make_project_key
 from engine.model import Contribution, LearningEntry, LearningKind, LearningStatus, PromptRequest
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Database
 from tests.learning.learnings.made_up_entries import make_entry
 
 
@@ -112,14 +108,3 @@ def test_a_learning_that_agents_md_contains_is_left_out(world: PromptWorkspace):
     world.add("Tests first")
     (world.workspace / "AGENTS.md").write_bytes(write_section(b"# Shop\n", "- Amounts are cents.", LEARNT))
     assert world.make_lines()[2:-1] == ["- Tests first"]
-
-
-def test_of_many_prompts_the_newest_are_read_and_all_are_counted(database: Database):
-    def record(tx: Transaction):
-        for number in range(MAX_PROMPTS + 5):
-            record_uses(tx, {PROVENANCE_KEY: ["lrn_a"]}, call=f"call_{number}", session_id="s1", agent="cto")
-
-    database.write(record)
-    reached, number = load_prompts_with(database, "lrn_a")
-    assert len(reached) == MAX_PROMPTS
-    assert number == MAX_PROMPTS + 5

@@ -93,28 +93,6 @@ def test_a_fault_of_the_model_or_agent_teaches_nothing_about_the_project(tool: s
     assert [finding.about for finding in find_findings(view=capped, entries=(erred,))] == ["failed/it made # requests"]
 
 
-def test_work_that_left_changes_before_a_cap_ended_it_had_a_result():
-    ended = replace(make_view("s1"), state=SessionState.FAILED, error="it spent $1.00 of $1.00")
-    assert [finding.about for finding in find_findings(view=ended)] == ["failed/it spent #.# of #.#"]
-    assert find_findings(view=replace(ended, change_set_id="change_1")) == []
-
-
-def test_an_overlap_asks_for_what_an_agent_can_do():
-    (finding,) = find_findings(entries=(make_ledger_entry("WorkOverlapped", "s1", files=["a.py"], conflicting=[]),))
-    assert finding.text == "`a.py` was changed by several pieces of work at once: keep changes to it small."
-
-
-def test_changes_that_continue_elsewhere_and_stopped_sessions_are_no_findings():
-    assert (
-        find_findings(entries=(make_ledger_entry("ChangeSetDiscarded", "c1", session_id="s1", continued_in="s2"),))
-        == []
-    )
-    assert find_findings(entries=(make_ledger_entry("LandingUndone", "c1", session_id="s1", left=1),)) == []
-    assert find_findings(view=replace(make_view("s1"), state=SessionState.CANCELLED, error="stopped")) == []
-    (finding,) = find_findings(view=replace(make_view("s1"), state=SessionState.FAILED, error="no network in 30 s"))
-    assert finding.about == "failed/no network in # s"
-
-
 def test_only_permission_answers_of_the_operator_are_findings():
     (denied,) = find_findings(permissions=(make_permission_request(PermissionAnswer.DENY_ONCE),))
     assert (denied.type, denied.about) == (LearningType.DIRECTIVE, "denied/exec/git push origin main")
@@ -126,14 +104,6 @@ def test_only_permission_answers_of_the_operator_are_findings():
     assert find_findings(permissions=(reused, make_permission_request(None))) == []
 
 
-def test_a_refusal_is_a_finding_unless_a_person_denied_it():
-    refused = make_ledger_entry("ToolRefused", "s1", tool="exec", what="git push origin main", rule="denied")
-    (by_rail,) = find_findings(entries=(refused,))
-    assert by_rail.about == "refused/denied/git push origin main"
-    (by_person,) = find_findings(entries=(refused,), permissions=(make_permission_request(PermissionAnswer.DENY_ONCE),))
-    assert by_person.about == "denied/exec/git push origin main"
-
-
 def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones():
     (added,) = find_in_edit("Round the totals.", "Round the totals. Leave the fixtures alone. Go.")
     assert (added.text, added.phase, added.trust) == ("Leave the fixtures alone", "intent-alignment", Trust.OPERATOR)
@@ -142,14 +112,6 @@ def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones
     assert (removed.text, removed.trust) == ("Not wanted: Always update the docs.", Trust.QUOTED)
     assert removed.general == ""
     assert find_in_edit("Round the totals", "round the  totals.") == []
-
-
-@pytest.mark.parametrize(
-    "original, edited", [("Go.", "Go. I prefer short names."), ("Go. I prefer short names.", "Go.")]
-)
-def test_what_you_like_stays_where_it_was_said(original: str, edited: str):
-    """SPEC 6.3."""
-    assert find_in_edit(original, edited)[0].kind is LearningKind.PROXY
 
 
 def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_are_of_the_operator():
