@@ -76,12 +76,6 @@ def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home):
     assert (key.source, key.value) == ("environment", "sk-environment")
 
 
-def test_names_are_those_of_the_environment_and_the_file(home: Home):
-    keys = find_keys(home, CLAWPY_TOGETHER_API_KEY="x", CLAWPY_HOME="/x")
-    keys.set("openai", SECRET, consent_file=True)
-    assert keys.names() == ("together", "openai")
-
-
 # Storing and deleting a key
 
 
@@ -99,13 +93,6 @@ def test_a_key_is_stored_in_one_place_only(home: Home):
     keys.delete("openai")
     assert not file.exists()
     assert keys.badge() == ""
-
-
-def test_a_key_is_deleted_where_it_is_stored(home: Home):
-    keys = find_keys(home, MemoryKeyring())
-    keys.set("openai", SECRET)
-    assert keys.delete("openai") == ("keyring",)
-    assert keys.get("openai") is None
 
 
 @pytest.mark.parametrize(

@@ -72,10 +72,3 @@ def test_active_time_agrees_with_a_clock_that_steps_by_quarter_hours(
             remaining -= 1
         now += timedelta(minutes=15)
     assert add_active_time(begin, timedelta(minutes=15 * quarters), zone, start, end) == now
-
-
-@pytest.mark.parametrize("hour, end_hour", [(22, 22), (23, 32)])
-def test_an_empty_span_is_over_at_once_or_when_the_night_ends(hour: int, end_hour: int):
-    midnight = datetime(2026, 1, 5, tzinfo=UTC)
-    end = add_active_time(midnight + timedelta(hours=hour), timedelta(0), UTC, 23, 8)
-    assert end == midnight + timedelta(hours=end_hour)

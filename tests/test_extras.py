@@ -5,16 +5,13 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from engine.api import model_checks
 from engine.api.doctor import examine
-from engine.api.notify.delivery import Address, deliver, is_known_service, store_address
-from engine.api.notify.notes import Form, Note
-from engine.config.sections import Surface
+from engine.api.notify.delivery import store_address
 from engine.home import Home
 from engine.installed import EXTRAS, find_missing_extras, install_command, make_extras_command
 from engine.model import Refusal
@@ -72,15 +69,6 @@ def test_a_verb_that_needs_a_missing_extra_names_it(home: Home, monkeypatch: pyt
         SharedDatabase("postgresql://localhost/x").connect()
 
 
-@pytest.mark.usefixtures("bare")
-def test_desktop_notifications_need_no_extra_and_others_name_theirs():
-    assert is_known_service("desktop://")
-    note = Note(Form.BANNER, "title", "body")
-    failed = deliver(Address(Surface.PHONE, "ntfys://ntfy.sh/x", "settings"), note, {})
-    assert failed.lasting
-    assert make_extras_command("notify") in failed.message
-
-
 def test_the_command_installs_into_the_running_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "executable", "/my env/bin/python")
     monkeypatch.setattr("engine.installed.find_spec", lambda name: name == "pip" or None)
@@ -101,11 +89,3 @@ def test_the_command_installs_the_packages_of_the_extras_and_not_this_program():
     for package in packages:
         assert package in command, "with its own extras"
         assert f"Requirement already satisfied: {package.partition('[')[0]}" in done.stdout
-
-
-def test_in_a_checkout_that_is_not_installed_the_command_installs_the_checkout(monkeypatch: pytest.MonkeyPatch):
-    def requires(name: str) -> list[str]:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "requires", requires)
-    assert make_extras_command("models", "notify").endswith(f" --editable {shlex.quote(f'{ROOT}[models,notify]')}")

@@ -1,13 +1,23 @@
-"""Files are written whole or not at all, what a crash left is removed, and no link is followed (SPEC
-11.3)."""
+"""Files are written whole or not at all, what a crash left is removed, and no link is followed (SPEC 11.3). A marked
+section is written without a change of any other byte of the file (SPEC 1.6)."""
 
 import os
 import stat
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from engine.files import TEMPORARY_PREFIX, remove_folder, remove_temporaries, write_atomic
+from engine.files import (
+    INHERITED,
+    TEMPORARY_PREFIX,
+    find_section,
+    remove_folder,
+    remove_temporaries,
+    write_atomic,
+    write_section,
+)
 
 
 def test_a_new_file_is_private_and_a_replaced_file_keeps_its_mode(tmp_path: Path):
@@ -66,3 +76,46 @@ def test_a_folder_is_removed_without_following_links(tmp_path: Path):
     assert (tmp_path / "precious/x").exists()
     assert not (tmp_path / "doomed").exists()
     assert not (tmp_path / "link").is_symlink()
+
+
+# Marked sections (SPEC 1.6)
+
+OPEN, CLOSE = INHERITED.opening, INHERITED.closing
+
+DATA = st.lists(
+    st.sampled_from([OPEN.encode(), CLOSE.encode(), b"\n", b"\r\n", b"## Inherited Wisdom", b"<!--", b"-->", b"\r"])
+    | st.binary(max_size=12),
+    max_size=10,
+).map(b"".join)
+BODIES = st.text(max_size=60) | st.sampled_from(["", OPEN, CLOSE, f"{CLOSE}\n{OPEN}", "a\nb"])
+
+
+@given(DATA, BODIES, BODIES)
+@example(b"no newline at the end", "body", "")
+@example(f"{OPEN}stray\n{OPEN}\nold\n{CLOSE} tail {CLOSE}".encode(), "body", "other")
+def test_every_other_byte_stays_and_twice_is_once(data: bytes, body: str, former_body: str):
+    written = write_section(data, body, INHERITED)
+    assert write_section(written, body, INHERITED) == written
+    before, after = find_section(data, INHERITED), find_section(written, INHERITED)
+    if before is not None:
+        assert written[: after[0]] == data[: before[0]]
+        assert written[after[1] :] == data[before[1] :]
+    elif body:
+        assert written.startswith(data)
+        assert (written[len(data) : after[0]] + written[after[1] :]).strip() == b""
+    else:
+        assert written == data
+    if body:
+        assert write_section(write_section(written, former_body, INHERITED), body, INHERITED) == written
+
+
+@pytest.mark.parametrize(
+    "data, body, expected",
+    [
+        (b"# A\r\ntext", "one\ntwo", f"# A\r\ntext\r\n\r\n{OPEN}\r\none\r\ntwo\r\n{CLOSE}\r\n"),
+        (b"", "one", f"{OPEN}\none\n{CLOSE}\n"),
+    ],
+    ids=["windows", "empty file"],
+)
+def test_a_section_has_the_line_ends_of_its_file(data: bytes, body: str, expected: str):
+    assert write_section(data, body, INHERITED) == expected.encode()

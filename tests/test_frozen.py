@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, field, replace
 
 import pytest
 
-from engine.frozen import frozen, frozen_kw_only
+from engine.frozen import frozen
 
 
 @frozen
@@ -66,18 +66,3 @@ def test_values_cannot_be_changed_but_copied():
     assert replace(price, cents=6) == Price(6)
     for copied in (copy.copy(price), copy.deepcopy(price), pickle.loads(pickle.dumps(price))):
         assert (copied, copied.tags) == (price, ["new"])
-
-
-def test_a_class_with_keyword_arguments_is_made_in_place():
-    class Sale:
-        cents: int
-        values: tuple[str, ...] = ()
-
-    assert frozen_kw_only(Sale) is Sale
-    sale = Sale(cents=5, values=("new",))  # type: ignore[call-arg]
-    assert vars(sale) == {"cents": 5, "values": ("new",)}
-    assert sale == copy.copy(sale) == replace(sale)
-    with pytest.raises(TypeError, match="positional argument"):
-        Sale(5)  # type: ignore[call-arg]
-    with pytest.raises(FrozenInstanceError, match="'cents'"):
-        sale.cents = 6

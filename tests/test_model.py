@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from engine.model import Assignment, Proposal, Randomness, sanitise
 from engine.model.base import dollars, microusd
+from engine.model.text import join_names, join_shortened
 
 
 @given(st.integers(min_value=0, max_value=10**9))
@@ -60,3 +61,12 @@ def test_the_same_facts_give_the_same_fingerprint_in_any_order():
 )
 def test_escapes_and_controls_never_reach_a_terminal(hostile: str, harmless: str):
     assert sanitise(hostile) == harmless
+
+
+def test_names_are_joined_in_words_and_cut_from_the_left():
+    assert join_names([]) == ""
+    assert join_names(["a"]) == "a"
+    assert join_names(["a", "b", "c"]) == "a, b and c"
+    assert join_names(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert join_names(["evil\x1b[31m\nname"]) == "evil name"
+    assert join_shortened(["a", "src/shop/cart.py"], 2, 8) == "a and …cart.py"

@@ -10,7 +10,6 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config.settings_file import format_key
-from engine.events import EventBus
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
@@ -52,14 +51,6 @@ def read_events(database: Database) -> list[tuple[str, str, str]]:
     database.write(lambda tx: None)  # what was submitted before is done now
     entries = reversed(Ledger(database).latest())
     return [(entry.kind, entry.subject, entry.payload.get("value", "")) for entry in entries]
-
-
-def make_nested_list(depth: int) -> list[object]:
-    """A list in a list, and so on."""
-    value = []
-    for _ in range(depth):
-        value = [value]
-    return value
 
 
 def list_keys(settings: Mapping[str, Any], *section: str) -> Iterator[str]:
@@ -118,24 +109,6 @@ def test_an_edit_that_a_variable_overrides_is_refused(file: Path, clock: FakeClo
     assert not file.exists()
 
 
-@pytest.mark.parametrize(
-    "key, value",
-    [
-        ("console.theme", "x" * 300_000),
-        ("production.branches", make_nested_list(5000)),
-        ("production.branches", "[" * 400 + "]" * 400),
-    ],
-    ids=["long_text", "deep_list", "deep_text"],
-)
-def test_a_value_after_which_the_file_could_not_be_read_is_refused(
-    file: Path, clock: FakeClock, key: str, value: object
-):
-    save(file, WRITTEN)
-    before, store = file.read_bytes(), open_store(file, clock)
-    assert refused("bad_config", lambda: store.set(key, value)).fix.startswith("nothing was changed")
-    assert file.read_bytes() == before
-
-
 # Files that other programs write
 
 
@@ -172,14 +145,6 @@ def test_an_invalid_edit_keeps_the_last_valid_settings_and_is_reported_once(
     assert store.fault == ""
 
 
-def test_settings_may_be_read_inside_a_transaction(
-    store: SettingsStore, file: Path, clock: FakeClock, database: Database
-):
-    save(file, "quietHoursStart = 20\n")
-    clock.advance(SECOND)
-    assert database.write(lambda tx: store.current.quiet_hours_start) == 20
-
-
 def test_a_file_that_is_too_large_refuses_the_start(file: Path, clock: FakeClock):
     save(file, "#" * 262_145)
     assert "larger than 262144" in refused("bad_config", lambda: open_store(file, clock)).message
@@ -190,20 +155,6 @@ def test_windows_line_ends_and_a_byte_order_mark_are_accepted(file: Path, clock:
     file.write_bytes(b"\xef\xbb\xbfquietHoursStart = 1\r\n[console]\r\nbell = false\r\n")
     store = open_store(file, clock)
     assert store.get("console.bell") is False
-
-
-def test_a_workspace_is_the_same_by_any_path_to_it(
-    store: SettingsStore, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "shop").mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    store.set('workspaces."~/shop".autonomy', "act")
-    full = f'workspaces."{tmp_path}/shop".autonomy'
-    assert (store.get(full), store.find_origin(full)) == ("act", str(file))
-    store.set(full, "off")
-    assert store.get(full) == "off"
-    assert file.read_text().count("autonomy") == 1
-    assert store.unset(full) == "cards"
 
 
 # Any key and value
@@ -228,11 +179,6 @@ def test_each_setting_accepts_a_value_or_refuses_it_and_changes_nothing(file: Pa
             assert before == (file.read_bytes() if file.exists() else b"")
 
 
-def test_a_variable_that_is_not_unicode_text_is_refused(file: Path, clock: FakeClock):
-    refusal = refused("bad_config", lambda: open_store(file, clock, CLAWPY_CONSOLE_THEME="\udcff"))
-    assert "a variable CLAWPY_… in the environment is not Unicode text" in refusal.message
-
-
 def test_values_that_belong_together_are_set_at_once(store: SettingsStore, file: Path):
     """A provider has a kind and an address. Setting one of them is refused, and the refusal says how to set both."""
     with pytest.raises(Refusal) as caught:
@@ -242,26 +188,3 @@ def test_values_that_belong_together_are_set_at_once(store: SettingsStore, file:
     assert not file.exists()
     store.set("providers.box", '{kind = "openai", baseUrl = "http://127.0.0.1:8000/v1"}')
     assert store.current.providers["box"].base_url == "http://127.0.0.1:8000/v1"
-
-
-def test_a_listener_of_a_setting_of_this_run_finds_its_value(store: SettingsStore, bus: EventBus):
-    hours = []
-    bus.subscribe(lambda: hours.append(store.current.quiet_hours_start))
-    store.set_for_this_run({"quiet_hours_start": 21})
-    assert hours == [21]
-
-
-def test_settings_of_this_run_do_not_change_when_they_cannot_be_recorded(
-    store: SettingsStore, file: Path, clock: FakeClock, database: Database
-):
-    store.set_for_this_run({"quiet_hours_start": 21})
-    before = store.current
-    database.close()
-    with pytest.raises(Refusal):
-        store.set_for_this_run({"quiet_hours_start": 20, "quiet_hours_end": 9})
-    assert store.current == before
-    save(file, "silenceThresholdMs = 60000\n")
-    clock.advance(SECOND)
-    assert store.current == before.model_copy(update={"silence_threshold_ms": 60_000}), (
-        "also when the file is read again"
-    )

@@ -4,7 +4,6 @@ doubles none."""
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from engine.model.learnings import make_lesson_id
 from engine.storage.database import Database
 from tests.hierarchy.guidance_world import (
     Organisation,
-    edit_profile,
     list_learned_texts,
     make_learning,
     select_learned_patterns,
@@ -118,17 +116,6 @@ def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: Organisati
     ]
 
 
-def test_a_learning_is_judged_again_only_if_it_became_more_certain(world: Organisation):
-    weak = world.bubbles.offer(make_learning(confidence=0.5))
-    assert find_refusal(weak)[0] == "confidence"
-    assert world.bubbles.offer(make_learning(confidence=0.5)) == weak
-    certain_enough = world.bubbles.offer(make_learning(confidence=0.75))
-    assert (certain_enough.id, certain_enough.state) == (weak.id, BubbleState.QUEUED)
-    world.bubbles.flush()
-    assert world.bubbles.offer(make_learning(confidence=0.9)).state is BubbleState.FLUSHED
-    assert len(world.bubbles.list()) == 1
-
-
 def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world: Organisation):
     for number in range(5):
         world.bubbles.offer(make_learning(number, importance=0.6 + number / 20))
@@ -137,67 +124,6 @@ def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world:
     assert sorted(list_learned_texts(world)) == [f"alpha{n} beta{n} gamma{n} delta{n}" for n in (2, 3, 4)]
     assert world.bubbles.flush().waiting == 0
     assert len(list_learned_texts(world)) == 5
-
-
-def test_two_findings_that_say_the_same_become_one_pattern_with_both_sources(world: Organisation):
-    world.bubbles.offer(make_learning(1, text="run the migrations before the tests"))
-    world.bubbles.offer(make_learning(2, text="run the migrations before all the tests"))
-    world.bubbles.flush()
-    [pattern] = select_learned_patterns(world.profiles)
-    assert {source.learning for source in pattern.sources} == {"learning:1", "learning:2"}
-    assert {bubble.pattern for bubble in world.bubbles.list()} == {pattern.key}
-
-
-def test_the_findings_of_a_leader_are_one_entry_that_waits_as_long_as_the_oldest(world: Organisation, clock: FakeClock):
-    assert world.bubbles.waiting() == []
-    first = world.bubbles.offer(make_learning(1, importance=0.6))
-    [entry] = world.bubbles.waiting()
-    now = "(now: clawpy bubbles flush)"
-    assert (entry.kind, entry.id, entry.since) == ("bubble", first.id, clock.now())
-    assert entry.title == f"1 finding goes to lead within 6 h: “alpha1 beta1 gamma1 delta1” {now}"
-    clock.advance(timedelta(minutes=5))
-    world.bubbles.offer(make_learning(2, importance=0.9))
-    assert world.bubbles.waiting() == [replace(entry, title=f"2 findings go to lead within 6 h {now}")]
-    world.bubbles.flush()
-    assert world.bubbles.waiting() == []
-
-
-@pytest.mark.parametrize(
-    "settings, file, reason",
-    [
-        ({"bubble_max_per_cycle": 0}, None, "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"),
-        ({"tier_assignments": {"lead": 4}}, None, "tier 4 leads nobody; give it another tier"),
-        ({}, "{", "its folder is broken: comms.json: "),
-        ({}, "", "lead does not exist; give its agents another leader"),
-    ],
-    ids=["cap", "tier", "broken", "gone"],
-)
-def test_a_queue_that_cannot_go_up_says_why(
-    world: Organisation, settings: dict[str, Any], file: str | None, reason: str
-):
-    world.bubbles.offer(make_learning())
-    world.configure(**settings)
-    if file:
-        (world.folder / "lead" / "comms.json").write_text(file)
-    elif file is not None:
-        (world.folder / "lead").rename(world.folder / ".elsewhere")
-    [entry] = world.bubbles.waiting()
-    assert entry.title.partition(": ")[2].startswith(reason)
-    report = world.bubbles.flush()
-    assert (report.flushed, report.waiting) == ({}, 1)
-
-
-def test_a_finding_follows_its_agent_to_another_leader_through_the_gates(world: Organisation):
-    world.bubbles.offer(make_learning(1))
-    world.bubbles.offer(make_learning(2))
-    edit_profile(world.profiles, "cto", "patterns", key="known", value="alpha2 beta2 gamma2 delta2")
-    world.agents.move("worker", "cto")
-    report = world.bubbles.flush()
-    assert {leader: len(ids) for leader, ids in report.flushed.items()} == {"cto": 1}
-    assert list_learned_texts(world, "cto") == ["alpha1 beta1 gamma1 delta1"]
-    [refused] = world.bubbles.list(state=BubbleState.REFUSED)
-    assert (refused.learning.id, refused.leader) == ("learning:2", "cto")
-    assert find_refusal(refused) == ("novelty", "cto already has it as known")
 
 
 def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Organisation):

@@ -1,4 +1,5 @@
-"""Sessions with guidance (SPEC 1.10, 5.1): noisy and stale guidance is found, and reported once."""
+"""Sessions with guidance (SPEC 1.10, 5.1, 5.7): noisy and stale guidance is found by how sessions end, and reported
+once."""
 
 import itertools
 from datetime import timedelta
@@ -6,17 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy
 
 from engine.clock import FakeClock
 from engine.hierarchy.guided_sessions import (
     MIN_SESSIONS,
-    REPORTED,
-    GuidedSession,
     measure_harm,
 )
+from engine.hierarchy.session_outcomes import compute_next_outcome
 from engine.inference import Arms
-from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import Organisation, edit_profile, make_world
@@ -83,14 +81,6 @@ def test_noisy_guidance_is_reported_once_in_each_wording(work: GuidedWork):
     assert len(work.read_events("GuidanceFoundNoisy")) == 2
 
 
-def test_sessions_of_more_than_90_days_ago_do_not_count(work: GuidedWork, clock: FakeClock):
-    work.run(10, bad=False)
-    clock.advance(timedelta(days=90))
-    edit_profile(work.world.profiles, "lead", "patterns", key="rush", value="Skip the tests when it is late")
-    work.run(12, bad=True)
-    assert work.read_events("GuidanceFoundNoisy") == []
-
-
 @pytest.mark.parametrize(
     "section, guided_section, days", [("decisions", "recent-decisions", 30), ("patterns", "patterns", 180)]
 )
@@ -110,36 +100,52 @@ def test_an_item_is_reported_once_when_its_time_is_over(
     assert event["told"] == 1
 
 
-def test_what_was_reported_is_forgotten_with_the_last_session_that_had_the_guidance(work: GuidedWork, clock: FakeClock):
-    def list_reported() -> list[str]:
-        with work.world.database.read() as session:
-            return list(state.get_all(session, REPORTED))
+# The outcome of a session
 
-    edit_profile(work.world.profiles, "lead", "decisions", key="d1", value="We move to FastAPI")
-    clock.advance(timedelta(days=31))
-    work.run(1, bad=False)
-    work.world.run_round()
-    [reported] = list_reported()
-    assert reported.startswith("GuidanceFoundStale lead#recent-decisions/d1 ")
-    clock.advance(timedelta(days=89))
-    work.world.run_round()
-    assert list_reported() == [reported]
-    clock.advance(timedelta(days=1))
-    work.world.run_round()
-    assert list_reported() == []
+Step = tuple[str, dict[str, Any]]
+"""The kind and the payload of a ledger entry about a session."""
+
+SUCCEEDED: Step = ("SessionEnded", {"state": "succeeded"})
+TESTS_FAILED: Step = ("ValidationFailed", {})
+READY: Step = ("ChangeSetReady", {})
+LANDED: Step = ("ChangeSetLanded", {})
+BRANCHED: Step = ("ChangeSetBranched", {})
 
 
-def test_a_review_reads_no_old_sessions_while_nothing_is_reported(work: GuidedWork, clock: FakeClock):
-    work.run(1, bad=False)
-    clock.advance(timedelta(days=31))
-    loaded = []
+def make_ended(state: str) -> Step:
+    return "SessionEnded", {"state": state}
 
-    def add_loaded(row: GuidedSession, _: object):
-        loaded.append(row)
 
-    sqlalchemy.event.listen(GuidedSession, "load", add_loaded)
-    try:
-        work.world.guided_sessions.review()
-    finally:
-        sqlalchemy.event.remove(GuidedSession, "load", add_loaded)
-    assert loaded == []
+def make_discarded(**payload: str) -> Step:
+    return "ChangeSetDiscarded", payload
+
+
+def make_undone(**payload: int) -> Step:
+    return "LandingUndone", payload
+
+
+@pytest.mark.parametrize(
+    "steps, expected",
+    [
+        ([SUCCEEDED], "good"),
+        ([make_ended("failed")], "bad"),
+        ([make_ended("blocked")], "bad"),
+        ([make_ended("cancelled")], ""),
+        ([make_ended("interrupted")], ""),
+        ([READY, SUCCEEDED], "open"),
+        ([READY, SUCCEEDED, LANDED], "good"),
+        ([READY, ("ChangeSetLanded", {"left": 1}), LANDED, make_undone(left=1)], "good"),
+        ([READY, SUCCEEDED, BRANCHED], "good"),
+        ([READY, SUCCEEDED, make_discarded()], "bad"),
+        ([READY, SUCCEEDED, make_discarded(continued_in="sess_2")], ""),
+        ([READY, SUCCEEDED, LANDED, make_undone()], "bad"),
+        ([TESTS_FAILED, READY, SUCCEEDED], "bad"),
+        ([TESTS_FAILED, SUCCEEDED, LANDED], "good"),  # the operator landed it although tests fail
+    ],
+)
+def test_the_last_decision_on_a_session_is_its_outcome_also_when_it_is_read_twice(steps: list[Step], expected: str):
+    outcome = ""
+    for _ in range(2):
+        for kind, payload in steps:
+            outcome = compute_next_outcome(kind, payload, outcome)
+        assert outcome == expected

@@ -50,14 +50,6 @@ def test_a_file_that_is_no_json_object_is_reported_and_all_defaults_count(tmp_pa
     assert len(read.problems) == 1
 
 
-def test_an_edit_counts_at_once(tmp_path: Path):
-    file = CascadeConfigFile(tmp_path / "c.json")
-    assert file.current == CascadeConfig()
-    for budget in (100, 200, 300):  # same size, same moment
-        file.path.write_text(f'{{"m1_token_budget": {budget}, "later": 1}}')
-        assert file.current.m1_token_budget == budget
-
-
 def test_an_assigned_tier_is_written_and_the_rest_of_the_file_stays(tmp_path: Path):
     file = CascadeConfigFile(tmp_path / "c.json")
     file.path.write_text('{"m1_token_budget": 300, "later": 1}')

@@ -2,33 +2,26 @@
 order."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.clock import FakeClock
 from engine.hierarchy.profile_rows import ProfileEntry, select_newest
 from engine.hierarchy.profile_text import (
     format_profile,
-    format_versioned_profile,
     make_slug,
     parse_edits,
     seed_profile,
 )
 from engine.model import LeaderProfile, ProfileEdit, ProfileItem, Refusal, Trust
-from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from tests.hierarchy.guidance_world import (
     SOUL,
     Organisation,
     edit_profile,
     make_learning,
-    make_world,
-    read_versions,
     select_learned_patterns,
 )
 from tests.support.helpers import refused
@@ -84,13 +77,6 @@ def test_an_edit_that_its_section_cannot_hold_is_refused(
     refused(code, lambda: edit_profile(world.profiles, "cto", section, value=value))
 
 
-def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_instant(world: Organisation):
-    for text in ("one", "two", "three", ""):
-        edit_profile(world.profiles, "cto", "patterns", key="p", value=text)
-    assert read_versions(world.database, "cto", "p") == ["", "three", "two", "one"]
-    assert "p" not in {pattern.key for pattern in world.profiles.read("cto").patterns}
-
-
 ENTRIES = st.builds(
     ProfileEntry,
     leader=st.just("cto"),
@@ -110,16 +96,6 @@ def test_the_newest_wins_in_whatever_order_rows_come(entries: list[ProfileEntry]
     assert select_newest(entries) == select_newest(shuffled)
     for (_, key), winner in select_newest(entries).items():
         assert winner.at == max(entry.at for entry in entries if entry.key == key)
-
-
-def test_captured_decisions_come_first_and_can_be_removed(tmp_path: Path, database: Database, clock: FakeClock):
-    captured = {"lead": [ProfileItem(f"cap_{n}", f"we use tool {n}", at=BEGIN + timedelta(days=n)) for n in range(6)]}
-    world = make_world(tmp_path, database, clock, load_decisions=lambda leaders: captured)
-    newest = [f"cap_{n}" for n in range(5, 0, -1)]
-    assert [decision.key for decision in world.profiles.read("lead").decisions] == newest
-    edit_profile(world.profiles, "lead", "decisions", key="cap_5", value="")
-    assert next(decision.key for decision in world.profiles.read("lead").decisions) == "cap_4"
-    assert "we use tool 4" in world.cascade.guidance("worker").block
 
 
 WORDS = st.lists(st.sampled_from(["Write", "tests:", "first", "it's", "- dash", "# no", "<b>"]), min_size=1).map(
@@ -179,62 +155,9 @@ def test_text_that_would_be_lost_is_refused(world: Organisation):
             parse_edits(before, edited)
 
 
-@pytest.mark.parametrize(
-    "comment", ["<!-- for the board -->", "<!-- for the board,\n- over\n\n## two lines -->", "<!-- without an end"]
-)
-def test_a_comment_in_a_profile_changes_nothing(world: Organisation, comment: str):
-    before = world.profiles.read("cto")
-    assert parse_edits(before, f"{comment}\n\n{format_profile(before)}") == ()
-
-
-def test_a_text_of_another_version_is_refused(world: Organisation):
-    before = world.profiles.read("cto")
-    text = format_versioned_profile(before)
-    assert parse_edits(before, text) == ()
-    after = edit_profile(world.profiles, "cto", "patterns", key="ask_first", value="Ask first.")
-    with pytest.raises(Refusal, match="changed since"):
-        parse_edits(after, text)
-    assert parse_edits(after, format_profile(before)), "a text without a version is accepted"
-
-
-def test_a_quote_in_words_that_the_operator_removed_stays_a_quote(world: Organisation):
-    finding = make_learning(trust=Trust.QUOTED)
-    [key] = [item.key for item in world.profiles.edit("lead", [ProfileEdit("patterns", finding.text)]).patterns][:1]
-    world.profiles.edit("lead", [ProfileEdit("patterns", "", key)])
-    world.bubbles.approve(world.bubbles.offer(finding).id)
-    world.bubbles.flush()
-    [learned] = select_learned_patterns(world.profiles)
-    assert (learned.key, learned.trust) == (key, Trust.QUOTED)
-
-
 def test_an_undo_does_not_bring_back_what_was_forgotten(world: Organisation):
     for text in ("The staging password is hunter2 for Jan.", "Ask the operator."):
         edit_profile(world.profiles, "lead", "patterns", key="staging", value=text)
     world.profiles.erase(SearchTerms(["hunter2"]))
     refused("nothing_to_undo", lambda: world.profiles.undo("lead"))
     assert world.profiles.read("lead").find_text("patterns", "staging") == "Ask the operator."
-
-
-def test_a_captured_decision_that_an_undo_brings_back_has_its_trust(
-    tmp_path: Path, database: Database, clock: FakeClock
-):
-    quote = ProfileItem("cap_1", "we use tool 1", at=BEGIN, trust=Trust.QUOTED)
-    world = make_world(tmp_path, database, clock, load_decisions=lambda leaders: {"lead": [quote]})
-    edit_profile(world.profiles, "lead", "decisions", key="cap_1", value="")
-    restored = world.profiles.undo("lead").decisions[0]
-    assert (restored.text, restored.trust) == (quote.text, Trust.QUOTED)
-
-
-def test_an_undo_restores_what_another_thread_wrote_just_before_the_edit(
-    world: Organisation, monkeypatch: pytest.MonkeyPatch
-):
-    write = world.database.write
-
-    def write_after_another(work: Any) -> Any:
-        monkeypatch.undo()
-        write(lambda tx: world.profiles.add_version(tx, "lead", ProfileEdit("patterns", ("of another machine",), "k")))
-        return write(work)
-
-    monkeypatch.setattr(world.database, "write", write_after_another)
-    edit_profile(world.profiles, "lead", "patterns", key="k", value="mine")
-    assert world.profiles.undo("lead").find_text("patterns", "k") == "of another machine"

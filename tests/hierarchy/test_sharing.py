@@ -1,6 +1,6 @@
 """Homes that share profiles get the same profiles; no row is lost or doubled if the connection fails (SPEC 1.9)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +14,6 @@ from engine.events import EventBus
 from engine.model import BubbleState
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
-from engine.storage.shared import SharedRow
 from tests.conftest import MONDAY_MORNING
 from tests.hierarchy.guidance_world import Organisation, edit_profile, make_learning, make_world, read_versions
 from tests.support.shared_database import LocalSharedDatabase
@@ -59,11 +58,6 @@ def exchange(*worlds: Organisation):
 def read_shared_texts(shared: LocalSharedDatabase) -> dict[str, str]:
     """The wordings of the pattern `p` in the shared database, by leader."""
     return {row["leader"]: row["texts"][0] for row in shared.documents() if row["key"] == "p"}
-
-
-def count_uses(world: Organisation) -> int:
-    """How often prompts of all homes had the pattern of the lead's soul, as this home knows."""
-    return next(pattern.uses for pattern in world.profiles.read("lead").patterns if pattern.key == "lead_first")
 
 
 def test_only_leaders_are_shared(
@@ -119,30 +113,6 @@ def test_two_homes_converge_whatever_is_cut(
         assert not any(world.bubbles.list(state=BubbleState.QUEUED) for world in worlds)
 
 
-def test_the_uses_of_homes_add_up_also_when_one_is_counted_while_others_are_sent(
-    homes: tuple[Organisation, Organisation], shared_database: LocalSharedDatabase, monkeypatch: pytest.MonkeyPatch
-):
-    first, second = homes
-    push = shared_database.push
-    late_sessions = ["ses_late"]  # sessions that begin while the first home sends, each once
-
-    def slow_push(topic: str, rows: Sequence[SharedRow]):
-        push(topic, rows)
-        if late_sessions and rows:
-            first.call("worker", late_sessions.pop())
-
-    monkeypatch.setattr(shared_database, "push", slow_push)
-    first.call("worker")
-    second.call("worker")
-    exchange(first, second)
-    assert count_uses(first) == 3
-    assert count_uses(second) == 3
-    first.call("worker", "ses_next")
-    exchange(first, second)
-    assert count_uses(first) == 4
-    assert count_uses(second) == 4
-
-
 def test_what_is_forgotten_in_one_home_leaves_the_other_and_the_shared_database(
     homes: tuple[Organisation, Organisation], shared_database: LocalSharedDatabase
 ):
@@ -155,17 +125,6 @@ def test_what_is_forgotten_in_one_home_leaves_the_other_and_the_shared_database(
     for world in (first, second):
         assert read_versions(world.database, "lead", "staging") == ["ask for the staging password", ""]
     assert "hunter2" not in str(shared_database.documents())
-
-
-def test_another_shared_database_is_sent_everything(
-    homes: tuple[Organisation, Organisation], tmp_path: Path, clock: FakeClock
-):
-    first, second = homes
-    edit_profile(first.profiles, "lead", "patterns", key="p", value="Write the test first.")
-    exchange(first, second)
-    new_database = LocalSharedDatabase("another")
-    exchange(make_world(tmp_path / "home1", first.database, clock, shared=new_database))
-    assert read_shared_texts(new_database) == {"lead": "Write the test first."}
 
 
 def test_what_is_forgotten_does_not_return_with_an_older_copy_of_another_home(
@@ -182,21 +141,3 @@ def test_what_is_forgotten_does_not_return_with_an_older_copy_of_another_home(
     for world in (first, second):
         assert world.profiles.read("lead").find_text("patterns", "staging") == ""
         assert "hunter2" not in world.cascade.guidance("worker").block
-
-
-@pytest.mark.parametrize("changes", [{"section": "habits"}, {"trust": "new"}, {"trust": None}])
-def test_a_row_that_cannot_be_told_apart_is_left_out_and_the_others_come(
-    homes: tuple[Organisation, Organisation], shared_database: LocalSharedDatabase, changes: dict[str, str | None]
-):
-    first, second = homes
-    edit_profile(first.profiles, "lead", "patterns", key="p", value="Write the test first.")
-    exchange(first)
-    document = shared_database.documents()[0] | {"key": "foreign"} | changes
-    foreign = {key: value for key, value in document.items() if value is not None}
-    shared_database.push("profiles", [SharedRow("foreign", foreign, 0)])
-    edit_profile(first.profiles, "lead", "patterns", key="q", value="Then the code.")
-    exchange(first, second)
-    profile = second.profiles.read("lead")
-    assert [profile.find_text("patterns", key) for key in ("p", "q", "foreign")] == [
-        "Write the test first.", "Then the code.", "",
-    ]  # fmt: skip

@@ -1,6 +1,5 @@
 """Soul enrichment (M2) writes the guidance of leaders into one section of each worker's soul (SPEC 1.6)."""
 
-import os
 from datetime import timedelta
 from typing import Any
 
@@ -9,26 +8,12 @@ import pytest
 from engine.clock import FakeClock
 from engine.files import INHERITED, write_section
 from engine.model.learnings import make_lesson_id
-from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import Organisation, edit_profile
 
 
 def teach_round(world: Organisation) -> dict[str, str]:
     """The outcome of a round for each agent."""
     return {result.agent: result.outcome.value for result in world.teaching.teach_workers()}
-
-
-def test_workers_are_taught_and_leaders_are_not(world: Organisation):
-    souls = {name: (world.folder / name / "soul.md").read_bytes() for name in ("ceo", "lead")}
-    assert teach_round(world) == {"worker": "taught", "junior": "taught"}
-    assert all((world.folder / name / "soul.md").read_bytes() == before for name, before in souls.items())
-    taught = (world.folder / "worker" / "soul.md").read_text()
-    assert "- lead_first: Write the test before the code of lead." in taught
-    assert "lead chose SQLite." not in taught  # decisions are in the prompt alone
-    written_at = (world.folder / "worker" / "soul.md").stat().st_mtime_ns
-    assert teach_round(world) == {"worker": "unchanged", "junior": "unchanged"}
-    assert written_at == (world.folder / "worker" / "soul.md").stat().st_mtime_ns
-    assert world.read_kinds().count("SoulRewritten") == 2
 
 
 def test_a_round_teaches_only_if_m2_is_on_with_or_without_m1(world: Organisation, clock: FakeClock):
@@ -83,30 +68,8 @@ def test_a_soul_that_is_edited_meanwhile_is_left_to_the_next_round(
     assert soul.read_text().endswith("mine\n")
 
 
-def test_a_pipe_in_place_of_a_soul_is_not_waited_for(world: Organisation):
-    for name in ("worker", "lead"):
-        (world.folder / name / "soul.md").unlink()
-        os.mkfifo(world.folder / name / "soul.md")
-    reasons = {result.agent: result.reason for result in world.teaching.teach_workers()}
-    assert reasons["worker"].endswith("soul.md is not a regular file")
-    assert "cto keeps it simple." in world.cascade.guidance("worker").block  # other leaders still guide
-
-
 def test_no_text_of_a_leader_can_close_the_section(world: Organisation):
     edit_profile(world.profiles, "lead", "principles", value=[f"{INHERITED.closing} now free"])
     world.teaching.teach_workers()
     assert (world.folder / "worker" / "soul.md").read_text().count(INHERITED.closing) == 1
     assert teach_round(world) == {"worker": "unchanged", "junior": "unchanged"}
-
-
-def test_a_round_that_reached_every_worker_is_recorded_as_a_refresh(world: Organisation):
-    def read_refreshes() -> list[tuple[int, int]]:
-        entries = Ledger(world.database).latest(kinds=("TeachingRefreshed",))
-        return [(entry.payload["taught"], entry.payload["unchanged"]) for entry in reversed(entries)]
-
-    world.teaching.teach_workers()
-    world.teaching.teach_workers()
-    assert read_refreshes() == [(2, 0), (0, 2)]
-    (world.folder / "junior" / "soul.md").unlink()
-    world.teaching.teach_workers()
-    assert len(read_refreshes()) == 2, "one worker was skipped"

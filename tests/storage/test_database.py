@@ -3,16 +3,14 @@
 
 import shutil
 import sqlite3
-import sys
 from contextlib import closing
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import IntegrityError
 
 from engine.clock import FakeClock
-from engine.events import EventBus, SessionOutput, TaskAdded
+from engine.events import EventBus, TaskAdded
 from engine.model import Refusal
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -65,12 +63,6 @@ def test_after_a_caught_error_of_the_database_nothing_of_the_write_is_committed(
     assert len(Ledger(database).latest()) == 2
 
 
-def test_an_exit_in_a_write_is_raised_to_the_caller_and_the_writer_goes_on(database: Database):
-    with pytest.raises(SystemExit):
-        database.write(lambda tx: sys.exit("no ordinary fault"))
-    assert database.write(lambda tx: 7) == 7
-
-
 def test_readers_cannot_write(database: Database, clock: FakeClock):
     def write_in_reader():
         with database.read() as session:
@@ -80,26 +72,10 @@ def test_readers_cannot_write(database: Database, clock: FakeClock):
     refused("unwritable_home", write_in_reader)
 
 
-def test_volatile_events_are_published_but_not_stored(database: Database, bus: EventBus):
-    subscription = bus.subscribe(lambda: None)
-    database.write(lambda tx: tx.record(SessionOutput(subject="s", last_line=3, text="...")))
-    assert len(subscription.drain()) == 1
-    assert Ledger(database).latest() == []
-
-
 def test_a_write_after_closing_is_refused(database: Database):
     database.close()
     with pytest.raises(Refusal, match="closing"):
         database.write(lambda _tx: None)
-
-
-def test_a_naive_instant_is_refused(database: Database):
-    def write_naive(tx: Transaction):
-        tx.session.add(Intent(kind="", subject="", payload={}, begun_at=datetime(2026, 1, 1)))  # noqa: DTZ001
-        tx.session.flush()
-
-    with pytest.raises(Exception, match="time zone"):
-        database.write(write_naive)
 
 
 def test_a_file_that_is_no_database_is_a_damaged_home(tmp_path: Path, clock: FakeClock, bus: EventBus):
@@ -165,11 +141,6 @@ def test_commits_are_durable_and_foreign_keys_are_on(database: Database):
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
     with sqlite3.connect(database.path) as raw:
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-
-
-def test_a_write_inside_a_write_is_an_error(database: Database):
-    with pytest.raises(RuntimeError, match="inside"):
-        database.write(lambda tx: database.write(lambda inner: None))
 
 
 def test_a_cached_result_is_read_again_only_after_a_commit_that_changed_its_table(database: Database):

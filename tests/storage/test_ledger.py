@@ -9,7 +9,6 @@ from engine.memory.captures import ENDED
 from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.ledger import (
-    BATCH,
     MAX_ATTEMPTS,
     ConsumerThread,
     Ledger,
@@ -57,12 +56,6 @@ def handle_subjects(cursor: LedgerCursor) -> list[str]:
     return subjects
 
 
-def test_an_entry_about_changes_names_their_session_and_one_about_a_session_itself(database: Database):
-    database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="change_1", session_id="session_2")))
-    record_end(database, make_view("session_1"))
-    assert [entry.session_id for entry in Ledger(database).read_since(0)] == ["session_2", "session_1"]
-
-
 def test_each_relevant_entry_is_handled_once_also_by_the_next_engine(database: Database, cursor: LedgerCursor):
     record_relevant(database, "a")
     record_irrelevant(database)
@@ -72,12 +65,6 @@ def test_each_relevant_entry_is_handled_once_also_by_the_next_engine(database: D
     assert handle_subjects(make_cursor(database)) == ["a", "b"], "after a crash before the next write they come again"
     assert read_position_after_write(database) == 3
     assert handle_subjects(make_cursor(database)) == []
-
-
-def test_the_position_is_stored_after_a_whole_batch_of_irrelevant_entries(database: Database, cursor: LedgerCursor):
-    record_irrelevant(database, BATCH + 1)
-    assert handle_subjects(cursor) == []
-    assert read_position_after_write(database) == BATCH
 
 
 def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Database, cursor: LedgerCursor):
@@ -101,16 +88,6 @@ def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Databa
     cursor.handle_new(handle_at_most(0))
     assert read_position_after_write(database) == 2
     assert handle_subjects(make_cursor(database)) == ["c"], "also for the next engine"
-
-
-def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor):
-    def fail(entries: Sequence[LedgerEntry]):
-        raise OSError("no")
-
-    record_relevant(database, "a")
-    with pytest.raises(OSError, match="no"):
-        cursor.handle_new(fail)
-    assert handle_subjects(cursor) == ["a"]
 
 
 def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database: Database):

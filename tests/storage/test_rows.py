@@ -4,10 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from engine.hierarchy.guided_sessions import GuidedSession
 from engine.prediction.tasks import TaskRow
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import ask, find_by_prefix, load, load_all, read_all, read_newest_rows
+from engine.storage.rows import ask, find_by_prefix, load, load_all
 from tests.support.helpers import refused
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -27,14 +26,6 @@ def stored(database: Database) -> Database:
     return database
 
 
-def test_each_row_has_defaults_of_its_own():
-    first, second = make_task("task_1"), make_task("task_2", needs=["task_1"])
-    first.needs.append("task_0")
-    assert second.needs == ["task_1"]
-    assert make_task("task_3").needs == []
-    assert first.session_id is None
-
-
 def test_a_loaded_row_equals_that_of_the_orm(stored: Database):
     with stored.read() as session:
         loaded = load(session, TaskRow, "task_1")
@@ -43,14 +34,6 @@ def test_a_loaded_row_equals_that_of_the_orm(stored: Database):
         assert loaded.needs == ["task_0"]
         assert loaded.created_at.tzinfo is not None
         assert load(session, TaskRow, "task_2") is None
-
-
-def test_an_attribute_may_have_another_name_than_its_column(database: Database):
-    row = GuidedSession(session_id="sess_1", agent="cto", items={}, outcome="good", at=NOON)
-    database.write(lambda tx: tx.session.add(row))
-    with database.read() as session:
-        (stored,) = read_all(session, GuidedSession, "WHERE state = 'good'")
-        assert stored.model_dump() == row.model_dump()
 
 
 def test_what_is_changed_in_a_row_is_written_with_the_transaction(stored: Database):
@@ -76,14 +59,6 @@ def test_a_row_of_a_reading_session_is_not_written_back(stored: Database):
         assert not session.dirty
         assert ask(session, TITLES) == [("tidy up",)]
     assert row.title == "mine"
-
-
-@pytest.mark.parametrize("ids", [["task_1", "task_2"], ["task_2", "task_1"]])
-def test_of_rows_of_the_same_time_the_last_that_was_stored_is_the_newest(database: Database, ids: list[str]):
-    for id in ids:
-        database.write(lambda tx, id=id: tx.session.add(make_task(id)))
-    with database.read() as session:
-        assert [row.id for row in read_newest_rows(session, TaskRow, None)] == list(reversed(ids))
 
 
 @pytest.mark.parametrize("prefix, row_id", [("task_1", "task_1"), ("task_12", "task_123"), ("123", "task_123")])
