@@ -11,14 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.runners.flow_runner import (
-    PROSE,
     edit_parameters,
     find_named_flow,
     find_similar_flow,
-    validate_parameters,
 )
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.tooling import PrepareEnvironment
 from engine.model import Refusal
 from tests.execution.session_world import RerunTests
 from tests.support.helpers import read_table, refused
@@ -33,12 +30,6 @@ def workspace(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     return tmp_path
-
-
-def test_missing_parameters_are_named_with_their_meaning():
-    refusal = refused("bad_parameters", lambda: validate_parameters(FLOWS["bisect"], {}))
-    assert refusal.message == "bisect needs test and good"
-    assert "test: text (id of the test that fails, as its tool names it); good: text (a commit at" in refusal.fix
 
 
 @pytest.mark.parametrize(
@@ -64,23 +55,6 @@ def test_a_request_may_name_its_files(workspace: Path, prompt: str, flow: str, v
 )  # fmt: skip
 def test_a_request_about_what_is_no_file_and_no_test_names_no_flow(workspace: Path, prompt: str):
     assert find_named_flow(prompt, FLOWS, str(workspace)) is None
-
-
-@pytest.mark.parametrize("name", ["prepare_environment", "review_unpushed", "reclaim_space", "update_lock"])
-def test_the_title_of_a_flow_in_the_list_of_the_prompt_box_names_it(workspace: Path, name: str):
-    assert find_named_flow(FLOWS[name].label, FLOWS, str(workspace)) == (name, "")
-
-
-def test_the_title_of_named_tests_does_not_claim_that_they_ran_before(workspace: Path):
-    flow, parameters = find_named_flow("run tests/test_tax.py", FLOWS, str(workspace)) or ("", "")
-    assert FLOWS[flow](**json.loads(parameters)).describe() == "Run tests/test_tax.py"
-
-
-@pytest.mark.parametrize(
-    "prompt, flow", [("test_shop", "test_shop"), ("Test shop", "test_shop"), ("lint-shop", "lint-shop")]
-)
-def test_the_name_of_a_flow_precedes_a_request(workspace: Path, prompt: str, flow: str):
-    assert find_named_flow(prompt, [*FLOWS, "test_shop", "lint-shop"], str(workspace)) == (flow, "")
 
 
 @pytest.mark.parametrize("between", [" the" * 4990 + " ", " " * 19_000], ids=["fillers", "spaces"])
@@ -113,12 +87,6 @@ def test_a_refused_edit_names_what_is_accepted(edit: str):
         assert name in refusal.fix
 
 
-@pytest.mark.parametrize("edit", ["run it more often", "only the cart: nothing else", "say why it is red"])
-def test_a_sentence_is_no_mistyped_parameter(edit: str):
-    refusal = refused(PROSE, lambda: edit_parameters(RerunTests, CURRENT, edit))
-    assert "is not a parameter" not in str(refusal)
-
-
 @given(st.text(max_size=60))
 def test_any_edit_is_accepted_or_refused(edit: str):
     with contextlib.suppress(Refusal):
@@ -136,17 +104,3 @@ def test_any_edit_is_accepted_or_refused(edit: str):
 )
 def test_items_of_a_list_may_stand_in_quotes(text: str, tests: list[str]):
     assert edit_parameters(RerunTests, CURRENT, f"tests={text}").model_dump()["tests"] == tests
-
-
-@pytest.mark.parametrize(
-    "edit, commands",
-    [
-        ("command=npm install, project=web", ["npm install"]),
-        ("command='npm ci' \"npm run x\"", ["npm ci", "npm run x"]),
-        ('command=["npm install"]', ["npm install"]),
-    ],
-)
-def test_a_command_without_quotes_is_one_item(edit: str, commands: list[str]):
-    flow = edit_parameters(PrepareEnvironment, {}, edit)
-    assert isinstance(flow, PrepareEnvironment)
-    assert flow.command == commands

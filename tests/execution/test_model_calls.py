@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy
-import sqlmodel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.execution.model_calls import CallState, CallUsage, ModelCallRow, ModelCalls, pack_parts, unpack_parts
-from engine.execution.runners.runner import make_assistant_part, make_operator_part, make_result_part
 from engine.model import (
     Prompt,
     PromptLine,
@@ -22,7 +20,7 @@ from engine.model import (
     SourceKind,
 )
 from engine.storage.database import Database
-from tests.support.helpers import make_session_view, refused
+from tests.support.helpers import make_session_view
 
 SECRET = "hunter2hunter2"
 
@@ -85,21 +83,6 @@ def test_a_conversation_is_stored_once_and_read_whole(calls: ModelCalls, databas
     assert calls.get(third).follows == second
 
 
-@pytest.mark.parametrize("followed", [0, 1, 2])
-def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(
-    calls: ModelCalls, database: Database, followed: int
-):
-    ids = []
-    for name in ("first", "second", "third"):
-        ids.append(begin_call(calls, messages=[make_part(name, name)], follows=ids[-1] if ids else ""))
-    database.write(
-        lambda tx: tx.session.execute(
-            sqlalchemy.update(ModelCallRow).where(sqlmodel.col(ModelCallRow.id) == ids[0]).values(follows=ids[followed])
-        )
-    )
-    assert [part.name for part in calls.read_prompt(ids[2])] == ["first", "second", "third"]
-
-
 def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(database: Database):
     reported = []
     calls = ModelCalls(
@@ -118,15 +101,6 @@ def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(da
         {"leadership_chain": ["cto"], "carried_from": first},
         {"leadership_chain": ["cto"], "carried_from": first},
     ]
-
-
-def test_a_reply_has_no_control_characters(calls: ModelCalls):
-    call = begin_call(calls, prompt=PROMPT)
-    calls.finish(call, state=CallState.FAILED, error="no\x1b]0;title\x07", reply="fine\x1b[2J\ndone\r")
-    text = calls.get(call).error + calls.reply(call)
-    assert "\x1b" not in text
-    assert "\r" not in text
-    assert calls.reply(call).endswith("\ndone")
 
 
 def test_no_secret_of_a_call_is_stored(calls: ModelCalls, database: Database):
@@ -165,18 +139,6 @@ def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(calls: 
     assert stored.error == "its session ended: cancelled"
 
 
-def test_a_finished_call_does_not_change(calls: ModelCalls):
-    call = begin_call(calls)
-    calls.finish(call, state=CallState.DONE, usage=CallUsage(cost=5))
-    calls.finish(call, state=CallState.FAILED, usage=CallUsage(cost=9))
-
-    assert (calls.get(call).state, calls.get(call).cost) == ("done", 5)
-
-
-def test_the_end_of_an_unknown_call_is_refused(calls: ModelCalls):
-    refused("unknown_call", lambda: calls.finish("call_x", state=CallState.DONE))
-
-
 def test_the_calls_that_recalled_a_memory_are_found(calls: ModelCalls):
     def make_recalled(*memory_ids: str) -> Prompt:
         sources = [{"id": memory_id, "layer": "C", "score": 0.5} for memory_id in memory_ids]
@@ -204,13 +166,3 @@ def test_packed_parts_are_unpacked_exactly(named_lines: list[tuple[str, list[tup
         for name, lines in named_lines
     )
     assert unpack_parts(pack_parts(parts)) == parts
-
-
-def test_parts_of_a_conversation_have_their_source():
-    answer = make_assistant_part("I look.", [{"name": "read", "arguments": '{"path": "a"}'}], "call_1")
-    assert (answer.role, answer.text) == ("assistant", 'I look.\nread({"path": "a"})')
-    assert answer.lines[0].source.ref == "call_1"
-    assert make_assistant_part("", [{"name": "read", "arguments": "{no"}], "c").text == "read({no)"
-    assert make_result_part("read", "one\x1b[31m\ntwo", "c").text == "one\ntwo"
-    assert make_operator_part("more", "reply").lines[0].source.kind is SourceKind.OPERATOR
-    assert make_operator_part("tests are red", "heal").lines[0].source.label == "the validation loop"

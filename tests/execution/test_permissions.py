@@ -1,7 +1,6 @@
 """Permission requests: one answer for each, none lost, none for a session that runs by itself (SPEC 3.5, 9.3)."""
 
 import threading
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from engine.events import EventBus, PermissionAnswered, PermissionAsked, Permiss
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.session_store import AUTONOMOUS
-from engine.model import PermissionAnswer, Randomness, Refusal
+from engine.model import PermissionAnswer, Randomness
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import BeltWorld
 from tests.support.helpers import refused, wait_until
@@ -56,13 +55,6 @@ class AskedRequest:
 @pytest.fixture
 def world(tmp_path: Path, database: Database, clock: FakeClock) -> BeltWorld:
     return BeltWorld(tmp_path, database, clock)
-
-
-def test_a_session_that_has_ended_asks_nothing(world: BeltWorld):
-    world.stop()
-    with pytest.raises(SessionStopped):
-        world.permissions.ask(world.live, world.view, key="x", **DEPLOY)
-    assert world.permissions.latest() == []
 
 
 @pytest.mark.parametrize("answer", list(PermissionAnswer))
@@ -112,15 +104,6 @@ def test_an_answer_for_a_session_does_not_apply_to_another(tmp_path: Path, datab
     assert AskedRequest(second).answer(PermissionAnswer.DENY_ONCE) is False
 
 
-def test_an_answer_for_the_session_answers_its_waiting_requests(world: BeltWorld):
-    questions = [AskedRequest(world) for _ in range(3)]
-    unrelated = AskedRequest(world, key="exec:other")
-    assert questions[0].answer(PermissionAnswer.ALLOW_SESSION) is True
-    assert [question.result() for question in questions] == [True] * 3
-    assert world.permissions.waiting() == [unrelated.request]
-    world.stop()
-
-
 def test_an_answer_to_a_closed_request_is_refused(world: BeltWorld):
     def answer(request_id: str):
         world.permissions.answer(request_id, PermissionAnswer.ALLOW_ONCE)
@@ -142,23 +125,6 @@ def test_a_request_ends_with_its_session(world: BeltWorld, bus: EventBus):
     assert [question.result() for question in questions] == ["the kill switch"] * 3
     assert world.permissions.waiting() == []
     assert sum(isinstance(event, PermissionWithdrawn) for event in events.drain()) == 3
-
-
-def test_an_answer_at_the_end_of_the_session_is_stored_or_refused(tmp_path: Path, database: Database, clock: FakeClock):
-    for number in range(10):
-        world = BeltWorld(tmp_path / str(number), database, clock)
-        question = AskedRequest(world)
-        ending = threading.Thread(target=world.stop)
-        ending.start()
-        try:
-            world.permissions.answer(question.request.id, PermissionAnswer.ALLOW_ONCE)
-            is_answered = True
-        except Refusal:
-            is_answered = False
-        ending.join()
-        assert question.result() in (True, "enough")
-        stored = world.permissions.get(question.request.id)
-        assert (stored.answer is not None, stored.withdrawn) == (is_answered, not is_answered)
 
 
 def test_a_session_that_runs_by_itself_is_denied(tmp_path: Path, database: Database, clock: FakeClock):
@@ -192,16 +158,6 @@ def test_after_a_crash_waiting_requests_are_withdrawn_and_answers_stay(
         assert {request.answer for request in after.latest()} == {None, PermissionAnswer.ALLOW_SESSION}
     finally:
         database.close()
-    world.stop()
-
-
-def test_waiting_requests_are_withdrawn_with_their_session_alone(world: BeltWorld, database: Database):
-    request_id = AskedRequest(world).request.id
-    for session_id, is_withdrawn in (("another", False), (world.view.id, True)):
-        ended = replace(world.view, id=session_id)
-        database.write(lambda tx, ended=ended: world.permissions.session_ended(tx, ended))
-        assert world.permissions.get(request_id).withdrawn is is_withdrawn
-        assert len(world.permissions.latest(session_id=session_id)) == is_withdrawn
     world.stop()
 
 

@@ -172,22 +172,6 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
     assert after.get_state(view) is SessionState.INTERRUPTED
 
 
-def test_a_session_without_a_thread_fails_and_leaves_its_slot(world: ScriptWorld, monkeypatch: pytest.MonkeyPatch):
-    start = threading.Thread.start
-
-    def refuse(thread: threading.Thread):
-        if thread.name.startswith("clawpy-sess"):
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
-        view = world.start("gate")
-    assert (view.state, view.error) == (SessionState.FAILED, "it could not be started: can't start new thread")
-    world.runner.gate.set()
-    assert world.run("gate").state is SessionState.SUCCEEDED
-
-
 @pytest.mark.long
 def test_limits_hold_after_a_fault_in_the_watch(world: ScriptWorld, clock: FakeClock, monkeypatch: pytest.MonkeyPatch):
     view = world.start("gate")

@@ -6,7 +6,6 @@ import pytest
 
 from engine.config import Settings
 from engine.execution.live_session import LiveSession
-from engine.execution.session_store import SessionRow
 from engine.model import Refusal, SessionState, SessionView
 from tests.execution.session_world import MakeWorld, ScriptWorld
 from tests.support.helpers import wait_until
@@ -32,30 +31,6 @@ def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world
         assert world.wait(views[index]).state is SessionState.SUCCEEDED
     assert sorted(world.runner.started_ids[:2]) == sorted(view.id for view in views[:2])
     assert sorted(world.runner.started_ids[2:]) == sorted([views[2].id, views[4].id])
-
-
-def test_a_session_that_begins_while_the_running_ones_are_read_is_listed_once(
-    world: ScriptWorld, monkeypatch: pytest.MonkeyPatch
-):
-    """The session waits in `begin` until the queued rows were read, and the reading waits until it began. So the
-    session is in the rows of both reads."""
-    may_begin = threading.Event()
-    begin, read = world.sessions.store.begin, world.sessions.store.load_rows
-
-    def begin_late(session_id: str, sandbox: str) -> SessionView | None:
-        may_begin.wait(10)
-        return begin(session_id, sandbox)
-
-    def read_slowly(limit: int | None = None, **equal: str | None) -> list[SessionRow]:
-        rows = read(limit, **equal)
-        may_begin.set()
-        wait_until(lambda: world.get_state(view) is SessionState.RUNNING)
-        return rows
-
-    monkeypatch.setattr(world.sessions.store, "begin", begin_late)
-    view = world.start("gate")
-    monkeypatch.setattr(world.sessions.store, "load_rows", read_slowly)
-    assert [(running.id, running.state) for running in world.sessions.running()] == [(view.id, SessionState.RUNNING)]
 
 
 def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorld):

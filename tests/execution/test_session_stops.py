@@ -1,6 +1,5 @@
 """A stopped session ends within a second with all that it started (SPEC 3.7, 3.8)."""
 
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ import pytest
 
 from engine.execution.live_session import LiveSession
 from engine.execution.session_processes import find_marked_processes
-from engine.git import Git
 from engine.model import SessionState
 from tests.execution.session_world import SLEEP, ScriptWorld, run_python
 from tests.support.helpers import is_alive, wait_for_threads, wait_until
@@ -82,39 +80,3 @@ def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: Scrip
     assert world.sessions.get(view.id).summary == "enough"
     assert world.sessions.get(view.id).cost == 40_000, "a call without a price counts as reserved"
     assert len(world.ended) == 1
-
-
-def test_git_commands_of_a_session_end_with_it(world: ScriptWorld):
-    subprocess.run(["git", "init", "-q"], cwd=world.workspace, check=True)
-
-    def work(live: LiveSession) -> str:
-        git = live.commands.bind_git(Git(live.folder))
-        git.output("-c", "alias.wait=!sleep 60", "wait")
-        return "not reached"
-
-    view = world.start(work)
-    wait_until(lambda: len(find_marked_processes(view.id)) >= 2)
-    with assert_done_within_a_second():
-        world.sessions.stop(view.id, "enough")
-        assert world.wait(view).state is SessionState.CANCELLED
-    assert find_marked_processes(view.id) == []
-
-
-def test_sessions_started_from_many_threads_each_end_once(world: ScriptWorld):
-    started = []
-
-    def start():
-        started.extend(world.start(lambda live: live.execute(["true"], cwd=live.folder).output).id for _ in range(5))
-
-    threads = [threading.Thread(target=start) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    wait_until(lambda: len(started) > 3)
-    world.sessions.stop_all("all of them")
-    for thread in threads:
-        thread.join(20)
-    views = [world.sessions.wait(session_id, 20) for session_id in started]
-    assert len(views) == 30
-    assert {view.state for view in views} <= {SessionState.SUCCEEDED, SessionState.CANCELLED}
-    assert len(world.ended) == 30
-    assert len(set(world.runner.started_ids)) == len(world.runner.started_ids)

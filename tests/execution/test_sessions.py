@@ -1,20 +1,30 @@
-"""A session from its permit to its end: its commands, what it prints, and why it can fail (SPEC 3.7, 3.8)."""
+"""A session from its permit to its end: its commands, what it prints, why it can fail, and its row (SPEC 3.7, 3.8)."""
 
+import threading
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from engine.config import Settings
+from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import WorkFailed
-from engine.execution.session_commands import Command
-from engine.execution.transcripts import MAX_CALLS
-from engine.model import Refusal, SessionState, Verdict
+from engine.execution.session_commands import Command, Echo
+from engine.execution.session_store import (
+    CHANGES_WAIT,
+    SessionResult,
+    SessionStore,
+    is_legal_transition,
+)
+from engine.model import Assignment, Permit, Refusal, SessionState, TriggerType, Verdict
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.execution.session_world import PYTHON, SLEEP, MakeWorld, ScriptWorld, run_python
-from tests.support.helpers import refused, wait_for_threads, wait_until
+from tests.execution.session_world import MakeWorld, ScriptWorld, run_python
+from tests.support.helpers import refused, wait_until
 
 # A whole life
 
@@ -111,21 +121,6 @@ def test_the_content_filter_is_asked_before_every_command(make_world: MakeWorld,
     assert victim.exists()
 
 
-@pytest.mark.long
-def test_a_command_has_its_exit_code_its_output_and_its_timeout(world: ScriptWorld):
-    def work(live: LiveSession) -> str:
-        assert live.execute([PYTHON, "-c", "raise SystemExit(5)"], cwd=live.folder).exit_code == 5
-        assert run_python(live, "import os; print(os.environ['EXTRA'])", env={"EXTRA": "yes"}) == "yes\n"
-        slow = live.commands.run(Command([PYTHON, "-c", SLEEP], live.folder), timeout=0.3)
-        assert (slow.timed_out, slow.exit_code) == (True, 124)
-        run_python(live, "print('hidden')", quiet=True)
-        return "ok"
-
-    view = world.run(work)
-    assert view.summary == "ok"
-    assert "hidden" not in world.read_lines(view)
-
-
 # Transcript and events
 
 
@@ -154,29 +149,6 @@ def test_output_is_published_while_the_session_runs(world: ScriptWorld, bus: Eve
     ]
 
 
-def test_the_watch_ends_with_the_last_session(world: ScriptWorld):
-    world.run(lambda live: "done")
-    wait_for_threads("clawpy-session-watch")
-
-
-def test_tool_calls_and_errors_are_recorded_however_the_session_ended(world: ScriptWorld, database: Database):
-    def work(live: LiveSession) -> str:
-        for number in range(MAX_CALLS + 1):
-            live.journal.note_call(f"exec:{number}")
-        for _ in range(2):
-            live.journal.note_error("edit", "not\x1b[0m there, sk-abcdefghijklmnopqrstuvwx")
-        raise WorkFailed("no more")
-
-    view = world.run(work)
-    world.run(lambda live: "nothing of note")
-    used, erred = (Ledger(database).latest(kinds=(kind,)) for kind in ("ToolsUsed", "AgentErred"))
-    assert [fact.subject for fact in (*used, *erred)] == [view.id, view.id]
-    assert used[0].payload["calls"] == [f"exec:{number}" for number in range(MAX_CALLS)]
-    assert erred[0].payload["tool"] == "edit"
-    assert "sk-abc" not in erred[0].payload["message"]
-    assert "\x1b" not in erred[0].payload["message"]
-
-
 # Replies
 
 
@@ -201,12 +173,6 @@ def test_a_reply_that_nobody_reads_is_refused_with_the_way_out(world: ScriptWorl
     refused("unknown_session", lambda: world.sessions.reply("sess_nobody", "go on"))
 
 
-def test_a_session_in_the_queue_reads_no_replies_yet(make_world: MakeWorld):
-    world = make_world(settings=Settings(max_running_sessions=1))
-    queued = [world.start("gate") for _ in range(2)][1]
-    assert "has not started" in refused("not_running", lambda: world.sessions.reply(queued.id, "not yet")).message
-
-
 def test_a_reply_is_read_once_and_keeps_the_session_listening(world: ScriptWorld):
     def read_replies(session_id: str) -> list[str]:
         return [line.text for line in world.sessions.transcript(session_id) if line.kind == "reply"]
@@ -223,3 +189,93 @@ def test_a_reply_is_read_once_and_keeps_the_session_listening(world: ScriptWorld
     wait_until(lambda: world.runner.started_ids and _try_reply(world, view.id))
     assert world.wait(view).summary == "rather in green"
     assert read_replies(view.id) == ["rather in green"]
+
+
+# Commands in the transcript
+
+
+PRINT, WAIT = ["sh", "-c", "echo out"], ["sleep", "60"]
+
+
+def make_cancelled() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+@pytest.mark.parametrize(
+    "argv, options, lines",
+    [
+        (PRINT, {}, ["command: sh -c 'echo out'", "output: out", "exit: exit 0 ·"]),
+        (PRINT, {"echo": Echo.NOTHING}, []),
+        (PRINT, {"echo": Echo.OUTPUT}, ["output: out", "exit: exit 0 ·"]),
+        (WAIT, {"timeout": 0.1}, ["command: sleep 60", "exit: ended after its 0.1 s ·"]),
+        (WAIT, {"cancel": make_cancelled()}, ["command: sleep 60", "exit: ended ·"]),
+    ],
+    ids=["as it is", "quiet", "announced", "timeout", "cancelled"],
+)
+def test_the_transcript_has_a_command_its_output_and_its_end(
+    world: ScriptWorld, argv: list[str], options: dict[str, Any], lines: list[str]
+):
+    view = world.run(lambda live: live.commands.run(Command(argv, live.folder), **options) and "done")
+    printed = [f"{line.kind}: {line.text}" for line in world.sessions.transcript(view.id)][:-1]
+    assert len(printed) == len(lines), printed
+    assert all(line.startswith(begin) for line, begin in zip(printed, lines, strict=True)), printed
+
+
+def test_a_program_that_is_missing_is_named_with_its_fix(world: ScriptWorld):
+    view = world.run(lambda live: live.execute(["no-such-program"], cwd=live.folder).output)
+    assert view.state is SessionState.CANNOT_RUN
+    assert "no-such-program" in view.summary
+
+
+# Rows of sessions
+
+
+STATES = st.sampled_from(list(SessionState))
+
+
+FLOW = Assignment("run the tests", "koji-core", "/srv/shop", "flow", "run_tests")
+
+
+@pytest.fixture
+def store(database: Database, clock: FakeClock) -> SessionStore:
+    """With one session, `sess_1`, in the queue."""
+    store = SessionStore(database, lambda tx, permit, digest: None)
+    now = clock.now()
+    permit = Permit("permit_1", "pred_1", FLOW.digest, TriggerType.MANUAL, now, now + timedelta(minutes=15))
+    store.enqueue("sess_1", permit, FLOW, agent="backend_builder", mode="approved", estimate=0, sandbox="none")
+    return store
+
+
+def read_state_and_summary(store: SessionStore) -> tuple[str, str]:
+    row = store.load_row("sess_1")
+    return row.state, row.summary
+
+
+@given(st.lists(STATES, max_size=8))
+def test_a_session_ends_at_most_once_and_never_runs_again(steps: list[SessionState]):
+    state, ended = SessionState.QUEUED, 0
+    for after in steps:
+        if is_legal_transition(state, after):
+            assert not state.over
+            assert after is not SessionState.QUEUED
+            state = after
+            ended += after.over
+    assert ended <= 1
+
+
+CANCELLED = SessionResult(SessionState.CANCELLED, "stopped by you", error="stopped by you")
+SUCCEEDED = SessionResult(SessionState.SUCCEEDED, "done")
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_a_session_that_is_over_neither_begins_nor_ends_again(store: SessionStore, has_begun: bool):
+    if has_begun:
+        assert store.begin("sess_1", "none") is not None
+        assert store.begin("sess_1", "none") is None
+    assert store.end("sess_1", CANCELLED, lines=0)
+    assert store.begin("sess_1", "none") is None
+    assert not store.end("sess_1", SUCCEEDED, lines=9, write=lambda tx: "change_1")
+    assert read_state_and_summary(store) == ("cancelled", f"stopped by you; {CHANGES_WAIT}")
+    assert store.load_row("sess_1").change_set_id == "change_1", "its thread returned with them after its end"

@@ -1,7 +1,13 @@
-"""No secret is in a transcript, an error or a summary, also where a chunk or the end of a line tears it (SPEC 11.1)."""
+"""No secret is in a transcript, an error or a summary, also where a chunk, the end of a line or a word that streams tears
+it (SPEC 3.8, 11.1)."""
+
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import WorkFailed
@@ -9,6 +15,8 @@ from engine.execution.transcripts import (
     CUT_NOTE,
     MAX_LINE_CHARS,
     LineSplitter,
+    StreamedText,
+    TranscriptWriter,
 )
 from engine.model import SessionState
 from engine.model.secrets import CUT, MAX_KEY_CHARS, Redactor
@@ -96,3 +104,59 @@ def test_no_half_of_a_secret_at_the_end_of_a_long_line_is_stored(begin: int, fil
     (line,) = splitter.split(b"\n")
     assert "more bytes cut" in line
     assert not any(KEYRING_SECRET[:length] in line for length in range(3, len(KEYRING_SECRET) + 1))
+
+
+# Text that streams, word by word
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "transcript.jsonl"
+
+
+@pytest.mark.long
+@given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30) | st.text()), max_size=20))
+def test_streamed_text_is_complete(pieces: list[tuple[str, str]]):
+    lines = []
+    streamed = StreamedText(lambda kind, text: lines.append((kind, text)), tuple)
+    for kind, text in pieces:
+        streamed.add(kind, text)
+    streamed.flush()
+    for kind in ("say", "thought"):
+        written, added = ("".join(text for line_kind, text in texts if line_kind == kind) for texts in (lines, pieces))
+        assert "".join(written.split()) == "".join(added.split())
+
+
+def test_a_known_secret_of_several_words_is_never_shown_in_part(path: Path, clock: FakeClock):
+    secret = "correct hörse battery staple"
+    writer, shown = TranscriptWriter(path, clock, lambda: [secret]), []
+    for letter in f"My password is {secret}, is it good?":
+        writer.stream("say", letter)
+        writer.flush()
+        shown.append(writer.unfinished[1])
+    assert not [text for text in shown if "corr" in text or "rse" in text or "batt" in text]
+    assert shown[-1] == f"My password is {CUT}, is it"
+
+
+def test_the_last_line_of_a_text_grows_word_by_word_without_its_keys(path: Path, clock: FakeClock):
+    writer, shown = TranscriptWriter(path, clock, tuple), []
+    for piece in (
+        "Dec",
+        "ision: the old",
+        " parser. ",
+        "The key is Bearer sk-0123456789",
+        "abcdefghij;",
+        " 日本",
+        " ok\nNext",
+    ):
+        writer.stream("say", piece)
+        writer.flush()
+        shown.append(writer.unfinished[1])
+    assert shown[:3] == ["", "Decision: the", "Decision: the old parser."]
+    assert shown[3] == "Decision: the old parser. The key is Bearer"
+    assert shown[5].endswith(f"The key is Bearer {CUT}; 日本")
+    assert shown[6] == "", "the line is complete, and the next has no whole word"
+    assert writer.lines == 2  # with the note about the key
+    writer.end_stream()
+    writer.flush()
+    assert (writer.lines, writer.unfinished) == (3, ("", ""))

@@ -2,7 +2,6 @@
 
 import resource
 import signal
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from engine.execution import transcripts
 from engine.execution.transcripts import (
     CUT_NOTE,
     MAX_LINE_CHARS,
-    MAX_OUTPUT_LINES,
     LineSplitter,
     TranscriptReader,
     TranscriptWriter,
@@ -38,13 +36,6 @@ def test_progress_bars_show_their_last_state():
     endless = split_lines(*[b"x" * 900 + b"\r" for _ in range(100)], b"ready\n")
     assert len(endless) == 1
     assert len(endless[0]) < MAX_LINE_CHARS + 50
-
-
-def test_long_lines_are_cut_with_a_note():
-    (line,) = split_lines(b"a" * (MAX_LINE_CHARS + 1), b"b" * 10_000, b"\n")
-    assert line.endswith("a… [10,001 more bytes cut]")
-    assert len(line) > MAX_LINE_CHARS // 2 - 100
-    assert split_lines(b"a" * MAX_LINE_CHARS + b"\n") == ["a" * MAX_LINE_CHARS]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20))
@@ -89,20 +80,6 @@ def test_a_half_written_line_is_left_out_and_cut_off(path: Path, clock: FakeCloc
     assert [(line.number, line.text) for line in TranscriptReader().page(path)] == [(1, "whole"), (2, "goes on")]
 
 
-@pytest.mark.long
-def test_output_beyond_the_maximum_is_dropped_with_one_note(path: Path, clock: FakeClock):
-    writer = TranscriptWriter(path, clock, tuple)
-    for _ in range(MAX_OUTPUT_LINES // 1000 + 3):
-        writer.append("output", ["x"] * 1000)
-        writer.flush()
-    writer.append("exit", ["exit 0"])
-    writer.close()
-    assert writer.lines == MAX_OUTPUT_LINES + 2
-    last = TranscriptReader().page(path, after=MAX_OUTPUT_LINES - 1)
-    assert [line.kind for line in last] == ["output", "note", "exit"]
-    assert "200,000 lines" in last[1].text
-
-
 @pytest.mark.parametrize("cut_at", [8, 9])
 def test_the_note_on_dropped_output_follows_a_secret_in_the_last_line(
     path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, cut_at: int
@@ -132,26 +109,3 @@ def test_a_full_disk_leaves_no_half_written_batch(path: Path, clock: FakeClock, 
     assert path.stat().st_size == size
     writer.close()
     assert [line.text[0] for line in TranscriptReader().page(path)] == ["a", "b"]
-
-
-def test_no_line_is_written_while_the_file_is_closed(path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch):
-    writer = TranscriptWriter(path, clock, tuple)
-    flushed = threading.Event()
-
-    def write_late():
-        writer.append("output", ["after the end"])
-        writer.flush()
-        flushed.set()
-
-    thread = threading.Thread(target=write_late)
-
-    def sync(descriptor: int):
-        thread.start()
-        assert not flushed.wait(0.05), "the descriptor may belong to another file by then"
-
-    monkeypatch.setattr("engine.execution.transcripts.os.fsync", sync)
-    writer.append("note", ["the last word"])
-    writer.close()
-    thread.join(20)
-    assert writer.flush() == ""
-    assert [line.text for line in TranscriptReader().page(path)] == ["the last word"]

@@ -15,7 +15,6 @@ from engine.execution import trees
 from engine.execution.trees import find_free_branch_name
 from engine.git import Git
 from tests.conftest import Repository
-from tests.execution.changesets.landing_world import read_file_states, read_git_state
 
 
 def read_tree_entries(repository: Repository, tree: str) -> dict[str, str]:
@@ -89,95 +88,6 @@ def test_files_that_git_assumes_unchanged_are_read(repository: Repository):
     assert read_blob(repository, tree, "assumed") == b"2"
     assert read_blob(repository, tree, "skipped") == b"2"
     assert read_blob(repository, tree, "absent") == b"1"  # not checked out is not deleted
-
-
-def test_a_snapshot_before_the_first_commit_has_no_head(repository: Repository):
-    assert take_snapshot(repository).clean
-    repository.write("a.txt", "a\n")
-    snapshot = take_snapshot(repository)
-    assert (snapshot.head, snapshot.clean) == ("", False)
-    assert list(read_tree_entries(repository, snapshot.tree)) == ["a.txt"]
-
-
-def test_a_snapshot_changes_neither_git_nor_files(repository: Repository):
-    repository.commit("one", {"a": "1", "b": "1"})
-    repository.write("a", "2")
-    repository.git("stash", "-q")
-    repository.write("b", "2")
-    repository.write("c", "3")
-    repository.git("add", "-N", "c")
-    before = read_git_state(repository.path), read_file_states(repository.path)
-
-    take_snapshot(repository)
-
-    assert (read_git_state(repository.path), read_file_states(repository.path)) == before
-
-
-def test_a_file_may_become_a_folder_and_a_folder_a_link(repository: Repository):
-    repository.commit("one", {"a": "1", "d/f": "1"})
-    (repository.path / "a").unlink()
-    repository.write("a/b", "2")
-    (repository.path / "d/f").unlink()
-    (repository.path / "d").rmdir()
-    (repository.path / "d").symlink_to("a")
-
-    assert set(read_tree_entries(repository, take_snapshot(repository).tree)) == {"a/b", "d"}
-
-
-def test_conflict_markers_of_an_unfinished_merge_are_in_the_snapshot(repository: Repository):
-    repository.commit("one", {"a": "1\n", "b": "1\n"})
-    repository.git("checkout", "-q", "-b", "other")
-    repository.commit("theirs", {"a": "2\n"})
-    repository.git("checkout", "-q", "main")
-    repository.commit("ours", {"a": "3\n"})
-    subprocess.run(["git", "merge", "other"], cwd=repository.path, capture_output=True, check=False)
-
-    assert b"<<<<<<<" in read_blob(repository, take_snapshot(repository).tree, "a")
-
-
-def test_submodules_keep_their_commit_and_nested_repositories_are_left_out(repository: Repository, tmp_path: Path):
-    library = Repository(tmp_path / "library")
-    library.commit("one", {"x": "1"})
-    repository.commit("one", {"a": "1"})
-    repository.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "lib")
-    repository.commit("with a submodule")
-    (repository.path / "lib/x").write_text("dirty")
-    nested = Repository(repository.path / "nested")
-    nested.commit("one", {"y": "1"})
-    Repository(repository.path / "unborn").write("z", "1")
-
-    snapshot = take_snapshot(repository)
-
-    assert snapshot.clean
-    assert read_tree_entries(repository, snapshot.tree)["lib"].startswith("160000")
-
-
-@pytest.mark.long
-def test_an_edit_in_the_same_instant_as_the_index_is_in_the_snapshot(repository: Repository):
-    """Same size, same time as the index: git must compare contents, also in the copy of the index."""
-    for number in range(20):
-        repository.commit("one", {"a": f"{number:04}"})
-        repository.write("a", f"x{number:03}")
-        assert read_blob(repository, take_snapshot(repository).tree, "a") == f"x{number:03}".encode()
-
-
-def test_a_split_index_is_read_and_stays_as_it_is(repository: Repository):
-    repository.commit("one", {"a": "1", "b": "1"})
-    repository.git("update-index", "--split-index")
-    repository.write("a", "2")
-    before = read_git_state(repository.path), sorted((repository.path / ".git").glob("sharedindex.*"))
-
-    assert read_blob(repository, take_snapshot(repository).tree, "a") == b"2"
-    assert (read_git_state(repository.path), sorted((repository.path / ".git").glob("sharedindex.*"))) == before
-
-
-def test_a_file_of_an_unknown_encoding_is_stored_byte_for_byte(repository: Repository):
-    repository.commit("one", {".gitattributes": "*.txt working-tree-encoding=NO-SUCH\n"})
-    repository.write("a.txt", "bytes")
-    repository.write("b.py", "new = 1\n")
-    tree = take_snapshot(repository).tree
-    assert repository.git("cat-file", "blob", f"{tree}:a.txt") == "bytes"
-    assert repository.git("cat-file", "blob", f"{tree}:b.py") == "new = 1"
 
 
 PRINT_SNAPSHOT = """
@@ -254,10 +164,6 @@ def test_a_temporary_file_of_a_killed_process_is_removed_by_the_next_one(file: s
 def test_a_text_that_is_unsafe_in_a_path_is_no_session_id(name: str):
     with pytest.raises(ValueError, match="session id"):
         trees.validate_id(name)
-
-
-def test_a_printable_path_has_no_invisible_characters():
-    assert trees.printable_path(b"a\nb\x1b[31m\xff\xe2\x80\xae") == "a\\nb\\x1b[31m\\xff\\u202e"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 
 from engine.execution import sessions as sessions_module
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import RetryLater
 from engine.execution.sandbox.ladder import find_rungs
 from engine.execution.session_folders import SessionFolder
 from engine.model import UNDONE, ChangeState, SessionState, SessionView
@@ -189,48 +188,3 @@ def test_git_shows_an_agent_what_it_changed(make_world: MakeWorld, repository: R
     world.wait(world.begin_prose())
 
     assert outputs == [" M a.txt\n", "Begin\n"]
-
-
-def test_changes_that_cannot_be_saved_at_a_stop_are_saved_by_the_next_start(
-    make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch
-):
-    def fail(*arguments: object, **named: object):
-        raise OSError(28, "No space left on device")
-
-    world = make_agent_world(write_and_wait)
-    with monkeypatch.context() as patch:
-        patch.setattr(world.changes, "capture", fail)
-        view = stop_session(world, "stopped by you")
-        assert view.change_set_id is None
-        wait_until(lambda: any("the next start tries again" in line for line in world.read_lines(view, ("error",))))
-    assert make_agent_world(do_nothing).sessions.recover()[-1].endswith(f"1 file ({view.id})")
-
-
-def test_an_agent_that_may_succeed_later_leaves_nothing(make_agent_world: MakeAgentWorld):
-    def give_up(live: LiveSession, folder: SessionFolder):
-        write_half(live, folder)
-        raise RetryLater("the provider is busy")
-
-    world = make_agent_world(give_up)
-    view = world.wait(world.begin_prose())
-    assert (view.state, view.not_begun, view.change_set_id) == (SessionState.CANNOT_RUN, True, None)
-    assert not world.worktrees.folder_of(view.id).exists()
-
-
-@pytest.mark.parametrize(
-    "decide, words",
-    [
-        (lambda changes, id: None, "The files hold what you changed"),
-        (lambda changes, id: changes.land(id), "The files hold what you changed"),
-        (lambda changes, id: changes.discard(id), "was discarded and may not be in the files"),
-    ],
-    ids=["waiting", "landed", "discarded"],
-)
-def test_a_model_that_continues_is_told_whether_its_changes_are_there(
-    make_agent_world: MakeAgentWorld, decide: Callable[..., object], words: str
-):
-    world = make_agent_world(write_half)
-    view = world.wait(world.begin_prose())
-    decide(world.changes, view.change_set_id)
-    assert words in world.folders.describe_carried(view.id)
-    assert "nothing that you changed" in world.folders.describe_carried("sess_other")

@@ -1,18 +1,19 @@
-"""Messages of a coding agent are read whatever they are: any line, texts, commands, options (SPEC 3.8)."""
+"""Messages of a coding agent are read whatever they are: any line, commands, options, totals of its usage (SPEC 3.4,
+3.8)."""
 
 import json
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from acp import schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.execution.live_session import LiveSession
-from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.acp.conversation import parse_message
 from engine.execution.runners.acp.requests import choose_option, find_command
+from engine.execution.runners.acp.turns import UsageCounter
+from engine.model import microusd
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -25,13 +26,6 @@ OPTION_KINDS = st.lists(st.sampled_from(["allow_once", "allow_always", "reject_o
 
 def make_option(kind: Any) -> schema.PermissionOption:
     return schema.PermissionOption(option_id=f"id-{kind}", name=str(kind), kind=kind)
-
-
-@pytest.mark.parametrize(
-    "line", [b"", b"\n", b"nonsense", b"[1]", b'"x"', b'{"id": true}', b'{"id": "a"}', b'{"method": 1}', b"9" * 5_000]
-)
-def test_invalid_lines_are_no_messages(line: bytes):
-    assert parse_message(line) is None
 
 
 @given(st.binary(max_size=200) | (JSON | MESSAGES).map(lambda value: json.dumps(value).encode()))
@@ -59,19 +53,6 @@ def test_the_chosen_option_never_allows_more_than_was_decided(kinds: list[str], 
         assert (chosen is None) == (not any(kind.startswith("reject") for kind in kinds))
 
 
-@given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text())))
-def test_each_chunk_of_text_is_streamed_and_what_is_said_is_the_message(chunks: list[tuple[str, str]]):
-    streamed = []
-    stream, end_stream = lambda *chunk: streamed.append(chunk), lambda: streamed.append(("the end", ""))
-    live = SimpleNamespace(stream=stream, transcript=SimpleNamespace(end_stream=end_stream))
-    transcript = AgentTranscript(cast(LiveSession, live))
-    for kind, text in chunks:
-        transcript.add_chunk(kind, schema.TextContentBlock(type="text", text=text))
-    transcript.end_text()
-    assert streamed == [*chunks, ("the end", "")]
-    assert transcript.message == "".join(text for kind, text in chunks if kind == "say")
-
-
 @pytest.mark.parametrize(
     "tool_input, command",
     [
@@ -90,3 +71,43 @@ def test_each_chunk_of_text_is_streamed_and_what_is_said_is_the_message(chunks: 
 )
 def test_the_command_is_read_from_the_input_of_a_call(tool_input: Any, command: str):
     assert find_command(tool_input) == command
+
+
+# The totals that an agent reports
+
+
+REPORT = st.tuples(
+    st.integers(-10, 10**7) | st.just(10**30),
+    st.none() | st.floats() | st.floats(0, 20),
+    st.sampled_from(["USD", "usd", "EUR"]),
+)
+"""What an agent reports: tokens in total, their cost, and its currency."""
+
+
+def make_counter(charged: list[tuple[int, int]], estimate: int) -> UsageCounter:
+    """A counter that notes what it charges: millionths of a dollar, and tokens. `estimate` is per turn."""
+    live = SimpleNamespace(
+        charge=lambda money, tokens: charged.append((money, tokens)),
+        reserve_cost=lambda limit: None,
+        write=lambda kind, text: None,
+    )
+    return UsageCounter(live, estimate)
+
+
+@pytest.mark.long
+@given(st.lists(REPORT), st.integers(0, 10**6))
+def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float | None, str]], estimate: int):
+    charged = []
+    counter = make_counter(charged, estimate)
+    for total, amount, currency in reports:
+        counter.count_totals(total, None if amount is None else schema.Cost(amount=amount, currency=currency))
+    assert all(money >= 0 and tokens >= 0 for money, tokens in charged)
+    assert counter.total_tokens == max((total for total, *_ in reports if 0 <= total <= 10**7), default=0)
+    known_costs = [
+        microusd(amount)
+        for _, amount, currency in reports
+        if amount is not None and currency.upper() == "USD" and 0 <= amount <= 1_000_000
+    ]
+    assert counter.total_cost == max(known_costs, default=0)
+    counter.end_turn(None)
+    assert counter.total_cost == sum(money for money, _ in charged) == max(known_costs, default=0)

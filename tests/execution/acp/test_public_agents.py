@@ -21,7 +21,6 @@ pytestmark = [
     pytest.mark.skipif(not os.environ.get("CLAWPY_ACP_AGENTS"), reason="installs public agents; CLAWPY_ACP_AGENTS=1"),
 ]
 
-NODE_PACKAGES = ("@agentclientprotocol/claude-agent-acp", "opencode-ai")
 
 TASK_ALONE = StandInPrompts(soul="")
 """Prompts of the task alone, so that its first word is a command."""
@@ -37,15 +36,6 @@ def fast_agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = str(folder / "venv" / "bin" / "python")
     subprocess.run([uv, "pip", "install", "-q", "--python", python, "fast-agent-mcp"], check=True, timeout=900)
     return folder / "venv" / "bin" / "fast-agent"
-
-
-@pytest.fixture(scope="session")
-def node_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install `NODE_PACKAGES`, and return the folder of their programs."""
-    folder = tmp_path_factory.mktemp("node-agents")
-    install = ["npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", str(folder), *NODE_PACKAGES]
-    subprocess.run(install, check=True, timeout=900)
-    return folder / "node_modules" / ".bin"
 
 
 @pytest.fixture(params=["sandbox", "none"])
@@ -78,15 +68,3 @@ def test_an_agent_writes_with_permission_and_reads(world: AcpWorld):
     view = run_prompt(world, '***CALL_TOOL read_text_file {"path": "a.txt"}')
     assert view.state is SessionState.SUCCEEDED, world.read_lines(view, ())
     assert any("two" in line for line in world.read_lines(view, ()))
-
-
-@pytest.mark.parametrize("command", [("claude-agent-acp",), ("opencode", "acp")])
-def test_agents_without_a_login_start_and_report_what_is_missing(
-    make_acp_world: MakeAcpWorld, node_agents: Path, command: tuple[str, ...]
-):
-    world = make_acp_world(command=[str(node_agents / command[0]), *command[1:]], prompts=TASK_ALONE, start_seconds=90)
-    view = run_prompt(world, "hello")
-    transcript = "\n".join(world.read_lines(view, ()))
-    assert world.calls.begun, transcript  # it answered initialize and session/new
-    assert view.state.over
-    print(view.state, view.error or view.summary)

@@ -17,7 +17,6 @@ from engine.model import PermissionAnswer, PermissionRequest, Randomness, Sessio
 from engine.safety.content import check_command
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import (
-    ask_all_at_once,
     ask_permission,
     ask_to_execute,
     read,
@@ -109,32 +108,6 @@ def test_a_person_is_asked_once_or_for_the_session(make_railed_world: MakeRailed
     world.finish(view)
     # The engine remembers "for this session". The agent is never told "always", and asks again.
     assert world.read_words(view) == ["answer allow_once", "answer allow_once", "answer reject_once"]
-
-
-def test_nobody_is_asked_for_a_page_of_this_machine_that_the_sandbox_does_not_reach(
-    make_railed_world: MakeRailedWorld,
-):
-    world = make_railed_world(ask=["web_fetch"], section={"hosts": ["localhost:3000"]})
-    fetches = [ask_permission("Fetch", "fetch", rawInput={"url": f"http://localhost:{port}/"}) for port in (8080, 3000)]
-    view = world.start(*fetches)
-    (request,) = world.wait_for_requests(1)
-    assert request.title == "fetch http://localhost:3000/"
-    world.permissions.answer(request.id, PermissionAnswer.DENY_ONCE)
-    refused, _ = world.read_lines(world.finish(view), ["tool"])
-    assert "`hosts` of [acp.small] does not list localhost:8080" in refused
-
-
-def test_parallel_requests_get_their_own_answers(make_railed_world: MakeRailedWorld):
-    world = make_railed_world(ask=["exec"])
-    commands = [f"make part{number}" for number in range(5)]
-    allowed_commands = commands[::2]
-    view = world.start(ask_all_at_once(*map(ask_to_execute, commands)))
-    for request in sorted(world.wait_for_requests(5), key=lambda request: request.detail, reverse=True):
-        is_allowed = request.detail in allowed_commands
-        world.permissions.answer(request.id, PermissionAnswer.ALLOW_ONCE if is_allowed else PermissionAnswer.DENY_ONCE)
-    world.finish(view)
-    expected = ["allow_once" if command in allowed_commands else "reject_once" for command in commands]
-    assert world.read_words(view) == [f"answers {expected}"]
 
 
 def test_files_go_through_the_jail(make_railed_world: MakeRailedWorld):

@@ -2,20 +2,16 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine import open_engine
-from engine.execution.live_session import LiveSession
 from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.execution.session_folders import SessionFolder
-from engine.execution.tools.tool_gate import AgentToolCall
-from engine.execution.validation import ValidationResult
 from engine.home import Home
-from engine.model import CheckResult, PermissionAnswer, Refusal, SessionState, SessionView
+from engine.model import PermissionAnswer, Refusal, SessionState
 from tests.conftest import Repository
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import (
@@ -74,21 +70,6 @@ def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld):
     assert plan == ["plan 1/2 ✓ look", "plan 2/2 → write", "plan 2/2 ✓ write"]
 
 
-def test_the_rails_check_everything_that_a_request_names(world: AcpWorld):
-    world.run(
-        ask_permission(rawInput={"command": "curl x"}),
-        ask_permission("`make test`", "execute"),
-        ask_permission(kind="edit", locations=[{"path": "a.txt"}], rawInput={"file_path": "/etc/passwd"}),
-        ask_permission(kind="fetch", rawInput={"url": "https://x"}),
-    )
-    assert world.permission_requests == [
-        AgentToolCall("execute", "do it", "curl x", command="curl x"),
-        AgentToolCall("execute", "`make test`", "make test", command="make test"),
-        AgentToolCall("edit", "do it", "a.txt\n/etc/passwd", paths=("a.txt", "/etc/passwd")),
-        AgentToolCall("fetch", "do it", '{"url": "https://x"}', url="https://x"),
-    ]
-
-
 # Replies and further turns
 
 
@@ -105,24 +86,6 @@ def test_replies_are_further_turns(world: AcpWorld):
     assert world.calls.begun[1]["follows"] == "call_1"
     with pytest.raises(Refusal, match=rf"ended \(finished\).*clawpy propose --continue {view.id} TEXT"):
         world.sessions.reply(view.id, "too late")
-
-
-def test_the_validation_loop_gives_it_further_turns(make_acp_world: MakeAcpWorld):
-    class StandInValidation:
-        def validate(
-            self, live: LiveSession, view: SessionView, folder: SessionFolder, heal: Callable[[str], None]
-        ) -> ValidationResult:
-            file = folder.path / "b.txt"
-            assert file.read_text() == "wrong\n"
-            heal(make_script(write("b.txt", "right\n")))
-            assert file.read_text() == "right\n"
-            return ValidationResult("1 passed", CheckResult("pytest", passed=1, failed=0))
-
-    world = make_acp_world(validation=StandInValidation())
-    view = world.run(write("b.txt", "wrong\n"))
-    assert view.summary.endswith("1 passed")
-    assert view.check.passed == 1
-    assert [entry["run_kind"] for entry in world.calls.begun] == ["task", "heal"]
 
 
 @pytest.mark.parametrize("reason, words", [("max_tokens", "token limit"), ("max_turn_requests", "request limit")])

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.session_store import SessionRow
-from engine.model import ChangeState, SessionState
+from engine.model import ChangeState
 from tests.execution.changesets.landing_world import LandingWorld, add_line, make_edit
 from tests.support.helpers import refused
 
@@ -31,30 +30,6 @@ def test_a_branch_has_only_the_changes_of_the_session(world: LandingWorld):
     assert world.git_state == state
     assert world.refs == []
     assert not world.worktrees.folder_of("session_1").exists()
-
-
-def test_a_branch_with_a_revert_has_the_message_of_git(world: LandingWorld):
-    culprit = world.git("rev-parse", "HEAD").strip()
-    change = world.make_change(add_line)
-    row = SessionRow(
-        id=change.current.session_id, prediction_id="", permit_id="", prompt="Revert it", workspace="", channel="",
-        agent="", runner="flow", flow="rehearse_revert", parameters={}, state=SessionState.SUCCEEDED, mode="approved",
-        created_at=world.clock.now(), facts={"commit": culprit},
-    )  # fmt: skip
-    world.database.write(lambda tx: tx.session.merge(row))
-
-    branch = change.branch().branch
-
-    subject = world.git("log", "-1", "--format=%s", culprit).strip()
-    lines = world.git("log", "-1", "--format=%B", branch).splitlines()
-    assert lines[:3] == [f'Revert "{subject}"', "", f"This reverts commit {culprit}."]
-
-
-@pytest.mark.long
-def test_a_branch_gets_a_free_name(world: LandingWorld):
-    """Where `clawpy` is a branch, none can be below it."""
-    world.git("branch", "clawpy")
-    assert world.make_change(add_line).branch().branch == "clawpy-fix-the-cart"
 
 
 def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,12 +1,12 @@
-"""Change sets: their files, diffs and checks for the operator, and those that change the same files (SPEC 3.9)."""
+"""Change sets: their files, diffs and checks for the operator, and comments on their lines (SPEC 3.9)."""
 
 from pathlib import Path
 
 import pytest
 
 from engine.model import ChangeState, CheckResult, FileChange
-from engine.storage.ledger import Ledger
-from tests.execution.changesets.landing_world import LandingWorld, add_line, make_edit
+from tests.execution.changesets.landing_world import Change, LandingWorld, add_line, make_edits
+from tests.support.helpers import refused
 
 
 def test_a_change_set_has_its_files_state_and_check(world: LandingWorld):
@@ -58,21 +58,53 @@ def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld):
     assert len(diffs) == 6
 
 
+# Comments on lines
+
+
+@pytest.fixture
+def change(world: LandingWorld) -> Change:
+    """A change set that adds a line to a.txt and deletes b.txt."""
+    return world.make_change(make_edits({"a.txt": "1\n2\n3\nfour\n", "b.txt": None}))
+
+
+def test_comments_quote_a_line_of_the_new_or_the_old_file(world: LandingWorld, change: Change):
+    events = world.bus.subscribe(lambda: None)
+    comments = world.changes.comments
+    comments.add(change.id, "a.txt", 4, "write 4\x1b[2J instead")
+    [first, second] = comments.add(change.id, "b.txt", 1, "keep it", old=True).comments
+    assert (first.quote, first.text, first.old) == ("four", "write 4 instead", False)
+    assert (second.quote, second.text, second.old) == ("b", "keep it", True)
+    assert [event.kind for event in events.drain()] == ["ChangeSetCommented"] * 2
+
+
 @pytest.mark.parametrize(
-    "second, conflicting, is_undone",
-    [("one\n2\n3\n", [], False), ("1\n2\n3\nmine\n", ["a.txt"], False), ("one\n2\n3\n", [], True)],
-    ids=["other lines", "the same lines", "of a landing that was undone"],
+    "path, line, text, code",
+    [
+        ("a.txt", 5, "no", "unknown_line"),
+        ("b.txt", 1, "no", "unknown_line"),
+        ("c", 1, "no", "unknown_file"),
+        ("a.txt", 1, "  \n", "bad_comment"),
+    ],
 )
-def test_undecided_changes_of_the_same_file_are_recorded_with_their_conflicts(
-    world: LandingWorld, second: str, conflicting: list[str], is_undone: bool
+def test_a_comment_without_a_line_or_a_text_is_refused(
+    world: LandingWorld, change: Change, path: str, line: int, text: str, code: str
 ):
-    earlier = world.make_change(add_line)
-    if is_undone:
-        earlier.land()
-        earlier.undo()
-    later = world.make_change(make_edit("a.txt", second), name="session_2")
-    (overlap,) = Ledger(world.database).latest(kinds=["WorkOverlapped"])
-    assert (overlap.subject, overlap.payload["other"], overlap.payload["files"]) == (later.id, earlier.id, ["a.txt"])
-    assert overlap.payload["conflicting"] == conflicting
-    earlier.land()
-    assert world.changes.preview_land(later.id).clean is not bool(conflicting)
+    refused(code, lambda: world.changes.comments.add(change.id, path, line, text))
+
+
+def test_comments_are_sent_once_and_can_be_removed(world: LandingWorld, change: Change):
+    comments = world.changes.comments
+    comments.add(change.id, "a.txt", 4, "write 4 instead")
+    comments.add(change.id, "b.txt", 1, "keep it", old=True)
+    _, numbers = comments.make_unsent_message(change.id)
+    comments.add(change.id, "a.txt", 1, "and this, while they are sent")
+
+    sent_at = world.clock.now().isoformat()
+    assert [comment.sent for comment in comments.mark_sent(change.id, numbers).comments] == [sent_at, sent_at, ""]
+    assert comments.make_unsent_message(change.id)[1] == (3,)
+    comments.remove(change.id, 3)
+    refused("no_comments", lambda: comments.make_unsent_message(change.id))
+    assert [comment.number for comment in comments.remove(change.id, 1).comments] == [2]
+    refused("unknown_comment", lambda: comments.remove(change.id, 1))
+    change.discard()
+    assert [comment.text for comment in change.current.comments] == ["keep it"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.model import ChangeState
-from tests.execution.changesets.landing_world import Change, Decision, LandingWorld, make_edits
+from tests.execution.changesets.landing_world import Change, LandingWorld, make_edits
 from tests.support.helpers import refused, wait_for_threads
 
 
@@ -31,18 +31,6 @@ def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: L
     assert (world.root / "a.txt").read_text() == "one\n2\n3\n"
     assert (world.root / "c.txt").read_text() == "c\n"
     assert (world.root / "mine.txt").read_text() == "meanwhile\n"
-
-
-@pytest.mark.parametrize("decide", [Change.land, Change.discard])
-def test_a_continuing_session_leaves_decided_changes_as_they_are(world: LandingWorld, decide: Decision):
-    earlier = run_session_with(world, "sess_1", {"a.txt": "one\n2\n3\n"})
-    decide(earlier)
-    state = earlier.current.state
-
-    after = run_session_with(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
-
-    assert [file.path for file in after.files] == ["c.txt"]
-    assert earlier.current.state is state
 
 
 @pytest.mark.long

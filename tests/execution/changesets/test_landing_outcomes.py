@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from tests.conftest import Repository
 from tests.execution.changesets.landing_scenarios import SCENARIOS, Scenario, check_scenario
-from tests.execution.changesets.landing_world import read_file_states
-from tests.execution.changesets.random_edits import EXISTING, KINDS, Edit
+from tests.execution.changesets.random_edits import Edit
 
 LINE = Edit("line", "a.txt", other="theirs", number=3)
 """What the session changes in most cases."""
@@ -42,19 +40,6 @@ def test_what_would_lose_something_of_yours_is_refused_and_nothing_else(
 ):
     scenario = Scenario([], [session], [meanwhile] if meanwhile else [], [later] if later else [])
     assert check_scenario(scenario, tmp_path) == outcome
-
-
-NAMES = {"delete_folder": "d", "empty_folder": "new", "ignored": "new"}
-"""What an edit changes if it is not a file that is there."""
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_edit_of_each_kind_changes_the_files(repository: Repository, kind: str):
-    for path in EXISTING:
-        repository.write(path, "one\ntwo\n")
-    before = read_file_states(repository.path)
-    Edit(kind, NAMES.get(kind, "a.txt"), other="moved.txt").apply(repository.path)
-    assert read_file_states(repository.path) != before
 
 
 @pytest.mark.parametrize(

@@ -31,16 +31,6 @@ def edit_submodule(folder: Path):
     (folder / "vendor/lib/x.txt").write_text("fixed\n")
 
 
-def test_lines_that_changed_on_both_sides_are_a_conflict(world: LandingWorld):
-    change_set = world.make_change(make_edit("a.txt", TEXT.replace("line 3\n", "theirs\n")))
-    world.write("a.txt", TEXT.replace("line 3\n", "mine\n"))
-
-    refusal = assert_landing_is_refused(world, change_set)
-
-    assert "a.txt" in refusal.message
-    assert "branch" in refusal.fix
-
-
 def test_modes_links_deletions_and_folders_land_and_are_undone(world: LandingWorld):
     world.write("private.txt", "p\n").chmod(0o600)
     world.write("fixed.txt", "f\n").chmod(0o444)
@@ -142,15 +132,6 @@ def test_a_file_below_a_submodule_is_listed_with_its_place_and_never_landed(
     assert not place.exists()
 
 
-@pytest.mark.long
-def test_of_a_submodule_with_many_new_files_the_folder_is_listed(world_with_submodule: LandingWorld):
-    def fill(folder: Path):
-        for number in range(30):
-            (folder / f"vendor/lib/{number}").write_text("x")
-
-    assert [file.path for file in world_with_submodule.make_change(fill).files] == ["vendor/lib/"]
-
-
 def test_what_is_left_out_waits_in_the_session_s_folder_after_the_landing(world_with_submodule: LandingWorld):
     def edit(folder: Path):
         edit_submodule(folder)
@@ -194,36 +175,6 @@ def test_a_branch_or_a_continuation_is_refused_while_it_would_delete_what_is_lef
     )
     assert "vendor/lib/x.txt" in continuation.message
     (folder / "vendor/lib/x.txt").rename(world.folder / "x.txt")
-    assert change_set.branch().state == "branched"
-
-
-@pytest.mark.long
-def test_a_submodule_whose_many_files_were_moved_out_is_no_loss(world_with_submodule: LandingWorld):
-    def fill(folder: Path):
-        (folder / "a.txt").write_text("new\n")
-        for number in range(30):
-            (folder / f"vendor/lib/{number}").write_text("x")
-
-    world = world_with_submodule
-    change_set = world.make_change(fill)
-    refused("unsupported_files", change_set.branch)
-    submodule = world.worktrees.folder_of(change_set.session_id) / "vendor/lib"
-    for file in submodule.iterdir():
-        file.rename(world.folder / file.name)
-    assert change_set.branch().state == "branched"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["a\u202eb", "tab\t", "not UTF-8 \udcff"])
-def test_a_file_whose_name_is_printed_otherwise_is_not_lost(world_with_submodule: LandingWorld, name: str):
-    def edit(folder: Path):
-        (folder / "a.txt").write_text("new\n")
-        (folder / "vendor/lib" / name).write_text("x")
-
-    world = world_with_submodule
-    change_set = world.make_change(edit)
-    refused("unsupported_files", change_set.branch)
-    (world.worktrees.folder_of(change_set.session_id) / "vendor/lib" / name).rename(world.folder / "moved")
     assert change_set.branch().state == "branched"
 
 

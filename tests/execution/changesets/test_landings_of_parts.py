@@ -1,11 +1,14 @@
-"""Landing part of a change set, then the rest, and undoing each (SPEC 3.9)."""
+"""Landing part of a change set, then the rest, and undoing each; hunks of files (SPEC 3.9)."""
 
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.events import LandingUndone
+from engine.execution.diffs import apply_hunks, find_hunks
 from engine.model import ChangeState, FilePart
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.execution.changesets.parts_of_changes import FILES, TEXT, edit, make_text
@@ -36,29 +39,6 @@ def test_after_a_part_landed_the_rest_waits(world: LandingWorld):
     assert world.worktrees.folder_of("session_1").exists()
     assert [landed.change.id for landed in world.changes.find_undoable_landings(str(world.root))] == [change.id]
     assert world.git_state == state
-
-
-def test_the_rest_lands_and_each_landing_is_undone_alone(world: LandingWorld):
-    before, state = world.files, world.git_state
-    change = world.make_change(edit)
-    part = change.land(FilePart("b.txt"), FilePart("c.txt"))
-    complete = change.land()
-    assert (complete.state, complete.files) == (ChangeState.LANDED, change.files)
-    assert read_file(world, "a.txt") == make_text({2: "first", 20: "second", 38: "third"})
-
-    assert change.undo() == part
-    assert (read_file(world, "c.txt"), read_file(world, "a.txt")) == ("c\n", TEXT)
-    undone = change.undo()
-    assert (undone.state, undone.files, undone.landed) == (ChangeState.UNDONE, change.files, 0)
-    assert (world.files, world.git_state) == (before, state)
-
-
-def test_the_worktree_stays_after_the_landing_of_a_part_was_undone(world: LandingWorld):
-    change = world.make_change(edit)
-    change.land(FilePart("b.txt"))
-    assert change.undo().state is ChangeState.UNDONE
-    world.changes.recover()
-    assert world.worktrees.folder_of("session_1").exists()
 
 
 def test_hunks_land_beside_your_edits(world: LandingWorld):
@@ -99,32 +79,6 @@ def test_hunks_keep_their_numbers_when_others_landed(world: LandingWorld):
     refused("already_decided", lambda: change.land(FilePart("a.txt", (2, 3))))
     change.land(FilePart("a.txt"))
     assert read_file(world, "a.txt") == make_text({2: "first", 20: "second", 38: "third"})
-
-
-@pytest.mark.long
-def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: LandingWorld):
-    change = world.make_change(edit)
-    change.land(FilePart("a.txt", (3,)))
-    change.land(FilePart("a.txt", (1,)))
-    change.discard()
-    change.undo()
-    [diff] = change.diff()
-    assert diff.landed == (2,)
-    assert "+first" in diff.hunks
-    change.land(FilePart("a.txt", (1,)))
-    assert read_file(world, "a.txt") == make_text({2: "first", 38: "third"})
-
-
-def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: LandingWorld):
-    def edit_lines(folder: Path):
-        (folder / "a.txt").write_text(make_text({2: "first\n" + "added\n" * 10, 38: "third"}))
-
-    change = world.make_change(edit_lines)
-    change.land(FilePart("a.txt", (1,)))
-    [diff] = change.diff()
-    assert diff.hunks.startswith("@@ -36,5 +47,5 @@")
-    [comment] = world.changes.comments.add(change.id, "a.txt", 39, "why?", old=True).comments
-    assert comment.quote == "line 38"
 
 
 def test_an_unknown_file_or_hunk_is_refused(world: LandingWorld):
@@ -255,12 +209,23 @@ def test_the_undo_of_a_session_undoes_its_last_landing(world: LandingWorld):
     assert [event.left for event in events.drain() if isinstance(event, LandingUndone)] == [2, 1, 0]
 
 
-def test_a_landing_that_changes_nothing_can_be_undone(world: LandingWorld):
-    change = world.make_change(edit)
-    world.write("a.txt", make_text({2: "first", 20: "second", 38: "third"}))
-    before = world.files
-    part = change.land(FilePart("a.txt"))
-    assert (part.landed, part.landings) == (0, 1)
-    assert world.changes.undo_session("session_1") == 0
-    assert change.current.state == ChangeState.UNDONE
-    assert world.files == before
+# Hunks of a file
+
+
+@given(st.data())
+def test_the_hunks_of_a_file_are_found_in_it(data: st.DataObject):
+    """Also where lines repeat, hunks are empty on one side, or lie side by side."""
+    lines = st.lists(st.sampled_from((b"a\n", b"b\n", b"a\r\n")), max_size=3)
+    old, new = b"", b""
+    spans = []
+    for same, removed, added in data.draw(st.lists(st.tuples(lines, lines, lines), max_size=6)):
+        old, new = old + b"".join(same), new + b"".join(same)
+        start, new_start = old.count(b"\n"), new.count(b"\n")
+        old, new = old + b"".join(removed), new + b"".join(added)
+        spans.append((start, old.count(b"\n"), new_start, new.count(b"\n")))
+    chosen = data.draw(st.sets(st.integers(1, max(1, len(spans))), max_size=len(spans)))
+    file = apply_hunks(old, new, spans, chosen)
+    numbers = find_hunks(file, old, new, spans)
+    assert numbers is not None
+    assert apply_hunks(old, new, spans, numbers) == file
+    assert find_hunks(file + b"more\n", old, new, spans) is None

@@ -59,18 +59,6 @@ def test_lessons_are_read_back_and_the_rest_of_the_file_stays(
         assert read_lessons(write_section(written, format_section(later_lessons), LEARNT)) == later_lessons
 
 
-@given(LESSONS)
-def test_each_lesson_is_one_item_of_the_list(lessons: list[str]):
-    lines = format_section(lessons).split("\n")
-    assert lines[0] == "## What was learned here"
-    items = lines[4:]
-    assert len(items) == len(lessons)
-    for item in items:
-        assert item.startswith("- ")
-        assert item[2] not in "#>*+-`~|=_["
-        assert "<!--" not in item
-
-
 def test_the_section_is_added_to_a_new_file_and_replaced_in_an_old_one(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"a.txt": "1"})
     run = run_flow("write_agents_md", lessons=["Run the migrations first", "Use Decimal for money"])
@@ -90,13 +78,6 @@ def test_the_section_is_added_to_a_new_file_and_replaced_in_an_old_one(repositor
     assert data.endswith(b"<!-- /clawpy:learnt -->\ntail without end")
     assert rerun.facts["new"] == ["Test at midnight"]
     assert rerun.facts["gone"] == ["Run the migrations first"]
-
-
-def test_lessons_that_are_there_already_change_nothing(repository: Repository, run_flow: RunFlow):
-    repository.commit("begin", {AGENTS_FILE: write_section(b"", format_section(["Use tabs"]), LEARNT).decode()})
-    run = run_flow("write_agents_md", lessons=["Use tabs"])
-    assert run.summary == "AGENTS.md already contains all of it"
-    assert (run.folder / AGENTS_FILE).read_bytes() == (repository.path / AGENTS_FILE).read_bytes()
 
 
 @pytest.mark.parametrize("lessons", [[], [" \x00 "], ["x" * 701], ["x"] * 61])

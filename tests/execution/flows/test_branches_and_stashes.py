@@ -5,10 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.runners.flows.upkeep import ComparedBranch
 from tests.conftest import Repository
-from tests.execution.flows.flow_run import RunFlow
-from tests.execution.flows.projects import commit_branches
+from tests.execution.flows.flow_run import RunFlow, commit_branches
 from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)
@@ -30,11 +28,6 @@ def test_branches_that_can_be_deleted_are_named_with_the_command(repository: Rep
     assert repository.git("branch", "--list", "done")
 
 
-def test_a_repository_with_one_branch_has_no_active_ones(repository: Repository, run_flow: RunFlow):
-    repository.commit("begin", {"a.txt": "one\n"})
-    assert run_flow("report_branches").summary == "Nothing to tidy: there is no branch besides main"
-
-
 def test_a_squashed_branch_counts_as_applied(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"a.txt": "one\n"})
     repository.git("checkout", "-q", "-b", "feature")
@@ -53,11 +46,6 @@ def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days
     run = run_flow("report_branches", clock=clock, days=30)
     names = {fact["name"] for fact in run.facts["branches"]}
     assert names == ({"left", "right", "docs"} if stale else set())
-
-
-def test_branch_names_are_quoted_in_commands():
-    branch = ComparedBranch("a;rm -rf ~", 1, 0, 0, is_checked_out=False, state="merged")
-    assert branch.command == "git branch -d -- 'a;rm -rf ~'"
 
 
 # Stashes

@@ -33,8 +33,6 @@ CHANGE_LOG = """# Changelog
 """
 """A change log in the style of Keep a Changelog."""
 
-SHA = "0123456789abcdef0123456789abcdef01234567"
-
 
 @pytest.mark.parametrize("subject, section, entry", TABLE["subjects"])
 def test_a_commit_goes_into_the_section_that_its_subject_names(subject: str, section: str, entry: str):
@@ -44,15 +42,6 @@ def test_a_commit_goes_into_the_section_that_its_subject_names(subject: str, sec
 @pytest.mark.parametrize("subject", TABLE["unnoticed"])
 def test_commits_that_no_user_notices_are_left_out(subject: str):
     assert make_entry(subject) is None
-
-
-def test_a_commit_is_mentioned_by_its_id_or_in_the_same_words():
-    assert is_mentioned("- things (0123456)", SHA, "Other")
-    assert is_mentioned("* **Add** gifts, at last", SHA, "Add gifts")
-    assert not is_mentioned("- Add gifts", SHA, "Add gift")
-    assert not is_mentioned("- The tax of gifts\n\nSome note on things.", SHA, "Note")
-    assert is_mentioned("- At last:\n  the tax of\n  gifts is right", SHA, "The tax of gifts")
-    assert not is_mentioned("- 0123450 is another", SHA, "x")
 
 
 @pytest.mark.parametrize("style", TABLE["style"], ids=lambda style: style["name"])

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.conftest import Repository
-from tests.execution.flows.flow_run import RunFlow
-from tests.execution.flows.projects import CART, TEST_CART, commit_shop
-from tests.support.helpers import needs
+from tests.execution.flows.flow_run import CART, TEST_CART, RunFlow, commit_shop
 
 pytestmark = pytest.mark.long
 
@@ -106,47 +104,6 @@ def test_of_each_failing_test_only_what_is_known_is_said(project: Repository, ru
 
 
 # Tools that do not measure every test
-
-
-MOCHA = "\n  cart\n    ✔ quick\n    ✔ slow (120ms)\n\n  2 passing (130ms)\n"
-JEST = "PASS ./cart.test.js\n  cart\n    ✓ quick\n    ✓ slow (120 ms)\n\nTests:       2 passed, 2 total\n"
-
-
-@pytest.mark.parametrize("report", [MOCHA, JEST], ids=["mocha", "jest"])
-def test_a_quick_test_whose_time_is_not_printed_may_be_missing_at_head(
-    repository: Repository, run_flow: RunFlow, report: str
-):
-    committed = {"package.json": '{"scripts": {"test": "cat report.txt"}}\n', "report.txt": report}
-    HeadCase(committed, {"report.txt": ""}, "HEAD is complete: all 2 tests passed", "cart quick").check(
-        repository, run_flow
-    )
-
-
-CARGO_TOML = '[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2021"\n'
-RUST_LIB = "pub fn total() -> i32 {{ {body} }}\n#[cfg(test)]\nmod tests {{\n{tests}}}\n"
-RUST_TESTS = "    #[test]\n    fn test_total() { assert_eq!(super::total(), 3); }\n"
-
-
-@pytest.mark.parametrize(
-    "body, test, summary",
-    [
-        ("sum()", "test_total", "On HEAD alone 1 error, no tests ran in .*"),
-        ("3", "test_total", "HEAD is complete: the one test passed"),
-        (
-            "4",
-            "test_total",
-            "tests::test_total fails without your uncommitted changes. On HEAD alone 1 of 1 test failed .*",
-        ),
-        ("3", "test_new", "HEAD is complete: the one test passed"),
-    ],
-    ids=["does not compile", "passes", "fails", "new test"],
-)
-def test_cargo_measures_no_tests(repository: Repository, run_flow: RunFlow, body: str, test: str, summary: str):
-    needs("cargo")
-    committed = {".gitignore": "target\n", "Cargo.toml": CARGO_TOML}
-    committed["src/lib.rs"] = RUST_LIB.format(body=body, tests=RUST_TESTS.replace("test_total", test))
-    uncommitted = {"src/lib.rs": RUST_LIB.format(body="5", tests=RUST_TESTS)}
-    HeadCase(committed, uncommitted, summary, "tests::test_total").check(repository, run_flow)
 
 
 def test_a_commit_that_needs_an_uncommitted_file_is_incomplete(project: Repository, run_flow: RunFlow):

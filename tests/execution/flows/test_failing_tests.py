@@ -3,12 +3,10 @@
 
 import pytest
 
-from engine.execution.runners.flow import WorkFailed
 from engine.execution.runners.flows.failing_tests import Cause, decide_verdict, find_cause
 from engine.model import CheckResult
 from tests.conftest import Repository
-from tests.execution.flows.flow_run import RunFlow
-from tests.execution.flows.projects import CART, commit_shop
+from tests.execution.flows.flow_run import CART, RunFlow, commit_shop
 from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)
@@ -27,20 +25,6 @@ def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Reposito
     assert run.facts["skipped"] == [unrunnable]
     assert set(run.facts["candidates"]) == {unrunnable, bad}
     assert project.path.joinpath("tests/untracked.txt").read_text() == "mine"
-
-
-@pytest.mark.long
-def test_bisect_checks_both_ends(repository: Repository, run_flow: RunFlow):
-    first = repository.commit("begin", {"Makefile": "test:\n\tgrep -q well state\n", "state": "well\n"})
-    last = repository.commit("docs", {"README.md": "a shop"})
-    with pytest.raises(WorkFailed, match="passes at"):
-        run_flow("bisect", test="make test", good=first, bad=last)
-    with pytest.raises(WorkFailed, match="not an ancestor"):
-        run_flow("bisect", test="make test", good=last, bad=first)
-    broken = repository.commit("break", {"state": "ill\n"})
-    repository.commit("still", {"README.md": "x"})
-    with pytest.raises(WorkFailed, match="does not pass at"):
-        run_flow("bisect", test="make test", good=broken, bad="HEAD")
 
 
 @pytest.mark.long
@@ -70,13 +54,6 @@ def test_errors_alone_are_bad_only_where_the_bad_end_has_errors_alone(here: list
 @pytest.mark.parametrize("row", TABLE["cause"])
 def test_the_cause_is_read_from_the_output(row: dict[str, str]):
     assert find_cause(row["output"], "/repo") == Cause(row["error"], row["message"], row["place"])
-
-
-@pytest.mark.parametrize("error, message, place, signature", TABLE["signature"])
-def test_the_signature_is_the_error_with_its_file_or_with_the_test_of_an_assertion(
-    error: str, message: str, place: str, signature: str
-):
-    assert Cause(error, message, place).make_signature("tests/test_cart.py::test_a") == signature
 
 
 def test_failures_that_differ_by_chance_and_by_line_have_one_signature():

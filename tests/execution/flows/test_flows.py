@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from engine.execution.runners.flow import Flow, FlowResult, Job, Place, WorkFailed
-from engine.execution.runners.flows import FLOWS, describe_changes, name_work
+from engine.execution.runners.flows import FLOWS
 from engine.git import Git
 from tests.execution.flows.flow_run import ProcessSession
 from tests.support.helpers import read_table
@@ -28,31 +28,6 @@ def test_a_flow_describes_its_parameters(name: str):
     assert request.describe() == example["words"]
     assert flow(**request.model_dump(mode="json")) == request
     assert all(field.description for field in flow.model_fields.values())
-
-
-@pytest.mark.parametrize("name", list(EXAMPLES))
-def test_a_flow_says_what_sort_of_work_it_is_in_one_word(name: str):
-    assert FLOWS[name].work.isalpha()
-    assert FLOWS[name].work.islower()
-    assert name_work(name) == FLOWS[name].work
-
-
-def test_a_learned_flow_is_called_by_its_name():
-    assert name_work("tidy_imports") == "tidy imports"
-
-
-@pytest.mark.parametrize(
-    "flow, changes",
-    [
-        ("fix_lint", "you land the changes"), ("keep_commits", "makes a branch"),
-        ("prepare_environment", "installs packages"), ("undo_landing", "undoes a landing"),
-        ("reclaim_space", "deletes what is not needed any more"), ("tidy_imports", "you land the changes"),
-        (None, "you land the changes"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_what_work_changes(flow: str | None, changes: str):
-    assert describe_changes(flow) == changes
 
 
 @pytest.mark.parametrize("flow", [flow for flow in FLOWS.values() if flow.place is Place.ENGINE], ids=lambda f: f.name)
@@ -81,12 +56,6 @@ def test_names_are_data_and_what_may_run_is_not():
     }
 
 
-@pytest.mark.parametrize("name", list(EXAMPLES))
-def test_unknown_parameters_are_refused(name: str):
-    with pytest.raises(ValidationError, match="extra"):
-        FLOWS[name].model_validate({**EXAMPLES[name]["parameters"], "colour": "red"})
-
-
 @pytest.mark.parametrize("word", ["--output=x", "-x", "", " ", "a\nb", "a\x00b", " a"])
 def test_a_revision_cannot_be_an_option(word: str):
     for name, parameters in (
@@ -104,14 +73,6 @@ def test_a_path_cannot_leave_the_repository(path: str):
     for name in ("run_tests", "lint", "fix_lint"):
         with pytest.raises(ValidationError):
             FLOWS[name].model_validate({"paths": [path]})
-
-
-@pytest.mark.parametrize("times", [1, 501])
-def test_times_have_bounds(times: int):
-    for allowed in (2, 500):
-        FLOWS["hunt_flakes"].model_validate({"tests": ["a"], "times": allowed})
-    with pytest.raises(ValidationError):
-        FLOWS["hunt_flakes"].model_validate({"tests": ["a"], "times": times})
 
 
 def test_text_of_a_repository_is_sanitised_where_it_leaves_a_flow(tmp_path: Path):

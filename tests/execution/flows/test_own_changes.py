@@ -30,18 +30,6 @@ def test_todos_count_only_with_a_time_after_which_they_were_added(
     assert [f"{finding['path']}:{finding['line']}" for finding in findings] == places
 
 
-def test_without_a_time_nothing_is_said_about_todos(repository: Repository, run_flow: RunFlow):
-    repository.commit("begin", {"a.py": "1\n"}, at=format_january(1))
-    repository.write("cart.py", "# TODO: tax\n")
-    assert run_flow("look_for_leftovers").summary == "No leftovers: no debugging, no conflict markers"
-
-
-@pytest.mark.parametrize("today", ["2026-01-05T00:00:00", "today"])
-def test_the_time_after_which_todos_count_needs_a_zone(run_flow: RunFlow, today: str):
-    with pytest.raises(ValidationError):
-        run_flow("look_for_leftovers", today=today)
-
-
 def test_the_last_joint_commits_are_shown_with_the_partners_changes(repository: Repository, run_flow: RunFlow):
     for number in range(1, 6):
         repository.commit(

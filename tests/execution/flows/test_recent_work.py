@@ -1,11 +1,11 @@
-"""Flows that look at your recent work, and run nothing: a day, and what is not committed (SPEC 3.8)."""
+"""Flows that look at your recent work, and run nothing: a day, and what is not committed; also in odd repositories (SPEC
+3.8)."""
 
-import time
-from datetime import UTC, datetime
+import os
 
 import pytest
 
-from engine.git import unpushed
+from engine.execution.runners.flow import CannotRun, WorkFailed
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.execution.flows.unpushed_histories import WITH_KEY
@@ -40,12 +40,6 @@ def test_a_day_is_summarised_by_branch(repository: Repository, run_flow: RunFlow
     assert run.summary == "2 commits, 2 files changed, 1 session, 1 file not committed"
 
 
-def test_a_day_without_commits_says_so(repository: Repository, run_flow: RunFlow):
-    repository.commit("begin", {"a.txt": "one\n"})
-    since = datetime.fromtimestamp(time.time() + 3600, UTC).isoformat()
-    assert run_flow("summarise_day", since=since).facts["text"] == "No commits.\nEverything is committed."
-
-
 def test_uncommitted_files_are_grouped_into_commits_by_what_they_are_about(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"shop/cart.py": "1\n", "old.py": "1\n", "logo.bin": "\x00\n", "notes.md": "1\n"})
     repository.write("shop/cart.py", "2\n3\n")
@@ -78,13 +72,31 @@ def test_a_new_file_with_a_key_is_not_to_be_committed(repository: Repository, ru
     assert run.summary.endswith("; do not commit: settings.py:3 holds a GitHub token")
 
 
-def test_new_files_are_searched_for_keys_up_to_a_limit(
-    repository: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(unpushed, "MAX_BYTES", len(WITH_KEY))
-    repository.commit("begin", {"notes.md": "1\n"})
-    for name in ("a.py", "b.py"):
-        repository.write(name, WITH_KEY)
-    transcript = run_flow("look_at_changes").transcript
-    assert "Do not commit: a.py:2" in transcript
-    assert "Do not commit: b.py" not in transcript
+# Odd repositories
+
+
+def test_a_repository_without_commits_is_reported_as_such(repository: Repository, run_flow: RunFlow):
+    repository.write("a.txt", "not yet")
+    assert run_flow("summarise_day", since="2026-01-05T00:00:00Z").facts["text"] == (
+        "No commits.\nNot committed yet: a.txt."
+    )
+    review = run_flow("review_unpushed", upstream="origin/main")
+    assert review.summary == "Nothing to review: there is no commit yet, and nothing is staged"
+    with pytest.raises(WorkFailed, match="no branch to compare with"):
+        run_flow("report_branches")
+    with pytest.raises(CannotRun, match="names no commit"):  # a typo teaches nothing
+        run_flow("forecast_conflicts", base="main", branches=["x"])
+
+
+def test_file_names_that_are_no_text_are_sanitised(repository: Repository, run_flow: RunFlow):
+    repository.commit("begin", {"a b.txt": "one\n"})
+    name = os.fsdecode(b"caf\xe9\x1b[31m.py")
+    for branch, text in (("left", "x = 1\n"), ("right", "breakpoint()\n")):
+        repository.git("checkout", "-q", "-b", branch, "main")
+        repository.commit(branch, {name: text})
+    run = run_flow("forecast_conflicts", base="left", branches=["right"])
+    assert run.facts["merges"][0]["conflicts"] == ["caf\N{REPLACEMENT CHARACTER}.py"]
+    assert "\x1b" not in run.transcript
+    run = run_flow("review_unpushed", upstream="main")
+    assert [fact["kind"] for fact in run.facts["findings"]] == ["breakpoint"]
+    assert "\x1b" not in run.transcript

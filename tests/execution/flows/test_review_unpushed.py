@@ -5,7 +5,7 @@ import pytest
 
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
-from tests.execution.flows.unpushed_histories import FILE, SAFE, WITH_KEY, commit_above_merge
+from tests.execution.flows.unpushed_histories import FILE, SAFE, WITH_KEY
 from tests.support.helpers import GITHUB_TOKEN
 
 # What it finds
@@ -83,40 +83,6 @@ def test_a_key_that_is_on_a_remote_branch_is_public(repository: Repository, run_
     repository.git("commit", "-q", "--amend", "-m", "better settings")
     steps = run_flow("review_unpushed").facts["steps"]
     assert steps[-1] == "Rotate the key, because it is public: origin/feature has it already."
-
-
-def test_the_advice_says_that_a_merge_is_lost(repository: Repository, run_flow: RunFlow):
-    repository.commit("begin", {"app.py": "x = 1\n"})
-    commit_above_merge(repository)
-    steps = run_flow("review_unpushed").facts["steps"]
-    assert steps[:2] == [
-        "Make one commit of the last 4 commits, before you push. Your files stay as they are.",
-        "The merges among them are lost, but not what they brought.",
-    ]
-
-
-def test_the_advice_waits_for_the_end_of_a_merge(repository: Repository, run_flow: RunFlow):
-    repository.commit("begin", {"app.py": "x = 1\n"})
-    repository.git("switch", "-q", "-c", "side")
-    repository.commit("side", {"side.py": ""})
-    repository.git("switch", "-q", "main")
-    repository.commit("settings", {FILE: WITH_KEY})
-    repository.git("merge", "-q", "--no-commit", "side")
-    [first, _] = run_flow("review_unpushed").facts["steps"][:2]
-    assert first == "First finish the unfinished merge, or abort it. Then review again."
-
-
-def test_a_secret_above_several_pushed_branches_is_taken_out_of_the_history(repository: Repository, run_flow: RunFlow):
-    begin = repository.commit("begin", {"app.py": "x = 1\n"})
-    for name in ("left", "right"):
-        repository.git("switch", "-q", "--detach", begin)
-        repository.git("update-ref", f"refs/remotes/origin/{name}", repository.commit(name, {f"{name}.py": ""}))
-    repository.git("switch", "-q", "main")
-    repository.commit("settings", {FILE: WITH_KEY})
-    for name in ("left", "right"):
-        repository.git("merge", "-q", f"origin/{name}")
-    first = run_flow("review_unpushed").facts["steps"][0]
-    assert first == f"Take {FILE} out of the history with git filter-repo, in a fresh clone:"
 
 
 def test_a_name_with_a_line_break_adds_no_command(repository: Repository, run_flow: RunFlow):

@@ -166,22 +166,3 @@ def test_passing_and_failing_tests_are_read_from_the_tool(
         assert (alone.passed, alone.failed, alone.failing) == (0, 1, (case.failing,))
     changed = repository.git("status", "--porcelain").splitlines()
     assert all(line.endswith(case.path) for line in changed), changed
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case.lacking], ids=lambda case: case.tool)
-def test_a_missing_tool_is_named_with_its_fix(
-    case: ToolCase,
-    repository: Repository,
-    run_flow: RunFlow,
-    without: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-):
-    repository.commit("begin", {**case.files, **case.lacking_files, case.path: case.good})
-    without(*case.lacking)
-    if "python3" in case.lacking:
-        put_bare_python_first(repository.path, tmp_path, monkeypatch)
-    with pytest.raises(CannotRun, match=case.lacking[0]) as refusal:
-        run_flow("run_tests")
-    assert case.fix in refusal.value.fix
-    assert refusal.value.fix

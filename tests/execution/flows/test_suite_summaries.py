@@ -49,28 +49,6 @@ def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
     assert (check.has_new_failures, check.green) == (is_new, False)
 
 
-@pytest.mark.parametrize(
-    "errors, failing, failed_before, words",
-    [
-        (1, "a", "a", "that was so before as well"),
-        (2, "aa", "a", "1 of them failed before as well: a"),
-        (3, "a", "a", "1 of them failed before as well: a"),
-        (1, "", "", "it is not known whether it failed before"),
-    ],
-)
-def test_a_run_in_which_no_test_ran_does_not_say_that_nothing_new_fails(
-    errors: int, failing: str, failed_before: str, words: str
-):
-    check = CheckResult("pytest", 0, 0, errors=errors, failing=tuple(failing), failed_before=tuple(failed_before))
-    assert describe_compared(check) == f"{describe_check(check)}; {words}"
-    assert check.has_new_failures
-
-
-def test_a_failure_without_a_name_counts_as_new():
-    assert CheckResult("make test", 0, 1, counted=False, failed_before=()).has_new_failures
-    assert not CheckResult("make test", 1, 0, counted=False).has_new_failures
-
-
 def test_an_error_that_is_no_test_is_the_fault_of_the_run():
     check = CheckResult("maven", 0, 0, errors=1, error="Cart.java:3: ';' expected", failed_before=())
     assert describe_compared(check) == f"1 error, no tests ran in <0.1 s: {check.error}; it did not fail before"
@@ -78,15 +56,6 @@ def test_an_error_that_is_no_test_is_the_fault_of_the_run():
     assert describe_compared(before).endswith("; that was so before as well")
     command = CheckResult("npm test", 0, 1, error="cart.ts(3,5): error TS2304", counted=False)
     assert describe_check(command) == f"npm test failed in <0.1 s: {command.error}; its output names no tests"
-
-
-def test_what_failed_before_is_known_of_each_tool_alone():
-    known = CheckResult("pytest", 0, 1, failing=("a",), failed_before=("a",))
-    unknown = CheckResult("make test", 0, 1, failing=("b",))
-    tool = None  # only the results are combined
-    both = combine_checks([ToolCheck(tool, known), ToolCheck(tool, unknown)])
-    assert (both.failed_before, both.has_new_failures) == (("a",), True)
-    assert combine_checks([ToolCheck(tool, unknown)] * 2).failed_before is None
 
 
 OLD_ERROR = CheckResult(

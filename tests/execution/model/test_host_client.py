@@ -2,7 +2,6 @@
 3.8)."""
 
 import json
-import os
 import sqlite3
 import subprocess
 from datetime import timedelta
@@ -104,17 +103,6 @@ def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld):
         assert view.state is SessionState.CANCELLED
         assert len(world.server.requests) == 1
         world.check_end(view)
-
-
-def test_closing_the_engine_in_the_middle_of_a_call_cancels_the_session(fresh_world: ModelWorld):
-    fresh_world.server.script(HANGING)
-    with fresh_world.opened():
-        session = fresh_world.start()
-        fresh_world.server.wait(1)
-    with fresh_world.opened() as engine:
-        view = engine.sessions.get(session.id)
-        assert view.state is SessionState.CANCELLED
-        fresh_world.check_end(view)
 
 
 def test_an_engine_that_is_killed_leaves_no_host():
@@ -219,26 +207,3 @@ def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog
             assert KEY.encode() not in file.read_bytes(), file
     with sqlite3.connect(fresh_world.home.database) as database:
         assert not any(KEY in line for line in database.iterdump())
-
-
-def test_hosts_are_asked_only_over_their_pipe(model_host: ModelHost):
-    """It listens nowhere, and leads a process group of its own."""
-    model_host.get_or_start()
-    process = psutil.Process(model_host.pid)
-    assert [connection for connection in process.net_connections() if connection.status == psutil.CONN_LISTEN] == []
-    assert os.getpgid(process.pid) == process.pid != os.getpgid(0)
-
-
-def test_twenty_sessions_share_one_host(fresh_world: ModelWorld):
-    fresh_world.configure(maxRunningSessions=20)
-    fresh_world.server.answer = lambda request: (
-        Reply(text="Done.", piece=1) if request.tool_results else make_call("write", path="hello.txt", content="Hi")
-    )
-    with fresh_world.opened():
-        sessions = [fresh_world.start(f"Thing {number}") for number in range(20)]
-        views = [fresh_world.finish(session) for session in sessions]
-        assert {view.state for view in views} == {SessionState.SUCCEEDED}
-        assert {view.summary for view in views} == {"Done."}
-        assert len(fresh_world.find_started_hosts()) == 1
-        for view in views:
-            fresh_world.check_end(view)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -19,13 +18,6 @@ from engine.model.adaptation import (
 )
 from engine.storage.database import Transaction
 from tests.execution.model.model_world import ModelWorld
-
-LEARNED_FLOWS = {
-    "fails_early": (("false", "sh stamp.sh"), SessionState.FAILED, "step 1 of 2, `false`, ended with exit code 1"),
-    "not_there": (("nowhere_to_be_found --all",), SessionState.CANNOT_RUN, "nowhere_to_be_found"),
-    "quoted": (("echo 'one && two'",), SessionState.SUCCEEDED, ""),
-}
-"""Learned flows by name: their commands, the state that a session of theirs ends in, and what its error contains."""
 
 
 def make_candidate(engine: Engine, effect: Effect, number: int, **fields: str) -> Candidate:
@@ -57,17 +49,6 @@ def active_candidate(engine: Engine, effect: Effect, **fields: str) -> Iterator[
     engine.adaptation.roll_back(candidate_id)
 
 
-def test_a_card_names_the_model_of_the_agent_that_does_it(world: ModelWorld):
-    with world.opened() as engine:
-        tools = engine.home.agents / "frontend_builder" / "tools.json"
-        tools.write_text(tools.read_text().replace('"models": {}', '"models": {"default": "openai:for-screens"}'))
-        card = world.propose()
-        check = engine.sessions.admission.find_runner(card.assignment).check
-        assert check(card.assignment).executor == f"openai:{world.model}"
-        assert check(replace(card.assignment, agent="frontend_builder")).executor == "openai:for-screens"
-        assert replace(card.assignment, agent="frontend_builder").digest != card.assignment.digest
-
-
 @pytest.mark.long
 def test_an_approval_holds_for_the_commands_on_the_card(world: ModelWorld):
     """A flow that is activated later has another name, so an earlier card and permit cannot be for it."""
@@ -97,21 +78,3 @@ def test_what_a_learned_flow_runs_is_judged_before_it_is_approved(world: ModelWo
         assert content.verdict == Verdict.ASK
         assert content.is_allowed_once
         assert allowed.note == ""
-
-
-@pytest.mark.long
-def test_a_learned_flow_passes_the_same_rails(world: ModelWorld):
-    with world.opened() as engine:
-        for name, (commands, state, reason) in LEARNED_FLOWS.items():
-            with active_candidate(engine, FlowOffload(name, "Try it", commands)):
-                card = engine.cards.approve(world.propose(name).id, without_sandbox=True)
-                view = world.finish(engine.sessions.get(card.session_id or ""))
-                assert view.state is state, name
-                assert reason in view.error
-        assert "one && two" in world.read_lines(view, "output"), "no shell reads it"
-        elsewhere = FlowOffload("elsewhere", "Try it", ("true",))
-        with (
-            active_candidate(engine, elsewhere, workspace="/other"),
-            pytest.raises(Refusal, match="learned in /other"),
-        ):
-            world.propose("elsewhere")

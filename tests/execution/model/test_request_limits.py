@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.model_calls import CallUsage
 from engine.execution.runners.model import request_limits
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Model
 from engine.execution.runners.model.request_limits import (
@@ -91,26 +90,3 @@ def test_usage_never_costs_more_than_was_reserved(
     assert usage.is_reported or usage.cost == price.compute_cost(usage.input_tokens, usage.output_tokens)
     cancelled = budget.compute_cancelled_usage(received)
     assert all(0 <= spent.cost <= budget.max_cost for spent in (usage, cancelled))
-
-
-def test_a_price_is_listed_or_a_marked_estimate():
-    assert request_limits.make_price({"input": 3, "output": 4}, estimate=50_000) == Price(3, 4)
-    unlisted = request_limits.make_price(None, estimate=50_000)
-    assert (unlisted.is_known, unlisted.min_cost, unlisted.compute_cost(1_000_000, 0)) == (False, 50_000, 3_000_000)
-
-
-@given(st.text(max_size=2_000))
-def test_an_estimate_is_at_least_half_a_token_a_character(text: str):
-    assert 2 * request_limits.estimate_tokens(text) >= len(text)
-
-
-def test_usage_is_as_reported_or_estimated_where_it_was_cut_short():
-    budget = RequestBudget(PromptSize(estimated=150), 1_000, Price(250_000, 2_000_000))
-    reported = budget.compute_answer_usage({"input": 100, "output": 20, "cost": 65}, received=80)
-    assert reported == CallUsage(100, 20, 65)
-    odd = budget.compute_answer_usage({"input": 10.5, "output": 3.2, "cost": 65}, received=80)
-    assert (repr(odd.input_tokens), repr(odd.output_tokens)) == ("11", "4")
-    assert [request_limits.estimate_tokens(text) for text in ("", "abc", "日本語")] == [0, 2, 9]
-    price = Price(1_000_000, 1_000_000)
-    cut_short = RequestBudget(PromptSize(40, 60), 50, price).compute_cancelled_usage(1_000_000)
-    assert cut_short == CallUsage(100, 50, 150, is_reported=False)

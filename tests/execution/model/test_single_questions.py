@@ -1,24 +1,18 @@
 """Single questions to a model, those of memory among them, with a real model host, real calls and costs (SPEC 3.4,
 4.8)."""
 
-import json
 import threading
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import timedelta
 
 import pytest
 from sqlmodel import col, select
 
 from engine import Engine
-from engine.memory.captures import CaptureRow
 from engine.model import Layer, ModelCall, NoAnswer, Question
 from engine.safety.costs import CostEntry
-from tests.conftest import MONDAY_MORNING
 from tests.execution.model.model_world import GPT, KEY, ModelWorld
 from tests.support.model_server import ModelServer, Reply
-
-MONDAY = date(2026, 1, 5)
-NIGHT = "nightly:2026-01-05"
 
 
 @pytest.fixture
@@ -148,18 +142,6 @@ def test_the_model_summarises_a_session(engine: Engine, world: ModelWorld, serve
 
 
 @pytest.mark.long
-def test_a_session_goes_on_after_its_own_last_answer(engine: Engine, world: ModelWorld, server: ModelServer):
-    session = run_session(engine, world, server)
-    server.script(Reply(text="A summary."), Reply(text="More was done."))
-    engine.knowledge.catch_up()
-    card = engine.cards.propose("go on", workspace=str(world.repository.path), continues=session)
-    approved = engine.cards.approve(card.id, without_sandbox=True)
-    continued = world.finish(engine.sessions.get(approved.session_id or ""))
-    task = engine.calls.for_session(session)[0]
-    assert engine.calls.for_session(continued.id)[0].follows == task.id
-
-
-@pytest.mark.long
 def test_rules_summarise_when_the_model_fails_and_it_is_recorded_once(
     engine: Engine, world: ModelWorld, server: ModelServer
 ):
@@ -178,23 +160,3 @@ def test_rules_summarise_when_the_model_fails_and_it_is_recorded_once(
     server.script(Reply(text="It answers again."))
     engine.knowledge.catch_up()
     assert find_summary(engine, third) == "It answers again."
-
-
-def test_the_model_extracts_facts_of_the_day(engine: Engine, world: ModelWorld, server: ModelServer):
-    workspace = str(world.repository.path)
-    capture = CaptureRow(
-        id="cap_1", kind="fact", text="The service listens on port 8000", tags=[], digest="d",
-        session_id="session_1", line=3, agent="backend_builder", workspace=workspace,
-        at=MONDAY_MORNING, last_session="session_1", trust="operator",
-    )  # fmt: skip
-    engine.database.write(lambda tx: tx.session.add(capture))
-    fact = {"fact": "The service listens on port 8000", "category": "configuration", "bucket": "projects"}
-    source = engine.knowledge.captures.read_entries()[0].source
-    facts = json.dumps({"facts": [{**fact, "group": "shop", "source": source}]})
-    server.script(Reply(text=f"```json\n{facts}\n```"))
-    report = engine.knowledge.nightly.run(MONDAY)
-    assert (report.promoted, report.drafted, report.reason) == (1, 0, "")
-    learned = engine.knowledge.para.read_facts()[0]
-    assert (learned.fact, learned.workspace) == ("The service listens on port 8000", workspace)
-    assert report.cost == get_only_call(engine, NIGHT).cost > 0
-    assert read_charges(engine) == [("nightly", "settled", report.cost)]

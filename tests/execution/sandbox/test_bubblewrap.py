@@ -11,7 +11,6 @@ from engine.config import Settings, WorkspaceSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.model import RunnerInfo
 from tests.execution.session_world import MakeWorld, ScriptWorld, run_python
 from tests.support.helpers import make_program, wait_until
 
@@ -77,9 +76,3 @@ def test_an_installation_under_tmp_is_readable_and_not_writable(tmp_path: Path):
         completed = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert completed.stdout == "its own data\nenv\n"
     assert "Read-only" in completed.stderr
-
-
-def test_the_row_of_a_session_names_the_hosts_of_its_runner(world: ScriptWorld, monkeypatch: pytest.MonkeyPatch):
-    info = RunnerInfo(available=True, hosts=("api.example.com",))
-    monkeypatch.setattr(world.runner, "check", lambda assignment: info)
-    assert world.run(lambda live: "done").sandbox == "bubblewrap, network only to api.example.com"

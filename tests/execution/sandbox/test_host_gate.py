@@ -3,13 +3,18 @@
 import contextlib
 import select
 import socket
+import sys
 import time
 from types import SimpleNamespace
 
 import pytest
 
+from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import host_gate
+from engine.execution.sandbox.ladder import find_best_sandbox
+from engine.model import SessionState
 from tests.execution.sandbox.gate_world import LISTED, PUBLIC_ADDRESS, GateOpener
+from tests.execution.session_world import ScriptWorld
 from tests.support.helpers import read_table, wait_until
 
 ROWS = read_table(__file__)
@@ -40,24 +45,6 @@ def test_the_gate_accepts_again_after_the_machine_had_no_file_left(
     request = f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\nGET /x HTTP/1.0\nHost: y\n\n"
     assert gate.send(request).endswith(b"/x y None")
     assert gate.reports == ["network: a connection could not be taken: Too many open files"]
-
-
-def test_a_connection_that_comes_while_the_session_ends_is_refused(
-    open_gate: GateOpener, monkeypatch: pytest.MonkeyPatch
-):
-    class SocketOfEndingSession(socket.socket):
-        """The session ends between the connection and its thread."""
-
-        def accept(self) -> tuple[socket.socket, object]:
-            accepted = super().accept()
-            gate.host_gate.close()
-            return accepted
-
-    with monkeypatch.context() as patched:
-        patched.setattr(host_gate, "socket", SimpleNamespace(**{**vars(socket), "socket": SocketOfEndingSession}))
-        gate = open_gate("api.example.com")
-    with gate.connect() as client:
-        assert client.recv(1_000).endswith(b"the session is over\n")
 
 
 @pytest.mark.long
@@ -93,24 +80,6 @@ def test_a_name_may_not_resolve_to_this_machine(open_gate: GateOpener, server: i
     gate = open_gate(f"api.example.com:{server}", addresses={"api.example.com": [address]})
     assert gate.send(f"CONNECT api.example.com:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
     assert "which no session may reach" in gate.reports[0]
-
-
-def test_the_next_address_of_a_host_is_tried(
-    open_gate: GateOpener, received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch
-):
-    connect = socket.create_connection
-    addresses = []
-
-    def fail_once(address: tuple[str, int], timeout: float) -> socket.socket:
-        addresses.append(address[0])
-        if len(addresses) == 1:
-            raise OSError("no route")
-        return connect(address, timeout)
-
-    monkeypatch.setattr(socket, "create_connection", fail_once)
-    with open_gate(LISTED, addresses={LISTED: ["93.184.216.34", "93.184.216.35"]}).tunnel():
-        pass
-    assert addresses == ["93.184.216.34", "93.184.216.35"]
 
 
 # Limits and ends
@@ -171,3 +140,49 @@ def test_closing_cuts_every_connection(open_gate: GateOpener, server: int):
     with pytest.raises(OSError, match=r".+"):
         gate.connect()
     gate.host_gate.close()
+
+
+# The gate of a session
+
+
+needs_a_gate = pytest.mark.skipif(
+    not find_best_sandbox().can_filter_hosts, reason="no sandbox that filters hosts works here"
+)
+
+
+FETCH = """
+import urllib.request
+def fetch(url):
+    try: print(urllib.request.build_opener().open(url, timeout=5).read().decode())
+    except Exception as error: print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.long
+@needs_a_gate
+def test_a_session_reaches_its_host_and_nothing_else(world: ScriptWorld, server: int):
+    """By its address as on the operator's machine, by the proxy, and no other way."""
+    script = FETCH + (
+        f"fetch('http://127.0.0.1:{server}/direct')\n"
+        "import os; os.environ['NO_PROXY'] = os.environ['no_proxy'] = ''\n"
+        f"fetch('http://127.0.0.1:{server}/proxied')\n"
+        "fetch('https://evil.example.org/')\n"
+        "import socket\n"
+        "try: socket.create_connection(('192.0.2.1', 443), 2)\n"
+        "except OSError as error: print('no way round', error)\n"
+    )
+
+    def work(live: LiveSession) -> str:
+        live.commands.confine(hosts=(f"127.0.0.1:{server}",))
+        return live.execute([sys.executable, "-c", script], cwd=live.folder).output
+
+    view = world.run(work)
+    assert view.state is SessionState.SUCCEEDED
+    direct, proxied, refused, around = world.read_lines(view)
+    assert direct.startswith("/direct")
+    assert proxied.startswith("/proxied")
+    assert "403" in refused
+    assert around.startswith("no way round")
+    listed = f"127.0.0.1:{server}"
+    refusal = f"network: evil.example.org:443 is not one of the allowed hosts of this session: {listed}"
+    assert refusal in world.read_lines(view, ("note",))

@@ -13,7 +13,6 @@ from engine.execution.sandbox import Confinement, Sandbox, ladder
 from engine.execution.sandbox.ladder import NoSandbox, RungReport, find_best_sandbox
 from engine.execution.sandbox.landlock import Landlock, read_landlock_version
 from engine.execution.sandbox.programs import Bubblewrap, Seatbelt
-from engine.model import SANDBOX_FIX
 from tests.support.helpers import make_program
 
 
@@ -73,12 +72,6 @@ def test_landlock_is_in_force_where_bubblewrap_is_missing(monkeypatch: pytest.Mo
     assert [report.name for report in ladder.report_rungs() if report.works] == ["landlock", "none"]
 
 
-def test_only_a_rung_that_has_a_better_one_above_it_advises_to_install_that():
-    other = "run the command in a terminal"
-    assert Seatbelt().describe_way_out(other) == other
-    assert Landlock().describe_way_out(other) == f"{SANDBOX_FIX}, or {other}"
-
-
 @pytest.mark.parametrize("abi", range(1, 8))
 def test_every_version_of_landlock_holds_a_command(abi: int):
     """Seccomp and the supervisor hold the calls that an older version does not know."""
@@ -129,11 +122,6 @@ def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(tmp_path:
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     ladder._make_platform_rungs.cache_clear()
     assert all(rung.name != "seatbelt" for rung in ladder.find_rungs())
-
-
-def test_a_host_of_the_workspace_that_the_work_needs_too_is_named_once():
-    hosts = ("pypi.org", "a.org", "pypi.org")
-    assert Bubblewrap().describe(network=False, hosts=hosts) == "bubblewrap, network only to pypi.org, a.org"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the program reads /proc")

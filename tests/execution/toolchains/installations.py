@@ -21,7 +21,6 @@ UV_PROJECT = {
     "test_shop.py": "import iniconfig\n\ndef test_it():\n    assert iniconfig\n",
 }
 NPM_PROJECT = {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"}
-GO_PROJECT = {"go.mod": "module example.org/shop\n\ngo 1.19\n", "go.sum": ""}
 
 
 def commit_project(world: SessionWorld, files: dict[str, Any], ignored: str = "node_modules\n.venv\n") -> Path:

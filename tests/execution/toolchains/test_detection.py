@@ -1,25 +1,17 @@
 """Which test runners, linters and package managers a folder has, and how to install what is missing (SPEC 2.12,
 3.8)."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.flows.suite_runs import describe_how_to_run_tests
-from engine.execution.runners.toolchains.detection import detect_test_tools, make_environment_command
-from engine.execution.runners.toolchains.installing import find_installations
-from engine.execution.runners.toolchains.project_folder import ProjectFolder
-from engine.execution.runners.toolchains.projects import find_packages, find_projects, read_project
-from tests.conftest import Repository
+from engine.execution.runners.toolchains.detection import make_environment_command
+from engine.execution.runners.toolchains.projects import read_project
 from tests.execution.toolchains.installations import make_environment
 from tests.support.helpers import make_program, read_table
 
 TABLE = read_table(__file__)
-
-
-ENSUREPIP = "{environment}/bin/python -m ensurepip && {environment}/bin/python -m pip install pytest -e ."
 
 
 def make_programs(project: Path, *names: str) -> Path:
@@ -81,62 +73,6 @@ def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, 
     assert make_environment_command(tmp_path, tmp_path) == command
 
 
-def test_missing_pytest_is_named_with_the_command_that_installs_it(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(
-        "engine.execution.runners.toolchains.python_projects.find_interpreters", lambda workspace, top: []
-    )
-    folder = repository.path
-    repository.write("pyproject.toml", '[project]\nname = "shop"\n')
-    assert find_projects(folder)[0].missing_tool == "", "no tests, nothing to install for them"
-    repository.write("tests/unit/test_cart.py", "")
-    assert find_projects(folder)[0].missing_tool == "pytest"
-    assert make_environment_command(folder, folder) == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
-    repository.write("uv.lock", "")
-    assert make_environment_command(folder, folder) == "uv add --dev pytest"
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert describe_how_to_run_tests(find_projects(folder)[0], folder) == "install uv: python3 -m pip install uv"
-    make_program(tmp_path / "programs/uv", "exit 0")
-    monkeypatch.setenv("PATH", f"{tmp_path}/programs:/usr/bin:/bin")
-    assert describe_how_to_run_tests(find_projects(folder)[0], folder) == "uv add --dev pytest"
-
-
-@pytest.mark.parametrize(
-    "made_by, has_uv, command",
-    [
-        ("", True, ENSUREPIP),
-        ("uv = 0.9.0", True, "uv pip install --python {environment} pytest -e ."),
-        ("uv = 0.9.0", False, ENSUREPIP),
-    ],
-)
-@pytest.mark.parametrize("path, environment", [("", ".venv"), ("packages/py", "../../.venv")])
-def test_pytest_is_installed_into_the_nearest_environment_even_if_it_has_no_pip(
-    repository: Repository,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    path: str,
-    environment: str,
-    made_by: str,
-    has_uv: bool,
-    command: str,
-):
-    programs = tmp_path / "programs"
-    if has_uv:
-        make_program(programs / "uv", "exit 0")
-    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
-    top, folder = repository.path, repository.path / path
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", top / ".venv"], check=True)
-    with (top / ".venv" / "pyvenv.cfg").open("a") as settings:
-        settings.write(made_by)
-    files = {"pyproject.toml": '[project]\nname = "py"\n', "test_a.py": ""}
-    repository.commit("begin", {str(Path(path, name)): text for name, text in files.items()})
-    assert make_environment_command(folder, top) == command.format(environment=environment)
-    [installation] = find_installations(top, find_packages(top), path)
-    assert installation.command == command.format(environment=environment)
-    assert (installation.created, installation.updated) == ((), (".venv",))
-
-
 def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "pyproject.toml").touch()
     make_environment(tmp_path, with_pytest=False)
@@ -144,16 +80,6 @@ def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: py
     project = read_project(tmp_path)
     assert (project.tools, project.searched, project.missing_tool) == ((), ("pytest in .venv",), "pytest")
     assert not (tmp_path / "ran").exists()
-
-
-def test_a_second_detection_in_the_same_folder_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "pyproject.toml").touch()
-    make_environment(tmp_path, with_pytest=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    folder = ProjectFolder(tmp_path, tmp_path, tmp_path)
-    first = detect_test_tools(folder)
-    assert (first.searched, first.missing) == (("pytest in .venv",), (("python", "pytest"),))
-    assert detect_test_tools(folder) == first
 
 
 def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

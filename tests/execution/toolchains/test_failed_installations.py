@@ -7,25 +7,17 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place, RetryLater
-from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import (
-    Installation,
     _make_temporary_path,
     _put_in_place,
     _restore_old_folder,
-    install_into_tree,
-    make_installation_error,
 )
 from engine.model import SessionState
 from tests.execution.flow_world import FlowWorld
 from tests.execution.toolchains.installations import (
-    NPM,
     NPM_PROJECT,
     UV_PROJECT,
     commit_project,
@@ -48,15 +40,6 @@ def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: FlowWo
     assert view.state is SessionState.CANNOT_RUN, describe_outcome(world, view)
     assert "asked for registry.invalid, which is not one of its registries (registry.npmjs.org)" in view.summary
     assert [path.name for path in (top / "node_modules").iterdir()] == ["mine"]
-
-
-def test_without_network_the_card_is_offered_again():
-    output = "npm error\nnetwork: registry.npmjs.org:443 cannot be reached: Network is unreachable"
-
-    error = make_installation_error(["npm", "ci"], CommandResult(1, output, 1.0), [NPM])
-
-    assert isinstance(error, RetryLater)
-    assert error.message == "registry.npmjs.org cannot be reached: Network is unreachable"
 
 
 def test_an_environment_that_is_a_link_is_left_alone(world: FlowWorld, tmp_path: Path):
@@ -106,26 +89,6 @@ def test_files_that_a_package_writes_elsewhere_are_discarded(world: FlowWorld):
 
     assert (top / "cart.js").read_text() == "mine"
     assert not (top / ".git/hooks/x").exists()
-
-
-def test_a_command_that_installs_nothing_changes_nothing(world: FlowWorld):
-    top = commit_project(world, {"package.json": {"name": "a"}})
-    (top / "node_modules/mine").mkdir(parents=True)
-    packages = PackageSetup("npm", "node", folder="", lock="", commands=(), hosts=())
-    installation = Installation(packages, (("true",),), updated=("node_modules",))
-
-    def install(job: Job) -> FlowResult:
-        with install_into_tree(cast(LiveSession, job.session), installation, top):
-            job.run(["true"])
-            job.run(["touch", ".pnp.cjs"])
-        return FlowResult("fine")
-
-    view = world.run_scripted(Place.INSTALL, install)
-
-    assert view.state is SessionState.CANNOT_RUN, describe_outcome(world, view)
-    assert "`true` put nothing into node_modules, so nothing was changed" in view.summary
-    assert (top / "node_modules/mine").is_dir()
-    assert not (top / ".pnp.cjs").exists()
 
 
 @pytest.mark.parametrize("disk", [None, Path("/dev/shm")], ids=["same disk", "another disk"])

@@ -3,11 +3,10 @@
 
 import pytest
 
-from engine.execution.runners.toolchains.installing import find_installations, find_lock_updates
+from engine.execution.runners.toolchains.installing import find_lock_updates
 from engine.execution.runners.toolchains.projects import find_packages
-from engine.model import ALWAYS_ASKED
 from tests.execution.flow_world import FlowWorld
-from tests.execution.toolchains.installations import GO_PROJECT, NPM_PROJECT, commit_project
+from tests.execution.toolchains.installations import NPM_PROJECT, commit_project
 
 
 def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world: FlowWorld):
@@ -23,16 +22,6 @@ def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world:
     (top / "node_modules").mkdir()
     info = world.sessions.check(world.assign("prepare_environment", command=["npm ci"]))
     assert info.learned_commands.endswith("updates your node_modules")
-
-
-def test_an_installation_into_the_cache_leaves_the_tree_alone(world: FlowWorld):
-    top = commit_project(world, GO_PROJECT)
-
-    [installation] = find_installations(top, find_packages(top))
-
-    assert installation.created == installation.updated == ()
-    assert installation.cache == "go-mod"
-    assert "your tree is not touched" in installation.summary
 
 
 @pytest.mark.parametrize(
@@ -61,7 +50,3 @@ def test_only_the_install_command_of_the_project_is_accepted(world: FlowWorld):
     assert "`npm ci`" in info.reason
     assert not world.sessions.check(world.assign("prepare_environment", command=[])).available
     assert not world.sessions.check(world.assign("update_lock", command=["npm ci"])).available
-
-
-def test_an_installation_never_starts_by_itself():
-    assert {"prepare_environment", "update_lock"} <= ALWAYS_ASKED, "the gate asks about these"

@@ -1,13 +1,19 @@
-"""npm, pip, uv, go and cargo install packages and update lock files in sessions, as their cards say (SPEC 3.8).
+"""npm, pip and uv install packages and update lock files in sessions, as their cards say, also for an agent (SPEC 3.8).
 
 A test whose tool or registry is not there is skipped.
 """
 
 import pytest
 
+from engine.config import Settings, WorkspaceSettings
+from engine.execution.live_session import LiveSession
+from engine.execution.sandbox import Sandbox
+from engine.execution.session_folders import SessionFolder
+from tests.conftest import Repository
+from tests.execution.agent_world import AgentWorld
 from tests.execution.flow_world import FlowWorld
+from tests.execution.session_world import MakeWorld
 from tests.execution.toolchains.installations import (
-    GO_PROJECT,
     NPM,
     PYPI,
     UV_PROJECT,
@@ -45,20 +51,6 @@ def test_npm_installs_into_the_tree(world: FlowWorld):
 
 
 @pytest.mark.long
-def test_npm_replaces_the_folder_by_what_the_lock_file_names(world: FlowWorld):
-    needs("npm", host=NPM)
-    top = commit_project(world, LEFT_PAD)
-    (top / "node_modules").mkdir()
-    (top / "node_modules/stranger.js").write_text("x")
-
-    run_successfully(world, "prepare_environment", find_command_lines(top))
-
-    assert not (top / "node_modules/stranger.js").exists()
-    assert (top / "node_modules/left-pad/package.json").is_file()
-    assert [path.name for path in top.iterdir() if "clawpy" in path.name] == []
-
-
-@pytest.mark.long
 def test_pip_installs_into_a_new_environment(world: FlowWorld):
     needs("python3", host=PYPI)
     top = commit_project(
@@ -89,25 +81,36 @@ def test_uv_updates_the_lock_file_and_installs(world: FlowWorld):
     assert list((top / ".venv").glob("lib/python3*/site-packages/iniconfig"))
 
 
-@pytest.mark.long
-def test_go_modules_are_installed_into_the_cache(world: FlowWorld):
-    needs("go")
-    commit_project(world, GO_PROJECT)
-    run_successfully(world, "prepare_environment", ["go mod download"])
-    assert list((world.home.cache / "build").glob("*/*/files/go-mod"))
+# The worktree of an agent
+
+
+@pytest.fixture
+def agent_world(make_world: MakeWorld, repository: Repository, gated_sandbox: Sandbox) -> AgentWorld:
+    return make_world(AgentWorld, repository=repository, sandbox=gated_sandbox)
 
 
 @pytest.mark.long
-def test_cargo_updates_the_lock_file_of_the_workspace(world: FlowWorld):
-    needs("cargo")
-    files = {
-        "Cargo.toml": '[package]\nname = "shop"\nversion = "0.2.0"\nedition = "2021"\n',
-        "Cargo.lock": 'version = 3\n\n[[package]]\nname = "shop"\nversion = "0.1.0"\n',
-        "src/main.rs": "fn main() {}\n",
-    }
-    commit_project(world, files)
+def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agent_world: AgentWorld):
+    needs("python3", host=PYPI)
+    top = commit_project(
+        agent_world, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"}, ""
+    )
+    (top / ".venv/bin").mkdir(parents=True)
+    (top / ".venv/.gitignore").write_text("*\n")
+    (top / ".venv/bin/python").symlink_to("/usr/bin/false")  # the operator's own is not the worktree's
+    agent_world.settings.current = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
 
-    view = run_successfully(world, "update_lock", ["cargo update --workspace"])
-    assert view.summary == "`cargo update --workspace` updated Cargo.lock"
-    [change] = world.changes.list()
-    assert [file.path for file in world.changes.get(change.id).files] == ["Cargo.lock"]
+    found = []
+
+    def import_package(live: LiveSession, folder: SessionFolder):
+        script = "import sys, iniconfig; print(sys.prefix, iniconfig.__file__)"
+        found.append(live.execute(["python3", "-c", script], cwd=folder.path).output)
+
+    agent_world.agent.work = import_package
+    view = agent_world.wait(agent_world.begin_prose(), 300)
+
+    transcript = "\n".join(agent_world.read_lines(view, ()))
+    assert f"worktrees/{view.id}/.venv" in found[0], transcript
+    assert "prepare: python3 -m venv .venv && .venv/bin/pip install" in transcript
+    assert "network: pypi.org, files.pythonhosted.org" in transcript
+    assert agent_world.changes.list() == []  # what was installed is no part of its diff

@@ -58,26 +58,6 @@ def test_the_output_of_a_test_runner_is_read(row: dict[str, Any]):
     assert not check.green
 
 
-def test_the_time_of_each_go_test_is_read():
-    output = next(row["output"] for row in TABLE["runner"] if row["format"] == "go")
-    assert read_output("go", output).durations[0] == ("example.com/shop/cart::TestAdd", 0.1)
-
-
-@pytest.mark.parametrize(
-    "output_format, output",
-    [
-        ("tap", "TAP version 13\nok 1 - later # SKIP\n  duration_ms: 1.5\n# pass 0\n# fail 0\n# skipped 1\n"),
-        ("go", "--- SKIP: TestLater (0.00s)\nok  \texample.com/shop\t0.002s\n"),
-        ("bun", "(skip) later [1.00ms]\nRan 1 test across 1 file.\n"),
-        ("gradle", "clawpy-test\tSKIPPED\tLater\t3\n"),
-        ("minitest", "TestCart#test_later = 0.00 s = S\n1 runs, 0 assertions, 0 failures, 0 errors, 1 skips\n"),
-    ],
-)
-def test_a_skipped_test_has_no_time(output_format: str, output: str):
-    check = read_output(output_format, output, 0)
-    assert (check.passed, check.skipped, check.durations) == (0, 1, ())
-
-
 @pytest.mark.parametrize("exit_code, passed", [(0, 1), (2, 0)])
 def test_of_output_without_results_only_the_exit_code_counts(exit_code: int, passed: int):
     check = read_output("words", "compiled with great success\n", exit_code)

@@ -3,24 +3,17 @@
 import json
 import shutil
 import sys
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.clock import FakeClock
-from engine.execution.runners.toolchains.projects import Project, ProjectCache, find_projects
-from engine.git import GitError
+from engine.execution.runners.toolchains.projects import Project, find_projects
 from tests.conftest import Repository
-from tests.prediction.sensing import PYTEST, make_project
 from tests.support.helpers import make_program, read_table
 
 PYTHON = {"pyproject.toml": '[project]\nname = "cart"\n', "tests/test_cart.py": "def test_a(): pass\n"}
 GO = {"go.mod": "module x\n", "x_test.go": "package x\n"}
-
-
-NODE_PROJECTS = (make_project("mocha"),)
 
 
 def make_manifest(test: str = "", **fields: object) -> dict[str, str]:
@@ -73,13 +66,6 @@ def test_folders_that_are_too_deep_or_foreign_are_no_projects(repository: Reposi
         repository, {**move_below(folder, GO), **move_below("a/b/c/d", GO), ".gitignore": ".venv\n"}
     )
     assert list(projects) == ["", "a/b/c/d"]
-
-
-def test_an_untracked_test_file_counts(repository: Repository):
-    projects = commit_projects(repository, {"packages/py/pyproject.toml": ""})
-    assert name_tools(projects) == {"": [], "packages/py": []}
-    repository.write("packages/py/tests/test_new.py", "")
-    assert [tool.name for tool in find_projects(repository.path)[1].tools] == ["pytest"]
 
 
 def test_a_project_below_has_its_own_environment_first(repository: Repository):
@@ -135,13 +121,6 @@ def test_a_script_that_delegates_gives_way_to_the_members(repository: Repository
     assert (packages.install, packages.lock, packages.folder) == ("npm ci", "package-lock.json", "")
 
 
-@pytest.mark.parametrize("script", ["mocha", "jest src", "node --test test/", "tsc && mocha"])
-def test_a_script_of_the_top_leaves_the_members_their_tests(repository: Repository, script: str):
-    projects = commit_projects(repository, {**make_manifest(script), **move_below("p/a", make_manifest("vitest"))})
-    assert name_tools(projects)["p/a"] == ["vitest"]
-    assert len(name_tools(projects)[""]) == 1
-
-
 def test_the_missing_tool_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     files = {**move_below("web", make_manifest("vitest", devDependencies={"vitest": "3"})), **move_below("srv", GO)}
     projects = commit_projects(
@@ -160,20 +139,3 @@ def test_the_missing_tool_is_named(repository: Repository, tmp_path: Path, monke
     assert projects["srv"].untested_reason == (
         "its tests need go, which is not installed; install Go: https://go.dev/dl"
     )
-
-
-def test_a_repository_that_git_cannot_list_is_an_error(repository: Repository):
-    repository.commit("begin", {"go.mod": "module x\n"})
-    (repository.path / ".git/index").write_bytes(b"rubbish")
-    with pytest.raises(GitError):
-        find_projects(repository.path)
-
-
-def test_tools_are_looked_for_again_after_a_minute(clock: FakeClock):
-    searches = iter([(PYTEST,), NODE_PROJECTS])
-    projects = ProjectCache(clock, lambda folder: next(searches))
-    assert projects.get_projects("/w") == (PYTEST,)
-    clock.advance(timedelta(seconds=59))
-    assert projects.get_projects("/w") == (PYTEST,)
-    clock.advance(timedelta(seconds=1))
-    assert projects.get_projects("/w") == NODE_PROJECTS

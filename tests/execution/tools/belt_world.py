@@ -25,6 +25,7 @@ from engine.safety.content import check_command, make_own_rules
 from engine.storage.database import Database
 from tests.execution.session_world import make_rails
 from tests.support.helpers import make_session_view, wait_until
+from tests.support.web_server import WebServer
 
 SECRET = "the operator's own"
 
@@ -147,3 +148,14 @@ class BeltWorld:
         """End the session: its thread notices, and its last transaction is made."""
         self.live.stop(StopRequest(SessionState.CANCELLED, reason))
         self.database.write(lambda tx: self.permissions.session_ended(tx, self.view))
+
+
+def open_world(make_belt_world: MakeBeltWorld, server: WebServer, *, seconds: float = 5.0, **options: Any) -> BeltWorld:
+    """A world that may reach the server, as `here.test`, and nothing else of this machine. A page has `seconds`."""
+    allowed = {"web": {"allow": [f"here.test:{server.port}"]}}
+    web = {"resolve": lambda host, port: ["127.0.0.1"], "seconds": seconds}
+    return make_belt_world(settings=allowed, web=web, **options)
+
+
+def make_url(server: WebServer, path: str = "/", host: str = "here.test") -> str:
+    return f"http://{host}:{server.port}{path}"

@@ -8,8 +8,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.storage.database import Database
-from tests.execution.tools.belt_world import SECRET, BeltWorld, MakeBeltWorld
-from tests.execution.tools.web_pages import open_world
+from tests.execution.tools.belt_world import SECRET, BeltWorld, MakeBeltWorld, open_world
 from tests.support.web_server import WebServer
 
 

@@ -1,7 +1,6 @@
 """The tools that read, write and edit files, and what they keep from a model (SPEC 3.8)."""
 
 import stat
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -9,14 +8,6 @@ from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import MAX_FILE_BYTES
 from engine.model import Refusal
 from tests.execution.tools.belt_world import BeltWorld
-
-
-def test_read_returns_ranges_of_lines_and_says_so(world: BeltWorld):
-    world.write_file("a.txt", "".join(f"line {number}\n" for number in range(1, 101)))
-    answer = world.get_answer("read", path="a.txt", first_line=40, lines=2)
-    assert answer == "line 40\nline 41\n[lines 40-41 of 100; go on with first_line 42]"
-    assert world.get_answer("read", path="a.txt", first_line=100).endswith("[lines 100-100 of 100]")
-    assert "nothing from line 101" in world.get_answer("read", path="a.txt", first_line=101)
 
 
 def test_the_parts_of_a_long_file_are_the_whole_file(world: BeltWorld):
@@ -39,12 +30,6 @@ def test_a_file_that_is_too_large_is_neither_read_nor_written(world: BeltWorld):
     assert "more than 10,485,760" in world.get_problem("read", path="huge.bin")
     assert "more than 10,485,760" in world.get_problem("write", path="new.txt", content="x" * (MAX_FILE_BYTES + 1))
     assert not (world.folder / "new.txt").exists()
-
-
-def test_write_creates_a_file_and_its_folders_with_the_usual_mode(world: BeltWorld):
-    assert world.get_answer("write", path="a/b/c.py", content="x = 1\n") == "wrote a/b/c.py, 1 line, a new file"
-    (world.folder / "usual").touch()
-    assert (world.folder / "a/b/c.py").stat().st_mode == (world.folder / "usual").stat().st_mode
 
 
 def test_write_replaces_a_file_and_keeps_its_mode(world: BeltWorld):
@@ -79,17 +64,6 @@ def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, m
     monkeypatch.setattr(texts, "replace_once", replace_after_a_save)
     assert "changed meanwhile" in world.get_problem("edit", path="a.txt", old_text="one", new_text="1")
     assert file.read_text() == "one two, and what somebody else wrote"
-
-
-def test_parallel_edits_of_a_file_are_all_kept(world: BeltWorld):
-    world.write_file("a.txt", "".join(f"<{number}>\n" for number in range(20)))
-
-    def edit(number: int):
-        world.get_answer("edit", path="a.txt", old_text=f"<{number}>", new_text=f"{number}")
-
-    with ThreadPoolExecutor(20) as pool:
-        list(pool.map(edit, range(20)))
-    assert world.get_answer("read", path="a.txt") == "".join(f"{number}\n" for number in range(20))
 
 
 def test_an_agent_reads_and_writes_text_through_the_belt(world: BeltWorld):

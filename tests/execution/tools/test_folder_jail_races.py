@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -77,27 +76,6 @@ def test_a_link_that_is_turned_to_outside_is_not_written_through(world: BeltWorl
     with repeating(turn):
         written = [world.belt.call("write", {"path": "d/b.txt", "content": "inside"}).ok for _ in range(300)]
     assert (world.folder / "real/b.txt").exists() == any(written)
-
-
-def test_a_file_that_is_replaced_by_a_link_is_not_read(world: BeltWorld):
-    world.write_file("f", "inside")
-    (world.folder / "link").symlink_to(world.secret)
-    with repeating(lambda: swap_with_link(world.folder, "f")):
-        for _ in range(300):
-            assert world.belt.call("read", {"path": "f"}).text != SECRET
-
-
-def test_a_link_that_appears_after_the_check_is_replaced(world: BeltWorld, monkeypatch: pytest.MonkeyPatch):
-    fdopen = os.fdopen
-
-    def link_first(descriptor: int, mode: str) -> object:
-        (world.folder / "new.txt").symlink_to(world.secret)
-        return fdopen(descriptor, mode)
-
-    monkeypatch.setattr(os, "fdopen", link_first)
-    world.get_answer("write", path="new.txt", content="mine")
-    assert not (world.folder / "new.txt").is_symlink()
-    assert (world.folder / "new.txt").read_text() == "mine"
 
 
 def test_a_replaced_folder_is_not_used(world: BeltWorld):

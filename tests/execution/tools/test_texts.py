@@ -1,10 +1,14 @@
-"""Changes of texts for tools: line ends and other bytes stay, and a diff shows what git would show (SPEC 3.8)."""
+"""Texts for tools: changes keep line ends and other bytes, a diff shows what git would show, HTML becomes text (SPEC
+3.8)."""
+
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.tools.texts import make_unified_diff, replace_once
+from engine.execution.tools.texts import convert_html_to_text, make_unified_diff, replace_once
+from tests.support.helpers import read_table
 
 
 @pytest.mark.parametrize(
@@ -39,3 +43,52 @@ def test_a_diff_shows_each_change_that_git_shows(before: str, after: str, change
 @given(st.text("ab\r\n\f\u2028", max_size=30), st.text("ab\r\n\f\u2028", max_size=30))
 def test_a_diff_is_empty_only_if_nothing_changed(before: str, after: str):
     assert (make_unified_diff(before, after, "cart.py") == "") == (before == after)
+
+
+# HTML
+
+
+ROWS = read_table(__file__)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        "<!", "<![foo[", "<a ", "<a href='", "&#", "<!--", "<div>", "<script>", "<pre>x</pre>", "</", "<?", "<b> </b> ",
+        "<a href='x ", "<p hidden ", " \t", "<svg>", "<title>", "&amp", "<img alt=\"", "<", ">", "<a\n\n\n href \n\n",
+    ],
+)  # fmt: skip
+def test_hostile_html_is_read_in_linear_time(rubbish: str):
+    long = rubbish * (250_000 // len(rubbish))
+    began = time.thread_time()
+    convert_html_to_text(long)
+    convert_html_to_text(long + ">" + long)
+    assert time.thread_time() - began < 1.5
+
+
+PIECES = (
+    "<p>",
+    "</p>",
+    "<a href=/x>",
+    "</a>",
+    "<pre>",
+    "x ",
+    "&lt;",
+    "<![",
+    "<!--",
+    "-->",
+    "<script>",
+    "</script>",
+    "\n",
+)
+
+
+@given(st.text(max_size=300) | st.lists(st.sampled_from(PIECES)).map("".join))
+def test_any_html_becomes_text(html: str):
+    convert_html_to_text(html)
+
+
+@pytest.mark.parametrize("html, text", ROWS["texts"])
+def test_html_becomes_text_that_a_person_would_read(html: str, text: str):
+    assert convert_html_to_text(html) == text
