@@ -116,14 +116,6 @@ def test_a_missing_runner_is_replaced_by_the_first_fallback_that_is_available(cl
     assert note.startswith(f"served by openai:gpt: acp:claude cannot ({reason}")
 
 
-def test_a_channel_that_nothing_serves_names_one_that_can_take_the_prompt():
-    answers = {"model": NO_KEY, "acp:claude": CLAUDE}
-    admission = make_admission(answers, others={"code": ChannelSettings(agent="builder", runner="acp:claude")})
-    expected = "no provider has a key; Claude Code serves code: `clawpy propose --channel code TEXT`"
-    assert admission.check(PROSE).reason == expected
-    assert make_admission(answers).check(PROSE).reason == "no provider has a key"
-
-
 EDITED_FLOW = replace(FLOW, runner="flow", parameters={"paths": ["a"]})
 EDIT = "only the part about the cart"
 
@@ -155,9 +147,3 @@ def test_the_estimate_is_nothing_or_the_usual_cost_or_the_setting(
 ):
     admission = make_admission({"flow": FREE, "model": model}, usual_costs)
     assert admission.check(assignment).estimate == estimate
-
-
-@pytest.mark.parametrize("confines", [True, False], ids=["sandbox", "no sandbox"])
-def test_a_card_warns_when_no_sandbox_confines_its_commands(confines: bool):
-    note = make_admission({"model": MODEL}, confines=confines).check(PROSE).undo_note
-    assert ("cannot be undone" in note) is not confines

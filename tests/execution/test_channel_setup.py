@@ -5,7 +5,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,10 +50,6 @@ def build_setup(tmp_path: Path, settings: SettingsStore) -> Build:
 def test_the_next_step_is_the_first_that_is_missing(build_setup: Build):
     assert build_setup().find_next_step() is STEPS[0]
     assert build_setup(steps=[]).find_next_step().shown_command == "clawpy doctor"
-
-
-def test_a_usable_model_serves_the_channel(build_setup: Build):
-    assert build_setup(model_for=lambda agent, channel: SimpleNamespace(id="openai:gpt")).served_by() == "openai:gpt"
 
 
 def test_an_agent_is_assigned_with_its_command_and_hosts(build_setup: Build, settings: SettingsStore):

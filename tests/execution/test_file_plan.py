@@ -1,6 +1,5 @@
 """Plans of files: what they find at a path, how they are stored, and their rollback, without git (SPEC 3.9)."""
 
-import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution import file_plan
-from engine.execution.file_plan import ABSENT, Entry, Image, ImageKind, Plan, carry_out, compute_blob_id
+from engine.execution.file_plan import ABSENT, Entry, Image, ImageKind, Plan, compute_blob_id
 from engine.files import TEMPORARY_PREFIX
 from engine.storage.beneath import Beneath
 
@@ -41,26 +40,6 @@ def test_another_spelling_is_another_file_where_case_is_folded(tmp_path: Path, t
     plan = Plan("t", (), folds_case=True)
     assert plan.observe_image(top_folder, "a").kind is ImageKind.FILE
     assert plan.observe_image(top_folder, "A") == ABSENT
-
-
-def test_a_file_whose_time_cannot_be_read_after_it_was_written_is_rolled_back(
-    tmp_path: Path, top_folder: Beneath, monkeypatch: pytest.MonkeyPatch
-):
-    faults = [OSError(errno.EIO, "the disk failed")]
-
-    def fail_once(root: Beneath, path: str) -> int:
-        if faults:
-            raise faults.pop()
-        return 0
-
-    contents = {compute_blob_id(text): text for text in (b"one", b"two")}
-    (tmp_path / "a").write_bytes(b"one")
-    (tmp_path / "a").chmod(0o644)
-    plan = Plan("land_x", (Entry("a", make_file_image("one"), make_file_image("two")),))
-    monkeypatch.setattr(file_plan, "_read_modification_time", fail_once)
-    with pytest.raises(OSError, match="the disk failed"):
-        carry_out(top_folder, plan, lambda blob_ids: {blob_id: contents[blob_id] for blob_id in blob_ids})
-    assert (tmp_path / "a").read_bytes() == b"one"
 
 
 def test_whether_a_plan_is_carried_out_is_asked_without_a_change_and_its_rest_is_done_after(

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +56,6 @@ def test_a_request_about_what_is_no_file_and_no_test_names_no_flow(workspace: Pa
     assert find_named_flow(prompt, FLOWS, str(workspace)) is None
 
 
-@pytest.mark.parametrize("between", [" the" * 4990 + " ", " " * 19_000], ids=["fillers", "spaces"])
-def test_a_long_prompt_is_soon_found_to_name_no_flow(workspace: Path, between: str):
-    begun = time.process_time()
-    assert find_named_flow(f"test{between}x\ny", FLOWS, str(workspace)) is None
-    assert time.process_time() - begun < 0.5
-
-
 CURRENT = {"tests": ["a"], "times": 20}
 """The parameters before an edit."""
 
@@ -91,16 +83,3 @@ def test_a_refused_edit_names_what_is_accepted(edit: str):
 def test_any_edit_is_accepted_or_refused(edit: str):
     with contextlib.suppress(Refusal):
         assert edit_parameters(RerunTests, CURRENT, edit)
-
-
-@pytest.mark.parametrize(
-    "text, tests",
-    [
-        ('"a b.py"', ["a b.py"]),
-        ("'a, b.py', c.py", ["a, b.py", "c.py"]),
-        ('"a.py" b"c d".py', ["a.py", 'b"c', 'd".py']),
-        ('"a.py, b.py', ['"a.py', "b.py"]),
-    ],
-)
-def test_items_of_a_list_may_stand_in_quotes(text: str, tests: list[str]):
-    assert edit_parameters(RerunTests, CURRENT, f"tests={text}").model_dump()["tests"] == tests

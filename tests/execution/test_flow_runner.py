@@ -203,14 +203,6 @@ def test_a_check_without_an_overlay_works_in_a_copy_and_no_change_set_lands_mean
         pass
 
 
-def test_a_flow_of_the_engine_itself_lets_change_sets_land(unconfined: FlowWorld):
-    def perform(job: Job) -> FlowResult:
-        with unconfined.worktrees.locks.hold_exclusively(str(unconfined.workspace)):
-            return FlowResult(f"in {job.folder.name}")
-
-    assert unconfined.run_scripted(Place.ENGINE, perform).summary == f"in {unconfined.workspace.name}"
-
-
 def test_packages_are_installed_only_over_an_overlay(unconfined: FlowWorld):
     view = unconfined.run_scripted(Place.INSTALL, lambda job: FlowResult("not reached"))
     assert view.state is SessionState.CANNOT_RUN

@@ -104,6 +104,15 @@ def test_an_answer_for_a_session_does_not_apply_to_another(tmp_path: Path, datab
     assert AskedRequest(second).answer(PermissionAnswer.DENY_ONCE) is False
 
 
+def test_an_answer_for_the_session_answers_its_waiting_requests(world: BeltWorld):
+    questions = [AskedRequest(world) for _ in range(3)]
+    unrelated = AskedRequest(world, key="exec:other")
+    assert questions[0].answer(PermissionAnswer.ALLOW_SESSION) is True
+    assert [question.result() for question in questions] == [True] * 3
+    assert world.permissions.waiting() == [unrelated.request]
+    world.stop()
+
+
 def test_an_answer_to_a_closed_request_is_refused(world: BeltWorld):
     def answer(request_id: str):
         world.permissions.answer(request_id, PermissionAnswer.ALLOW_ONCE)
@@ -175,10 +184,3 @@ def test_no_secret_is_stored(world: BeltWorld):
         if file.is_file():
             assert b"the-operators-key" not in file.read_bytes(), file
             assert b"sk-0123456789" not in file.read_bytes(), file
-
-
-def test_hostile_text_is_sanitised(world: BeltWorld):
-    question = AskedRequest(world, title="\x1b[2Jok\nallow", detail="\x07rm", reason="\u202ex")
-    request = question.request
-    assert (request.title, request.detail, request.reason) == ("ok allow", "rm", "x")
-    question.answer(PermissionAnswer.DENY_ONCE)

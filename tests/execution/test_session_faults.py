@@ -148,21 +148,10 @@ def test_an_end_that_cannot_be_stored_is_retried_and_reported(
     assert "tried again" in messages[0]
 
 
-@pytest.mark.parametrize("has_threads", [True, False], ids=["retried", "no thread for a retry"])
-def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, has_threads: bool
-):
+def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch):
     world = make_world()
-    start = threading.Thread.start
-
-    def refuse_retry(thread: threading.Thread):
-        if has_threads or not thread.name.startswith("clawpy-late"):
-            return start(thread)
-        raise RuntimeError("can't start new thread")
-
     with monkeypatch.context() as patched:
         refuse_ends(patched)
-        patched.setattr(threading.Thread, "start", refuse_retry)
         view = world.start(lambda live: "fine")
         wait_until(lambda: world.runner.started_ids and not world.sessions.running())
         world.sessions.close()

@@ -1,15 +1,19 @@
 """A stopped session ends within a second with all that it started (SPEC 3.7, 3.8)."""
 
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from engine.execution.live_session import LiveSession
+from engine.execution.processes import Processes, ProcessesClosed
 from engine.execution.session_processes import find_marked_processes
-from engine.model import SessionState
+from engine.git import Git
+from engine.model import Randomness, SessionState
 from tests.execution.session_world import SLEEP, ScriptWorld, run_python
 from tests.support.helpers import is_alive, wait_for_threads, wait_until
 
@@ -80,3 +84,26 @@ def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: Scrip
     assert world.sessions.get(view.id).summary == "enough"
     assert world.sessions.get(view.id).cost == 40_000, "a call without a price counts as reserved"
     assert len(world.ended) == 1
+
+
+def test_git_commands_of_a_session_end_with_it(world: ScriptWorld):
+    subprocess.run(["git", "init", "-q"], cwd=world.workspace, check=True)
+
+    def work(live: LiveSession) -> str:
+        git = live.commands.bind_git(Git(live.folder))
+        git.output("-c", "alias.wait=!sleep 60", "wait")
+        return "not reached"
+
+    view = world.start(work)
+    wait_until(lambda: len(find_marked_processes(view.id)) >= 2)
+    with assert_done_within_a_second():
+        world.sessions.stop(view.id, "enough")
+        assert world.wait(view).state is SessionState.CANCELLED
+    assert find_marked_processes(view.id) == []
+
+
+def test_no_command_starts_after_the_end_of_its_session(tmp_path: Path):
+    processes = Processes(Randomness().new_id("sess"))
+    processes.end()
+    with pytest.raises(ProcessesClosed):
+        processes.run(["true"], cwd=tmp_path, env={}, on_output=lambda chunk: None)

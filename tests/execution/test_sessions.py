@@ -2,25 +2,20 @@
 
 import threading
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import WorkFailed
 from engine.execution.session_commands import Command, Echo
 from engine.execution.session_store import (
-    CHANGES_WAIT,
-    SessionResult,
-    SessionStore,
     is_legal_transition,
 )
-from engine.model import Assignment, Permit, Refusal, SessionState, TriggerType, Verdict
+from engine.model import Refusal, SessionState, Verdict
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import MakeWorld, ScriptWorld, run_python
@@ -235,24 +230,6 @@ def test_a_program_that_is_missing_is_named_with_its_fix(world: ScriptWorld):
 STATES = st.sampled_from(list(SessionState))
 
 
-FLOW = Assignment("run the tests", "koji-core", "/srv/shop", "flow", "run_tests")
-
-
-@pytest.fixture
-def store(database: Database, clock: FakeClock) -> SessionStore:
-    """With one session, `sess_1`, in the queue."""
-    store = SessionStore(database, lambda tx, permit, digest: None)
-    now = clock.now()
-    permit = Permit("permit_1", "pred_1", FLOW.digest, TriggerType.MANUAL, now, now + timedelta(minutes=15))
-    store.enqueue("sess_1", permit, FLOW, agent="backend_builder", mode="approved", estimate=0, sandbox="none")
-    return store
-
-
-def read_state_and_summary(store: SessionStore) -> tuple[str, str]:
-    row = store.load_row("sess_1")
-    return row.state, row.summary
-
-
 @given(st.lists(STATES, max_size=8))
 def test_a_session_ends_at_most_once_and_never_runs_again(steps: list[SessionState]):
     state, ended = SessionState.QUEUED, 0
@@ -263,19 +240,3 @@ def test_a_session_ends_at_most_once_and_never_runs_again(steps: list[SessionSta
             state = after
             ended += after.over
     assert ended <= 1
-
-
-CANCELLED = SessionResult(SessionState.CANCELLED, "stopped by you", error="stopped by you")
-SUCCEEDED = SessionResult(SessionState.SUCCEEDED, "done")
-
-
-@pytest.mark.parametrize("has_begun", [True, False])
-def test_a_session_that_is_over_neither_begins_nor_ends_again(store: SessionStore, has_begun: bool):
-    if has_begun:
-        assert store.begin("sess_1", "none") is not None
-        assert store.begin("sess_1", "none") is None
-    assert store.end("sess_1", CANCELLED, lines=0)
-    assert store.begin("sess_1", "none") is None
-    assert not store.end("sess_1", SUCCEEDED, lines=9, write=lambda tx: "change_1")
-    assert read_state_and_summary(store) == ("cancelled", f"stopped by you; {CHANGES_WAIT}")
-    assert store.load_row("sess_1").change_set_id == "change_1", "its thread returned with them after its end"

@@ -188,3 +188,18 @@ def test_git_shows_an_agent_what_it_changed(make_world: MakeWorld, repository: R
     world.wait(world.begin_prose())
 
     assert outputs == [" M a.txt\n", "Begin\n"]
+
+
+def test_changes_that_cannot_be_saved_at_a_stop_are_saved_by_the_next_start(
+    make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*arguments: object, **named: object):
+        raise OSError(28, "No space left on device")
+
+    world = make_agent_world(write_and_wait)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.changes, "capture", fail)
+        view = stop_session(world, "stopped by you")
+        assert view.change_set_id is None
+        wait_until(lambda: any("the next start tries again" in line for line in world.read_lines(view, ("error",))))
+    assert make_agent_world(do_nothing).sessions.recover()[-1].endswith(f"1 file ({view.id})")

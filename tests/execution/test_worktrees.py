@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from engine.execution import worktrees
 from engine.git import GitError
+from engine.model import ChangeState
 from tests.conftest import Repository
-from tests.execution.changesets.landing_world import LandingWorld, read_file_states
+from tests.execution.changesets.landing_world import LandingWorld, make_edit, read_file_states
 
 GITIGNORE = "*.log\n.env*\ncache/\nlinks/\nother\n"
 
@@ -103,6 +105,34 @@ def test_recovery_removes_worktrees_of_earlier_sessions(world: LandingWorld):
     assert second.folder.exists()
     assert [line.rpartition("/")[0].rpartition("/")[2] for line in world.refs] == ["session_2"]
     assert world.worktrees.recover(keep={"session_2"}) == []
+
+
+def test_recovery_removes_the_worktree_of_a_repository_that_is_gone(world: LandingWorld):
+    worktree = world.open_worktree()
+    shutil.rmtree(world.root)
+
+    assert len(world.worktrees.recover()) == 1
+    assert not worktree.folder.exists()
+
+
+def test_a_worktree_that_cannot_be_removed_is_left_to_the_next_start(
+    world: LandingWorld, monkeypatch: pytest.MonkeyPatch
+):
+    change = world.make_change(make_edit("a.txt", "2\n"))
+    folder = world.worktrees.folder_of("session_1")
+
+    def refuse(path: Path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("engine.execution.worktrees.remove_folder", refuse)
+        assert change.discard().state is ChangeState.DISCARDED
+        assert world.changes.recover() == [f"{folder} cannot be removed; delete it by hand, the log says why"]
+    assert folder.exists()
+
+    assert world.changes.recover() == ["removed the worktree that session session_1 left behind"]
+    assert not folder.exists()
+    assert world.refs == []
 
 
 def test_a_worktree_that_cannot_be_made_leaves_nothing(world: LandingWorld):
@@ -195,6 +225,18 @@ def test_files_of_git_and_of_nested_repositories_are_not_copied(world: LandingWo
     assert (worktree.folder / ".git").is_file()
     assert not (worktree.folder / "cache/own").exists()
     assert (worktree.folder / "cache/sub/file").exists()
+
+
+def test_the_number_of_copied_files_is_limited(world: LandingWorld, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(worktrees, "MAX_INCLUDE_FILES", 3)
+    world.write(".worktreeinclude", "cache/\n")
+    for number in range(9):
+        world.write(f"cache/{number}", "x")
+
+    worktree = world.open_worktree()
+
+    assert len(list((worktree.folder / "cache").iterdir())) == 3
+    assert "left out: the rest, beyond 3 files" in worktree.included.summary
 
 
 NOT_A_SMALL_FILE = "it is not a regular file of at most 64 KB"

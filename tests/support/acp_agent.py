@@ -2,8 +2,8 @@
 
 A line `SCRIPT [...]` in the prompt is a list of steps. A step is an object with one verb, which a method `do_VERB` of
 `Agent` carries out; `tests/execution/acp/steps.py` makes them. A prompt without a script is echoed. With an
-option of the command line it begins wrongly (--silent, --garbage, --login, --old, --die, --chatter), or does not end
-when it should (--stubborn).
+option of the command line it begins wrongly (--silent, --login, --old, --die), or does not end when it should
+(--stubborn).
 """
 
 import contextlib
@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +45,6 @@ class Agent:
 
         self.last_id = 0
         self.cancelled = threading.Event()
-        self.is_deaf = threading.Event()
-        """It reads nothing any more."""
-
         self.last_answer = ""
         """What the client answered to the last step that asked for something."""
 
@@ -69,18 +65,15 @@ class Agent:
         self.send(id=request_id, method=method, params={"sessionId": session, **params})
         return answer.get()
 
-    def send_update(self, update: dict[str, Any], *, session: str = SESSION):
-        self.send(method="session/update", params={"sessionId": session, "update": update})
+    def send_update(self, update: dict[str, Any]):
+        self.send(method="session/update", params={"sessionId": SESSION, "update": update})
 
-    def say(self, text: str, *, session: str = SESSION):
-        chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
-        self.send_update(chunk, session=session)
+    def say(self, text: str):
+        self.send_update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})
 
     def serve(self):
         """Read messages until the client closes the connection."""
         for line in sys.stdin.buffer:
-            if self.is_deaf.is_set():
-                time.sleep(3600)
             message = json.loads(line)
             if "method" not in message:
                 self.answers[message["id"]].put(message)
@@ -107,10 +100,6 @@ class Agent:
                 self.send(id=request_id, error={"code": -32601, "message": "no such method"})
 
     def initialize(self, request_id: int):
-        if "--garbage" in self.modes:
-            self.write_raw(b"{not json\n[1,2]\n\xff\xfe\n42\n" + b"[" * 100_000 + b"\n")
-        if "--chatter" in self.modes:
-            self.write_raw(b"Welcome to the agent!\n")
         if "--die" in self.modes:
             print("cannot find my configuration", file=sys.stderr, flush=True)
             os._exit(3)
@@ -148,17 +137,9 @@ class Agent:
     def do_send_update(self, update: dict[str, Any]):
         self.send_update(update)
 
-    def do_say_elsewhere(self, text: str):
-        self.say(text, session="another")
-
     def do_ask_permission(self, request: dict[str, Any]):
         self.last_answer = self.ask_permission(request)
         self.say(f"answer {self.last_answer}\n")
-
-    def do_ask_all_at_once(self, requests: list[dict[str, Any]]):
-        """All at once."""
-        with ThreadPoolExecutor(len(requests)) as pool:
-            self.say(f"answers {list(pool.map(self.ask_permission, requests))}\n")
 
     def do_request(self, request: dict[str, Any]):
         answer = self.ask(request["method"], request["params"], session=request.get("session", SESSION))
@@ -186,21 +167,8 @@ class Agent:
     def do_tell_environment(self, names: list[str]):
         self.say(f"environment {json.dumps({name: os.environ.get(name) for name in names})}\n")
 
-    def do_send_raw(self, text: str):
-        self.write_raw(text.encode("utf-8", "surrogateescape").replace(b"<FF>", b"\xff"))
-
     def do_send_line_without_end(self, length: int):
         self.write_raw(b"y" * length)
-
-    def do_flood_with_requests(self, count: int):
-        request_ids = range(1_000_000, 1_000_000 + count)
-        self.answers |= {request_id: queue.Queue() for request_id in request_ids}
-        for request_id in request_ids:
-            params = {"sessionId": SESSION, "toolCall": {"toolCallId": f"t{request_id}"}, "options": OPTIONS}
-            self.send(id=request_id, method="session/request_permission", params=params)
-        self.say("sent\n")
-        refused = sum("error" in self.answers[request_id].get() for request_id in request_ids)
-        self.say(f"refused {refused}\n")
 
     def do_wait_for_cancel(self, path: str):
         self.cancelled.wait()
@@ -209,14 +177,6 @@ class Agent:
     def do_keep_answer(self, path: str):
         """Write what the client answered last into a file, where a test finds it after the end."""
         Path(path).write_text(self.last_answer, encoding="utf-8")
-
-    def do_read_and_listen_to_nothing(self, request: dict[str, Any]):
-        """Ask for a file many times, and read no answer."""
-        self.is_deaf.set()
-        for number in range(request["times"]):
-            params = {"sessionId": SESSION, "path": request["path"]}
-            self.send(id=1_000_000 + number, method="fs/read_text_file", params=params)
-        time.sleep(3600)
 
     def do_hang(self, _: Any):
         time.sleep(3600)
@@ -230,9 +190,6 @@ class Agent:
 
     def do_end_turn(self, reason: str) -> dict[str, Any]:
         return {"result": {"stopReason": reason}}
-
-    def do_end_turn_with_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
-        return {"result": {"stopReason": "end_turn", "usage": usage}}
 
     def do_run_in_terminal(self, request: dict[str, Any]):
         kill = request.pop("kill", False)

@@ -104,7 +104,6 @@ class AcpWorld(SessionWorld):
         command: Sequence[str] = (),
         section: Mapping[str, Any] | None = None,
         prompts: Any = None,
-        validation: Any = None,
         start_seconds: float = 20,
         **options: Any,
     ):
@@ -114,13 +113,12 @@ class AcpWorld(SessionWorld):
         self.decide: Callable[[str], bool | None] = lambda title: True
         self.calls = StandInModelCalls()
         self._prompts = prompts or StandInPrompts()
-        self._validation = validation or StandInValidation()
         self._start_seconds = start_seconds
         super().__init__(*parts, settings=Settings().model_copy(update={"acp": {"small": agent}}), **options)
 
     def make_runners(self) -> list[Runner]:
         belts = SimpleNamespace(open=self.open_belt)
-        services = AgentServices(self.folders, self._prompts, self.calls, belts, self.settings, self._validation)
+        services = AgentServices(self.folders, self._prompts, self.calls, belts, self.settings, StandInValidation())
         self.runner = AcpRunner(services, data=self.home.data, version="0", start_seconds=self._start_seconds)
         return [self.runner]
 

@@ -22,11 +22,6 @@ def say(text: str) -> Step:
     return {"say": text}
 
 
-def say_elsewhere() -> Step:
-    """It says something in another session than its own."""
-    return {"say_elsewhere": "psst"}
-
-
 def send_update(update: str, **fields: Any) -> Step:
     """It sends the client an update of this kind, as the protocol names it."""
     return {"send_update": {"sessionUpdate": update, **fields}}
@@ -65,11 +60,6 @@ def ask_to_execute(command: str) -> Step:
     return ask_permission("run it", "execute", rawInput={"command": command})
 
 
-def ask_all_at_once(*requests: Step) -> Step:
-    """It asks for several permissions at the same time. `requests` are of `ask_permission`."""
-    return {"ask_all_at_once": [step["ask_permission"] for step in requests]}
-
-
 def keep_answer(path: object) -> Step:
     """It writes what it was answered last into a file, where a test finds it after the end."""
     return {"keep_answer": str(path)}
@@ -106,21 +96,6 @@ def tell_environment(*names: str) -> Step:
 # Against the protocol
 
 
-def read_and_listen_to_nothing(path: str, times: int) -> Step:
-    """It reads a file so many times, and reads nothing of what the client answers, then or later."""
-    return {"read_and_listen_to_nothing": {"path": path, "times": times}}
-
-
-def flood_with_requests(count: int) -> Step:
-    """It asks for so many permissions at once, and then says how many were refused."""
-    return {"flood_with_requests": count}
-
-
-def send_raw(text: str) -> Step:
-    """It writes a text into its output as it stands; `<FF>` is a byte that is no text."""
-    return {"send_raw": text}
-
-
 def send_line_without_end(length: int) -> Step:
     """It writes so many bytes into its output, and no line break."""
     return {"send_line_without_end": length}
@@ -145,9 +120,3 @@ def die(exit_code: int) -> Step:
 def end_turn(reason: str) -> Step:
     """It ends its turn for a reason, as the protocol names it."""
     return {"end_turn": reason}
-
-
-def end_turn_with_usage(input_tokens: int, output_tokens: int) -> Step:
-    """It ends its turn well, and says how many tokens it used in all."""
-    total = input_tokens + output_tokens
-    return {"end_turn_with_usage": {"inputTokens": input_tokens, "outputTokens": output_tokens, "totalTokens": total}}

@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-from engine.execution.runners.acp import find_agents
 from engine.execution.runners.acp.runner import (
     make_agent_confinement,
     make_agent_environment,
@@ -12,19 +11,6 @@ from engine.execution.runners.acp.runner import (
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import find_readable_places
 from tests.support.helpers import make_program
-
-
-def test_agents_are_found_on_the_path(tmp_path: Path):
-    for name in ("claude-code-acp", "claude-agent-acp", "gemini", "codex"):
-        make_program(tmp_path / "bin" / name)
-    agents = {agent.name: agent for agent in find_agents(tmp_path / "data", str(tmp_path / "bin"))}
-    assert list(agents) == ["claude", "codex", "gemini"]
-    assert agents["claude"].command == ("claude-agent-acp",)  # the newer of the two
-    assert agents["claude"].hosts[0] == "api.anthropic.com"
-    assert f"HOME={tmp_path / 'data' / 'acp' / 'claude'} claude /login" in agents["claude"].login
-    assert "codex-acp" in agents["codex"].missing
-    assert agents["gemini"].command == ("gemini", "--acp")
-    assert find_agents(tmp_path, str(tmp_path)) == []
 
 
 def test_an_agent_sees_only_its_installation_in_the_operators_home(tmp_path: Path):

@@ -11,7 +11,6 @@ from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import (
-    Step,
     ask_permission,
     die,
     hang,
@@ -89,22 +88,6 @@ def test_a_line_without_end_ends_the_session(world: AcpWorld):
     view = world.run(send_line_without_end(33 * 2**20))
     assert view.state is SessionState.FAILED
     assert "a line of more than 32 MiB" in view.error
-
-
-@pytest.mark.parametrize(
-    "invalid",
-    [
-        request("fs/read_text_file", session="another", path="a.txt"),
-        request("fs/read_text_file"),
-        request("terminal/output", terminalId="term_99"),
-        request("elicitation/create"),
-        request("_secret/backdoor"),
-    ],
-)
-def test_an_invalid_request_is_answered_with_an_error(world: AcpWorld, invalid: Step):
-    view = world.run(invalid, say("on"))
-    assert '"code": -32' in world.read_words(view)[0]
-    assert world.read_words(view)[-1] == "on"
 
 
 # Stopping

@@ -13,7 +13,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.tools.toolbelt import Toolbelts
-from engine.model import PermissionAnswer, PermissionRequest, Randomness, SessionState, SessionView
+from engine.model import PermissionRequest, Randomness, SessionState, SessionView
 from engine.safety.content import check_command
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import (
@@ -95,19 +95,6 @@ def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make_rail
     assert "ghp" not in request.detail, "also where the end of what is shown tears it"
     world.sessions.stop(view.id, "enough")
     assert "answer reject_once" in world.read_words(world.finish(view)), "the first is denied by its words"
-
-
-def test_a_person_is_asked_once_or_for_the_session(make_railed_world: MakeRailedWorld):
-    world = make_railed_world(ask=["exec:make *"])
-    view = world.start(ask_to_execute("make test"), ask_to_execute("make test"), ask_to_execute("make all"))
-    (request,) = world.wait_for_requests(1)
-    assert (request.detail, request.session_id) == ("make test", view.id)
-    world.permissions.answer(request.id, PermissionAnswer.ALLOW_SESSION)
-    wait_until(lambda: [request.detail for request in world.permissions.waiting()] == ["make all"])
-    world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.DENY_ONCE)
-    world.finish(view)
-    # The engine remembers "for this session". The agent is never told "always", and asks again.
-    assert world.read_words(view) == ["answer allow_once", "answer allow_once", "answer reject_once"]
 
 
 def test_files_go_through_the_jail(make_railed_world: MakeRailedWorld):

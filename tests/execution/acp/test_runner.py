@@ -2,22 +2,15 @@
 
 import json
 import threading
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from engine import open_engine
 from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.home import Home
-from engine.model import PermissionAnswer, Refusal, SessionState
-from tests.conftest import Repository
+from engine.model import Refusal, SessionState
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import (
     ask_permission,
     end_turn,
-    make_script,
     read,
     read_by_itself,
     run_in_terminal,
@@ -27,8 +20,7 @@ from tests.execution.acp.steps import (
     write,
     write_by_itself,
 )
-from tests.support import acp_agent
-from tests.support.helpers import wait_until, write_settings
+from tests.support.helpers import wait_until
 
 pytestmark = pytest.mark.long
 
@@ -123,46 +115,3 @@ def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make_acp_world: Ma
     assert lines[0] == lines[1] == "own read FileNotFoundError"
     assert json.loads(lines[2].removeprefix("environment "))["HOME"] == str(world.home.data / "acp" / "small")
     assert [file.path for file in world.find_change(view).files] == ["mine.txt", "term.txt"]
-
-
-# The whole engine with an agent (SPEC 2.4, 9.2, 9.4, 9.6)
-
-
-@pytest.fixture
-def engine(tmp_path: Path, repository: Repository) -> Iterator[Any]:
-    repository.commit("first", {"a.txt": "one\n"})
-    home = Home.locate(tmp_path / "home")
-    write_settings(
-        home,
-        f"[acp.small]\ncommand = {json.dumps(acp_agent.COMMAND)}\n"
-        'hosts = ["api.example.com"]\n[channels.koji-core]\nagent = "backend_builder"\nrunner = "acp:small"\n',
-    )
-    opened = open_engine(home, workspaces=[str(repository.path)], start_schedule=False)
-    yield opened
-    opened.close()
-
-
-def test_the_work_of_an_approved_card_lands_and_is_undone(engine: Any, repository: Repository):
-    task = make_script(write("b.txt", "by the agent\n"), ask_permission("Something of its own"), say("Done."))
-    card = engine.cards.propose(task, workspace=str(repository.path), channel="koji-core")
-    assert card.assignment.runner == "acp:small"
-    engine.cards.approve(card.id)
-    session = engine.sessions.of_card(card.id)
-    ended = engine.sessions.get(session.id)
-    while not ended.state.over:
-        for request in engine.permissions.waiting():
-            assert any(waiting.kind == "permission" for waiting in engine.list_waiting())
-            engine.permissions.answer(request.id, PermissionAnswer.DENY_ONCE)
-        ended = engine.sessions.wait(session.id, 0.05)
-    lines = [line.text for line in engine.sessions.transcript(session.id)]
-    assert ended.state is SessionState.SUCCEEDED, lines
-    assert "answer reject_once" in lines
-    (call,) = engine.calls.for_session(session.id)
-    assert (call.provider, call.state, call.price_known) == ("acp:small", "done", False)
-    sent = "\n".join(part.text for part in engine.calls.read_prompt(call.id))
-    assert "SCRIPT" in sent
-    assert call.notes[-1] == "what the agent adds itself is not visible here"
-    engine.changes.land(ended.change_set_id)
-    assert (repository.path / "b.txt").read_text() == "by the agent\n"
-    engine.changes.undo(ended.change_set_id)
-    assert not (repository.path / "b.txt").exists()

@@ -30,6 +30,12 @@ def land_with_save(world: LandingWorld, change_set: Change, name: str, number_of
     return find_refusal(change_set.land)
 
 
+def test_a_file_outside_of_a_sparse_checkout_is_named_as_such(world: LandingWorld):
+    world.repository.git("sparse-checkout", "set", "--no-cone", "/a.txt")
+    refusal = refused("conflict", world.make_change(make_edits({"d/only.txt": "theirs\n"})).land)
+    assert refusal.message == "outside of your sparse checkout: d/only.txt"
+
+
 def test_an_ignored_file_is_in_the_way_whatever_its_name(world: LandingWorld):
     name = "n\u200bew.txt"
     change_set = world.make_change(make_edits({name: "theirs\n"}))

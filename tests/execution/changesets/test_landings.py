@@ -95,24 +95,6 @@ def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: La
     assert world.files == before
 
 
-@pytest.mark.long
-def test_a_submodule_is_left_as_it_is(world: LandingWorld, tmp_path: Path):
-    library = LandingWorld(tmp_path / "library").repository
-    library.commit("one", {"x": "1"})
-    commit = library.git("rev-parse", "HEAD")
-    world.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "lib")
-    world.repository.commit("part")
-    beside = world.make_change(make_edit("a.txt", "beside\n"), name="session_1")
-    (world.root / "lib/x").write_text("dirty")
-    beside.land()
-
-    def drop(folder: Path):
-        (folder / "lib").rmdir()
-
-    assert world.run_session(drop, name="session_2") is None, "a submodule is no part of the changes"
-    assert commit == world.git("-C", "lib", "rev-parse", "HEAD")
-
-
 def test_a_file_below_a_submodule_is_listed_with_its_place_and_never_landed(
     world_with_submodule: LandingWorld,
 ):

@@ -145,37 +145,6 @@ def test_a_branch_has_only_the_rest(world: LandingWorld):
     assert read_file(world, "a.txt") == TEXT
 
 
-@pytest.mark.long
-def test_git_gc_removes_no_tree_of_a_reduced_change_set(world: LandingWorld):
-    change = world.make_change(edit)
-    change.land(FilePart("a.txt", (1, 2)), FilePart("new.txt", (1,)))
-    change.discard()
-    complete = world.files
-    change.undo()
-    change.land(FilePart("a.txt", (1,)))
-
-    world.git("gc", "-q", "--prune=now")
-
-    assert [file.path for file in change.diff()] == ["a.txt", "new.txt"]
-    change.land()
-    assert world.files == complete
-
-
-@pytest.mark.long
-def test_files_of_every_landed_part_are_ours(world: LandingWorld):
-    change = world.make_change(edit)
-    workspace = str(world.root)
-    change.land(FilePart("a.txt"))
-    change.land(FilePart("c.txt"))
-    assert set(world.changes.read_own_write_times(workspace)) == {"a.txt", "c.txt"}
-    change.undo()
-    assert set(world.changes.read_own_write_times(workspace)) == {"a.txt"}
-    assert [landed.change.id for landed in world.changes.find_undoable_landings(workspace)] == [change.id]
-    world.write("a.txt", "mine\n")
-    change.land(FilePart("c.txt"))
-    assert world.changes.find_undoable_landings(workspace) == []
-
-
 def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: LandingWorld):
     change = world.make_change(edit)
 

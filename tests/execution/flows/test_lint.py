@@ -70,18 +70,6 @@ def test_only_new_findings_are_reported(repository: Repository, run_flow: RunFlo
     assert run.result.sound
 
 
-@needs_ruff
-def test_a_project_below_is_linted_with_the_configuration_above_it(repository: Repository, run_flow: RunFlow):
-    commit_python_project(
-        repository, **{"packages/py/pyproject.toml": '[project]\nname = "x"\n', "packages/py/a.py": ""}
-    )
-    repository.write("packages/py/a.py", "import os\n")
-    run = run_flow("lint", project="packages/py", paths=["packages/py/a.py"])
-    assert [(fact["path"], fact["rule"]) for fact in run.facts["findings"]] == [("packages/py/a.py", "F401")]
-    fixed = run_flow("fix_lint", project="packages/py", paths=["packages/py/a.py"])
-    assert fixed.facts["changed"] == ["packages/py/a.py"]
-
-
 def test_node_modules_are_linked_into_the_worktree_only_during_the_run(repository: Repository, run_flow: RunFlow):
     tidy = 'test -d node_modules || exit 9\nshift 2\nfor f; do echo "tidy" > "$f"; done'
     make_program(repository.path / "node_modules/.bin/prettier", tidy)

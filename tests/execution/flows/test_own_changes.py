@@ -1,7 +1,6 @@
 """Flows about what your own changes left behind, and about a file that usually changes with yours (SPEC 3.8)."""
 
 import pytest
-from pydantic import ValidationError
 
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
@@ -47,16 +46,6 @@ def test_the_last_joint_commits_are_shown_with_the_partners_changes(repository: 
     assert "-rate = 4\n+rate = 5" in run.transcript
     assert "2026-01-04" in run.transcript
     assert run.session.commands == []
-
-
-def test_a_file_name_is_neither_a_pattern_nor_an_option(repository: Repository, run_flow: RunFlow):
-    repository.commit("Odd", {"a[1].py": "1\n", "--output=x": "1\n"}, at=format_january(1))
-    repository.commit("Plain", {"a1.py": "1\n", "b.py": "1\n"}, at=format_january(2))
-    run = run_flow("look_together", path="a[1].py", partner="--output=x")
-    assert run.facts["together"] == 1
-    assert not (repository.path / "x").exists()
-    with pytest.raises(ValidationError):
-        run_flow("look_together", path="../a.py", partner="b.py")
 
 
 def test_a_secret_is_not_shown(repository: Repository, run_flow: RunFlow):

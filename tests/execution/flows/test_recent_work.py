@@ -1,5 +1,4 @@
-"""Flows that look at your recent work, and run nothing: a day, and what is not committed; also in odd repositories (SPEC
-3.8)."""
+"""Flows that look at your recent work, also in odd repositories, and run nothing (SPEC 3.8)."""
 
 import os
 

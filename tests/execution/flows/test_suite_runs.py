@@ -1,4 +1,4 @@
-"""The flow `run_tests` with every tool that it knows: tests that pass and fail, and a missing tool (SPEC 2.12)."""
+"""The flow `run_tests` with every tool that it knows: tests that pass and fail (SPEC 2.12)."""
 
 import base64
 import hashlib
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -55,15 +55,6 @@ class ToolCase:
 
     python: str = ""
     """How the Python of the tests is prepared: a name in `PREPARATIONS`."""
-
-    lacking: tuple[str, ...] = ()
-    """Programs without which the tests cannot run; the first one is then missed."""
-
-    lacking_files: dict[str, str] = field(default_factory=dict)
-    """Files of the project when they are missing."""
-
-    fix: str = ""
-    """What the advice contains then."""
 
 
 TABLE = read_table(__file__)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.execution.runners.flows.suite_runs import ToolCheck, combine_checks, describe_check, describe_compared
+from engine.execution.runners.flows.suite_runs import describe_check, describe_compared
 from engine.model import CheckResult
 
 
@@ -56,34 +56,3 @@ def test_an_error_that_is_no_test_is_the_fault_of_the_run():
     assert describe_compared(before).endswith("; that was so before as well")
     command = CheckResult("npm test", 0, 1, error="cart.ts(3,5): error TS2304", counted=False)
     assert describe_check(command) == f"npm test failed in <0.1 s: {command.error}; its output names no tests"
-
-
-OLD_ERROR = CheckResult(
-    "maven", 0, 0, errors=1, error="Cart.java:3: ';' expected", failed_before=("Cart.java:3: ';' expected",)
-)
-NEW_ERROR = CheckResult("npm test", 0, 0, errors=1, error="cart.ts(3,5): error TS2304", failed_before=())
-OLD_TEST = CheckResult("pytest", 1, 1, failing=("a",), failed_before=("a",))
-PASSED = CheckResult("go test", 1, 0)
-
-
-@pytest.mark.parametrize(
-    "checks, is_new",
-    [
-        ([OLD_TEST, OLD_ERROR], False),
-        (
-            [
-                OLD_ERROR,
-                replace(OLD_ERROR, error="Tax.java:1: '}' expected", failed_before=("Tax.java:1: '}' expected",)),
-                PASSED,
-            ],
-            False,
-        ),
-        ([OLD_TEST, NEW_ERROR], True),
-        ([OLD_ERROR, NEW_ERROR, PASSED], True),
-        ([NEW_ERROR, OLD_ERROR, PASSED], True),
-    ],
-    ids=["a test and an error", "two errors", "a new error beside a test", "a second new error", "a first new error"],
-)
-def test_each_error_of_several_tools_counts_as_new_unless_it_was_there_before(checks: list[CheckResult], is_new: bool):
-    combined = combine_checks([ToolCheck(None, check) for check in checks])
-    assert combined.has_new_failures is is_new

@@ -93,18 +93,6 @@ def test_a_host_that_does_not_cancel_is_killed_and_other_sessions_continue(fresh
         fresh_world.check_end(second_view)
 
 
-def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld):
-    world.server.script(Reply(status=503))
-    with world.opened() as engine:
-        session = world.start()
-        wait_until(lambda: any("again in" in text for text in world.read_lines(session)))
-        engine.sessions.stop(session.id, "enough")
-        view = engine.sessions.wait(session.id, 10)
-        assert view.state is SessionState.CANCELLED
-        assert len(world.server.requests) == 1
-        world.check_end(view)
-
-
 def test_an_engine_that_is_killed_leaves_no_host():
     program = (
         "import sys, os, signal\n"

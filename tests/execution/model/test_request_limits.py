@@ -46,12 +46,6 @@ def test_each_failure_has_a_problem_a_fix_and_a_number_of_retries(kind: FailureK
     assert request_limits.compute_retry_delay(Failure(kind), tries + 1, 0.5) is None
 
 
-def test_retry_delays_double_and_are_spread():
-    delays = [request_limits.compute_retry_delay(Failure(FailureKind.RATE), tried, 0.0) for tried in range(1, 5)]
-    assert delays == [0.5, 1.0, 2.0, 4.0]
-    assert request_limits.compute_retry_delay(Failure(FailureKind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
-
-
 @given(st.floats(0, 10_000), st.integers(1, MAX_RETRIES), st.floats(0, 0.999))
 def test_a_requested_delay_is_kept_or_the_request_is_given_up(requested: float, tried: int, chance: float):
     delay = request_limits.compute_retry_delay(Failure(FailureKind.RATE, retry_after=requested), tried, chance)

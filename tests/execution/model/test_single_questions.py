@@ -128,20 +128,6 @@ def test_no_question_is_asked_while_the_engine_is_stopped(engine: Engine, server
 
 
 @pytest.mark.long
-def test_the_model_summarises_a_session(engine: Engine, world: ModelWorld, server: ModelServer):
-    session = run_session(engine, world, server)
-    server.script(Reply(text="The parser stays as it is, for its users know it."))
-    engine.knowledge.catch_up()
-    assert find_summary(engine, session) == "The parser stays as it is, for its users know it."
-    prompt = server.requests[-1].users[0]
-    assert "Task: Look at the parser" in prompt
-    assert "It said: Decision: we keep the old parser" in prompt
-    assert [call.run_kind for call in engine.calls.for_session(session)] == ["task", "summary"]
-    engine.knowledge.catch_up()
-    assert len(server.requests) == 2
-
-
-@pytest.mark.long
 def test_rules_summarise_when_the_model_fails_and_it_is_recorded_once(
     engine: Engine, world: ModelWorld, server: ModelServer
 ):

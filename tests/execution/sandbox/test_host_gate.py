@@ -130,6 +130,12 @@ def test_an_incomplete_request_is_answered_with_an_error(open_gate: GateOpener, 
     assert gate.send("X" * (host_gate.MAX_HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
 
 
+def test_a_host_that_does_not_answer_is_reported(open_gate: GateOpener):
+    gate = open_gate("127.0.0.1:9")
+    assert gate.send("CONNECT 127.0.0.1:9 HTTP/1.1\n\n").startswith(b"HTTP/1.1 502")
+    assert gate.reports == ["network: 127.0.0.1:9 cannot be reached: Connection refused"]
+
+
 @pytest.mark.long
 def test_closing_cuts_every_connection(open_gate: GateOpener, server: int):
     gate = open_gate(f"127.0.0.1:{server}")

@@ -49,17 +49,6 @@ def test_the_installations_of_the_path_and_of_the_program_are_readable(
     assert topmost == [Path(place_below_tmp(name)) for name in readable]
 
 
-def test_a_relative_program_is_not_searched_in_the_folder_of_the_console(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    make_program(tmp_path / "console/.venv/bin/pip")
-    monkeypatch.chdir(tmp_path / "console")
-    paths = find_readable_places(
-        make_confinement(tmp_path / "session"), ".venv/bin/pip", {"HOME": "/nowhere", "PATH": ""}
-    )
-    assert all(place.is_absolute() for place in paths)
-
-
 @pytest.mark.parametrize("rung", [NoSandbox, Bubblewrap])
 def test_commands_inherit_only_known_variables(tmp_path: Path, rung: Callable[[], NoSandbox | Bubblewrap]):
     names = ("PATH", "HOME", "LC_ALL", "TOKEN", "FORCE_COLOR", "CFLAGS")

@@ -2,8 +2,6 @@
 registries."""
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +37,6 @@ def make_environment(project: Path, *, with_pytest: bool) -> Path:
         package.mkdir(parents=True)
         (package / "__init__.py").touch()
     return program
-
-
-def run_program(folder: Path, *argv: str):
-    """Run a program outside of the environment of these tests; it must succeed."""
-    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
-    completed = subprocess.run(argv, cwd=folder, capture_output=True, text=True, env=environment)
-    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 def find_command_lines(top: Path) -> list[str]:

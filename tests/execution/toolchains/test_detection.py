@@ -36,24 +36,6 @@ def test_a_script_that_only_calls_a_runner_is_that_runner(
     assert tool.title == ("bun test" if runner == "bun" else "npm test")
 
 
-@pytest.mark.parametrize(
-    "lock, manager, test, single_test",
-    TABLE["locks"],
-)
-def test_the_package_manager_is_that_of_the_lock_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, manager: str, test: str, single_test: str
-):
-    monkeypatch.setenv("PATH", str(make_programs(tmp_path, manager)))
-    (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}, "devDependencies": {"jest": "^29"}}')
-    (tmp_path / lock).touch()
-    project = read_project(tmp_path)
-    assert project.tool.title == f"{manager} test"
-    assert " ".join(project.tool.test_command([], tmp_path / "r").argv) == test
-    assert " ".join(project.tool.test_command(["a (b)"], tmp_path / "r").argv) == single_test
-    assert (project.packages[0].lock, project.missing_tool) == (lock, "node_modules")
-    assert project.packages[0].manager == manager
-
-
 @pytest.mark.parametrize("files, manager, install", TABLE["install"])
 def test_the_lock_file_decides_how_packages_are_installed(
     tmp_path: Path, files: dict[str, str], manager: str, install: str
@@ -73,15 +55,6 @@ def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, 
     assert make_environment_command(tmp_path, tmp_path) == command
 
 
-def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "pyproject.toml").touch()
-    make_environment(tmp_path, with_pytest=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    project = read_project(tmp_path)
-    assert (project.tools, project.searched, project.missing_tool) == ((), ("pytest in .venv",), "pytest")
-    assert not (tmp_path / "ran").exists()
-
-
 def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     project, ours = tmp_path / "shop", tmp_path / "clawpy"
     project.mkdir()
@@ -97,12 +70,6 @@ def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeyp
     assert read_project(project).linters == ()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"scripts": 3}', '{"scripts": null}'])
-def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str):
-    (tmp_path / "package.json").write_text(text)
-    assert read_project(tmp_path).tools == ()
-
-
 @pytest.mark.parametrize(
     "file, text, title",
     TABLE["targets"],
@@ -114,12 +81,3 @@ def test_a_target_named_test_is_the_test_command(
     monkeypatch.setenv("PATH", str(make_programs(tmp_path, "make", "just", "task")))
     tool = read_project(tmp_path).tool
     assert (tool.title, tool.test_command([], tmp_path / "r").argv) == (title, tuple(title.split()))
-
-
-def test_make_gives_way_to_what_runs_tests_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "Makefile").write_text("test:\n\tgo test ./...\nlint:\n\tgo vet\n")
-    (tmp_path / "go.mod").write_text("module x\n")
-    monkeypatch.setenv("PATH", str(make_programs(tmp_path, "make", "go")))
-    project = read_project(tmp_path)
-    assert [tool.name for tool in project.tools] == ["go"]
-    assert [linter.name for linter in project.linters] == ["go vet"]

@@ -1,10 +1,6 @@
 """What a card of an installation says, and what it accepts: its command, network and changes to your tree (SPEC
 3.5)."""
 
-import pytest
-
-from engine.execution.runners.toolchains.installing import find_lock_updates
-from engine.execution.runners.toolchains.projects import find_packages
 from tests.execution.flow_world import FlowWorld
 from tests.execution.toolchains.installations import NPM_PROJECT, commit_project
 
@@ -22,22 +18,6 @@ def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world:
     (top / "node_modules").mkdir()
     info = world.sessions.check(world.assign("prepare_environment", command=["npm ci"]))
     assert info.learned_commands.endswith("updates your node_modules")
-
-
-@pytest.mark.parametrize(
-    "lock, command",
-    [
-        ("package-lock.json", "npm install --package-lock-only --ignore-scripts"),
-        ("pnpm-lock.yaml", "pnpm install --lockfile-only --ignore-scripts --no-frozen-lockfile"),
-    ],
-)
-def test_a_lock_file_is_updated_by_the_tool_that_made_it(world: FlowWorld, lock: str, command: str):
-    top = commit_project(world, {"web/package.json": {"name": "web", "dependencies": {"ms": "2"}}, f"web/{lock}": "{}"})
-
-    [update] = find_lock_updates(top, find_packages(top), "web")
-
-    assert (update.command, update.packages.folder, update.packages.lock) == (command, "web", f"web/{lock}")
-    assert update.summary.endswith(f"the diff of web/{lock} waits for you")
 
 
 def test_only_the_install_command_of_the_project_is_accepted(world: FlowWorld):

@@ -51,23 +51,6 @@ def test_npm_installs_into_the_tree(world: FlowWorld):
 
 
 @pytest.mark.long
-def test_pip_installs_into_a_new_environment(world: FlowWorld):
-    needs("python3", host=PYPI)
-    top = commit_project(
-        world,
-        {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": UV_PROJECT["test_shop.py"]},
-        ignored="",
-    )
-    command = find_command_lines(top)
-    assert command[0] == "python3 -m venv .venv"
-
-    run_successfully(world, "prepare_environment", command)
-    assert world.repository.git("status", "--porcelain") == ""  # though the project does not ignore .venv
-    tests = world.run_flow("run_tests")
-    assert (tests.check.passed, tests.check.failed, tests.check.errors) == (1, 0, 0)
-
-
-@pytest.mark.long
 def test_uv_updates_the_lock_file_and_installs(world: FlowWorld):
     needs("uv", host=PYPI)
     top = commit_project(world, {**UV_PROJECT, "uv.lock": "version = 1\nrequires-python = '>=3.9'\n"})

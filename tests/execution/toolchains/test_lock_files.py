@@ -2,8 +2,6 @@
 
 import json
 import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.runners.toolchains.lock_files import find_mismatches
-from tests.execution.toolchains.installations import run_program
-from tests.support.helpers import needs, read_table
+from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)
 
@@ -39,30 +36,6 @@ def replace_text(file: Path, old: str, new: str):
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
-
-
-# Written by the real tools
-
-
-@pytest.mark.parametrize(
-    "host, project, command",
-    [
-        pytest.param("registry.npmjs.org", "npm", "npm install --package-lock-only --no-audit",
-                     marks=pytest.mark.long),
-        ("pypi.org", "uv", "uv lock --no-config"),
-        ("", "cargo", "cargo generate-lockfile --offline"),
-    ],
-    ids=["npm", "uv", "cargo"],
-)  # fmt: skip
-def test_a_lock_file_that_the_real_tool_wrote_fits(tmp_path: Path, host: str, project: str, command: str):
-    program, *arguments = command.split()
-    path = shutil.which(program) or os.environ.get(program.upper(), "")
-    if not path or subprocess.run([path, "--version"], capture_output=True).returncode:
-        pytest.skip(f"{program} is not installed here, or its version manager has no default version")
-    needs(host=host)
-    write_files(tmp_path, TABLE["real"][project])
-    run_program(tmp_path, path, *arguments)
-    assert find_differences(tmp_path) == ()
 
 
 # Changed after the tools wrote them

@@ -8,7 +8,7 @@ import pytest
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import read_project
 from engine.execution.runners.toolchains.python_projects import find_related_tests
-from engine.execution.runners.toolchains.tool_table import TEST_FILE, TEST_RUNNERS, ToolRow, build_row
+from engine.execution.runners.toolchains.tool_table import TEST_FILE, TEST_RUNNERS
 from tests.execution.toolchains.installations import make_environment
 from tests.support.helpers import read_table
 
@@ -111,18 +111,6 @@ def write_files(folder: Path, texts: Mapping[str, str]):
 
 
 ROWS = read_table(__file__)
-
-
-@pytest.mark.parametrize(
-    "row, key",
-    [
-        ({"name": "x", "program": "x"}, "kind"),
-        ({"name": "x", "kind": "y", "detected_by": "z", "programm": "x"}, "programm"),
-    ],
-)
-def test_a_row_of_a_tool_with_a_missing_or_an_unknown_key_is_refused(row: dict[str, str], key: str):
-    with pytest.raises(TypeError, match=f"'{key}'"):
-        build_row(ToolRow, row)
 
 
 @pytest.mark.parametrize("path, is_test", ROWS["paths"])

@@ -1,7 +1,6 @@
 """The projects of a repository: which folders are one, and which of them run their tests (SPEC 2.12)."""
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,32 +67,12 @@ def test_folders_that_are_too_deep_or_foreign_are_no_projects(repository: Reposi
     assert list(projects) == ["", "a/b/c/d"]
 
 
-def test_a_project_below_has_its_own_environment_first(repository: Repository):
-    own = repository.path / "packages" / "py" / ".venv"
-    own.parent.mkdir(parents=True)
-    own.symlink_to(sys.prefix, target_is_directory=True)
-    projects = commit_projects(
-        repository, {**move_below("packages/py", PYTHON), **move_below("packages/other", PYTHON)}
-    )
-    tools = {path: project.tool for path, project in projects.items()}
-    assert tools["packages/py"].interpreter == str(own / "bin" / "python")
-    assert tools["packages/other"].interpreter == str(repository.path / ".venv" / "bin" / "python")
-
-
 def test_the_top_runs_the_tests_outside_of_the_projects_below(repository: Repository, tmp_path: Path):
     projects = commit_projects(repository, {**PYTHON, **move_below("packages/py", PYTHON)})
     top = projects[""].tool
     assert name_tools(projects) == {"": ["pytest"], "packages/py": ["pytest"]}
     assert top.test_command([], tmp_path / "r").argv[-1] == "--ignore=packages/py"
     assert "--ignore=packages/py" not in top.test_command(["tests/test_cart.py"], tmp_path / "r").argv
-
-
-def test_the_top_without_tests_of_its_own_has_none(repository: Repository):
-    projects = commit_projects(
-        repository, {"pyproject.toml": "[tool.uv.workspace]\n", "uv.lock": "", **move_below("packages/py", PYTHON)}
-    )
-    assert name_tools(projects) == {"": [], "packages/py": ["pytest"]}
-    assert (projects["packages/py"].packages[0].lock, projects["packages/py"].packages[0].folder) == ("uv.lock", "")
 
 
 @pytest.mark.parametrize("row", read_table(__file__)["collected"], ids=lambda row: row["tool"])
@@ -119,23 +98,3 @@ def test_a_script_that_delegates_gives_way_to_the_members(repository: Repository
     assert name_tools(projects) == {"": [], "p/a": ["vitest"]}
     packages = projects["p/a"].packages[0]
     assert (packages.install, packages.lock, packages.folder) == ("npm ci", "package-lock.json", "")
-
-
-def test_the_missing_tool_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    files = {**move_below("web", make_manifest("vitest", devDependencies={"vitest": "3"})), **move_below("srv", GO)}
-    projects = commit_projects(
-        repository, {**files, **move_below("shop", {"phpunit.xml": "phpunit", "CartTest.php": ""})}
-    )
-    assert (projects["web"].missing_tool, projects["web"].packages[0].installed) == ("node_modules", False)
-    assert (projects["srv"].missing_tool, projects["srv"].untested_reason) == ("", "")
-    folder = tmp_path / "only git"
-    folder.mkdir()
-    (folder / "git").symlink_to(shutil.which("git") or "git")
-    monkeypatch.setenv("PATH", str(folder))
-    projects = {project.path: project for project in find_projects(repository.path)}
-    assert {path: project.missing_tool for path, project in projects.items()} == {
-        "": "", "shop": "phpunit", "srv": "go", "web": "npm"
-    }  # fmt: skip
-    assert projects["srv"].untested_reason == (
-        "its tests need go, which is not installed; install Go: https://go.dev/dl"
-    )

@@ -12,7 +12,6 @@ from engine.events import ToolRefused
 from engine.execution.live_session import Limits, LiveSession, StopRequest, Stopwatch
 from engine.execution.permissions import Permissions
 from engine.execution.processes import Processes
-from engine.execution.runners.flow import SessionStopped
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_store import APPROVED
@@ -24,7 +23,7 @@ from engine.model import Assignment, PermissionAnswer, Randomness, SessionState,
 from engine.safety.content import check_command, make_own_rules
 from engine.storage.database import Database
 from tests.execution.session_world import make_rails
-from tests.support.helpers import make_session_view, wait_until
+from tests.support.helpers import make_session_view
 from tests.support.web_server import WebServer
 
 SECRET = "the operator's own"
@@ -119,24 +118,6 @@ class BeltWorld:
             self.permissions.answer(waiting[0].id, answer)
 
         threading.Thread(target=give_answer, daemon=True).start()
-
-    def stop_during_call(self, is_running: Callable[[], object], tool: str, **arguments: Any) -> object:
-        """What becomes of a call whose session is stopped while it runs: the reason, or its result."""
-        outcomes = []
-
-        def call():
-            try:
-                outcomes.append(self(tool, **arguments))
-            except SessionStopped as stopped:
-                outcomes.append(str(stopped))
-
-        thread = threading.Thread(target=call)
-        thread.start()
-        wait_until(is_running)
-        self.stop("enough")
-        self.live.processes.end()
-        thread.join(20)
-        return outcomes[0]
 
     def read_lines(self, *kinds: str) -> list[str]:
         """The lines of these kinds in the transcript; without a kind those about tools."""

@@ -2,7 +2,6 @@
 
 import pytest
 
-from engine.execution.runners.flow import SessionStopped
 from engine.execution.session_processes import find_marked_processes
 from tests.execution.tools.belt_world import BeltWorld
 from tests.support.helpers import wait_until
@@ -24,13 +23,6 @@ def test_exec_ends_after_its_timeout_with_its_background_processes(world: BeltWo
     world.get_answer("exec", command="sleep 300 & disown; setsid nohup sleep 300 >/dev/null 2>&1 & echo")
     world.live.processes.end(grace=0)
     wait_until(lambda: not find_marked_processes(world.live.id))
-
-
-def test_exec_ends_with_its_session(world: BeltWorld):
-    outcome = world.stop_during_call(lambda: find_marked_processes(world.live.id), "exec", command="sleep 300")
-    assert outcome == "enough"
-    with pytest.raises(SessionStopped):
-        world.belt.call("read", {"path": "."})
 
 
 def test_a_command_with_control_characters_is_not_run(world: BeltWorld):

@@ -45,6 +45,14 @@ def test_paths_to_outside_are_refused(world: BeltWorld, path: str):
     check_all_refuse(world, path.format(secret=world.secret, folder=world.folder))
 
 
+def test_names_and_paths_that_are_too_long_are_refused(world: BeltWorld):
+    assert "longer than 255 bytes" in world.get_problem("write", path="x" * 256, content="")
+    assert "longer than 255 bytes" in world.get_problem("write", path="a/" + "\u00fc" * 128, content="")
+    assert "longer than 4096 bytes" in world.get_problem("read", path="a/" * 2_100)
+    assert "folders deep" in world.get_problem("write", path="a/" * 300 + "x", content="")
+    assert not (world.folder / "a").exists()
+
+
 @pytest.mark.parametrize("path", TABLE["spellings_of_git"])
 def test_the_git_folder_is_refused_in_any_spelling(world: BeltWorld, path: str):
     (world.folder / "a").mkdir()

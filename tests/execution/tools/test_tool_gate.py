@@ -24,13 +24,6 @@ def list_offered_tools(world: BeltWorld) -> list[str]:
     return [spec.name for spec in world.belt.specs()]
 
 
-def test_exactly_six_tools_are_offered(make_belt_world: MakeBeltWorld):
-    world = make_belt_world(settings={"web": {"searchUrl": "http://127.0.0.1:1/search"}})
-    assert list_offered_tools(world) == ["read", "write", "edit", "exec", "web_search", "web_fetch"]
-    for name in ("message", "tts", "browser", "Read", ""):
-        assert not world(name, path="a").ok
-
-
 def test_by_itself_nothing_is_executed_without_a_sandbox(make_belt_world: MakeBeltWorld):
     world = make_belt_world(mode=AUTONOMOUS)
     assert "exec" not in list_offered_tools(world)
@@ -64,16 +57,6 @@ def test_a_risky_command_waits_for_a_person(world: BeltWorld):
     assert result.denied
     assert "the operator said no" in result.text
     assert (world.folder / "b").exists()
-
-
-@needs_sandbox
-def test_a_risky_command_by_itself_is_not_run(make_belt_world: MakeBeltWorld):
-    world = make_belt_world(mode=AUTONOMOUS, sandbox=find_best_sandbox())
-    world.write_file("a", "x")
-    answer = world.get_problem("exec", command="shred -u a")
-    assert "nobody is available" in answer
-    assert world.permissions.latest()[0].by == "nobody"
-    assert world.get_answer("exec", command="ls").startswith("a\n")
 
 
 def test_the_operators_rules_hold_for_file_tools(make_belt_world: MakeBeltWorld):
