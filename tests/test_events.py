@@ -19,17 +19,6 @@ def read_titles(subscription: Subscription) -> list[str]:
     return [event.title for event in subscription.drain() if isinstance(event, TaskAdded)]
 
 
-def test_a_burst_of_events_wakes_a_subscriber_once_and_is_read_in_order(bus: EventBus):
-    woken = []
-    subscription = bus.subscribe(lambda: woken.append(1))
-    for number in range(100):
-        bus.publish(TaskAdded(title=str(number)))
-    assert len(woken) == 1
-    assert read_titles(subscription) == [str(number) for number in range(100)]
-    bus.publish(TaskAdded(title="later"))
-    assert len(woken) == 2
-
-
 def test_a_slow_subscriber_loses_the_oldest_events_and_knows_how_many(bus: EventBus):
     subscription = bus.subscribe(lambda: None, capacity=10)
     for number in range(25):

@@ -1,8 +1,5 @@
 """Optional extras: without one, everything that needs it names the command that installs it."""
 
-import re
-import shlex
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -75,17 +72,3 @@ def test_the_command_installs_into_the_running_environment(monkeypatch: pytest.M
     assert install_command("a>1", "b") == "'/my env/bin/python' -m pip install 'a>1' b"
     monkeypatch.setattr("engine.installed.find_spec", lambda name: None)
     assert install_command("a>1", "b") == "uv pip install --python '/my env/bin/python' 'a>1' b"
-
-
-@pytest.mark.long
-def test_the_command_installs_the_packages_of_the_extras_and_not_this_program():
-    """So it works although this program is in no registry."""
-    command = make_extras_command(*EXTRAS)
-    assert "clawpy-console" not in command
-    words = [*shlex.split(command), "--dry-run", "--no-index"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    packages = [re.match(r"[\w.-]+(\[.*\])?", text)[0] for extra in EXTRAS for text in read_declared_extras()[extra]]
-    assert packages
-    for package in packages:
-        assert package in command, "with its own extras"
-        assert f"Requirement already satisfied: {package.partition('[')[0]}" in done.stdout

@@ -20,7 +20,6 @@ from tests.hierarchy.guidance_world import (
     Organisation,
     list_learned_texts,
     make_learning,
-    select_learned_patterns,
 )
 from tests.support.helpers import read_table
 
@@ -95,25 +94,6 @@ def find_refusal(bubble: Bubble) -> tuple[str, str]:
     """The gate that refused a finding, and why."""
     assert bubble.state is BubbleState.REFUSED
     return bubble.refused_by.name, bubble.refused_by.reason
-
-
-def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: Organisation):
-    queued = world.bubbles.offer(make_learning())
-    assert (queued.state, queued.leader, len(queued.gates)) == (BubbleState.QUEUED, "lead", 7)
-    assert list_learned_texts(world) == []
-    assert world.bubbles.flush().flushed == {"lead": (queued.id,)}
-    [pattern] = select_learned_patterns(world.profiles)
-    assert pattern.text == "alpha1 beta1 gamma1 delta1"
-    [source] = pattern.sources
-    assert (source.learning, source.agent, source.session) == ("learning:1", "worker", "ses_1")
-    again = world.bubbles.offer(make_learning(2, text="Alpha1, beta1: gamma1 and delta1"))
-    assert find_refusal(again)[0] == "novelty"
-    assert world.bubbles.flush().flushed == {}
-    assert [kind for kind in world.read_kinds() if "ubble" in kind] == [
-        "BubbleQueued",
-        "MemoryBubbleFlushed",
-        "BubbleRefused",
-    ]
 
 
 def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world: Organisation):

@@ -18,7 +18,6 @@ from engine.hierarchy.profile_text import (
 from engine.model import LeaderProfile, ProfileEdit, ProfileItem, Refusal, Trust
 from engine.storage.erasing import SearchTerms
 from tests.hierarchy.guidance_world import (
-    SOUL,
     Organisation,
     edit_profile,
     make_learning,
@@ -27,17 +26,6 @@ from tests.hierarchy.guidance_world import (
 from tests.support.helpers import refused
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def test_headings_seed_a_profile():
-    profile = seed_profile("cto", SOUL.format(name="cto", domain="technology"))
-    assert profile.domain == "technology"
-    assert profile.principles == ("cto keeps it simple.", "cto measures first.")
-    assert [(pattern.key, pattern.text) for pattern in profile.patterns] == [
-        ("cto_first", "Write the test before the code of cto.")
-    ]
-    assert profile.guardrails == ("cto never deploys on a Friday.",)
-    assert [decision.text for decision in profile.decisions] == ["cto chose SQLite."]
 
 
 def test_fenced_code_comments_and_the_inherited_section_are_no_principles():
@@ -134,13 +122,6 @@ def test_an_undo_restores_what_the_last_save_changed_and_the_trust_of_a_quote(wo
     [restored] = select_learned_patterns(world.profiles)
     assert (restored.trust, restored.sources) == (Trust.QUOTED, learned.sources)
     refused("nothing_to_undo", lambda: world.profiles.undo("lead"))
-
-
-def test_if_one_edit_is_refused_none_is_made(world: Organisation):
-    before = world.profiles.read("cto")
-    with pytest.raises(Refusal):
-        world.profiles.edit("cto", [ProfileEdit("domain", "all"), ProfileEdit("nonsense", "x")])
-    assert world.profiles.read("cto") == before
 
 
 def test_text_that_would_be_lost_is_refused(world: Organisation):

@@ -39,7 +39,6 @@ class StandInWork:
     views: dict[str, SessionView] = field(default_factory=dict)
     lines: dict[str, list[TranscriptLine]] = field(default_factory=dict)
     files: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    tasks: dict[str, Task] = field(default_factory=dict)
     continued: dict[str, str] = field(default_factory=dict)
     remembered: dict[str, NewMemory] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
@@ -66,14 +65,11 @@ class StandInWork:
     def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> Sequence[TranscriptLine]:
         return [line for line in self.lines[session_id] if line.number > after][:limit]
 
-    def task(self, task_id: str) -> Task:
-        return self.tasks[task_id]
-
     def continued_session(self, session_id: str) -> str:
         return self.continued.get(session_id, "")
 
     def dependent_tasks(self, task_id: str) -> Sequence[Task]:
-        return [task for task in self.tasks.values() if task_id in task.needs]
+        return ()
 
     def change_set(self, session_id: str) -> ChangeSet | None:
         files = self.files.get(session_id)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory.capture_rules import MAX_LENGTH, Speaker, capture_sentences, classify_sentence, find_corrected
+from engine.memory.capture_rules import MAX_LENGTH, capture_sentences, classify_sentence, find_corrected
 from engine.memory.captures import Captures
 from engine.storage.database import Database
 from tests.memory.stand_in_work import StandInWork, make_view
@@ -30,15 +30,6 @@ def test_a_sentence_has_at_most_400_characters(length: int, kind: str | None):
     assert classify_sentence("The service uses ".ljust(length - 1, "x") + ".") == kind
 
 
-@pytest.mark.parametrize(
-    "sentence, kind",
-    [("We go with a", "decision"), ("I go with a", None), ("We decided to", None)],
-    ids=["12 characters", "11 characters", "3 words"],
-)
-def test_a_sentence_has_at_least_12_characters_and_4_words(sentence: str, kind: str | None):
-    assert classify_sentence(sentence) == kind
-
-
 def test_code_quotes_and_tables_are_left_out():
     text = """Here it is:
 
@@ -59,19 +50,6 @@ def test_code_quotes_and_tables_are_left_out():
     assert [(sentence.text, sentence.line) for sentence in captured] == [
         ("We decided to keep the old parser for good.", 13)
     ]
-
-
-@pytest.mark.parametrize(
-    "text, kinds",
-    [
-        ("Decision: the port stays 8000 for now.", ["decision"]),
-        ("The service listens on port 8000.", []),
-        ("important: run with `RUST_BACKTRACE=1` environment variable to display a backtrace", []),
-        ("Note: Cart.java uses or overrides a deprecated API.", []),
-    ],
-)
-def test_output_is_captured_only_with_a_label(text: str, kinds: list[str]):
-    assert [capture.kind for capture in capture_sentences([(1, text)], Speaker.PROGRAM)] == kinds
 
 
 @given(st.text())

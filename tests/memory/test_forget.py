@@ -30,7 +30,7 @@ from engine.model import (
 from engine.services import Overrides
 from engine.storage.database import Database
 from engine.storage.state import unfinished_intents
-from tests.conftest import MONDAY_MORNING, Repository
+from tests.conftest import MONDAY_MORNING
 from tests.hierarchy.guidance_world import edit_profile
 from tests.support.helpers import refused
 
@@ -118,14 +118,6 @@ def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path):
     assert find_files(tmp_path) == []
     assert len(find_files(tmp_path, "port 8000")) >= 4
     assert forgetting.preview(PRIVATE).total == 0
-
-
-def test_a_card_is_forgotten_by_its_id_with_its_prompt(engine: Engine, repository: Repository):
-    card = engine.cards.propose(f"Write to {PRIVATE}", workspace=str(repository.path))
-    engine.knowledge.forgetting.forget(card.id)
-    engine.knowledge.forgetting.forget("Write to")
-    refused("nothing_found", lambda: engine.knowledge.forgetting.preview(card.id))
-    assert "Vandersloot" not in engine.cards.get(card.id).assignment.prompt
 
 
 def test_stubs_keep_graphs_and_chains_whole(engine: Engine):

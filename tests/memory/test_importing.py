@@ -138,17 +138,6 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
 # Lines of JSON
 
 
-def test_bad_lines_are_named_with_their_number_and_stop_nothing():
-    lines = ["{", "[]", '{"id": "x"}', '{"text": ""}', "", '{"text": 5}', '{"text": "good"}', "[" * 100_000]
-    lines += ['{"text": "good", "speaker": []}', '{"text": "half good", "timestamp": "soon"}']
-    memories, problems = read_lines(lines, first=11, source="f")
-    assert [memory.text for memory in memories] == ["good", "half good"]
-    assert [(problem.line, problem.is_stored) for problem in problems] == [
-        (11, False), (12, False), (13, False), (14, False), (16, False), (18, False), (19, False), (20, True)
-    ]  # fmt: skip
-    assert all(problem.message for problem in problems)
-
-
 MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 
 

@@ -90,29 +90,6 @@ def test_a_damaged_index_is_moved_aside_and_built_again(indexed_memory: MemorySe
 
 
 @pytest.mark.long
-def test_missing_and_surplus_entries_are_repaired_while_it_answers(
-    indexed_memory: MemoryService, caplog: pytest.LogCaptureFixture
-):
-    index, store = indexed_memory.index, indexed_memory.store
-    missing = store.list_indexed(indexed_memory.vectoriser.model)[Layer.VECTORS][40]
-    vector = store.read_vectors([missing])[missing]
-    index._helper.call("delete", "C", [missing], timeout=LONG)
-    index._helper.call("add", "C", [999_999], vector, timeout=LONG)
-    answers = set()
-
-    def is_repaired() -> bool:
-        answers.add(find_nearest(indexed_memory, "word17 thing3"))
-        return "differed from the database in 2 places" in caplog.text
-
-    indexed_memory.housekeeping()
-    until(is_repaired)
-    assert answers == {"word17 thing3"}, "it never stops answering"
-    assert index.wait(LONG)
-    ids = index._helper.call("ids", "C", 0, 1_000, timeout=LONG)
-    assert sorted(ids) == store.list_indexed(indexed_memory.vectoriser.model)[Layer.VECTORS]
-
-
-@pytest.mark.long
 def test_a_helper_that_was_killed_is_started_again(indexed_memory: MemoryService, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(indexed_memory.index._helper, "_not_before", 0.0)
     pid = indexed_memory.index._helper.pid

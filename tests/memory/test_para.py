@@ -1,6 +1,5 @@
 """Canonical facts (SPEC 4.7): each is kept once, superseded but never deleted, and no crash or bad edit loses one."""
 
-import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -73,18 +72,6 @@ def test_a_chain_can_be_walked_from_any_of_its_facts(para: Para, clock: FakeCloc
         assert [fact.superseded_by for fact in corrections] == [*ids[1:], None]
     new = replace(PORT, fact="The port is 9000", supersedes=ids[2])
     assert ids[3] in refused("already_superseded", lambda: para.add([new])).fix
-
-
-def test_recalls_of_a_fact_are_counted_when_they_are_flushed(para: Para, clock: FakeClock, shop: Path):
-    fact = para.add([PORT])[0]
-    para.count_access([fact.id])
-    clock.advance(timedelta(hours=1))
-    para.count_access([fact.id, fact.id])
-    assert json.loads(shop.read_text())[0]["access_count"] == 0
-    para.flush()
-    para.flush()
-    fact = para.get(fact.id)
-    assert (fact.access_count, fact.last_accessed) == (3, clock.now())
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3])

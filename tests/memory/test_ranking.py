@@ -28,36 +28,6 @@ LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    "text, topic",
-    [
-        (
-            "Can you list the order in which I brought up different aspects of my garden throughout our chats?",
-            "my garden",
-        ),
-        ("Could you give me a short summary of how the shed was built?", "how the shed was built"),
-        ("When did I say the beans were sown?", "When the beans were sown"),
-        ("Can you summarize?", "Can you summarize?"),
-    ],
-)
-def test_how_a_question_asks_is_no_part_of_its_topic(text: str, topic: str):
-    assert parse_question(text).topic == topic
-
-
-@pytest.mark.parametrize(
-    "text, speakers",
-    [
-        ("What did I plant in May?", {"user"}),
-        ("Which work about birds was it?", {"user"}),
-        ("What would you suggest for dinner?", {"user"}),
-        ("What did you recommend to me for dinner?", {"assistant"}),
-        ("Can you give me a summary of my plans for the garden?", {"assistant"}),
-    ],
-)
-def test_with_an_assistant_a_question_is_about_what_the_user_or_it_said(text: str, speakers: set[str]):
-    assert parse_question(text, {"user", "assistant"}).speakers == speakers
-
-
-@pytest.mark.parametrize(
     "text, day, fit",
     [
         ("on 7 May 2023", date(2023, 5, 7), 1.0),

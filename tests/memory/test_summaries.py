@@ -154,20 +154,6 @@ def exchange(*machines: Machine):
         assert machine.sharing.exchange() == ""
 
 
-def test_what_one_machine_did_the_other_remembers(
-    machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
-):
-    first, second = machines
-    id = first.summarise(1)
-    exchange(first, second)
-    memory = second.store.get(id)
-    assert (memory.id, memory.workspace, memory.source) == (id, "/home/second/shop", "shared:home_first")
-    assert (memory.agent, memory.session, memory.tags) == ("backend_builder", "sess_first_1", ("summary", "succeeded"))
-    exchange(first, second)
-    assert len(shared_database.documents()) == 1, "what came from others is not sent again"
-    assert len(second.store.read_entries(Layer.CONTEXT)) == 1
-
-
 def test_other_projects_and_other_layers_stay_here(
     machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
 ):
@@ -196,27 +182,6 @@ def test_what_is_forgotten_here_is_forgotten_there_for_good(
     assert first.read_texts() == second.read_texts() == set()
     assert shared_database.documents() == [{}, {}]
     assert all(memory is not None and memory.forgotten for memory in map(second.store.get, ids))
-
-
-def test_cuts_lose_and_double_nothing_and_each_outage_is_reported_once(
-    machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
-):
-    first, second = machines
-    shared_database.cuts = ["before", "before", "after", "before", "", "after"]
-    first.summarise(1)
-    assert first.sharing.exchange() == "cut before"
-    assert first.read_texts() == {"Task: cart 1 was rounded on first."}, "local first"
-    first.summarise(2)
-    while shared_database.cuts:
-        first.sharing.exchange()
-    exchange(first, second)
-    assert first.read_texts() == second.read_texts()
-    assert len(second.read_texts()) == 2
-    [failure] = Ledger(first.database).latest(kinds=("CloudSyncFailed",))
-    assert (failure.subject, failure.payload["unsent"]) == ("summaries", 1)
-    shared_database.cuts = ["before"]
-    first.sharing.exchange()
-    assert len(Ledger(first.database).latest(kinds=("CloudSyncFailed",))) == 2
 
 
 @pytest.mark.parametrize(

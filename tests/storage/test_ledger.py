@@ -1,7 +1,5 @@
 """The ledger and its consumers, which miss nothing, also after a crash, and write nothing in vain (SPEC 11.3)."""
 
-from collections.abc import Callable, Sequence
-
 import pytest
 
 from engine.events import ChangeSetDiscarded, ChangeSetLanded
@@ -65,29 +63,6 @@ def test_each_relevant_entry_is_handled_once_also_by_the_next_engine(database: D
     assert handle_subjects(make_cursor(database)) == ["a", "b"], "after a crash before the next write they come again"
     assert read_position_after_write(database) == 3
     assert handle_subjects(make_cursor(database)) == []
-
-
-def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Database, cursor: LedgerCursor):
-    subjects = []
-
-    def handle_at_most(limit: int) -> Callable[[Sequence[LedgerEntry]], int]:
-        def handle(entries: Sequence[LedgerEntry]) -> int:
-            subjects.extend(entry.subject for entry in entries[:limit])
-            return limit
-
-        return handle
-
-    for name in ("a", "b", "c"):
-        record_relevant(database, name)
-    record_irrelevant(database)
-    commits = database.commits
-    cursor.handle_new(handle_at_most(2))
-    assert database.commits == commits, "what is stored waits for the next write"
-    assert subjects == ["a", "b"]
-    assert read_position_after_write(database) == 2
-    cursor.handle_new(handle_at_most(0))
-    assert read_position_after_write(database) == 2
-    assert handle_subjects(make_cursor(database)) == ["c"], "also for the next engine"
 
 
 def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database: Database):

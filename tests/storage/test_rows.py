@@ -51,16 +51,6 @@ def test_what_is_changed_in_a_row_is_written_with_the_transaction(stored: Databa
         assert ask(session, TITLES) == [("tidied",)]
 
 
-def test_a_row_of_a_reading_session_is_not_written_back(stored: Database):
-    """The row can be used after the session. A change of it changes nothing in the stored."""
-    with stored.read() as session:
-        (row,) = load_all(session, TaskRow, OPEN_TASKS)
-        row.title = "mine"
-        assert not session.dirty
-        assert ask(session, TITLES) == [("tidy up",)]
-    assert row.title == "mine"
-
-
 @pytest.mark.parametrize("prefix, row_id", [("task_1", "task_1"), ("task_12", "task_123"), ("123", "task_123")])
 def test_a_row_is_found_by_its_id_or_by_the_only_beginning(database: Database, prefix: str, row_id: str):
     database.write(lambda tx: tx.session.add_all([make_task("task_1"), make_task("task_123")]))

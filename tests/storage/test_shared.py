@@ -2,7 +2,6 @@
 
 import pytest
 
-from engine.storage import shared as shared_module
 from engine.storage.shared import SharedDatabase, SharedRow
 from tests.support.helpers import refused
 from tests.support.shared_database import LocalSharedDatabase
@@ -14,21 +13,6 @@ def test_a_row_replaces_one_of_its_key_only_with_a_higher_version(version: int, 
     shared.push("notes", [SharedRow("a", {"text": "old"}, 1)])
     shared.push("notes", [SharedRow("a", {"text": "new"}, version)])
     assert shared.documents() == [{"text": text}]
-
-
-def test_rows_of_a_topic_are_fetched_by_page_and_again_when_they_change(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(shared_module, "PAGE_ROWS", 2)
-    shared = LocalSharedDatabase()
-    assert shared.fetch("notes", 0) == ([], 0)
-    rows = [SharedRow(key, {"text": key}) for key in "abc"]
-    shared.push("notes", rows)
-    shared.push("other", [SharedRow("d", {})])
-    first, cursor = shared.fetch("notes", 0)
-    second, cursor = shared.fetch("notes", cursor)
-    assert first + second == rows
-    changed = SharedRow("a", {"text": "new"}, 1)
-    shared.push("notes", [changed, rows[1]])
-    assert shared.fetch("notes", cursor)[0] == [changed]
 
 
 @pytest.mark.parametrize("url", ["u:hunter2@h/db", "postgresql://u:hun%zzter2@h", "postgresql://u:hun ter2@h/db"])

@@ -28,7 +28,7 @@ from engine.model.adaptation import (
     Candidate,
     CandidateMove,
     CandidateStatus,
-    Effect,
+    CandidateType,
     LearningRecord,
     Overlay,
     PromptFragment,
@@ -38,7 +38,6 @@ from engine.model.learnings import Correction
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING
-from tests.support.helpers import make_session_ended
 
 AGENT = "backend_builder"
 """The agent of the sessions that candidates come from."""
@@ -88,16 +87,13 @@ class StandInSources:
     transcripts: dict[str, list[TranscriptLine]] = field(default_factory=dict)
     files: dict[str, list[str]] = field(default_factory=dict)
     summaries: dict[str, str] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
     corrections_by_session: dict[str, list[str]] = field(default_factory=dict)
-    models_used: ModelsUsed | None = None
     patches: dict[str, str] = field(default_factory=dict)
     healed_by_session: dict[str, HealedTests] = field(default_factory=dict)
     undone_sessions: set[str] = field(default_factory=set)
     running: set[str] = field(default_factory=set)
     phase_number: int = 1
     hold_reason: str = ""
-    objection: str = ""
     secret_values: tuple[str, ...] = ()
 
     def list_flows(self) -> tuple[str, ...]:
@@ -110,7 +106,7 @@ class StandInSources:
         return self.hold_reason
 
     def find_objection(self, candidate: Candidate) -> str:
-        return self.objection
+        return ""
 
     def list_secrets(self) -> tuple[str, ...]:
         return self.secret_values
@@ -146,12 +142,12 @@ class StandInSources:
         return self.corrections_by_session.get(session_id, [])
 
     def read_memory(self, memory_id: str) -> tuple[str, Trust]:
-        return self.texts.get(memory_id, ""), Trust.QUOTED
+        return "", Trust.QUOTED
 
     read_guidance = read_memory
 
     def find_models(self, agent: str) -> ModelsUsed | None:
-        return self.models_used
+        return None
 
 
 class AdaptationWorld:
@@ -189,8 +185,8 @@ class AdaptationWorld:
         """The ids of the active candidates."""
         return [overlay.candidate_id for overlay in self.overlays.load_active()]
 
-    def run_trial(self, candidate_id: str, *, with_good: int, without_good: int, runs: int = 12):
-        """End `runs` sessions with the effect of an active candidate, and as many without it. So many of them are
+    def run_trial(self, candidate_id: str, *, with_good: int, without_good: int):
+        """End twelve sessions with the effect of an active candidate, and as many without it. So many of them are
         good."""
         (overlay,) = [overlay for overlay in self.overlays.load_active() if overlay.candidate_id == candidate_id]
         rows = [
@@ -199,17 +195,13 @@ class AdaptationWorld:
                 withheld=withheld, propensity=0.5, outcome="good" if number < good else "bad", at=self.clock.now(),
             )
             for withheld, good in ((False, with_good), (True, without_good))
-            for number in range(runs)
+            for number in range(12)
         ]  # fmt: skip
         self.database.write(lambda tx: tx.session.add_all(rows))
 
     def read_candidate_events(self) -> list[str]:
         """The kinds of all ledger entries about candidates, oldest first."""
-        return [kind for kind in self.read_event_kinds() if kind.startswith("Candidate")]
-
-    def read_event_kinds(self) -> list[str]:
-        """The kinds of all ledger entries, oldest first."""
-        return [entry.kind for entry in self.ledger.read_since(0, 10_000)]
+        return [entry.kind for entry in self.ledger.read_since(0, 10_000) if entry.kind.startswith("Candidate")]
 
     def record(self, *events: Event):
         """Record events, a minute apart."""
@@ -244,13 +236,13 @@ class AdaptationWorld:
         (candidate,) = self.adaptation.candidates(CandidateStatus.REVIEW)
         return candidate
 
-    def activate_effect(self, effect: Effect, *, agent: str = "", run_kind: str = "", workspace: str = "") -> Overlay:
-        """Activate an effect in a scope, without sessions that support it; the next one is a second newer."""
+    def activate_fragment(self, line: str) -> Overlay:
+        """Activate a fragment without sessions that support it; the next one is a second newer."""
         number = next(self._numbers)
         now = self.clock.now()
         candidate = Candidate(
-            f"cand_{number}", effect.kind, "agent", agent, f"failed_tdd/{number}", "a title", CandidateStatus.ACTIVE,
-            80.0, effect, now, now, agent_id=agent, run_kind=run_kind, workspace=workspace,
+            f"cand_{number}", CandidateType.PROMPT_FRAGMENT, "agent", "", f"failed_tdd/{number}", "a title",
+            CandidateStatus.ACTIVE, 80.0, PromptFragment((line,)), now, now,
         )  # fmt: skip
 
         def activate(tx: Transaction) -> Overlay:
@@ -263,27 +255,11 @@ class AdaptationWorld:
         self.clock.advance(timedelta(seconds=1))
         return overlay
 
-    def activate_fragment(self, *lines: str, **scope: str) -> Overlay:
-        """Activate a fragment with these lines in a scope."""
-        return self.activate_effect(PromptFragment(lines or ("Keep it small.",)), **scope)
-
     def make_guidance(self, session: str = "") -> Contribution:
         """The learned guidance in a prompt of an agent."""
         return self.fragments.make_part(
             PromptRequest(GUIDED_AGENT, "koji-core", "", "do it", "task", session_id=session)
         )
-
-    def end_guided_session(self, session: str, *, good: bool):
-        """A session whose prompt is sent, and which ends well or badly."""
-        provenance = self.make_guidance(session).provenance
-        state = "succeeded" if good else "failed"
-
-        def record_session(tx: Transaction):
-            self.trials.record_applied(tx, provenance, session_id=session, agent=GUIDED_AGENT, workspace="")
-            tx.record(ToolsUsed(subject=session, workspace="", agent=GUIDED_AGENT, calls=("read",)))
-            tx.record(make_session_ended(session, state))
-
-        self.database.write(record_session)
 
 
 def make_transcript(*kinds_and_texts: tuple[str, str]) -> list[TranscriptLine]:

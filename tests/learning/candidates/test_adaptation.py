@@ -1,21 +1,26 @@
-"""Who activates candidates, which are rolled back by themselves, and failures on the way (SPEC 5.6, 5.7, 11.3)."""
+"""The life of a candidate: who activates it and undoes that, when it is rolled back by itself, that it can be
+forgotten, and failures on the way (SPEC 5.3, 5.6, 5.7, 11.3)."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
-from sqlmodel import Session
 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode
-from engine.model.adaptation import Candidate, CandidateStatus
+from engine.learning.candidates.candidates import CandidateTexts
+from engine.model.adaptation import Candidate, CandidateStatus, FixTemplate
 from engine.storage.database import Database, Transaction
+from engine.storage.erasing import SearchTerms
 from tests.learning.candidates.adaptation_world import (
     AGENT,
+    HEALED_BY,
     SHOP,
     TOTAL,
     AdaptationWorld,
     make_retry_repeated,
 )
+from tests.support.helpers import refused
 
 REVIEW, ACTIVE = CandidateStatus.REVIEW, CandidateStatus.ACTIVE
 
@@ -43,36 +48,6 @@ def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous_world:
     autonomous_world.sources.hold_reason = ""
     autonomous_world.adaptation.run_round()
     assert autonomous_world.adaptation.candidates()[0].status is ACTIVE
-
-
-def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(autonomous_world: AdaptationWorld):
-    autonomous_world.record(make_retry_repeated("sess_1"))
-    (drafted,) = autonomous_world.adaptation.run_round()  # it allows one attempt
-    autonomous_world.end_healed_session("sess_3", attempts=4)  # a repair that needed more
-    autonomous_world.record(make_retry_repeated("sess_2"))
-    autonomous_world.adaptation.run_round()
-    candidate = autonomous_world.adaptation.view(drafted.id).candidate
-    assert candidate.status is REVIEW
-    assert len(candidate.against) == len(candidate.corroborated_by) == 1
-    autonomous_world.record(make_retry_repeated("sess_4"))
-    autonomous_world.adaptation.run_round()
-    assert autonomous_world.adaptation.view(drafted.id).candidate.status is ACTIVE
-
-
-def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(world: AdaptationWorld):
-    world.land_repair("sess_1")
-    world.land_repair("sess_2")
-    world.adaptation.run_round()
-    (candidate,) = world.adaptation.candidates()
-    assert candidate.status is REVIEW
-    world.sources.undone_sessions |= {
-        record.session_id for record in world.adaptation.list_records() if record.id in candidate.corroborated_by
-    }
-    world.record(make_retry_repeated("sess_3"))
-    world.adaptation.run_round()
-    candidate = world.adaptation.view(candidate.id).candidate
-    assert (candidate.status, candidate.score) == (CandidateStatus.DRAFTED, 45.0)
-    assert world.adaptation.waiting() == []
 
 
 def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: AdaptationWorld):
@@ -113,6 +88,48 @@ def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: Adapt
     assert [len(world.adaptation.run_round()) for _ in range(3)] == [5, 2, 0]
 
 
+def test_an_active_candidate_shows_its_stations_records_and_overlays(world: AdaptationWorld):
+    candidate = world.bring_to_review()
+    world.adaptation.approve(candidate.id)
+    view = world.adaptation.view(candidate.id)
+    assert [station.name for station in view.stations] == [
+        "detect", "draft", "score", "corroborate", "review", "promote",
+    ]  # fmt: skip
+    assert {station.state for station in view.stations} == {"done"}
+    assert len(view.records) == 2
+    assert len(view.overlays) == 1
+
+
+def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: AdaptationWorld):
+    candidate = world.bring_to_review()
+    texts = CandidateTexts(world.database)
+    assert list(texts.find(SearchTerms(["nobody said this"]))) == []
+    assert list(texts.find(SearchTerms(["discount"]))) == [(candidate.id, HEALED_BY)]
+    assert texts.erase(SearchTerms(["discount"])) == 1
+    (candidate,) = world.adaptation.candidates()
+    assert candidate.effect == FixTemplate((TOTAL,), ("it changed cart.py",))
+    assert candidate.status is CandidateStatus.REVIEW
+    assert texts.erase(SearchTerms(["cart.py"])) == 1
+    (candidate,) = world.adaptation.candidates()
+    assert (candidate.status, candidate.reason) == (CandidateStatus.REJECTED, "its text was forgotten")
+    assert texts.erase(SearchTerms(["cart.py"])) == 0
+
+
+def test_only_the_operators_own_last_step_can_be_undone(world: AdaptationWorld):
+    candidate = world.bring_to_review()
+    undo = partial(world.adaptation.undo, candidate.id)
+    refused("nothing_to_undo", undo)  # nobody decided
+    world.adaptation.approve(candidate.id)
+    undone = undo()
+    assert (undone.status, undone.decided_by, undone.reason) == (CandidateStatus.REVIEW, "", candidate.reason)
+    assert world.list_active_ids() == []
+    assert [wait.id for wait in world.adaptation.waiting()] == [candidate.id]
+    refused("nothing_to_undo", undo)  # it is undone already
+    world.adaptation.approve(candidate.id, by="autonomy")
+    refused("nothing_to_undo", undo)  # the operator did not decide
+    assert world.list_active_ids() == [candidate.id]
+
+
 # Failures
 
 
@@ -122,22 +139,6 @@ class PowerFailure(Exception):
 
 def _fail(*_: object):
     raise PowerFailure
-
-
-@pytest.mark.parametrize("failing, step", [(Transaction, "record"), (Session, "flush")], ids=["event", "commit"])
-def test_a_decision_that_fails_at_any_step_changes_nothing(
-    world: AdaptationWorld, monkeypatch: pytest.MonkeyPatch, failing: type, step: str
-):
-    candidate = world.bring_to_review()
-    before = world.read_candidate_events()
-    with monkeypatch.context() as patch:
-        patch.setattr(failing, step, _fail)
-        with pytest.raises(PowerFailure):
-            world.adaptation.approve(candidate.id)
-    assert world.adaptation.candidates() == [candidate]
-    assert (world.list_active_ids(), world.read_candidate_events()) == ([], before)
-    world.adaptation.approve(candidate.id)
-    assert (world.list_active_ids(), world.read_candidate_events()) == ([candidate.id], [*before, "CandidatePromoted"])
 
 
 def test_a_round_that_fails_at_any_write_is_finished_by_the_next(

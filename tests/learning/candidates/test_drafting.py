@@ -1,26 +1,40 @@
-"""Drafts of candidates: what effect each kind of evidence leads to, and that without evidence nothing is drafted (SPEC
-5.2, 5.4)."""
+"""Drafts of candidates: what effect evidence leads to, that without evidence nothing is drafted, and that effects are
+read as they were written, refused if they are invalid, and previewed in words (SPEC 5.2, 5.4)."""
 
-from dataclasses import replace
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from engine.learning.candidates import ModelPrice, ModelsUsed
 from engine.learning.candidates.drafting import Draft, NothingToDraft, draft_candidate
+from engine.learning.candidates.evaluation import MAX_LINE_CHARS, MAX_LINES, make_preview, validate_effect
 from engine.learning.candidates.records import Opportunity, find_types
 from engine.model.adaptation import (
     MAX_PATCH_CHARS,
     CandidateType,
+    Effect,
     FixTemplate,
     FlowOffload,
     LearningRecord,
     PolicyTweak,
+    PromptFragment,
     RecordKind,
     RoutingHint,
+    effect_from_json,
 )
 from tests.conftest import MONDAY_MORNING
-from tests.learning.candidates.adaptation_world import AGENT, HEALED_BY, SHOP, TOTAL, StandInSources, make_transcript
+from tests.learning.candidates.adaptation_world import (
+    AGENT,
+    FLOW_NAMES,
+    HEALED_BY,
+    SHOP,
+    TOTAL,
+    StandInSources,
+    make_transcript,
+)
+from tests.support.helpers import refused
 
 SECRET = "sk-a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4"
 
@@ -53,11 +67,10 @@ def make_draft(
     *related: LearningRecord,
     sources: StandInSources,
     type: CandidateType | None = None,
-    max_attempts: int = 3,
 ) -> Draft:
     """The draft from a record, by default of the first type that can be drafted from it."""
     opportunity = Opportunity(type or find_types(learning_record.kind)[0], learning_record)
-    return draft_candidate(opportunity, [learning_record, *related], sources, max_attempts=max_attempts)
+    return draft_candidate(opportunity, [learning_record, *related], sources, max_attempts=3)
 
 
 # Repairs
@@ -110,27 +123,6 @@ def test_a_diff_that_is_too_long_or_has_a_secret_is_left_out(ending: str, is_kep
     assert effect.patch == (patch if is_kept else "")
 
 
-# Models
-
-USED = ModelsUsed(
-    ModelPrice("openai:gpt-5", 3_000_000), "koji-core",
-    (
-        ModelPrice("openai:gpt-5-mini", 600_000), ModelPrice("openai:gpt-5-nano", 100_000),
-        ModelPrice("openai:like", 2_400_001),
-    ),
-    800,
-)  # fmt: skip
-OVER_BUDGET = make_record(RecordKind.BUDGET_INCIDENT, spent=1_200_000, budget=1_000_000, day="2026-01-05")
-
-
-def test_a_routing_hint_is_the_dearest_of_the_cheaper_models():
-    effect = make_draft(OVER_BUDGET, sources=StandInSources(models_used=USED)).effect
-    assert effect == RoutingHint(
-        "openai:gpt-5-mini", "koji-core", 800,
-        f"{AGENT} spent $1.20 of its $1.00 on 2026-01-05; openai:gpt-5-mini costs 80% less than openai:gpt-5",
-    )  # fmt: skip
-
-
 # Limits
 
 
@@ -151,42 +143,12 @@ def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
     assert make_draft(*records, sources=StandInSources()).effect == tweak
 
 
-@pytest.mark.parametrize(
-    "records, max_attempts",
-    [
-        ([make_failed_retry(attempts=2)], 3),  # one attempt is always allowed
-        ([make_failed_retry()], 1),  # the settings allow only one attempt
-        ([make_failed_retry(), make_heal_record("sess_2", attempts=4)], 3),  # a repair took as many
-    ],
-)
-def test_a_limit_that_would_help_nothing_is_not_drafted(records: list[LearningRecord], max_attempts: int):
-    with pytest.raises(NothingToDraft):
-        make_draft(*records, sources=StandInSources(), max_attempts=max_attempts)
-
-
 # Fragments
 
 
-def draft_guidance(
-    learning_record: LearningRecord, sources: StandInSources, *related: LearningRecord
-) -> tuple[str, ...]:
+def draft_guidance(learning_record: LearningRecord, sources: StandInSources) -> tuple[str, ...]:
     """The lines of the fragment from a record."""
-    effect = make_draft(learning_record, *related, sources=sources, type=CandidateType.PROMPT_FRAGMENT).effect
-    return effect.guidance
-
-
-def test_a_fragment_from_an_edit_has_the_operators_words():
-    edit = make_record(
-        RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/edited:koji-core:run-tests", added="and run the tests",
-        channel="koji-core", kind="fix",
-    )  # fmt: skip
-    with pytest.raises(NothingToDraft, match="about a single case"):
-        draft_guidance(edit, StandInSources())
-    assert draft_guidance(edit, StandInSources(), edit, edit) == ("run the tests",), (
-        "three tasks had the same instruction"
-    )
-    general_edit = replace(edit, details={**edit.details, "added": "Docs end with a full stop."})
-    assert draft_guidance(general_edit, StandInSources()) == ("Docs end with a full stop",)
+    return make_draft(learning_record, sources=sources, type=CandidateType.PROMPT_FRAGMENT).effect.guidance
 
 
 ERROR = make_record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")
@@ -206,6 +168,7 @@ def test_a_fragment_from_an_error_says_what_worked_then():
     assert "What worked then: `read src/a.py`" in draft_guidance(ERROR, sources)[0]
 
 
+OVER_BUDGET = make_record(RecordKind.BUDGET_INCIDENT, spent=1_200_000, budget=1_000_000, day="2026-01-05")
 RECALLED = make_record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="mem_1")
 
 
@@ -231,23 +194,7 @@ def test_without_evidence_nothing_is_drafted_and_the_reason_is_told(
         make_draft(learning_record, sources=sources)
 
 
-# Flows and secrets
-
-
-def test_a_flow_has_the_commands_of_most_sessions_word_for_word():
-    calls = ["exec:git status", "exec:pytest", "exec:git diff"]
-    steps = make_record(RecordKind.TOOL_SEQUENCE, calls=calls, sessions=["sess_1", "sess_2", "sess_3"])
-    sources = StandInSources()
-    for session, command in (("sess_1", "pytest -q"), ("sess_2", "pytest -q"), ("sess_3", "pytest -x tests")):
-        sources.transcripts[session] = make_transcript(
-            ("tool", "exec git status --short"), ("tool", f"exec {command}"), ("tool", "exec git diff"),
-        )  # fmt: skip
-    assert make_draft(steps, sources=sources).effect == FlowOffload(
-        "git_status_then_pytest_then_git_diff", "git status --short > pytest -q > git diff",
-        ("git status --short", "pytest -q", "git diff"),
-    )  # fmt: skip
-    with pytest.raises(NothingToDraft, match="without a shell"):
-        make_draft(steps, sources=StandInSources())
+# Secrets
 
 
 @pytest.mark.parametrize("secret", [SECRET, "hunter2hunter2"])
@@ -267,3 +214,71 @@ def test_no_secret_is_drafted(secret: str):
     )
     with pytest.raises(NothingToDraft, match="a key or a password"):
         make_draft(steps, sources=sources)
+
+
+# Effects (SPEC 5.4)
+
+TEXTS = st.lists(st.text(max_size=20), max_size=4).map(tuple)
+NUMBERS = st.none() | st.integers(min_value=0, max_value=10**9)
+EFFECTS = st.one_of(
+    st.builds(PromptFragment, TEXTS),
+    st.builds(FixTemplate, TEXTS, TEXTS),
+    st.builds(RoutingHint, st.text(), st.text(), NUMBERS, st.text()),
+    st.builds(PolicyTweak, NUMBERS, NUMBERS),
+    st.builds(FlowOffload, st.text(), st.text(), TEXTS),
+)
+
+
+def preview(*effects: Effect) -> list[str]:
+    """The preview of the last of these effects of the same type, where the others are active."""
+    *others, effect = effects
+    preview = make_preview(effect, others, model="openai:gpt-5", tries=3, cost=500_000, flows=FLOW_NAMES)
+    return list(preview.after)
+
+
+@given(EFFECTS)
+def test_an_effect_is_read_from_json_as_it_was_written(effect: Effect):
+    assert effect_from_json(json.loads(json.dumps(effect.to_json()))) == effect
+
+
+@pytest.mark.parametrize(
+    "effect, reason",
+    [
+        (PromptFragment((" \n",)), "says nothing"),
+        (PromptFragment(tuple("x" * 3 for _ in range(MAX_LINES + 1))), "at most 20"),
+        (PromptFragment(("x" * (MAX_LINE_CHARS + 1),)), "at most 500"),
+        (FixTemplate((), ("fix it",)), "no failing test"),
+        (RoutingHint("gpt"), "not a model"),
+        (PolicyTweak(), "changes no limit"),
+        (FlowOffload("Run it!", "x", ("git status",)), "not a valid flow name"),
+        (FlowOffload("ok_flow", "x", ("git 'status",)), "not a command"),
+        (FlowOffload("ok_flow", "x", ("--help",)), "not a command"),
+        (FlowOffload("ok_flow", "x", ("pytest -q | tail",)), "needs a shell"),
+    ],
+)
+def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: str):
+    assert reason in str(refused("bad_effect", lambda: validate_effect(effect)))
+
+
+@pytest.mark.parametrize(
+    "effect, lines",
+    [
+        (PromptFragment(("Prefer concrete patterns.",)), ["- Prefer concrete patterns."]),
+        (
+            FixTemplate(("t::a",), ("Round once.",), "diff --git a/a b/a\nindex 1..2\n+    return 1\n"),
+            ["failing: t::a", "advice: Round once.", "diff --git a/a b/a", "+    return 1"],
+        ),
+        (
+            RoutingHint("openai:gpt-6-luna", "koji-core", 400, "it costs less"),
+            [
+                "model: openai:gpt-5",
+                "prompts of at most 400 characters on koji-core: openai:gpt-6-luna (it costs less)",
+            ],
+        ),
+        (PolicyTweak(tries=1), ["tries to heal: 1", "cost of healing: $0.50 at most"]),
+        (PolicyTweak(tries=9, cost=9_000_000), ["tries to heal: 3", "cost of healing: $0.50 at most"]),  # never widens
+        (FlowOffload("lint_all", "Lint", ("ruff check",)), ["flow: lint_all (Lint)", "  $ ruff check"]),
+    ],
+)
+def test_previews_in_words(effect: Effect, lines: list[str]):
+    assert preview(effect) == lines

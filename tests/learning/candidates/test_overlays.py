@@ -1,5 +1,4 @@
-"""Overlays (SPEC 5.5, 5.7): where they apply, what repairs and routing hints they give, their lift and trials, and how
-fragments stand in prompts and are forgotten."""
+"""Active candidates (SPEC 5.5, 5.7): their lift, whom they are withheld from, and how fragments stand in prompts."""
 
 import pytest
 from hypothesis import given, settings
@@ -8,10 +7,8 @@ from hypothesis import strategies as st
 from engine import tokenizer
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.execution.prompts import PromptAssembly, RulesPart
 from engine.inference import Arms
 from engine.learning.candidates.overlays import make_fragment_lines, measure_lift
-from engine.model import PromptRequest, SourceKind
 from engine.model.adaptation import (
     CandidateType,
     Overlay,
@@ -27,9 +24,6 @@ def world(database: Database, clock: FakeClock) -> AdaptationWorld:
     world = AdaptationWorld(database, clock)
     world.adapt(withheld=0.0)
     return world
-
-
-# Repairs, routing hints and limits
 
 
 # Lift (SPEC 5.7)
@@ -53,37 +47,8 @@ def test_verdicts(arms: Arms, verdict: str):
     assert measure_lift("over_1", [arms]).verdict == verdict
 
 
-# Trials
-
-
 def test_an_overlay_is_withheld_from_a_fifth_of_the_runs():
     assert Settings().adaptation.withheld == 0.2
-
-
-@pytest.mark.long
-def test_a_harmful_overlay_is_reported_once(world: AdaptationWorld):
-    world.adapt(withheld=0.5)
-    harmful, good = (
-        world.activate_fragment("Never test.", agent="cto"),
-        world.activate_fragment("Test first.", agent="cto"),
-    )
-    for number in range(80):
-        session = f"ses_{number}"
-        withheld = {
-            overlay["id"]: overlay["withheld"] for overlay in world.make_guidance(session).provenance["overlays"]
-        }
-        world.end_guided_session(session, good=withheld[harmful.id])
-    assert world.trials.find_harmful() == []
-    world.trials.catch_up()
-    ((overlay, lift),) = world.trials.find_harmful()
-    assert (overlay, lift.verdict) == (harmful, "harms")
-    assert world.trials.measure_lifts()[good.id].verdict != "harms"
-    world.end_guided_session("ses_more", good=False)
-    world.trials.catch_up()
-    assert world.read_event_kinds().count("OverlayFoundHarmful") == 1
-    world.adaptation.roll_back(harmful.candidate_id)
-    assert world.trials.find_harmful() == []
-    assert harmful.id in world.trials.measure_lifts()
 
 
 # Active fragments in prompts
@@ -93,23 +58,6 @@ def read_guidance(world: AdaptationWorld, session: str = "") -> str:
     """The learned guidance in a prompt of a session."""
     part = world.make_guidance(session).part
     return part.text if part else ""
-
-
-def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: AdaptationWorld):
-    prompts = PromptAssembly([RulesPart(), world.fragments], deadlines={}, secrets=tuple)
-    request = PromptRequest("cto", "koji-core", "/w", "do it", session_id="ses_1")
-    before = prompts.assemble(request)
-    overlay = world.activate_fragment("Prefer <concrete> patterns.", agent="cto", run_kind="task")
-    with_it = prompts.assemble(request)
-    assert with_it.text("system").startswith(before.text("system"))
-    assert "- Prefer &lt;concrete&gt; patterns. (approved by the operator)" in with_it.text("system").splitlines()
-    assert with_it.provenance["overlays"] == [
-        {"id": overlay.id, "candidate": overlay.candidate_id, "withheld": False, "propensity": 0.0}
-    ]
-    (line,) = [line for part in with_it.parts for line in part.lines if line.source.kind is SourceKind.OVERLAY]
-    assert line.source.ref == overlay.candidate_id
-    world.adaptation.roll_back(overlay.candidate_id)
-    assert prompts.assemble(request) == before
 
 
 @given(st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=4))

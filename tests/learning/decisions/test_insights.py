@@ -19,7 +19,6 @@ from engine.learning.decisions.insights import (
     CountedAs,
     InsightsReader,
     compute_metrics,
-    count_per_slice,
     find_drift,
 )
 from engine.model import (
@@ -147,16 +146,6 @@ def test_the_trend_compares_the_newer_half_with_the_older(older: int, newer: int
 
 
 BERLIN = ZoneInfo("Europe/Berlin")
-
-
-@pytest.mark.parametrize("days, number, length", ROWS["slices"])
-def test_slices_of_time_are_equal_and_end_today(days: int, number: int, length: int):
-    until = datetime(2026, 11, 22, 15, tzinfo=BERLIN)
-    slices = count_per_slice([], until - timedelta(days=days - 1), until, BERLIN)
-    assert len(slices) == number
-    assert slices[-1].end == datetime(2026, 11, 23, tzinfo=BERLIN)
-    assert {(part.end.date() - part.start.date()).days for part in slices} == {length}
-    assert all(part.end == following.start for part, following in itertools.pairwise(slices))
 
 
 def test_a_changed_taste_is_reported_with_the_share_before():

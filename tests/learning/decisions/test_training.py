@@ -18,7 +18,6 @@ from engine.learning.decisions.training_runs import (
     Agreement,
     RunState,
     may_replace,
-    measure_agreement,
     split_pairs,
 )
 from engine.model import Refusal
@@ -89,22 +88,6 @@ def test_the_next_training_is_due_after_50_pairs_then_100_or_a_week(world: Train
     assert not world.training.describe_missing(now + AGAIN_AFTER)
     world.add_pairs(1, "the hundredth")
     assert not world.training.describe_missing(now)
-
-
-def test_after_a_failed_or_cancelled_run_the_next_waits(world: TrainingWorld, clock: FakeClock):
-    world.add_pairs(60)
-    assert world.training.may_start(clock.now())
-    world.provider.error = TrainingError("no such model", transient=False)
-    world.training.launch()
-    assert world.training.list_runs()[0].state == RunState.FAILED
-    assert not world.training.may_start(clock.now() + timedelta(hours=23, minutes=59))
-    assert world.training.may_start(clock.now() + timedelta(days=1))
-    world.provider.error = None
-    clock.advance(timedelta(minutes=1))
-    world.training.begin()  # the operator need not wait
-    world.training.cancel()
-    assert not world.training.may_start(clock.now() + timedelta(days=6))
-    assert world.training.may_start(clock.now() + timedelta(days=7))
 
 
 # Steps, also after crashes and errors
@@ -194,14 +177,6 @@ def test_the_kill_switch_ends_the_job_at_the_provider(world: TrainingWorld):
     assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "released"})
 
 
-def test_a_run_can_be_cancelled(world: TrainingWorld):
-    with pytest.raises(Refusal, match="no training"):
-        world.training.cancel()
-    world.begin_run(RunState.STARTED)
-    assert world.training.cancel().state == RunState.CANCELLED
-    assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "released"})
-
-
 def test_a_job_whose_start_a_crash_hid_is_cancelled_and_paid_for(world: TrainingWorld):
     world.begin_run(RunState.UPLOADED)
     world.crash()
@@ -237,12 +212,6 @@ def test_about_a_fifth_of_the_situations_is_held_back_for_good():
     assert 70 <= len(held_back) <= 130
     _, held_back_later = split_pairs(map(make_pair, range(900)))
     assert set(held_back) <= set(held_back_later)
-
-
-def test_agreement_counts_nearer_answers_and_half_of_the_ties():
-    answers = ["run all tests → koji-core", "sum up the day → garden", "dream → research", None]
-    measured = measure_agreement([make_pair(n) for n in range(4)], answers)
-    assert measured == Agreement((1 + 0 + 0.5 + 0) / 4, 4, 1)
 
 
 def test_a_new_model_must_answer_enough_and_agree_as_often():

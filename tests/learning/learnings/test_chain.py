@@ -209,15 +209,3 @@ def test_without_a_model_the_operator_judges(world: ChainWorld):
     world.learnings.retract(entry.id)
     with pytest.raises(Refusal, match="was retracted"):
         world.learnings.promote(entry.id)
-
-
-def test_a_model_that_does_not_answer_is_reported_once_and_the_rules_count(make_world: MakeWorld):
-    model = ScriptedModel(NO_ANSWER)
-    world = make_world(model)
-    world.end_session("s1", UV, speaker="operator")
-    assert [entry.text for entry in world.learnings.list_entries("team")] == [UV]
-    (fault,) = world.faults
-    assert "the rules did" in fault
-    world.learnings.catch_up()
-    (question,) = model.questions
-    assert (question.purpose, question.subject, question.workspace) == ("learnings", "s1", SHOP)

@@ -48,16 +48,6 @@ def test_the_threshold_is_a_cosine_of_four_fifths(angle: str, clusters: int):
     assert len(cluster_texts("a0 one", "a0 two", f"{angle} three", vectors=make_angle_vectors)) == clusters
 
 
-def test_findings_of_rules_are_the_same_if_they_are_about_the_same():
-    text = "a test breaks here unnoticed, run it before handing over"
-    about_one = [make_entry(f"{text} {number}", f"s{number}", about="healed/tests/a.py") for number in range(3)]
-    about_many = [
-        make_entry(f"{text} {number}", f"s{number}", about=f"healed/tests/{number}.py") for number in range(3)
-    ]
-    (cluster,) = find_clusters([*about_one, *about_many], make_word_vectors)
-    assert {member.about for member in cluster} == {"healed/tests/a.py"}
-
-
 @pytest.mark.parametrize(
     "texts, clusters",
     [
@@ -184,23 +174,6 @@ def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry])
     assert plan_compaction(after, PROJECT, make_angle_vectors) == []
 
 
-def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted_world: ChainWorld):
-    source = next(entry for entry in promoted_world.learnings.list_entries("team", session="s1") if entry.text == UV)
-    report = promoted_world.learnings.retract(source.id, "it was pip")
-    assert report.retired == (source.id,)
-    assert report.sessions == ("s1",)
-    queued = [promoted_world.learnings.view(id).entry for id in report.queued]
-    assert {entry.scope for entry in queued} == {LearningScope.PROJECT, LearningScope.GLOBAL}
-    assert all(entry.active and "it was pip" in entry.review and source.id in entry.review for entry in queued)
-    waiting = promoted_world.learnings.waiting()
-    assert {item.id for item in waiting} == set(report.queued)
-    assert {(item.kind, item.since) for item in waiting} == {("learning", promoted_world.clock.now())}
-    (event,) = promoted_world.read_events("LearningRetracted")
-    assert (event.subject, event.payload["queued"]) == (source.id, list(report.queued))
-    retired = promoted_world.learnings.view(source.id).entry
-    assert (retired.status, retired.retired_because) == (LearningStatus.RETIRED, "it was pip")
-
-
 def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_kept(promoted_world: ChainWorld):
     entry = find_project_entry(promoted_world)
     promoted_world.learnings.retract(promoted_world.learnings.view(entry.id).promoted_from[0].id)
@@ -238,15 +211,3 @@ def test_forgetting_erases_a_text_in_every_scope_and_on_every_page(promoted_worl
     assert all(UV.encode() not in data for data in promoted_world.read_pages().values())
     others = [other for other in promoted_world.learnings.files.read_entries() if other.text == "Tea is at four"]
     assert len(others) == 4
-
-
-def test_forgetting_leaves_empty_entries_with_their_provenance(promoted_world: ChainWorld):
-    entry = find_project_entry(promoted_world)
-    before = promoted_world.learnings.view(entry.id)
-    promoted_world.learnings.texts.erase(SearchTerms([UV]))
-    after = promoted_world.learnings.view(entry.id)
-    assert after.entry.text == ""
-    assert (after.entry.status, after.entry.retired_because) == (LearningStatus.RETIRED, "forgotten")
-    assert [source.id for source in after.promoted_from] == [source.id for source in before.promoted_from]
-    assert after.sessions == before.sessions
-    assert promoted_world.learnings.run_chain().nothing

@@ -1,6 +1,5 @@
 """Findings by rules from the record of a session (SPEC 6.6, 6.7)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from engine.model import (
     PermissionAnswer,
     PermissionRequest,
     Score,
-    SessionState,
     Trust,
 )
 from engine.model.learnings import Correction
@@ -48,18 +46,6 @@ def find_in_edit(original: str, edited: str) -> list[Finding]:
     return find_findings(edit=Correction(original, edited))
 
 
-def test_a_healed_test_is_confirmed_by_tests_and_its_importance_is_what_it_cost():
-    healed = make_ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
-    (finding,) = find_findings(entries=(healed,), view=replace(make_view("s1"), cost=250_000))
-    assert (finding.about, finding.phase, finding.kind) == (f"healed/{TEST}", "corrective", LearningKind.TASK)
-    assert finding.type is LearningType.PROCEDURAL
-    assert rate_confidence(finding.basis) == Score(0.9, ("tests confirmed it",))
-    # 0.4 for a failure, 0.2 for 30 minutes (it took 10), 0.15 for $0.50 (it cost $0.25), 0.25 for 5 things (it was 1)
-    importance = rate_importance(finding.impact)
-    assert importance.value == pytest.approx(0.4 + 0.2 / 3 + 0.075 + 0.05, abs=0.006)
-    assert importance.reasons[0] == "a failure was avoided: +0.40"
-
-
 @pytest.mark.parametrize(
     "kind, payload, about, phase",
     [
@@ -81,16 +67,6 @@ def test_each_kind_of_ledger_entry_is_a_finding(kind: str, payload: dict[str, An
     (finding,) = find_findings(entries=(make_ledger_entry(kind, "s1", **payload),))
     assert (finding.about, finding.phase) == (about, phase)
     assert finding.text
-
-
-@pytest.mark.parametrize("tool", ["model", "acp:claude"])
-def test_a_fault_of_the_model_or_agent_teaches_nothing_about_the_project(tool: str):
-    message = "box does not accept the request (400): too many tools"
-    ended = replace(make_view("s1"), state=SessionState.FAILED, error=f"{message} (choose another model)")
-    erred = make_ledger_entry("AgentErred", "s1", tool=tool, message=message)
-    assert find_findings(view=ended, entries=(erred,)) == []
-    capped = replace(ended, error="it made 50 requests")
-    assert [finding.about for finding in find_findings(view=capped, entries=(erred,))] == ["failed/it made # requests"]
 
 
 def test_only_permission_answers_of_the_operator_are_findings():
