@@ -1,5 +1,5 @@
-"""What scores are worth by their outcomes: that of the Twin (SPEC 2.6), that of kinds of card (8.6), and that of the time
-of the day and week (2.5)."""
+"""What scores are worth by their outcomes: those of the Twin (SPEC 2.6), those of kinds of card (8.6), and those of the
+time of the day and week (2.5)."""
 
 from dataclasses import replace
 
