@@ -5,8 +5,6 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from engine.activity import (
     DECISION_KINDS,
     ActivitySince,
@@ -20,8 +18,6 @@ from engine.clock import FakeClock
 from engine.model import (
     ChangeSet,
     ChangeState,
-    CheckResult,
-    FileChange,
     PermissionRequest,
     SessionState,
     SessionView,
@@ -111,18 +107,6 @@ def test_a_permission_comes_before_what_waits_longer():
     assert (first.id, first.kind, first.session_id) == ("perm_1", "permission", "sess_1")
     assert first.title == "builder asks: exec git push"
     assert [entry.id for entry in others] == ["sess_2", "change_1"]
-
-
-@pytest.mark.parametrize(
-    "failed_before, question",
-    [(None, "1 test failed: land 1 file?"), (("test_total",), "land 1 file?")],
-    ids=["by the changes, or not known", "before as well"],
-)
-def test_changes_whose_tests_fail_say_so_first(failed_before: tuple[str, ...] | None, question: str):
-    check = CheckResult("pytest", 1, 1, failing=("test_total",), failed_before=failed_before)
-    files = (FileChange("cart.py", "modified", 1, 0),)
-    [entry] = make_waiting_entries([replace(CHANGE, files=files, check=check)], [], [], NOW)
-    assert entry.title == f"{question} {CHANGE.title}"
 
 
 def test_acknowledged_sessions_are_stored_for_a_day(database: Database, clock: FakeClock):

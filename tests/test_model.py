@@ -1,12 +1,15 @@
-"""Values that all services share: money, ids, digests and fingerprints are exact, and hostile text is made harmless
-(SPEC 3.1, 3.4)."""
+"""Values that all services share: money, ids, digests and fingerprints are exact, frozen classes stay as they are, and
+hostile text is made harmless (SPEC 3.1, 3.4)."""
 
+import copy
 import dataclasses
+import pickle
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.frozen import frozen
 from engine.model import Assignment, Proposal, Randomness, sanitise
 from engine.model.base import dollars, microusd
 from engine.model.text import join_names, join_shortened
@@ -70,3 +73,22 @@ def test_names_are_joined_in_words_and_cut_from_the_left():
     assert join_names(["a", "b", "c"], 2) == "a, b and 1 more"
     assert join_names(["evil\x1b[31m\nname"]) == "evil name"
     assert join_shortened(["a", "src/shop/cart.py"], 2, 8) == "a and …cart.py"
+
+
+@frozen
+class Price:
+    cents: int
+    tags: list[str] = dataclasses.field(default_factory=list, compare=False)
+
+
+def test_values_cannot_be_changed_but_copied():
+    price = Price(5, tags=["new"])
+    with pytest.raises(dataclasses.FrozenInstanceError, match="'cents'"):
+        price.cents = 6
+    with pytest.raises(dataclasses.FrozenInstanceError, match="'cents'"):
+        del price.cents
+    with pytest.raises(AttributeError):
+        price.unknown = 6  # type: ignore[attr-defined]
+    assert dataclasses.replace(price, cents=6) == Price(6)
+    for copied in (copy.copy(price), copy.deepcopy(price), pickle.loads(pickle.dumps(price))):
+        assert (copied, copied.tags) == (price, ["new"])

@@ -7,7 +7,7 @@ import pytest
 
 from engine.config import Settings
 from engine.config.sections import PROVIDERS, find_model_problem, find_runner_problem, find_url_problem
-from engine.config.settings_file import BadConfig, describe_accepted, parse_key, read_settings
+from engine.config.settings_file import BadConfig, read_settings
 from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)
@@ -24,16 +24,6 @@ def test_the_file_overrides_single_values_of_a_built_in_provider():
     assert settings.provider("anthropic") == PROVIDERS["anthropic"]
     assert settings.provider("nobody") is None
     assert settings.provider_names() == ("openai", "ollama", "anthropic", "together")
-
-
-def test_a_provider_of_the_file_has_a_kind_and_an_address():
-    settings = parse_settings(
-        '[providers.vllm]\nkind = "openai"\nbaseUrl = "http://127.0.0.1:8000/v1/"\nkeyless = true\n'
-    )
-    provider = settings.provider("vllm")
-    assert describe_accepted(parse_key("providers.vllm.price")) == "a section with input, output"
-    assert describe_accepted(parse_key("providers.vllm.price.input")) == "a number from 0 to 1000000"
-    assert (provider.base_url, provider.host, provider.keyless) == ("http://127.0.0.1:8000/v1", "127.0.0.1:8000", True)
 
 
 @pytest.mark.parametrize("text, line, key, words", TABLE["problems"])

@@ -38,11 +38,6 @@ def test_a_mistake_is_answered_with_what_is_accepted(text: str, complaint: str):
     assert find_problems(text) == [f"config.toml:1: {complaint}"]
 
 
-def test_a_workspace_is_an_absolute_path():
-    [found] = find_problems("[workspaces.shop]\nautonomy = 'act'\n")
-    assert found.startswith("config.toml:1: workspaces: workspace 'shop' is not an absolute path")
-
-
 def test_reported_lines_are_right_after_values_of_several_lines():
     text = '[production]\nbranches = [\n  "main",\n]\n\n# a remark\nhosts = """x"""\n[console]\ntheme = 1\n'
     assert [complaint.split(": ")[0:2] for complaint in find_problems(text)] == [

@@ -121,16 +121,6 @@ def test_budgets_come_from_tools_json(agents: Agents, folder: Path):
     assert agents.read_budget("dreamer") == 250_000
 
 
-def test_a_soul_that_cannot_be_read_is_a_problem_and_keeps_its_agent(agents: Agents, folder: Path):
-    (folder / "cto" / "soul.md").unlink()
-    (folder / "ceo" / "soul.md").write_bytes(b"# Z\xff")
-    assert agents.find_problems() == [
-        "agents/ceo/soul.md cannot be read: is not UTF-8: byte 3 is 0xff",
-        "agents/cto/soul.md cannot be read: No such file or directory",
-    ]
-    assert not any(agent.broken for agent in agents.list())
-
-
 def test_a_channel_whose_agent_is_gone_is_a_problem_with_its_way_out(agents: Agents, folder: Path):
     shutil.rmtree(folder / "researcher")
     [problem] = agents.find_problems()

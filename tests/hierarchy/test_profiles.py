@@ -54,17 +54,6 @@ def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: Organisa
     assert "ProfileEdited" in world.read_kinds()
 
 
-@pytest.mark.parametrize(
-    "section, value, code",
-    [("nonsense", "x", "bad_section"), ("principles", "x", "bad_profile"), ("patterns", "", "bad_profile"),
-     ("domain", ["x"], "bad_profile")],
-)  # fmt: skip
-def test_an_edit_that_its_section_cannot_hold_is_refused(
-    world: Organisation, section: str, value: str | list[str], code: str
-):
-    refused(code, lambda: edit_profile(world.profiles, "cto", section, value=value))
-
-
 ENTRIES = st.builds(
     ProfileEntry,
     leader=st.just("cto"),

@@ -45,15 +45,6 @@ def test_the_inherited_section_stays_out_of_prompts_while_m1_is_on(world: Organi
     assert rest == soul.replace(f"- {lesson}\n", ""), "what is said elsewhere is not said again"
 
 
-def test_a_soul_that_cannot_be_read_is_skipped_and_harms_no_other(world: Organisation):
-    (world.folder / "worker" / "soul.md").unlink()
-    (world.folder / "junior" / "soul.md").write_bytes(b"\xff\xfe rubbish \x00")
-    [worker, _] = sorted(world.teaching.teach_workers(), key=lambda result: result.agent, reverse=True)
-    assert (worker.agent, worker.outcome.value) == ("worker", "skipped")
-    assert "soul.md" in worker.reason
-    assert (world.folder / "junior" / "soul.md").read_bytes().startswith(b"\xff\xfe rubbish \x00\n\n<!--")
-
-
 def test_a_soul_that_is_edited_meanwhile_is_left_to_the_next_round(
     world: Organisation, monkeypatch: pytest.MonkeyPatch
 ):

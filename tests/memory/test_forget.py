@@ -137,18 +137,6 @@ def test_what_was_forgotten_does_not_come_back_when_it_is_remembered_again(engin
     assert (memory.text, memory.forgotten) == ("", True)
 
 
-def test_everything_else_stays_as_it_was(engine: Engine):
-    file = engine.home.transcripts / "session_1.jsonl"
-    before = file.read_bytes().split(b"\n")
-    engine.knowledge.forgetting.forget(PRIVATE)
-    after = file.read_bytes().split(b"\n")
-    assert [len(line) for line in after] == [len(line) for line in before]
-    assert (after[0], after[2]) == (before[0], before[2])
-    assert [json.loads(line)["text"] for line in after if line] == [KEPT, "", KEPT]
-    assert (engine.home.logs / "clawpy.log").read_text().count(KEPT) == 1
-    assert [entry.text for entry in engine.memory.read_entries(Layer.VECTORS, words="port")] == [KEPT]
-
-
 def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine: Engine):
     text = f"{PRIVATE} and wants every letter answered within the very same day that it came in"
     edit_profile(engine.profiles, "backend_lead", "patterns", value=text)

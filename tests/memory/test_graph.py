@@ -1,4 +1,5 @@
-"""The task graph (SPEC 4.6): it has no circles, and loses nothing in a restart, a crash or a damaged file."""
+"""The task graph (SPEC 4.6): it has no circles, loses nothing in a restart, a crash or a damaged file, and links
+sessions to what they retry, continue or resemble."""
 
 import json
 from collections.abc import Iterator
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.memory import graph as graph_module
 from engine.memory.graph import TaskGraph
-from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
-from tests.conftest import MONDAY_MORNING as NOW
+from engine.memory.graph_producer import GraphProducer
+from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation, SessionState
+from engine.storage.ledger import LedgerEntry
+from tests.memory.stand_in_work import NOW, StandInWork, make_view
 
 DOCUMENT, JOURNAL = "task_graph.json", "task_graph.journal.jsonl"
 
@@ -157,3 +160,43 @@ def test_a_crash_at_any_step_of_compacting_loses_nothing(
     graph.put(GraphNode("after", "Task after", NOW))
     before = read_contents(graph)
     assert read_contents(reopen(graph, tmp_path)) == before
+
+
+# Sessions as tasks
+
+
+def make_session_end(session: str) -> LedgerEntry:
+    return LedgerEntry(1, NOW, "SessionEnded", session, "/home/me/shop", {})
+
+
+def test_a_retry_and_a_continuation_are_derived_from_what_was_before(graph: TaskGraph):
+    work = StandInWork()
+    work.add(make_view("failed", state=SessionState.FAILED))
+    work.add(make_view("retry"))
+    work.add(make_view("continuation", prompt="Go on"))
+    work.add(make_view("after success"))
+    work.continued["continuation"] = "retry"
+    producer = GraphProducer(graph, work, lambda session, k, cosine: {})
+    for session in work.views:
+        producer.handle(make_session_end(session))
+    edges = {edge for session in work.views for edge in graph.get_neighbourhood(session).edges}
+    assert {(edge.source, edge.relation.value, edge.target) for edge in edges} == {
+        ("retry", "derived_from", "failed"),
+        ("continuation", "derived_from", "retry"),
+    }
+
+
+def test_similar_sessions_are_linked_once(graph: TaskGraph):
+    similar = {"a": {"a": 1.0, "gone": 1.0, "b": 0.8}, "b": {"b": 1.0, "a": 0.8}}
+    asked_similarities = []
+
+    def find_sessions_like(session: str, k: int, min_similarity: float) -> dict[str, float]:
+        asked_similarities.append(min_similarity)
+        return similar[session]
+
+    producer = GraphProducer(graph, StandInWork(), find_sessions_like)
+    for session in similar:
+        producer.link_similar(make_session_end(session))
+    (edge,) = graph.get_neighbourhood("a").edges
+    assert (edge.target, edge.relation, edge.weight) == ("b", Relation.SIMILAR_TO, 0.8)
+    assert asked_similarities == [0.8] * 2

@@ -17,7 +17,6 @@ from engine.memory.drafts import Drafts
 from engine.memory.nightly import (
     COST_CAP_MICROUSD,
     Nightly,
-    list_missed_days,
     parse_evaluation,
 )
 from engine.memory.para import NewFact, Para
@@ -227,9 +226,3 @@ def test_an_answer_has_at_most_8_facts_as_json():
     assert find_faults([QUOTED] * 8) == ""
     assert "at most 8 items" in find_faults([QUOTED] * 9)
     assert parse_evaluation("I cannot", "")[1] == ("the answer is not a JSON object",)
-
-
-@pytest.mark.parametrize("last, expected", [(11, 0), (10, 0), (9, 1), (3, 7), (2, 7)])
-def test_at_most_seven_missed_days_are_caught_up_with(last: int, expected: int):
-    days = [date(2026, 1, day) for day in range(4, 11)]
-    assert list_missed_days(date(2026, 1, last), days[-1]) == days[len(days) - expected :]

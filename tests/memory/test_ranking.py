@@ -83,13 +83,6 @@ def test_lines_of_the_speaker_who_is_asked_about_come_first():
     assert "Ada says it" in ranked[0][1].reason
 
 
-def test_a_line_of_the_date_that_is_asked_about_comes_first():
-    times = [datetime(2023, 4, 7, tzinfo=UTC), datetime(2023, 5, 7, tzinfo=UTC)]
-    ranked = rank_turns("What was sown on 7 May 2023?", [("", "beans")] * 2, session="", times=times)
-    assert ranked[0][0] == 1
-    assert "said on 2023-05-07" in ranked[0][1].reason
-
-
 def test_a_line_that_is_far_and_shares_no_word_is_not_found():
     assert rank_turns("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE - 0.01]) == []
     assert len(rank_turns("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE])) == 1

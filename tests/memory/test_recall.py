@@ -15,7 +15,6 @@ from engine.memory.embedding import NoEmbedder
 from engine.memory.graph import TaskGraph
 from engine.memory.memory import MemoryService
 from engine.memory.recall import MAX_LEADING_FACTS, GraphSource, LayerResult, Recaller
-from engine.memory.search import apply_age_decay
 from engine.model import GraphNode, Layer, NewMemory, RecallMatch, RecallQuery, Relation, ScorePart
 from tests.memory.conftest import MakeMemory, WordVectors, make_turns
 
@@ -134,13 +133,6 @@ def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(tmp_path: Path,
     assert "its failure blocked “Deploy it”" in build.reason
     assert source.find(RecallQuery("why", workspace="/home/me/other"), NOW, 1.0).items == ()
     graph.close()
-
-
-@pytest.mark.parametrize("days, recency", [(-3, 1.0), (0, 1.0), (14, 0.3679), (28, 0.1353)])
-def test_a_tasks_memory_counts_less_with_age(days: int, recency: float):
-    decayed = apply_age_decay(make_match("e", Layer.CONTEXT, 0.8), NOW, NOW + timedelta(days=days))
-    assert decayed.score == pytest.approx(0.7 * 0.8 + 0.3 * recency, abs=1e-4)
-    assert decayed.score == pytest.approx(sum(part.value * part.weight for part in decayed.parts))
 
 
 # Layers C and E, in the real store

@@ -22,7 +22,6 @@ from engine.memory.summaries import (
 from engine.model import Answer, CheckResult, Layer, NewMemory, Question
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from engine.storage.shared import SharedRow
 from tests.conftest import MONDAY_MORNING
 from tests.memory.stand_in_work import NOW, StandInWork, make_view, record_end
 from tests.support.shared_database import LocalSharedDatabase
@@ -89,8 +88,6 @@ def test_a_summary_is_remembered_once_for_each_outcome(
 
 
 # Shared between machines
-
-TOPIC = "summaries/f00d"
 
 
 @dataclass
@@ -182,20 +179,3 @@ def test_what_is_forgotten_here_is_forgotten_there_for_good(
     assert first.read_texts() == second.read_texts() == set()
     assert shared_database.documents() == [{}, {}]
     assert all(memory is not None and memory.forgotten for memory in map(second.store.get, ids))
-
-
-@pytest.mark.parametrize(
-    "key, text",
-    [("", "something else"), ("mem_b", " "), ("mem_c", "x" * (1024 * 1024 + 1))],
-    ids=["another text", "no text", "too long"],
-)
-def test_a_shared_summary_is_left_out_if_its_id_is_not_its_own_or_its_text_is_refused(
-    machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase, key: str, text: str
-):
-    first, second = machines
-    id = first.summarise(1)
-    exchange(first)
-    (document,) = shared_database.documents()
-    shared_database.push(TOPIC, [SharedRow(id, {}, 1), SharedRow(key or id, document | {"text": text}, 2)])
-    assert second.sharing.exchange() == ""
-    assert second.read_texts() == set()

@@ -87,7 +87,6 @@ class StandInSources:
     transcripts: dict[str, list[TranscriptLine]] = field(default_factory=dict)
     files: dict[str, list[str]] = field(default_factory=dict)
     summaries: dict[str, str] = field(default_factory=dict)
-    corrections_by_session: dict[str, list[str]] = field(default_factory=dict)
     patches: dict[str, str] = field(default_factory=dict)
     healed_by_session: dict[str, HealedTests] = field(default_factory=dict)
     undone_sessions: set[str] = field(default_factory=set)
@@ -139,7 +138,7 @@ class StandInSources:
         return self.summaries.get(session_id, "")
 
     def find_corrections(self, session_id: str) -> Sequence[str]:
-        return self.corrections_by_session.get(session_id, [])
+        return ()
 
     def read_memory(self, memory_id: str) -> tuple[str, Trust]:
         return "", Trust.QUOTED

@@ -12,7 +12,6 @@ from engine.learning.candidates.drafting import Draft, NothingToDraft, draft_can
 from engine.learning.candidates.evaluation import MAX_LINE_CHARS, MAX_LINES, make_preview, validate_effect
 from engine.learning.candidates.records import Opportunity, find_types
 from engine.model.adaptation import (
-    MAX_PATCH_CHARS,
     CandidateType,
     Effect,
     FixTemplate,
@@ -101,28 +100,6 @@ def test_a_fix_template_is_the_agents_last_message_and_the_changes():
     )
 
 
-LANDED_HEAL = make_record(
-    RecordKind.SUCCESSFUL_HEAL, "sess_1", f"successful_heal/{TOTAL}", test=TOTAL, failing=[TOTAL], landed="chg_1",
-    causes=["TypeError: no discount in cart.py"], project="shop", cost=0,
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "ending, is_kept",
-    [
-        (" " * (MAX_PATCH_CHARS - len(FIX_DIFF)), True),
-        (" " * (MAX_PATCH_CHARS - len(FIX_DIFF) + 1), False),
-        (f"+token = '{SECRET}'\n", False),
-    ],
-    ids=["of the maximum length", "too long", "with a secret"],
-)
-def test_a_diff_that_is_too_long_or_has_a_secret_is_left_out(ending: str, is_kept: bool):
-    patch = f"{FIX_DIFF}{ending}"
-    sources = StandInSources(patches={"sess_1": patch}, summaries={"sess_1": "Subtract the discount."})
-    effect = make_draft(LANDED_HEAL, sources=sources).effect
-    assert effect.patch == (patch if is_kept else "")
-
-
 # Limits
 
 
@@ -143,29 +120,7 @@ def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
     assert make_draft(*records, sources=StandInSources()).effect == tweak
 
 
-# Fragments
-
-
-def draft_guidance(learning_record: LearningRecord, sources: StandInSources) -> tuple[str, ...]:
-    """The lines of the fragment from a record."""
-    return make_draft(learning_record, sources=sources, type=CandidateType.PROMPT_FRAGMENT).effect.guidance
-
-
 ERROR = make_record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")
-
-
-def test_a_fragment_from_an_error_says_what_worked_then():
-    sources = StandInSources(corrections_by_session={"sess_1": ["Actually the file uses tabs."]})
-    sources.transcripts["sess_1"] = make_transcript(
-        ("tool", "edit src/a.py:1"), ("tool", "edit src/a.py failed: the old text is not in src/a.py"),
-        ("tool", "read src/a.py"), ("tool", "edit src/a.py failed: something else"), ("tool", "edit src/a.py:7"),
-    )  # fmt: skip
-    line, correction = draft_guidance(ERROR, sources)
-    assert line.startswith("A call of edit failed: “the old text is not in src/a.py”. What worked then: ")
-    assert line.endswith("`read src/a.py`, `edit src/a.py:7`.")
-    assert correction == "Actually the file uses tabs."
-    sources.transcripts["sess_1"] = sources.transcripts["sess_1"][:3]
-    assert "What worked then: `read src/a.py`" in draft_guidance(ERROR, sources)[0]
 
 
 OVER_BUDGET = make_record(RecordKind.BUDGET_INCIDENT, spent=1_200_000, budget=1_000_000, day="2026-01-05")

@@ -1,14 +1,10 @@
-"""The rules by which candidates are judged (SPEC 5.2, 5.3): which records can become one, supporting records, scores,
-records against it, and when a rejected one is reopened."""
-
-from dataclasses import replace
-from typing import Any
+"""The rules by which candidates are judged (SPEC 5.3): which records can become one, what supports one, and
+its score."""
 
 import pytest
 
 from engine.learning.candidates.evaluation import (
     compute_score,
-    evaluate,
     select_supporting,
 )
 from engine.learning.candidates.records import select_opportunities
@@ -16,26 +12,19 @@ from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
     CandidateType,
-    Effect,
-    FlowOffload,
     LearningRecord,
     PolicyTweak,
-    PromptFragment,
-    RoutingHint,
 )
 from tests.learning.candidates.adaptation_world import AGENT, make_record
 
-TEST = "tests/test_cart.py::test_total"
 
-
-def make_candidate(drafted_from: LearningRecord, effect: Effect | None = None, **changes: Any) -> Candidate:
+def make_candidate(drafted_from: LearningRecord) -> Candidate:
     """A candidate that was drafted from a record."""
-    original = Candidate(
+    return Candidate(
         "cand_1", CandidateType.POLICY_TWEAK, drafted_from.scope_type, drafted_from.scope_id, drafted_from.source_label,
-        "t", CandidateStatus.DRAFTED, drafted_from.score, effect or PolicyTweak(1), drafted_from.at, drafted_from.at,
+        "t", CandidateStatus.DRAFTED, drafted_from.score, PolicyTweak(1), drafted_from.at, drafted_from.at,
         agent_id=AGENT, drafted_from=(drafted_from.id,),
     )  # fmt: skip
-    return replace(original, **changes)
 
 
 # Records that can become candidates
@@ -86,39 +75,3 @@ def test_supporting_records_have_the_same_label_and_scope_and_another_session():
     ]
     supporting = select_supporting(make_candidate(first), [first], others)
     assert [record.id for record in supporting] == ["rec_7", "rec_8", "rec_9"]
-
-
-# Records against a candidate
-
-HEAL = make_record(
-    2, label=f"successful_heal/{TEST}", details={"attempts": 3, "cost": 200_000, "test": TEST, "failing": [TEST]}
-)
-FLOW = FlowOffload("f", "f", ("git status --short", "pytest"))
-
-
-def make_command_error(message: str) -> LearningRecord:
-    """The record of a command that could not run."""
-    return make_record(2, label="agent_error/exec/x", details={"tool": "exec", "message": message})
-
-
-@pytest.mark.parametrize(
-    "effect, against, speaks",
-    [
-        (PolicyTweak(1), HEAL, True),
-        (PolicyTweak(2), HEAL, False),
-        (RoutingHint("openai:small"), make_record(2, label=f"failed_tdd/{TEST}"), True),
-        (PromptFragment(("x",)), make_record(2, label="guidance_noisy"), True),
-        (FLOW, make_command_error("exec:git status: code 127"), True),
-        (FLOW, make_command_error("exec:ruff: code 127"), False),
-    ],
-)
-def test_records_against_an_effect_are_listed_and_do_not_change_the_score(
-    effect: Effect, against: LearningRecord, speaks: bool
-):
-    first = make_record(1)
-    evaluation = evaluate(make_candidate(first, effect), [first], [first, against])
-    assert (evaluation.against == (against.id,)) is speaks
-    assert evaluation.score == 45.0
-
-
-# Rejected candidates

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import tokenizer
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.inference import Arms
@@ -68,20 +67,6 @@ def test_no_text_can_close_the_block(lines: list[str]):
         assert line.text.startswith("- ")
         assert "<" not in line.text
         assert "\x1b" not in line.text
-
-
-def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: AdaptationWorld):
-    for number in range(4):
-        world.activate_fragment(f"Fragment {number}: " + "keep every function short and every name telling. " * 6)
-    budget = tokenizer.count(read_guidance(world)) * 2 // 3
-    world.adapt(withheld=0.0, fragmentTokens=budget)
-    contribution = world.make_guidance()
-    assert tokenizer.count(contribution.part.text) <= budget
-    assert [line.text[:12] for line in contribution.part.lines[2:-1]] == ["- Fragment 2", "- Fragment 3"]
-    assert contribution.notes == ("learned guidance: 2 of 4 fragments had no room",)
-    world.adapt(withheld=0.0, fragmentTokens=0)
-    assert world.make_guidance().part is None
-    assert world.make_guidance().provenance == {}, "an overlay that is in no prompt is in no trial"
 
 
 def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(world: AdaptationWorld):

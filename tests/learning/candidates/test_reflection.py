@@ -25,9 +25,7 @@ from engine.events import (
     TeachingRefreshed,
     WorkOverlapped,
 )
-from engine.learning.candidates import HealedTests
 from engine.learning.candidates.entry_readers import add_parts
-from engine.learning.candidates.records import MIN_OPPORTUNITY_SCORE
 from engine.learning.candidates.reflection import ENTRY_CURSOR, EXEC_PREFIX, MIN_RUNS, find_sequences
 from engine.storage import state
 from tests.learning.candidates.adaptation_world import (
@@ -127,19 +125,6 @@ def test_each_event_becomes_its_records_once(
     world.database.write(lambda tx: state.put(tx, ENTRY_CURSOR, 0))
     assert world.reopen().catch_up() == len(expected)
     assert world.adaptation.list_records()[::-1] == records
-
-
-def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: AdaptationWorld):
-    cause = "TypeError: no discount in cart.py"
-    world.sources.healed_by_session["sess_1"] = HealedTests({TOTAL: cause, "t.py::other": ""}, "shop", AGENT, 20_000)
-    world.record(LANDED)
-    world.adaptation.catch_up()
-    second, first, _ = world.adaptation.list_records()
-    assert [first.source_label, second.source_label] == ["successful_heal/t.py::other", f"successful_heal/{TOTAL}"]
-    assert (second.scope_type, second.scope_id, second.agent) == ("workspace", SHOP, AGENT)
-    assert second.details["causes"] == [cause]
-    assert (second.details["landed"], second.details["project"]) == ("chg_1", "shop")
-    assert second.score >= MIN_OPPORTUNITY_SCORE
 
 
 @given(st.lists(st.tuples(st.floats(-200, 200), st.text(min_size=1, max_size=9))))

@@ -13,13 +13,11 @@ from engine.clock import FakeClock
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.insights import (
     MIN_DRIFT,
-    MIN_TREND_HALF,
     NEWEST_DECISIONS,
     CardFigures,
     CountedAs,
     InsightsReader,
     compute_metrics,
-    find_drift,
 )
 from engine.model import (
     DecidedBy,
@@ -27,14 +25,10 @@ from engine.model import (
     Insights,
     Source,
     Status,
-    TasteShift,
 )
 from engine.prediction.card_rows import CardRow, make_decided_card
 from engine.storage.database import Database, Transaction
 from tests.support.card_rows import make_card_row
-from tests.support.helpers import read_table
-
-ROWS = read_table(__file__)
 
 SHOP, BLOG = "/shop", "/blog"
 
@@ -80,14 +74,6 @@ def test_days_begin_at_local_midnight_and_include_today(decide: Decide, reader: 
     assert len(reader.read(7).over_time) == 7
 
 
-def test_figures_are_of_one_workspace_or_all(decide: Decide, reader: InsightsReader):
-    decide(2)
-    decide(3, workspace=BLOG, status=Status.DISMISSED)
-    assert reader.read(7).metrics.approval_rate == 0.4
-    insights = reader.read(7, SHOP)
-    assert (insights.metrics.total, insights.metrics.approval_rate, insights.earning) == (2, 1.0, "for /shop")
-
-
 def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, reader: InsightsReader):
     old = timedelta(days=90)
     decide(NEWEST_DECISIONS, old, decided_by=DecidedBy.AUTONOMY, status=Status.DISMISSED)
@@ -130,27 +116,4 @@ def test_rates_are_of_decisions_of_a_person():
     assert result.confidence == pytest.approx(4.3 / 7)
 
 
-@pytest.mark.parametrize("confidence, bucket", ROWS["buckets"])
-def test_buckets_at_their_bounds(confidence: float, bucket: str):
-    result = compute_metrics([make_figures("approved", confidence), make_figures("rejected", confidence)])
-    filled = [(found.name, found.approval_rate) for found in result.calibration if found.predictions]
-    assert filled == [(bucket, 0.5)]
-
-
-@pytest.mark.parametrize("older, newer, trend", ROWS["trends"])
-def test_the_trend_compares_the_newer_half_with_the_older(older: int, newer: int, trend: str):
-    halves = [["approved"] * good + ["rejected"] * (MIN_TREND_HALF - good) for good in (older, newer)]
-    cards = [make_figures(counted_as) for half in halves for counted_as in half]
-    assert compute_metrics(cards).trend == trend
-    assert compute_metrics(cards[1:]).trend == "unknown"
-
-
 BERLIN = ZoneInfo("Europe/Berlin")
-
-
-def test_a_changed_taste_is_reported_with_the_share_before():
-    earlier = [("garden", number % 5 > 0) for number in range(60)]
-    newest = [("garden", number == 7) for number in range(30)] + [("lint", True)] * 20
-    result = find_drift([*earlier, *newest])
-    assert result.shifts == (TasteShift("garden", 1, 30, 0.8),)
-    assert "taste changed" in result.words

@@ -1,13 +1,13 @@
 """Training runs, from examples to a model in use: when one is due, crashes and errors at each step, stops and caps, and
 which model stays in use (SPEC 8.4)."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.decisions.decisions import PairTexts, Preference, import_pairs
+from engine.learning.decisions.decisions import PairTexts, import_pairs
 from engine.learning.decisions.exporting import check_preferences
 from engine.learning.decisions.training_provider import TrainingError
 from engine.learning.decisions.training_runs import (
@@ -18,7 +18,6 @@ from engine.learning.decisions.training_runs import (
     Agreement,
     RunState,
     may_replace,
-    split_pairs,
 )
 from engine.model import Refusal
 from engine.storage.database import Database
@@ -201,19 +200,6 @@ def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: Training
 # Which model is used
 
 
-def make_pair(number: int) -> Preference:
-    return Preference(
-        number, f"situation {number}", "run the tests → koji-core", "sum up → garden", datetime(2026, 1, 5, tzinfo=UTC)
-    )
-
-
-def test_about_a_fifth_of_the_situations_is_held_back_for_good():
-    _, held_back = split_pairs(map(make_pair, range(500)))
-    assert 70 <= len(held_back) <= 130
-    _, held_back_later = split_pairs(map(make_pair, range(900)))
-    assert set(held_back) <= set(held_back_later)
-
-
 def test_a_new_model_must_answer_enough_and_agree_as_often():
     old = Agreement(0.6, 50)
     assert may_replace(Agreement(0.6, MIN_MEASURED), old)
@@ -253,22 +239,3 @@ def test_the_former_model_can_be_restored_and_the_new_one_adopted_again(world: T
     assert (view.needed, view.pairs) == (AGAIN_FROM, 0)
     assert world.training.adopt().state == RunState.ADOPTED
     assert world.current_model == "together:me/twin-1"
-
-
-def test_a_crash_after_a_model_was_adopted_does_not_lose_the_former_one(
-    world: TrainingWorld, monkeypatch: pytest.MonkeyPatch
-):
-    world.current_model = "openai:first"
-    world.answers["openai:first"] = lambda situation: None
-    world.begin_run()
-    world.finish("me/twin-1")
-    world.step_until(RunState.TRAINED)
-    with monkeypatch.context() as patch:
-        patch.setattr(world.training, "_change_state", lambda *_, **__: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            world.training.step()
-    assert world.current_model == "together:me/twin-1"
-    world.restart()
-    world.step_until(RunState.ADOPTED)
-    world.training.restore_former()
-    assert world.current_model == "openai:first"

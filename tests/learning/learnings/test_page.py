@@ -1,6 +1,5 @@
 """Pages of entries: they are read as they were written, and what is not changed stays byte for byte."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 
 from engine.learning.learnings.page import Change, Page, clean_text, make_change, make_title
 from engine.model import EntrySource, LearningKind, LearningScope, LearningStatus, LearningType
-from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.made_up_entries import make_entry
 
 PLACE = {
@@ -126,13 +124,6 @@ def test_a_bad_value_is_reported(line: str, error: str):
     assert error in found
 
 
-def test_an_entry_without_an_id_gets_one_that_stays():
-    page = read_page(b"---\ntype: directive\n---\nUse uv.\n")
-    (entry,) = page.entries
-    data = page.edit([make_change(entry, status=LearningStatus.RETIRED)])
-    assert read_page(data.replace(b"Use uv.", b"Use pip.")).entries[0].id == entry.id
-
-
 @pytest.mark.parametrize(
     "written, field, value",
     [
@@ -153,27 +144,3 @@ def test_values_are_read_as_people_write_them_without_quotes_and_brackets(writte
     page = read_page(f"---\ntype: directive\n{written}\n---\ntext\n".encode())
     assert page.errors == []
     assert getattr(page.entries[0], field) == value
-
-
-def test_every_field_of_an_entry_is_read_as_it_was_written():
-    entry = make_entry(
-        "text",
-        about="healed/x",
-        promoted_from=(EntrySource("lrn_x", "sess_1"), EntrySource("lrn_y")),
-        promoted_at=MONDAY_MORNING,
-        reinforced_by=("sess_2",),
-        reinforcement_count=1,
-        last_reinforced=MONDAY_MORNING,
-        status=LearningStatus.RETIRED,
-        retired_because='no: "longer"',
-        review="yes",
-        review_since=MONDAY_MORNING,
-        workspace="/a b/c",
-        agent="ada",
-        merged_into="lrn_z",
-        session_task="do # this",
-        title="- no list: 'x'",
-        lesson="les_1",
-    )
-    placed = replace(entry, path=PLACE["path"])
-    assert read_page(read_page(b"").edit([Change(placed)])).entries == [placed]
