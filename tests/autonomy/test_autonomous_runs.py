@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.autonomy.autonomous_runs import AutonomousRuns, find_reason_to_wait
-from engine.autonomy.autonomy import ACT_JOB, STATE_JOB
+from engine.autonomy.autonomy import ACT_JOB
 from engine.clock import FakeClock
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow_runner import FlowRunner
@@ -102,23 +102,6 @@ def test_a_card_that_runs_by_itself_lands_nothing(world: AutonomyWorld):
     assert [verdict.verdict for verdict in entry.verdicts] == ["allow"] * 6
 
 
-@pytest.mark.long
-def test_a_card_that_the_gate_refused_is_not_tried_again_for_the_same_reason(world: AutonomyWorld):
-    world.engine.settings.set("crossPollCostCapPerDay", "0")  # more than 80 % of nothing is spent
-    world.go_away()
-    first = world.run_cycle()
-    assert first.acted == ""
-    assert all("gate: more than 80 %" in line for line in first.blocked)
-    assert first.blocked
-    tried = len(world.engine.safety.log(100))
-    again = world.run_cycle()
-    assert again.blocked == ()
-    assert {line.split(":")[0] for line in first.blocked} <= {line.split(":")[0] for line in again.kept}
-    assert len(world.engine.safety.log(100)) == tried
-    world.engine.settings.set("crossPollCostCapPerDay", "20")
-    assert world.run_cycle().acted
-
-
 @pytest.fixture
 def may_ask() -> threading.Event:
     """Set when the sessions of `cards_of_which_one_cannot_begin` may ask for what they cost."""
@@ -165,51 +148,6 @@ def test_a_card_that_cannot_begin_comes_after_the_others_and_waits_after_three_s
     assert started == ["pred_first", "pred_second", "pred_first", "pred_first"]
     assert world.engine.cards.get("pred_first").status is Status.PENDING
     assert [line for line in last.kept if "started 3 times by itself and came back" in line]
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("cards_of_which_one_cannot_begin")
-def test_a_start_counts_if_the_next_cycle_comes_before_its_session_ends(world: AutonomyWorld, may_ask: threading.Event):
-    started = list[str]()
-    for _ in range(8):
-        may_ask.clear()
-        in_turn = [world.run_cycle().acted]
-        world.clock.advance(timedelta(minutes=10))
-        in_turn.append(world.run_cycle().acted)
-        may_ask.set()
-        for card_id in filter(None, in_turn):
-            world.wait_for_session(card_id)
-        world.clock.advance(timedelta(minutes=10))
-        started += in_turn
-    assert started.count("pred_first") == 3
-
-
-@pytest.mark.long
-def test_an_operator_who_works_in_an_editor_is_not_inactive(world: AutonomyWorld):
-    world.clock.advance(timedelta(minutes=29))
-    world.edit_file()
-    world.go_away(timedelta(minutes=1))
-    assert world.engine.autonomy.update_state().state is AutonomyState.WATCHING
-    assert not world.engine.autonomy.schedule.run(ACT_JOB)
-    world.go_away(timedelta(minutes=28, seconds=59))
-    assert world.engine.autonomy.update_state().state is AutonomyState.WATCHING
-    world.go_away(timedelta(seconds=1))
-    assert world.engine.autonomy.update_state().state is AutonomyState.PRIMING
-
-
-@pytest.mark.long
-def test_a_change_of_files_while_it_predicts_ends_the_cycle(world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch):
-    world.engine.autonomy.schedule.run(STATE_JOB)  # tasks that are new have their cards
-    run_cycle = world.engine.checks.run
-
-    def run_cycle_and_write(**options: object) -> object:
-        report = run_cycle()
-        world.edit_file()
-        return report
-
-    monkeypatch.setattr(world.engine.checks, "run", run_cycle_and_write)
-    world.go_away()
-    assert world.run_cycle().reason.startswith("somebody came")
 
 
 @pytest.mark.long

@@ -10,10 +10,9 @@ import pytest
 from engine.autonomy.autonomy import CARD_JOB, Autonomy
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
-from engine.events import EventBus
 from engine.learning.decisions.decisions import Decisions
 from engine.model import AutonomyState
-from engine.safety.kill_switch import BY_CONSOLE, BY_COST_CAP, MONTH, PAUSE, PAUSE_DURATION, STOP, KillSwitch
+from engine.safety.kill_switch import BY_CONSOLE, PAUSE, PAUSE_DURATION, KillSwitch
 from engine.storage.database import Database
 
 
@@ -65,24 +64,6 @@ def test_a_pause_is_the_state_with_its_cause_and_end_also_after_a_restart(
     assert make_autonomy().update_state() == paused
 
 
-def test_the_cause_says_why_a_pause_began_and_how_it_ended(
-    make_autonomy: Callable[..., Autonomy], kill_switch: KillSwitch, place: Callable[..., None], clock: FakeClock
-):
-    autonomy = make_autonomy()
-    autonomy.update_state()
-    place(PAUSE, "3 dismissals in a row")
-    autonomy.update_state()
-    kill_switch.resume(PAUSE)
-    assert autonomy.update_state().cause == "resumed by you"
-    place(PAUSE, "the day's cap", by=BY_COST_CAP)
-    assert autonomy.update_state().cause == "cost cap reached"
-    clock.advance(PAUSE_DURATION)
-    autonomy.note_activity()
-    assert autonomy.update_state().cause == "2 h passed"
-    kill_switch.set_enabled(False)
-    assert autonomy.update_state().state is AutonomyState.DISABLED
-
-
 def test_do_not_disturb_is_quiet_until_its_time(make_autonomy: Callable[..., Autonomy], clock: FakeClock):
     autonomy = make_autonomy()
     autonomy.set_dnd(timedelta(hours=2))
@@ -92,13 +73,6 @@ def test_do_not_disturb_is_quiet_until_its_time(make_autonomy: Callable[..., Aut
     autonomy.set_dnd(timedelta(hours=2))
     autonomy.set_dnd(None)
     assert not autonomy.find_quiet_reason()
-
-
-def test_a_listener_of_do_not_disturb_finds_it(make_autonomy: Callable[..., Autonomy], clock: FakeClock, bus: EventBus):
-    autonomy = make_autonomy()
-    ends = []
-    bus.subscribe(lambda: ends.append(autonomy.dnd_until()))
-    assert ends == [autonomy.set_dnd(timedelta(hours=2))] == [clock.now() + timedelta(hours=2)]
 
 
 def test_cards_are_made_only_while_the_operator_is_active(
@@ -115,24 +89,3 @@ def test_cards_are_made_only_while_the_operator_is_active(
     kill_switch.stop("F12", BY_CONSOLE)
     assert not autonomy.schedule.run(CARD_JOB)
     assert len(cycles) == 1
-
-
-def test_the_next_change_is_known_only_where_time_alone_brings_it(
-    make_autonomy: Callable[..., Autonomy], kill_switch: KillSwitch, place: Callable[..., None], clock: FakeClock
-):
-    autonomy, now = make_autonomy(), clock.now()
-    assert autonomy.update_state().next_change == now + timedelta(minutes=30), "silence grows"
-    place(PAUSE, "test")
-    assert autonomy.update_state().next_change == now + PAUSE_DURATION
-    place(MONTH, "test")
-    assert autonomy.update_state().next_change is None, "a month stop outlasts the pause"
-    kill_switch.resume(MONTH)
-    kill_switch.stop("F12", BY_CONSOLE)
-    assert autonomy.update_state().next_change is None
-    kill_switch.resume(STOP)
-    kill_switch.resume(PAUSE)
-    kill_switch.set_enabled(False)
-    assert (autonomy.update_state().state, autonomy.update_state().next_change) == (AutonomyState.DISABLED, None)
-    kill_switch.set_enabled(True)
-    clock.advance(timedelta(minutes=30))
-    assert (autonomy.update_state().state, autonomy.update_state().next_change) == (AutonomyState.PRIMING, None)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -23,16 +22,13 @@ from engine.autonomy.heartbeat import (
 )
 from engine.clock import FakeClock
 from engine.hierarchy.agents import HeartbeatPage
-from engine.model import Card, Randomness, SessionState, Status, TriggerType
-from engine.prediction.card_rows import CardRow
+from engine.model import Card, Randomness, TriggerType
 from engine.prediction.kinds import is_heartbeat
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.autonomy.autonomy_world import AutonomyWorld
 from tests.conftest import MONDAY_MORNING as NOW
-from tests.prediction.deciding import DecisionWorld
-from tests.prediction.sensing import make_session
 
 BERLIN = ZoneInfo("Europe/Berlin")
 WEEK = frozenset(range(7))
@@ -113,11 +109,6 @@ def test_comments_code_and_cancelled_items_are_no_items(text: str):
     assert problems == []
 
 
-def test_the_words_of_an_item_are_not_taken_for_its_workspace():
-    items, _ = parse_items("- [ ] every day 09:00 in shop: lint\n- [ ] every day 09:00: in shop lint\n")
-    assert len({item.key for item in items}) == 2
-
-
 @given(st.text(max_size=200))
 def test_any_text_is_parsed_without_an_error(text: str):
     parse_items(text)
@@ -172,50 +163,6 @@ def test_missed_occurrences_make_one_task_and_a_restart_none(
     assert heartbeat.pulse() == [], "the last one still waits"
     for task in board.list():
         board.finish(task.id)
-    clock.advance(timedelta(hours=2))
-    assert len(heartbeat.pulse()) == 1
-
-
-def test_an_item_is_due_again_after_its_work_ended_without_success(
-    make_heartbeat: Callable[[str], Heartbeat], database: Database, clock: FakeClock, board: TaskBoard
-):
-    heartbeat, world = make_heartbeat("- [ ] every 2h run: run the tests\n"), DecisionWorld(database, clock)
-
-    def pulse_later() -> list[str]:
-        clock.advance(timedelta(hours=2))
-        return heartbeat.pulse()
-
-    heartbeat.pulse()
-    [task] = pulse_later()
-    card = world.make_card(task_id=task)
-    view = make_session(state=SessionState.RUNNING, prediction_id=card.id, ended_at=None)
-    database.write(lambda tx: board.session_started(tx, view))
-    assert pulse_later() == [], "it runs"
-    database.write(lambda tx: board.session_ended(tx, replace(view, state=SessionState.FAILED, error="1 test failed")))
-    assert pulse_later() == [], "its card waits"
-    world.cards.approve(card.id)
-    world.sessions.end(card.id, SessionState.FAILED)
-    [next_task] = pulse_later()
-    assert {task.id: task.state for task in board.list()} == {next_task: "open", task: "failed"}
-    assert board.get(task).note == "failed: 1 test failed"
-
-
-def test_an_item_makes_no_task_in_place_of_one_that_another_needs(
-    make_heartbeat: Callable[[str], Heartbeat], database: Database, clock: FakeClock, board: TaskBoard
-):
-    heartbeat = make_heartbeat("- [ ] every 2h: run the tests\n")
-    heartbeat.pulse()
-    clock.advance(timedelta(hours=2))
-    [task] = heartbeat.pulse()
-    card = DecisionWorld(database, clock).make_card(task_id=task)
-    view = make_session(state=SessionState.RUNNING, prediction_id=card.id, ended_at=None)
-    database.write(lambda tx: board.session_started(tx, view))
-    database.write(lambda tx: board.session_ended(tx, replace(view, state=SessionState.FAILED, error="1 test failed")))
-    database.write(lambda tx: tx.session.get_one(CardRow, card.id).sqlmodel_update({"status": Status.EXECUTED}))
-    deploy = board.add("deploy", needs=[task])
-    clock.advance(timedelta(hours=2))
-    assert heartbeat.pulse() == []
-    board.finish(deploy.id)
     clock.advance(timedelta(hours=2))
     assert len(heartbeat.pulse()) == 1
 

@@ -75,13 +75,6 @@ def test_an_absence_is_remembered_after_the_return(database: Database, clock: Fa
     assert Presence(database, clock).find_absence_start() == left, "a restart forgets it"
 
 
-def test_an_older_sign_of_presence_does_not_replace_a_newer_one(database: Database, clock: FakeClock):
-    presence = Presence(database, clock)
-    presence.note_now()
-    presence.note(clock.now() - SECOND)
-    assert presence.read_last_activity() == clock.now()
-
-
 def test_a_crash_loses_less_than_half_a_minute_of_presence(database: Database, clock: FakeClock):
     presence = Presence(database, clock)
     presence.note_now()

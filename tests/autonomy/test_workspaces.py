@@ -9,10 +9,10 @@ import pytest
 from engine.autonomy.autonomy import CARD_JOB, STATE_JOB
 from engine.clock import FakeClock
 from engine.engine import Engine
-from engine.model import Outcome, Refusal, Status
+from engine.model import Outcome, Status
 from engine.prediction import workspace_watch
 from engine.prediction.workspace_watch import SETTLE_TIME
-from tests.autonomy.autonomy_world import FLOW, AutonomyWorld
+from tests.autonomy.autonomy_world import AutonomyWorld
 from tests.conftest import Repository
 from tests.support.helpers import wait_until
 
@@ -73,24 +73,6 @@ def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
     assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
 
 
-def test_a_workspace_that_the_settings_switch_off_cannot_be_added(
-    world: AutonomyWorld, engine: Engine, second_repository: Repository
-):
-    engine.settings.set(f"workspaces.{json.dumps(str(second_repository.path))}.autonomy", "off")
-    with pytest.raises(Refusal, match="switched off"):
-        engine.watch_workspace(str(second_repository.path))
-    assert engine.workspaces == [world.workspace]
-    assert str(second_repository.path) not in engine.configured_workspaces
-
-
-def test_the_root_of_a_named_workspace_is_looked_for_once(
-    world: AutonomyWorld, engine: Engine, monkeypatch: pytest.MonkeyPatch
-):
-    engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", "cards")
-    monkeypatch.setattr("engine.services.find_repository_root", lambda path: pytest.fail(f"{path} is looked up again"))
-    assert engine.configured_workspaces == engine.workspaces == [world.workspace]
-
-
 @pytest.mark.parametrize("job", [STATE_JOB, CARD_JOB])
 def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: AutonomyWorld, engine: Engine, job: str):
     engine.checks.run()
@@ -103,22 +85,6 @@ def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: Auto
         assert (card.status, card.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
         assert card.note == "autonomy is off in this workspace"
     assert engine.decisions.load_newest() == [], "that says nothing about the cards"
-
-
-def test_your_own_card_stays_in_a_workspace_that_is_switched_off(world: AutonomyWorld, engine: Engine):
-    own = engine.cards.propose(FLOW, workspace=world.workspace)
-    set_autonomy(world, "off", STATE_JOB)
-    assert [card.id for card in engine.cards.list_pending()] == [own.id]
-
-
-@pytest.mark.long
-def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: AutonomyWorld, engine: Engine):
-    engine.checks.run()
-    kinds = {card.kind for card in engine.cards.list_pending()}
-    set_autonomy(world, "off", STATE_JOB)
-    set_autonomy(world, "cards", STATE_JOB)
-    engine.checks.run()
-    assert {card.kind for card in engine.cards.list_pending()} == kinds
 
 
 @pytest.mark.long
@@ -149,15 +115,6 @@ def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: Auton
     engine.safety.kill_switch.resume("stop")
     report_changed_files(world)
     assert [*engine.checks.read_last_checked()] == [world.workspace]
-
-
-@pytest.mark.long
-def test_an_added_task_is_a_card_with_the_next_housekeeping(world: AutonomyWorld, engine: Engine):
-    engine.tasks.add("Paint the office", workspace=world.workspace)
-    engine.autonomy.schedule.run(STATE_JOB)
-    assert [card.assignment.prompt for card in engine.cards.list_pending() if card.kind == "open_task"] == [
-        "Paint the office"
-    ]
 
 
 @pytest.mark.long

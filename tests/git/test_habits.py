@@ -11,7 +11,6 @@ from engine.git.habits import (
     MAX_FILES_OF_COMMIT,
     CoChanges,
     Partner,
-    is_group,
     is_preparing_release,
     is_release_tag,
     measure_release_rhythm,
@@ -97,14 +96,6 @@ def test_a_file_that_usually_changes_too_is_found(commits: Sequence[str], files:
     )
 
 
-def test_only_commits_before_a_position_count():
-    assert CoChanges(make_changes(*PAIR)).find_missing_partner(["price.py"], before=2) is None
-
-
-def test_a_name_with_a_star_is_a_group_of_files():
-    assert [is_group(name) for name in ("docs/*.md", "docs/a.md")] == [True, False]
-
-
 def test_the_rhythm_is_that_of_the_last_releases():
     rhythm = measure_release_rhythm(extend_history(make_weekly_releases(6), "one", "two"))
     assert (rhythm.tag, rhythm.commits, rhythm.usual_days, rhythm.usual_commits) == ("v1.5.0", 2, 7.0, 5)
@@ -125,11 +116,6 @@ def test_a_release_is_due_when_prepared_and_no_longer_when_released():
         extend_history(make_weekly_releases(6), "Bump version to 1.6.0", tags=("v1.6.0",))
     )
     assert (released.tag, released.preparing) == ("v1.6.0", "")
-
-
-def test_a_commit_that_prepared_a_published_release_prepares_nothing():
-    """A merge brings it after the tag."""
-    assert measure_release_rhythm(extend_history(make_weekly_releases(6), "Release version 1.5.0")).preparing == ""
 
 
 def test_few_releases_have_no_rhythm_but_can_be_prepared():

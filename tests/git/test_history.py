@@ -8,9 +8,6 @@ from engine.git import Git
 from engine.git.history import (
     Commit,
     ProjectIds,
-    count_apart,
-    find_commit,
-    log_commits,
     read_changes,
     read_reflog,
     to_datetime,
@@ -58,13 +55,6 @@ def test_a_date_that_no_calendar_holds_is_the_beginning_of_1970(seconds: str):
     assert to_datetime(seconds) == datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def test_the_log_has_the_newest_commit_first_with_its_parents(repository: Repository):
-    first, second = repository.commit("one", {"a.py": "1\n"}), repository.commit("two", {"a.py": "2\n"})
-    newest, oldest = log_commits(Git(repository.path))
-    assert (newest.id, newest.subject, newest.parents) == (second, "two", (first,))
-    assert (oldest.id, oldest.subject, oldest.parents) == (first, "one", ())
-
-
 @pytest.mark.parametrize(
     "subject, target",
     [
@@ -89,27 +79,6 @@ def test_a_reflog_is_read_whatever_it_holds(repository: Repository):
     assert [(entry.old, entry.new) for entry in entries] == [("0" * 40, first), (first, second)]
     assert entries[1].at == datetime(2026, 1, 2, 10, tzinfo=UTC)
     assert entries[1].action == "commit: second: ünï"
-
-
-def test_a_branch_goes_before_a_tag_of_the_same_name(repository: Repository):
-    first, second = repository.commit("one", {"a.py": "1\n"}), repository.commit("two", {"a.py": "2\n"})
-    repository.git("tag", "same", first)
-    repository.git("branch", "same", second)
-    git = Git(repository.path)
-    assert [find_commit(git, revision) for revision in ("same", "refs/tags/same", "--all", "nope")] == [
-        second, first, "", "",
-    ]  # fmt: skip
-
-
-def test_commits_that_only_one_of_two_heads_has_are_counted(repository: Repository):
-    base = repository.commit("one", {"a.py": "1\n"})
-    repository.commit("two", {"a.py": "2\n"})
-    repository.git("checkout", "-q", "-b", "side", base)
-    repository.commit("three", {"b.py": "1\n"})
-    repository.commit("four", {"b.py": "2\n"})
-    git = Git(repository.path)
-    assert (count_apart(git, "side", "main"), count_apart(git, "main", "side")) == ((2, 1), (1, 2))
-    assert (count_apart(git, "side", "side"), count_apart(git, "side", "")) == ((0, 0), (0, 0))
 
 
 def test_a_project_is_its_first_commit_and_a_shallow_clone_has_none(repository: Repository):

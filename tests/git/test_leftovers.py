@@ -7,7 +7,6 @@ import pytest
 from engine.git import Git
 from engine.git.inspection import QuarantinedTest, read_quarantined_tests
 from engine.git.leftovers import (
-    count_kinds,
     find_removable_lines,
     find_secret_kind,
     is_secret_file,
@@ -23,18 +22,6 @@ TABLE = read_table(__file__)
 @pytest.mark.parametrize("path, line, kinds", TABLE["lines"])
 def test_debugging_markers_and_todos_are_found_in_a_line(path: str, line: str, kinds: list[str]):
     assert [hit.kind for hit in scan_line(path, line)] == kinds
-
-
-@pytest.mark.parametrize(
-    "kinds, words",
-    [
-        (["breakpoint"] * 3, "3 breakpoints"),
-        (["console.log", "console.log", "debug print"], "2 `console.log` and 1 debug print"),
-        (["TODO", "conflict marker"], "1 TODO and 1 conflict marker"),
-    ],
-)
-def test_leftovers_are_counted_in_plain_words(kinds: list[str], words: str):
-    assert count_kinds(kinds) == words
 
 
 def test_quarantined_tests_are_found_with_their_last_day(repository: Repository):

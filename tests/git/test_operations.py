@@ -102,55 +102,6 @@ def test_a_damaged_rebase_keeps_the_commits_that_it_made(apart: Repository):
     assert apart.git("branch", "--contains", commit, "--format=%(refname:short)") == f"backup-{commit[:10]}"
 
 
-def test_a_rebased_detached_head_is_not_called_by_a_branch_at_its_commit(apart: Repository):
-    apart.git("checkout", "-q", "--detach", "side")
-    run_git_that_stops(apart.path, "rebase", "main")
-    assert read_current(apart).rebased == apart.git("rev-parse", "side")[:10]
-
-
-@pytest.mark.parametrize("damaged, branch", [("BISECT_START", " BRANCH"), ("BISECT_NAMES", "")])
-def test_a_damaged_bisect_can_be_ended_on_its_branch(repository: Repository, damaged: str, branch: str):
-    first, *_, last = [repository.commit(str(number)) for number in range(6)]
-    repository.git("bisect", "start", last, first)
-    (repository.path / ".git" / damaged).unlink()
-    assert read_current(repository).abort_commands[-1] == f"git bisect reset{branch}"
-    end_operation(repository)
-    assert repository.git("symbolic-ref", "--short", "HEAD") == "main"
-
-
-def test_a_pick_that_was_committed_by_hand_leaves_the_remaining_ones(apart: Repository):
-    apart.git("checkout", "-q", "side")
-    last = apart.commit("more", {"more.txt": "x"})
-    apart.git("checkout", "-q", "main")
-    run_git_that_stops(apart.path, "cherry-pick", "side~1", "side")
-    apart.git("checkout", "--theirs", "--", "./:a.txt", "b c.txt")
-    apart.git("commit", "-qam", "by hand")
-    pick = read_current(apart)
-    assert (pick.name, pick.unmerged) == ("cherry-pick", ())
-    assert last.startswith(pick.remaining[-1])
-
-
-def test_a_bisect_is_read_with_its_own_words(repository: Repository):
-    first, *_, last = [repository.commit(str(number)) for number in range(6)]
-    repository.git("bisect", "start", "--term-new", "slow", "--term-old", "fast")
-    bisect = read_current(repository)
-    assert (bisect.bad, bisect.good, bisect.terms) == ("", (), ("slow", "fast"))
-    repository.git("bisect", "slow", last)
-    repository.git("bisect", "fast", first)
-    bisect = read_current(repository)
-    assert (bisect.bad, bisect.good, bisect.suspects) == (last, (first,), 5)
-    assert bisect.continue_command == "git bisect fast"
-
-
-def test_a_worktree_has_an_operation_of_its_own(apart: Repository):
-    folder = apart.path.parent / "other"
-    apart.git("worktree", "add", "-q", "-b", "third", str(folder), "main")
-    worktree = Repository(folder)
-    run_git_that_stops(worktree.path, "merge", "side")
-    assert read_operation(Git(apart.path)) is None
-    assert (read_current(worktree).name, read_current(worktree).ours.name) == ("merge", "third")
-
-
 def test_a_merge_is_tried_without_a_trace(repository: Repository):
     repository.commit("begin", {"a.txt": "1\n"})
     for name in ("left", "right"):

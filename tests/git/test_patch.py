@@ -6,16 +6,6 @@ from engine.git.reader import GitReader
 from tests.conftest import Repository
 
 
-def test_the_same_work_has_the_same_digest_committed_or_not(repository: Repository):
-    repository.commit("one", {"a.py": "a = 1\n"})
-    repository.git("checkout", "-q", "-b", "work")
-    repository.write("a.py", "a = 2\n")
-    git = Git(repository.path)
-    before = read_own_patch(git, GitReader().read(repository.path)).digest
-    repository.commit("two")
-    assert read_own_patch(git, GitReader().read(repository.path)).digest == before
-
-
 def test_untracked_files_are_read_within_one_budget(repository: Repository):
     """Many large files that nobody ignores must cost no more than a few."""
     repository.commit("one", {"a.py": "a = 1\n"})
@@ -30,13 +20,6 @@ def test_untracked_files_are_read_within_one_budget(repository: Repository):
     assert {"made/00.py", "made/01.py"} <= {line.path for line in patch.added}
     assert not {"z/data.json", "build/out.py"} & {line.path for line in patch.added}
     assert {"z/data.json", "build/out.py", "made/19.py"} <= patch.untracked
-
-
-def test_a_long_change_of_one_file_is_read_up_to_a_number_of_lines(repository: Repository):
-    repository.commit("one", {"a.py": "a = 1\n"})
-    repository.write("a.py", "b = 2\n" * (MAX_LINES + 10))
-    added = read_own_patch(Git(repository.path), GitReader().read(repository.path)).added
-    assert MAX_LINES - 10 < len(added) <= MAX_LINES
 
 
 def test_lines_of_a_patch_that_look_like_headers_are_lines():

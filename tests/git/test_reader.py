@@ -1,6 +1,5 @@
 """The state of a repository is read from git as cards need it, also in odd repositories (SPEC 2.1)."""
 
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -135,19 +134,6 @@ def test_the_base_of_a_repository_without_a_remote_can_be_named_by_git_itself(
     assert read_state().base == base
 
 
-def test_the_commits_since_the_last_tag_are_counted(repository: Repository, read_state: Read):
-    commit_at(repository, "one", {"a.py": "1"}, T0)
-    repository.git("tag", "v1.1")
-    commit_at(repository, "two", {"a.py": "2"}, T0 + timedelta(days=1))
-    repository.git("tag", "-a", "v1.2", "-m", "release")
-    at_tag = read_state()
-    assert (at_tag.tag, at_tag.subjects, at_tag.commits_since_tag) == ("v1.2", ("two",), 0)
-    for number in range(5):
-        commit_at(repository, f"c{number}", {"a.py": f"x{number}"}, T0 + timedelta(days=2 + number))
-    state = read_state()
-    assert (state.tag, len(state.subjects), state.commits_since_tag) == ("v1.2", 5, 5)
-
-
 def test_submodules_are_not_entered(repository: Repository, read_state: Read, tmp_path: Path):
     library = Repository(tmp_path / "library")
     library.commit("one", {"lib.py": "1"})
@@ -158,42 +144,6 @@ def test_submodules_are_not_entered(repository: Repository, read_state: Read, tm
     assert read_state().clean
     Repository(repository.path / "vendor/lib").commit("moved", {"lib.py": "2"})
     assert read_state().clean  # what is checked out in it is its own business
-
-
-def test_nothing_is_walked_again_until_a_ref_moves(
-    repository: Repository, read_state: Read, monkeypatch: pytest.MonkeyPatch
-):
-    commands = []
-    run = Git.run
-
-    def run_recorded(self: Git, *arguments: str, **details: object) -> object:
-        commands.append(arguments[0])
-        return run(self, *arguments, **details)
-
-    monkeypatch.setattr(Git, "run", run_recorded)
-    repository.commit("one", {"a.py": "1"})
-    read_state()
-    commands.clear()
-    repository.write("a.py", "2")
-    assert not read_state().clean
-    assert commands == ["status", "for-each-ref"]
-    repository.git("tag", "v1")
-    assert read_state().tag == "v1"
-
-
-def test_the_base_is_known_and_how_far_a_branch_is_from_it(repository: Repository, read_state: Read):
-    first = repository.commit("one", {"a.py": "1"})
-    repository.git("checkout", "-q", "-b", "feature/x")
-    repository.commit("x", {"x.py": "1"})
-    repository.git("checkout", "-q", "main")
-    for number in range(3):
-        repository.commit(f"m{number}", {"a.py": str(number)})
-    repository.git("checkout", "-q", "feature/x")
-    state = read_state()
-    assert (state.base, state.ahead_of_base, state.behind_base) == ("main", 1, 3)
-    repository.git("checkout", "-q", "--detach", first)
-    state = read_state()
-    assert (state.head, state.branch, state.detached) == (first, "", True)
 
 
 def test_a_commit_is_in_the_history_of_a_later_one_and_files_between_are_listed(repository: Repository):
@@ -214,28 +164,3 @@ def test_an_untracked_folder_names_at_most_300_files(repository: Repository, rea
     for number in range(301):
         repository.write(f"many/f{number:03}.txt", "1")
     assert len(read_state().files) == 300
-
-
-def test_the_base_is_found_behind_three_hundred_branches(repository: Repository, read_state: Read):
-    commit_at(repository, "begin", {"a.txt": "1\n"}, T0)
-    repository.git("checkout", "-q", "-b", "work")
-    commit_at(repository, "work", {"a.txt": "2\n"}, T0 + timedelta(days=8))
-    orders = "".join(f"create refs/heads/x{number} HEAD\n" for number in range(301))
-    subprocess.run(["git", "update-ref", "--stdin"], cwd=repository.path, input=orders, text=True, check=True)
-    state = read_state()
-    assert (state.base, state.base_name, state.ahead_of_base) == ("main", "main", 1)
-
-
-def test_a_clone_without_its_history_has_no_habits(repository: Repository, tmp_path: Path):
-    """The state is read all the same: without habits, and with everything else."""
-    for number in range(3):
-        repository.commit(f"commit {number}", {"a.py": f"{number}\n", "b.py": f"{number}\n"})
-    repository.git("config", "uploadpack.allowFilter", "true")
-    clone = tmp_path / "clone"
-    repository.git("clone", "-q", "--filter=tree:0", f"file://{repository.path}", str(clone))
-    (clone / "a.py").write_text("new\n")
-    state = GitReader().read(clone)
-    assert [file.path for file in state.files] == ["a.py"]
-    assert state.partner is None
-    assert state.release is None
-    assert len(state.recent) == 3

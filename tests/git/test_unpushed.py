@@ -1,16 +1,13 @@
 """Secrets, large files and fixup commits in unpushed commits and uncommitted changes (SPEC 2.1, 2.9)."""
 
-import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from engine.files import read_plain
-from engine.git import Git, inspection, unpushed
+from engine.git import Git, unpushed
 from engine.git.inspection import Inspection, read_fixups
 from engine.git.reader import GitReader
-from engine.git.state import read_status
 from engine.git.unpushed import CommitSpan, UnpushedProblem, UnpushedWork, read_commits
 from tests.conftest import Repository
 from tests.support.helpers import GITHUB_TOKEN
@@ -113,19 +110,6 @@ def test_a_file_that_a_later_commit_removed_is_still_in_the_history(repository: 
     }
 
 
-def test_a_problem_has_its_present_line_and_a_removed_one_counts_if_it_is_a_secret(repository: Repository):
-    key, stop = f"KEY = '{GITHUB_TOKEN}'\n", "breakpoint()\n"
-    base = repository.commit("begin", {"a.py": "x = 1\n"})
-    repository.commit("add", {"moved.py": key, "out.py": key, "stop.py": stop, "kept.py": stop})
-    repository.commit("later", {"moved.py": f"\n\n{key}", "out.py": "x\n", "stop.py": "x\n"})
-    problems = find_problems(repository, base, leftovers=True)
-    assert [(problem.path, problem.line, problem.is_in_history_only) for problem in problems] == [
-        ("moved.py", 3, False),
-        ("out.py", 1, True),
-        ("kept.py", 1, False),
-    ]
-
-
 def test_what_a_merge_commit_itself_adds_is_read_and_what_it_brings_in_is_not(repository: Repository):
     key = f"KEY = '{GITHUB_TOKEN}'\n"
     repository.commit("begin", {"a.py": "x = 1\n"})
@@ -144,49 +128,6 @@ def test_what_a_merge_commit_itself_adds_is_read_and_what_it_brings_in_is_not(re
         (".env", 0),
         ("b.zip", 0),
     ]
-
-
-def test_a_changed_file_with_many_keys_is_read_once(repository: Repository, monkeypatch: pytest.MonkeyPatch):
-    base = repository.commit("begin", {"a.py": "x = 1\n"})
-    keys = "".join(f"KEY_{number} = '{GITHUB_TOKEN}'\n" for number in range(50))
-    repository.commit("keys", {"keys.py": keys, "gone.py": keys})
-    repository.commit("gone", {"gone.py": ""})
-    for name in ("keys.py", "gone.py"):
-        repository.write(name, "KEYS = ()\n")
-    read = []
-
-    def read_and_count(path: Path, size: int, *, follow: bool = True) -> bytes:
-        read.append(path)
-        return read_plain(path, size, follow=follow)
-
-    monkeypatch.setattr(unpushed, "read_plain", read_and_count)
-    git = Git(repository.path)
-    committed = read_commits(git, CommitSpan("HEAD", base))
-    marked = unpushed.mark_edited_out(git, committed, read_status(git).files).committed
-    assert all(problem.is_in_history_only for problem in marked)
-    assert [problem.path for problem in committed.committed if problem.is_in_history_only] == ["gone.py"] * 50
-    assert len(marked) == 100
-    assert len(read) == 2
-
-
-def test_findings_that_cannot_be_compared_with_the_files_are_still_found(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
-):
-    repository.commit("key", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n"})
-
-    def fail(*_: object) -> UnpushedWork:
-        raise MemoryError
-
-    monkeypatch.setattr(inspection, "mark_edited_out", fail)
-    result = inspect_repository(repository)
-    assert (list_places(result.unpushed), dict(result.unknown)) == ([("config.py", 1)], {"unpushed": "MemoryError()"})
-
-
-def test_a_problem_in_a_file_whose_name_is_no_text_is_found(repository: Repository):
-    base = repository.commit("begin", {"a.py": "x = 1\n"})
-    repository.commit("key", {os.fsdecode(b"caf\xe9.py"): f"KEY = '{GITHUB_TOKEN}'\n"})
-    [problem] = find_problems(repository, base)
-    assert os.fsencode(problem.path) == b"caf\xe9.py"
 
 
 def test_commits_beyond_the_limit_are_counted_and_not_read(repository: Repository, monkeypatch: pytest.MonkeyPatch):

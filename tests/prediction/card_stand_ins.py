@@ -48,8 +48,6 @@ class StandInRails:
         self.held_back: list[Assignment] = []
         self.allowed_once: set[str] = set()
         """The digests of the work that the operator allowed once."""
-        self.is_novel_pair = False
-        """Whether the pair of channels never ran before."""
         self.is_stopped = False
         """Whether the kill switch stops everything."""
 
@@ -57,7 +55,7 @@ class StandInRails:
         verdict = self._check_content(trigger)
         if verdict.verdict is Verdict.BLOCK and trigger.assignment.digest in self.allowed_once:
             verdict = replace(verdict, verdict=Verdict.ASK)
-        return (verdict, RailVerdict("gate", Verdict.ASK, "", "novel-pair" if self.is_novel_pair else ""))
+        return (verdict, RailVerdict("gate", Verdict.ASK, ""))
 
     def decide(self, transaction: Transaction, trigger: Trigger) -> Ruling:
         self.triggers.append(trigger)

@@ -82,8 +82,6 @@ class DecisionWorld:
     randomness: Randomness = field(default_factory=lambda: Randomness(1))
     template_errors: tuple[Exception, ...] = ()
     """The errors of templates in the next check."""
-    deleted_workspaces: tuple[str, ...] = ()
-    """The workspaces that are gone from the disk."""
 
     def __post_init__(self):
         self.rails = StandInRails()
@@ -98,7 +96,7 @@ class DecisionWorld:
         router = Router(settings, self.clock, self.randomness, self.placer)
         self.store = CardStore(
             self.database, self.clock, settings, self.randomness, safety=self._make_safety(),
-            decisions=self.decisions, ledger=Ledger(self.database), workspace_refusal=self._find_workspace_refusal,
+            decisions=self.decisions, ledger=Ledger(self.database), workspace_refusal=lambda workspace: None,
         )  # fmt: skip
         self.approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"], secrets=tuple)
         self.checks = CardChecks(
@@ -120,11 +118,6 @@ class DecisionWorld:
         self.cards = Cards(
             self.store, self.approvals, self.sessions, self.checks, router, self.twin, reverse=self.landings.reverse,
         )  # fmt: skip
-
-    def _find_workspace_refusal(self, workspace: str) -> Refusal | None:
-        """Why a workspace is gone, for `deleted_workspaces`."""
-        is_deleted = workspace in self.deleted_workspaces
-        return Refusal("no_folder", f"{workspace} is not a folder") if is_deleted else None
 
     def _make_safety(self) -> Any:
         """The simple rails, and a kill switch with `stop_reason`."""

@@ -10,12 +10,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.config.sections import AUTO
-from engine.git import Git
-from engine.git.state import read_status
 from engine.model import (
-    ALREADY_REVIEWED,
-    Assignment,
     Card,
     DecidedBy,
     Outcome,
@@ -26,19 +21,9 @@ from engine.model import (
     Status,
     TriggerType,
 )
-from engine.prediction.kinds import REVIEWED_IN, REVIEWED_STATE, RUN_FACT
+from engine.prediction.kinds import RUN_FACT
 from engine.prediction.tasks import TaskBoard
-from engine.storage.database import Database
-from engine.storage.ledger import Ledger
-from tests.conftest import Repository
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
-
-
-def make_reviewed_card(world: DecisionWorld, repository: Repository) -> Card:
-    """A card about the present state of a repository, which session `sess_1` reviewed."""
-    facts = {REVIEWED_IN: "sess_1", REVIEWED_STATE: read_status(Git(repository.path)).digest}
-    world.workspaces[:] = [str(repository.path)]
-    return world.make_card("a", workspace=str(repository.path), facts=facts)
 
 
 def test_an_approved_card_runs_with_its_permit(world: DecisionWorld):
@@ -61,32 +46,6 @@ def test_a_blocked_card_stays_pending_with_the_reason(world: DecisionWorld):
     assert blocked.note == "content: it is forbidden"
     assert world.sessions.started == []
     assert world.read_signals() == []
-
-
-def test_a_repository_that_git_does_not_accept_is_refused_with_what_helps(world: DecisionWorld):
-    foreign = Refusal("unsafe_repository", "/shop belongs to another user", "git config --add safe.directory /shop")
-    world.store.workspace_refusal = lambda workspace: foreign
-    with pytest.raises(
-        Refusal, match=f"nothing can run: {foreign.message} .{foreign.fix}; then approve the card again"
-    ):
-        world.cards.approve(world.make_card().id)
-
-
-def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(world: DecisionWorld, repository: Repository):
-    card = make_reviewed_card(world, repository)
-    with pytest.raises(Refusal, match="clawpy work sess_1") as refused:
-        world.cards.approve(card.id)
-    assert refused.value.code == ALREADY_REVIEWED
-    assert (world.sessions.started, world.read_signals()) == ([], [])
-    assert world.cards.approve(card.id, edit="paths=other").status is Status.APPROVED
-
-
-def test_a_review_from_before_a_commit_does_not_stand_in_the_way_of_another(
-    world: DecisionWorld, repository: Repository
-):
-    card = make_reviewed_card(world, repository)
-    repository.commit("after the last check", {"a.py": "1"})
-    assert world.cards.approve(card.id).status is Status.APPROVED
 
 
 def test_a_stop_is_not_noted_on_a_card(world: DecisionWorld):
@@ -181,33 +140,34 @@ def killed_before_the_start(world: DecisionWorld) -> Iterator[None]:
 def test_recovery_starts_approved_cards_and_reopens_those_with_an_expired_permit(
     world: DecisionWorld, clock: FakeClock
 ):
-    fresh, late, running = world.check(make_proposal("fresh"), make_proposal("late"), make_proposal("running"))
+    created = world.check(make_proposal("fresh"), make_proposal("late"), make_proposal("running"))
+    fresh, late, running = sorted(created, key=lambda card: card.subject)
     world.cards.approve(running.id)
     with killed_before_the_start(world):
         world.cards.approve(late.id)
         clock.advance(timedelta(minutes=15))
         world.cards.approve(fresh.id)
     permits = list(world.rails.permits_by_card.values())
-    assert len(world.approvals.recover(permits, resume=False)) == 2
-    assert world.cards.get(fresh.id).status is Status.APPROVED
-    assert world.cards.get(late.id).status is Status.PENDING
-    assert len(world.approvals.recover(permits)) == 1
+    expired = "pending again because its permit has expired: run the tests of late"
+    waiting = "approved, waiting for the console: run the tests of fresh"
+    assert sorted(world.approvals.recover(permits, resume=False)) == [waiting, expired]
+    assert world.cards.get(late.id).note == "it was approved but did not start; approve it again"
+    started = "started because it was approved before the interruption: run the tests of fresh"
+    assert world.approvals.recover(permits) == [started]
     assert world.cards.get(fresh.id).session_id == "session_2"
     assert world.cards.get(late.id).status is Status.PENDING
     assert world.cards.get(running.id).session_id == "session_1"
     assert world.approvals.recover(list(world.rails.permits_by_card.values())) == []
 
 
-def test_recovery_starts_a_card_that_was_approved_again(world: DecisionWorld):
-    card = world.make_card()
-    world.sessions.is_full = True
-    world.cards.approve(card.id)
-    world.cards.undo(card.id)
-    world.sessions.is_full = False
+def test_recovery_says_why_a_card_could_not_start(world: DecisionWorld):
+    card = world.make_card("late")
     with killed_before_the_start(world):
         world.cards.approve(card.id)
-    assert len(world.approvals.recover(list(world.rails.permits_by_card.values()))) == 1
-    assert world.cards.get(card.id).session_id == "session_2", "the session of the first approval is over"
+    world.sessions.cannot_start = True
+    assert world.approvals.recover([world.rails.permits_by_card[card.id]]) == [
+        "pending again because it could not start: run the tests of late: the permit was used already"
+    ]
 
 
 def test_an_error_after_the_start_does_not_make_a_card_pending(world: DecisionWorld, monkeypatch: pytest.MonkeyPatch):
@@ -255,7 +215,7 @@ def test_a_card_never_runs_by_itself_with_another_runner(world: DecisionWorld):
     assert world.cards.get(card.id).consent_text.startswith("ollama:qwen"), "only the operator can agree to it"
 
 
-def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: DecisionWorld, database: Database):
+def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: DecisionWorld):
     card = world.propose("think about the cache")
     assert "takes prose" in card.note
     assert world.approvals.refresh_runners() == 0
@@ -263,51 +223,9 @@ def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: Decis
     assert world.approvals.refresh_runners() == 1
     with_model = world.cards.get(card.id)
     assert (with_model.note, with_model.consent_text) == ("", "ollama:qwen; network: api.example.com for it alone")
-    assert world.approvals.refresh_runners() == 0
-    assert world.cards.approve(card.id).status is Status.APPROVED, "the card named its runner: nothing is asked again"
-    other = world.propose("think about the tests")
     world.sessions.text_executor = ""
     assert world.approvals.refresh_runners() == 1
-    assert "takes prose" in world.cards.get(other.id).note
-    entries = [entry for entry in Ledger(database).read_since(0, 50) if entry.kind == "PredictionReassigned"]
-    served = [(entry.subject, entry.payload["served"]) for entry in entries]
-    assert served == [(card.id, with_model.consent_text), (other.id, "")]
-
-
-@pytest.mark.parametrize("is_refreshed", [True, False], ids=["after the housekeeping", "before it"])
-def test_a_card_follows_its_channel_to_another_runner(world: DecisionWorld, is_refreshed: bool):
-    serving = ["acp:mine"]
-
-    def choose_by_channel(assignment: Assignment) -> tuple[Assignment, str]:
-        return replace(assignment, runner=serving[0]) if assignment.runner == AUTO else assignment, ""
-
-    world.sessions.choose_other, world.sessions.text_executor = choose_by_channel, "mine"
-    card = world.propose("explain the cart")
-    assert card.assignment.runner == "acp:mine"
-    serving[0], world.sessions.text_executor = "model", "openai:gpt"
-    if is_refreshed:
-        assert world.approvals.refresh_runners() == 1
-    else:
-        assert find_refusal_code(world.cards.approve, card.id) == "needs_acknowledgement"
-    shown = world.cards.get(card.id)
-    assert (shown.assignment.runner, shown.consent_text.partition(";")[0]) == ("model", "openai:gpt")
-    world.cards.approve(card.id)
-    assert world.sessions.started[0][1].runner == "model"
-
-
-def test_a_card_that_is_edited_during_the_housekeeping_keeps_its_new_work(world: DecisionWorld):
-    card = world.propose("explain the cart")
-    edits = ["run_tests"]
-
-    def edit_meanwhile(assignment: Assignment) -> tuple[Assignment, str]:
-        if edits:
-            assert find_refusal_code(world.cards.approve, card.id, edit=edits.pop()) == "needs_acknowledgement"
-        return replace(assignment, runner="flow" if assignment.flow else "model"), ""
-
-    world.sessions.choose_other, world.sessions.text_executor = edit_meanwhile, "openai:gpt"
-    assert world.approvals.refresh_runners() == 0
-    shown = world.cards.get(card.id).assignment
-    assert (shown.flow, shown.runner) == ("run_tests", "flow")
+    assert "takes prose" in world.cards.get(card.id).note
 
 
 # Sessions that could not begin (SPEC 2.7, 3.8)
@@ -331,21 +249,6 @@ def test_a_card_whose_session_could_not_begin_is_pending_again(world: DecisionWo
     world.sessions.end(card.id)
     assert world.cards.get(card.id).outcome is Outcome.SUCCEEDED
     assert len(world.sessions.started) == 2
-
-
-def test_a_card_whose_session_could_not_begin_is_executed_beside_a_pending_one(world: DecisionWorld):
-    card = world.start_card()
-    world.store.propose_again(card.id, "once more")
-    done = fail_to_begin(world, card)
-    assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.FAILED)
-
-
-def test_an_undone_card_whose_session_could_not_begin_is_not_pending_again(world: DecisionWorld):
-    card = world.start_card()
-    world.sessions.stop = lambda session_id, reason: None
-    world.cards.undo(card.id)
-    assert fail_to_begin(world, card).status is Status.EXECUTED
-    assert world.read_signals() == ["undone"]
 
 
 @pytest.mark.parametrize(
@@ -372,28 +275,6 @@ def test_work_that_ran_by_itself_or_was_cancelled_is_not_offered_again(world: De
     assert world.cards.list_pending() == []
 
 
-def test_recovery_says_what_became_of_each_card(world: DecisionWorld):
-    permits = world.rails.permits_by_card
-    started = world.make_card("started")
-    with killed_before_the_start(world):
-        world.cards.approve(started.id)
-    waiting = "approved, waiting for the console: run the tests of started"
-    assert world.approvals.recover([permits[started.id]], resume=False) == [waiting]
-    begun = "started because it was approved before the interruption: run the tests of started"
-    assert world.approvals.recover([permits[started.id]]) == [begun]
-    world.sessions.cannot_start = True
-    late = world.make_card("late")
-    with killed_before_the_start(world):
-        world.cards.approve(late.id)
-    assert world.approvals.recover([permits[late.id]]) == [
-        "pending again because it could not start: run the tests of late: the permit was used already"
-    ]
-    with killed_before_the_start(world):
-        world.cards.approve(late.id)
-    assert world.approvals.recover([]) == ["pending again because its permit has expired: run the tests of late"]
-    assert world.cards.get(late.id).note == "it was approved but did not start; approve it again"
-
-
 @pytest.mark.parametrize(
     "flow, way_out",
     [
@@ -417,11 +298,3 @@ def test_parameters_are_for_flows_and_a_prompt_has_a_maximum_length(world: Decis
     card = world.propose("explain the cart")
     assert find_refusal_code(world.cards.approve, card.id, parameters={"paths": "src"}) == "bad_parameters"
     assert find_refusal_code(world.cards.approve, card.id, edit="x" * 20_001) == "long_prompt"
-
-
-def test_an_edit_that_names_a_flow_needs_no_second_approval_on_a_card_of_a_model(world: DecisionWorld):
-    world.sessions.text_executor = "ollama:qwen"
-    card = world.propose("look at the cart")
-    world.sessions.text_executor = ""
-    approved = world.cards.approve(card.id, edit="run the tests")
-    assert (approved.status, approved.assignment.flow, approved.consent_text) == (Status.APPROVED, "run_tests", "")

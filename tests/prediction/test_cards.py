@@ -7,13 +7,10 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
-from engine.events import ChangeSetDiscarded
-from engine.model import Outcome, Refusal, RunnerInfo, SessionView, Source, Status, Tier, TriggerType
+from engine.model import Outcome, Refusal, RunnerInfo, SessionView, Source, Status, Tier
 from engine.prediction.card_rows import CardRow
 from engine.prediction.routing import Route
-from engine.safety.trigger_history import find_chain_start
-from engine.storage.database import Database, Transaction
-from engine.storage.ledger import Ledger
+from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
 
 MOMENT = timedelta(microseconds=1)
@@ -28,26 +25,21 @@ def test_deciding_twice_is_refused(world: DecisionWorld):
     assert find_refusal_code(world.cards.get, "pred_none") == "unknown_card"
 
 
-def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: DecisionWorld, database: Database):
+def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: DecisionWorld):
     own = world.propose("think about the cache")
     suggestion = world.suggest("tidy the cart")
     assert (own.source, own.kind) == (Source.OPERATOR, "own")
     assert (suggestion.source, suggestion.kind) == (Source.PREDICTOR_HOOK, "suggested")
     assert suggestion.reasoning == "by claude"
-    sources = {entry.subject: entry.payload["source"] for entry in Ledger(database).read_since(0, 50)}
-    assert sources[suggestion.id] == "predictor-hook", "it counts as a prediction, as any new card"
-    world.cards.approve(world.suggest("run_tests").id)
-    assert [decision.kind for decision in world.decisions.load_newest()] == ["suggested"]
 
 
 @pytest.mark.parametrize(
     "flow, check_only, work, changes",
     [
         ("run_tests", True, "tests", "read-only"),
-        ("keep_commits", False, "branches", "makes a branch"),
         (None, False, "koji-core", "you land the changes"),
     ],
-    ids=["read-only", "a branch", "by a model"],
+    ids=["read-only", "by a model"],
 )
 def test_a_card_says_what_sort_of_work_it_is_and_what_it_changes(
     world: DecisionWorld, flow: str | None, check_only: bool, work: str, changes: str
@@ -57,33 +49,13 @@ def test_a_card_says_what_sort_of_work_it_is_and_what_it_changes(
     assert (card.work, card.changes) == (work, changes)
 
 
-def test_the_newest_cards_of_a_workspace_or_channel_are_counted_without_those_of_others(world: DecisionWorld):
-    first = world.propose("tidy the cart")
-    newer = []
-    for number in range(3):
-        world.clock.advance(timedelta(minutes=1))
-        newer.append(world.cards.propose(f"part {number}", workspace="/elsewhere", channel="research"))
-    work = first.assignment
-    assert [card.id for card in world.cards.list_recent(2)] == [newer[2].id, newer[1].id]
-    assert [card.id for card in world.cards.list_recent(2, workspaces=[work.workspace])] == [first.id]
-    assert [card.id for card in world.cards.list_recent(2, channel=work.channel)] == [first.id]
-    assert [card.id for card in world.cards.list_recent(1, workspaces=["/elsewhere"], channel="research")] == [
-        newer[2].id
-    ]
-
-
 def test_at_most_three_of_the_five_places_are_for_suggestions(world: DecisionWorld):
     tiers = [Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.BLOCKS, Tier.AT_RISK]
-    predicted = world.check(*(make_proposal(f"p{n}", tier=tier, kind=f"k{n}") for n, tier in enumerate(tiers)))
+    world.check(*(make_proposal(f"p{n}", tier=tier, kind=f"k{n}") for n, tier in enumerate(tiers)))
     suggested = [world.suggest(f"part {number}") for number in range(3)]
-    pending = {card.id for card in world.cards.list_pending()}
-    assert len(pending) == 5
-    assert {card.id for card in suggested} < pending
-    remaining_tiers = [card.tier for card in predicted if card.id in pending]
-    assert remaining_tiers == [Tier.AT_RISK, Tier.BLOCKS], "the lowest make room"
-    assert world.read_signals() == []
+    predicted = [card.tier for card in world.cards.list_pending() if card not in suggested]
+    assert predicted == [Tier.AT_RISK, Tier.BLOCKS], "the lowest make room"
     assert find_refusal_code(world.suggest, "one more") == "too_many_cards"
-    assert len(world.cards.list_pending()) == 5
     world.cards.dismiss(suggested[0].id)
     assert world.suggest("one more").source is Source.PREDICTOR_HOOK
     world.propose("an own prompt")
@@ -94,30 +66,11 @@ def test_a_prompt_that_is_nearly_a_flow_asks_whether_that_was_meant(world: Decis
     assert world.propose("run_tets paths=src").note.startswith("Did you mean the flow `run_tests`?")
 
 
-def test_the_title_of_a_pending_card_returns_that_card(world: DecisionWorld):
-    card = world.make_card("src/foo_bar.py")
-    assert world.propose(" run  the tests of `src/foo_bar.py`.").id == card.id
-    for other in ("src/foobar.py", "src/foo-bar.py", "src/Foo_bar.py"):
-        assert world.propose(f"Run the tests of {other}").assignment.flow is None
-    assert world.propose("run the tests of src/foo_bar.py", channel="garden").assignment.flow is None
-    world.cards.dismiss(card.id)
-    assert world.propose("run the tests of src/foo_bar.py").assignment.flow is None, "its work may be gone"
-
-
-def test_a_suggestion_with_the_title_of_a_pending_card_is_a_card_of_its_own(world: DecisionWorld):
-    card = world.make_card("src/foo_bar.py")
-    suggestion = world.suggest(card.assignment.prompt)
-    assert suggestion.id != card.id
-    assert suggestion.reasoning == "by claude"
-
-
 @pytest.mark.parametrize(
     "prompt, file",
     [
-        ("run tests/test_nope.py", "tests/test_nope.py"),
         ("run the tests of src/nope.js", "src/nope.js"),
         ("lint `docs/no such/`", ""),
-        ("run the tests in the evening", ""),
     ],
 )
 def test_a_prompt_that_names_a_missing_file_says_so(world: DecisionWorld, prompt: str, file: str):
@@ -145,7 +98,6 @@ def test_an_own_prompt_may_name_a_flow_and_lies_on_top(world: DecisionWorld):
     assert world.cards.list_pending()[0].source is Source.OPERATOR
     assert find_refusal_code(world.propose, " \n") == "empty_prompt"
     assert find_refusal_code(world.propose, "x", channel="gardn") == "unknown_channel"
-    assert [find_refusal_code(world.propose, "x", workspace=blank) for blank in ("", " ")] == ["bad_arguments"] * 2
 
 
 def test_no_key_gets_into_a_prompt(world: DecisionWorld):
@@ -156,33 +108,7 @@ def test_no_key_gets_into_a_prompt(world: DecisionWorld):
     assert world.cards.get(card.id).assignment.prompt == "call the API with $OPENAI_API_KEY"
 
 
-def test_a_follow_up_that_a_program_triggers_stays_in_its_chain(world: DecisionWorld, database: Database):
-    """Whoever asks for a follow-up, it counts as a link from the channel that it follows (SPEC 3.3)."""
-    card = world.make_card()
-
-    def follow(tx: Transaction):
-        row = tx.session.get(CardRow, card.id)
-        row.source, row.from_channel = Source.FOLLOW_UP.value, "garden"
-
-    database.write(follow)
-    world.cards.trigger(card.id, force=True, by="gateway")
-    (trigger,) = world.rails.triggers
-    assert (trigger.type, trigger.from_channel, trigger.force) == (TriggerType.FOLLOW_UP, "garden", True)
-    assert find_chain_start(trigger) == "garden"
-
-
 # Undo
-
-
-def test_an_undone_dismissal_stays_as_long_as_there_is_evidence(world: DecisionWorld, clock: FakeClock):
-    card = world.make_card()
-    world.cards.dismiss(card.id)
-    clock.advance(timedelta(hours=25))
-    assert world.cards.undo(card.id)[0].expires_at == clock.now() + timedelta(hours=24)
-    world.check(make_proposal())
-    assert world.cards.get(card.id).status is Status.PENDING
-    world.check()
-    assert world.cards.get(card.id).outcome is Outcome.WITHDRAWN
 
 
 def test_undo_before_the_session_began(world: DecisionWorld):
@@ -205,7 +131,6 @@ def test_undo_while_it_runs_cancels_it_and_gives_the_card_back(world: DecisionWo
 
 def test_undo_later_reverses_the_landing(world: DecisionWorld):
     card = world.finish_card()
-    assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
     world.landings.sessions.add("session_1")
     world.landings.number_left = 1
     undone, landings_left = world.cards.undo(card.id)
@@ -222,7 +147,6 @@ def test_undo_later_reverses_the_landing(world: DecisionWorld):
     [
         ("run_tests", True, None, "was read-only and changed nothing (there is nothing to undo)"),
         ("fix_lint", False, "change_1", "has no landed changes (`clawpy discard {} --yes` discards what waits)"),
-        ("fix_lint", False, None, "has no landed changes (`clawpy work {}` shows what it did)"),
         ("undo_landing", False, None, "cannot be undone by this (instead: land it again)"),
     ],
 )
@@ -237,32 +161,6 @@ def test_undo_says_what_there_is_where_nothing_was_landed(
     with pytest.raises(Refusal) as refused:
         world.cards.undo(card.id)
     assert str(refused.value) == f"“{card.assignment.prompt}” {words.format(card.id)}"
-
-
-def test_a_correction_of_a_prompt_outlasts_the_result(world: DecisionWorld):
-    flow = world.make_card()
-    world.cards.approve(flow.id, edit="paths=src")
-    world.sessions.text_executor = "ollama:qwen"
-    card = world.propose("explain the cart")
-    unchanged = world.propose("explain the till")
-    assert world.cards.find_correction(card.id) is None, "it is not approved yet"
-    world.cards.approve(card.id, edit="explain the shop")
-    world.cards.approve(unchanged.id)
-    assert world.cards.find_correction(card.id) == ("explain the cart", "explain the shop")
-    world.sessions.end(card.id)
-    assert "discarded" in world.record_and_follow(ChangeSetDiscarded(subject="change_1", session_id="session_2"))
-    assert world.cards.find_correction(card.id) == ("explain the cart", "explain the shop")
-    assert world.cards.find_correction(flow.id) is None, "parameters are no prompt"
-    assert world.cards.find_correction(unchanged.id) is None
-
-
-def test_an_undone_dismissal_keeps_the_note_of_the_card(world: DecisionWorld):
-    card = world.propose("run_tests paths=forbidden")
-    assert find_refusal_code(world.cards.approve, card.id) == "blocked"
-    note = world.cards.get(card.id).note
-    for _ in range(2):
-        assert world.cards.dismiss(card.id).note == note != ""
-        assert world.cards.undo(card.id)[0].note == note
 
 
 def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
@@ -299,32 +197,12 @@ def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: DecisionWorl
     assert world.read_signals() == []
 
 
-def test_a_card_whose_snooze_is_undone_expires_a_day_from_then(world: DecisionWorld, clock: FakeClock):
-    card = world.make_card()
-    clock.advance(timedelta(hours=23))
-    world.cards.snooze(card.id)
-    clock.advance(timedelta(hours=1))
-    woken, _ = world.cards.undo(card.id)
-    assert woken.expires_at == world.propose("look at the rates").expires_at
-
-
 @pytest.mark.parametrize("span", [timedelta(0), timedelta(seconds=-1), timedelta(days=30) + MOMENT])
 def test_a_snooze_has_bounds(world: DecisionWorld, span: timedelta):
     assert find_refusal_code(world.cards.snooze, world.make_card().id, span=span) == "bad_span"
 
 
 # Dismissed subjects and own prompts
-
-
-def test_a_dismissed_subject_returns_early_only_in_tier_1(world: DecisionWorld):
-    world.cards.dismiss(world.make_card("secret in a.py", kind="secret", tier=Tier.BLOCKS).id)
-    committed = {"kind": "secret", "subject": "secret in a.py", "facts": {"committed": True}}
-    assert world.check(make_proposal(tier=Tier.BLOCKS, **committed)) == []
-    (card,) = world.check(make_proposal(tier=Tier.AT_RISK, **committed))
-    assert card.tier is Tier.AT_RISK
-    world.cards.dismiss(card.id)
-    committed["facts"] = {"committed": True, "more": True}
-    assert world.check(make_proposal(tier=Tier.AT_RISK, **committed)) == [], "it was dismissed in tier 1, too"
 
 
 def test_approvals_of_own_prompts_count_for_no_prediction(world: DecisionWorld):
@@ -347,16 +225,6 @@ def test_an_own_prompt_says_where_it_goes_and_why(database: Database, clock: Fak
         assert session.get(CardRow, card.id).embedding == b"1234"
 
 
-def test_a_text_that_a_model_can_run_may_still_mean_a_flow(world: DecisionWorld):
-    world.sessions.text_executor = "openai:gpt-6"
-    assert world.propose("run_tets paths=src").note == "Did you mean the flow `run_tests`? It needs no model"
-
-
-def test_an_own_prompt_says_if_another_runner_takes_it(world: DecisionWorld):
-    world.sessions.choose_other = lambda assignment: (assignment, "codex is not installed; claude-code takes it")
-    assert world.propose("explain the cart").note == "codex is not installed; claude-code takes it"
-
-
 def test_a_prompt_continues_a_session_that_is_over(world: DecisionWorld):
     first = world.start_card()
     assert find_refusal_code(world.propose, "and now the till", continues="session_1") == "still_running"
@@ -376,21 +244,3 @@ def test_a_workspace_that_is_off_gets_no_suggestion(database: Database, clock: F
 
 
 # Cards that make room
-
-
-def test_a_card_that_makes_room_says_so(world: DecisionWorld):
-    cards = world.check(*(make_proposal(str(n), kind=f"kind{n}") for n in range(5)))
-    world.check(*world.proposals, make_proposal("broken", kind="secret", tier=Tier.AT_RISK))
-    world.suggest("tidy the cart")
-    notes = sorted(note for card in cards if (note := world.cards.get(card.id).note))
-    assert notes == ["made room for another card", "made room for something more urgent"]
-
-
-def test_a_dismissal_is_not_undone_beside_a_pending_card_about_the_same(world: DecisionWorld):
-    card = world.make_card()
-    world.cards.dismiss(card.id)
-    world.cards.unmute(world.cards.list_mutes()[0].id)
-    again = world.make_card()
-    with pytest.raises(Refusal, match=f"card {again.id} for the same thing is already pending") as refused:
-        world.cards.undo(card.id)
-    assert refused.value.code == "nothing_to_undo"

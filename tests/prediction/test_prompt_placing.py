@@ -98,20 +98,9 @@ def test_seven_of_ten_prompts_go_to_the_agent_that_is_meant(placer: Placer):
     assert right >= len(EXAMPLES) * 7 / 10
 
 
-def test_an_agent_that_is_missing_gives_way_to_the_channels_own(placer: Placer):
-    assert placer.place(DATE_PICKER).agent == "frontend_builder"
-    placer.agents = [agent for agent in AGENTS if agent.id != "frontend_builder"]
-    assert placer.place(DATE_PICKER).agent == "backend_builder"
-
-
 def test_an_agent_whose_folder_is_broken_gives_way_to_the_channels_own(placer: Placer):
     placer.agents = [replace(agent, broken="no comms.json" * (agent.id == "frontend_builder")) for agent in AGENTS]
     assert placer.place(DATE_PICKER).agent == "backend_builder"
-
-
-def test_an_agent_that_serves_another_channel_gives_way_to_the_channels_own(placer: Placer):
-    placer.channels["research"] = ChannelSettings(agent="frontend_builder", specialty="analysis")
-    assert placer.find_channel_and_agent(DATE_PICKER) == ("koji-core", "backend_builder")
 
 
 def test_a_channel_of_the_operator_is_found_by_its_specialty(placer: Placer):
@@ -158,8 +147,3 @@ def test_a_prompt_goes_where_a_similar_one_succeeded(placer: Placer, world: Deci
 def test_a_prompt_does_not_go_where_a_similar_one_failed(placer: Placer, world: DecisionWorld):
     run_notes(world, SessionState.FAILED)
     assert placer.place(NEXT_NOTES).channel == "chronicle-hub"
-
-
-def test_a_prompt_for_other_work_on_the_same_thing_does_not_follow_a_success(placer: Placer, world: DecisionWorld):
-    run_notes(world, SessionState.SUCCEEDED)
-    assert placer.place("Write a poem about release notes").channel == "dream-weaver"

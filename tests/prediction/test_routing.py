@@ -94,7 +94,3 @@ def draw_channels(hour: int) -> list[str]:
 )
 def test_the_last_step_is_a_draw_by_the_time_of_day(hour: int, channel: str):
     assert Counter(draw_channels(hour)).most_common(1)[0][0] == channel
-
-
-def test_the_draw_is_seeded():
-    assert draw_channels(20) == draw_channels(20)

@@ -1,6 +1,5 @@
 """Workspaces are checked some seconds after their files change (SPEC 2.9). Files and git are real."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.prediction import workspace_watch
-from engine.prediction.workspace_watch import MAX_WAIT, SETTLE_TIME, ChangedWorkspaces, WorkspaceWatch, list_folders
+from engine.prediction.workspace_watch import SETTLE_TIME, ChangedWorkspaces, WorkspaceWatch, list_folders
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.support.helpers import wait_until
 
@@ -90,14 +89,6 @@ def test_a_workspace_that_keeps_changing_is_due_a_minute_after_its_first_change(
     assert changed.take_due(now) == ["shop"]
 
 
-def test_each_workspace_has_its_own_times():
-    changed = ChangedWorkspaces()
-    changed.add("shop", MONDAY_MORNING)
-    changed.add("site", MONDAY_MORNING + SETTLE_TIME)
-    assert changed.take_due(MONDAY_MORNING + SETTLE_TIME) == ["shop"]
-    assert changed.take_due(MONDAY_MORNING + MAX_WAIT) == ["site"]
-
-
 def test_a_changed_a_staged_and_a_committed_file_are_noticed(watch_over: Callable[..., Watched], shop: Repository):
     watched = watch_over(shop.path)
     cart = shop.path / "src" / "cart.py"
@@ -145,16 +136,6 @@ def test_a_workspace_that_is_added_or_moved_away_is_noticed(
     assert watched.check_after(lambda: shop.path.rename(tmp_path / "elsewhere")) == [str(shop.path)]
 
 
-def test_a_workspace_that_is_switched_off_does_not_end_the_watch(
-    watch_over: Callable[..., Watched], shop: Repository, tmp_path: Path
-):
-    site = Repository(tmp_path / "site")
-    site.commit("Begin", {"index.html": "<p>\n"})
-    watched = watch_over(shop.path, site.path)
-    watched.check_after(lambda: watched.workspaces.remove(str(site.path)))  # what changed until then is checked
-    assert watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 1\n")) == [str(shop.path)]
-
-
 def test_a_failed_check_does_not_end_the_watch(
     watch_over: Callable[..., Watched], shop: Repository, caplog: pytest.LogCaptureFixture
 ):
@@ -168,14 +149,6 @@ def test_a_failed_check_does_not_end_the_watch(
     watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 1\n"))
     watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 2\n"))
     assert "could not be checked" in caplog.text
-
-
-def test_the_nearest_folders_are_watched_if_there_are_too_many(shop: Repository, monkeypatch: pytest.MonkeyPatch):
-    shop.commit("Grow", {"lib/a/b/c/deep.py": "", "lib/near.py": ""})
-    monkeypatch.setattr(workspace_watch, "MAX_FOLDERS", 3)
-    top = os.path.realpath(shop.path)
-    inside = [folder for folder in list_folders(str(shop.path)) if ".git" not in folder]
-    assert inside == [top, f"{top}/lib", f"{top}/src"]
 
 
 def test_a_folder_without_a_repository_is_not_watched(tmp_path: Path):

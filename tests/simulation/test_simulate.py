@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.main import main
-from clawpy_console.cli.printing import render_document
 from engine.autonomy.autonomy import ACT_JOB, STATE_JOB
-from engine.execution.sessions import Sessions
 from engine.model import Refusal
 from engine.simulation.simulate import simulate
 from engine.simulation.world import open_world
@@ -40,21 +37,6 @@ def test_the_document_does_not_depend_on_the_order_of_sets(document_of_two_days:
 
 
 @pytest.mark.long
-def test_the_document_does_not_depend_on_how_soon_a_queued_session_starts(
-    document_of_two_days: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
-    start_queued = Sessions._dispatch
-
-    def start_later(sessions: Sessions):
-        if threading.current_thread().name.startswith("clawpy-sess"):  # the thread of a session that has ended
-            threading.Event().wait(0.02)
-        start_queued(sessions)
-
-    monkeypatch.setattr(Sessions, "_dispatch", start_later)
-    assert json.dumps(simulate(2, 3)) == json.dumps(document_of_two_days)
-
-
-@pytest.mark.long
 def test_the_counts_of_the_document_match_its_lists(document_of_two_days: dict[str, Any]):
     cards, days = document_of_two_days["cards"], document_of_two_days["perDay"]
     assert cards["made"] == sum(day["made"] for day in days) > 0
@@ -65,22 +47,6 @@ def test_the_counts_of_the_document_match_its_lists(document_of_two_days: dict[s
     assert cards["executedByAutonomy"] == 0, "nothing runs by itself in the first days"
     cost = document_of_two_days["cost"]
     assert all(cost["peaks"][window] <= cost["caps"][window] for window in ("hour", "day", "month"))
-
-
-@pytest.mark.long
-def test_the_fates_of_the_cards_add_up(document_of_two_days: dict[str, Any]):
-    autonomous = {**document_of_two_days["cards"], "made": 16, "executedByAutonomy": 3, "approved": 6, "dismissed": 2}
-    cards = {**autonomous, "expired": 1, "withdrawn": 4, "pending": 0, "followUps": 1}
-    text = render_document("simulate", {**document_of_two_days, "cards": cards})
-    fates = "6 approved, 2 dismissed, 1 expired, 4 withdrawn, 0 pending, 3 run by itself"
-    assert f"16 made, 1 of them follow-ups: {fates}" in text
-
-
-def test_the_text_says_what_is_simulated_and_names_every_rail(document_of_two_days: dict[str, Any]):
-    text = render_document("simulate", document_of_two_days)
-    assert "made up: the clock" in text
-    for rail in ("loop", "rate", "cost", "content", "gate", "kill"):
-        assert f"\n{rail} " in text
 
 
 @pytest.mark.parametrize("days", [0, 367])

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.git.operations import MAX_COLLIDING, MAX_COMPARED
 from engine.model import Tier
 from tests.conftest import Repository
 from tests.situations.situation import ROUNDED_TOTAL, Situation
@@ -54,43 +53,12 @@ def test_a_branch_behind_main_is_rehearsed_with_its_conflict(shop: Situation):
 
 
 @pytest.mark.long
-def test_a_branch_is_compared_with_a_base_that_only_the_remote_has(shop: Situation):
-    bare = shop.add_remote()
-    shop.checkout("-b", "größe", "--no-track", "origin/main")
-    shop.git("branch", "-q", "-D", "main")
-    shop.commit("Round", FEATURE, days_ago=0.5)
-    push_as_colleague(shop, bare, {"notes.txt": "new\n"})
-
-    card = shop.predict_card("rehearse_merge")
-    assert card.reasoning == "origin/main has 1 commit that größe lacks; it still merges cleanly."
-    session = shop.approve(card)
-    assert session.summary.startswith("origin/main merges cleanly into größe, the one test passed")
-    assert session.summary.endswith("a rebase of 1 commit would be clean")
-    assert session.check is not None
-
-
-@pytest.mark.long
 def test_a_branch_that_parted_from_its_upstream_is_rehearsed_with_it(shop: Situation):
     bare = shop.add_remote()
     shop.commit("Round", FEATURE, days_ago=0.5)
     push_as_colleague(shop, bare, MAIN)
     card = shop.predict_top_card("rehearse_merge")
     assert card.reasoning == "origin/main has 1 commit that main lacks; merging it conflicts in cart.py."
-
-
-@pytest.mark.long
-def test_a_branch_without_own_commits_is_no_card(shop: Situation):
-    bare = shop.add_remote()
-    push_as_colleague(shop, bare, MAIN)
-    assert "rehearse_merge" not in shop.predict_kinds()
-
-
-def test_an_upstream_that_was_rewritten_here_is_no_merge(shop: Situation):
-    shop.commit("Round", FEATURE, days_ago=0.5)
-    shop.add_remote()
-    shop.write("cart.py", MAIN["cart.py"])
-    shop.git("commit", "-qa", "--amend", "-m", "Round, better")
-    assert "rehearse_merge" not in shop.predict_kinds()
 
 
 @pytest.mark.long
@@ -112,28 +80,3 @@ def test_branches_that_change_the_same_lines_are_ordered(shop: Situation):
     assert "1 conflict" in session.summary
     assert session.summary.startswith("Merge ")
     assert session.summary.endswith("the worst order has 2")
-
-
-@pytest.mark.long
-def test_a_card_about_some_of_many_colliding_branches_says_how_many_there_are(shop: Situation):
-    for number in range(MAX_COMPARED + 1):
-        shop.checkout("-b", f"n{number}", "main")
-        shop.commit(f"Work {number}", {"cart.py": f"TOTAL = {number}\n"}, days_ago=3 - number / 10)
-    shop.checkout("main")
-    assert (MAX_COLLIDING, MAX_COMPARED) == (4, 5)
-    assert shop.predict_card("forecast_conflicts").reasoning.endswith(
-        " 1 other branch also collides. Only 5 of 6 open branches were compared."
-    )
-
-
-def test_a_branch_that_was_squashed_into_main_is_not_behind_it(shop: Situation):
-    shop.checkout("-b", "rounding")
-    shop.commit("Round", FEATURE, days_ago=2)
-    shop.commit("Notes", {"notes.txt": "a\n"}, days_ago=2)
-    shop.checkout("-b", "other", "main")
-    shop.commit("Sum by a generator", MAIN, days_ago=0.2)
-    shop.checkout("main")
-    shop.git("merge", "-q", "--squash", "rounding")
-    shop.git("commit", "-qm", "Round (#1)", days_ago=1)
-    shop.checkout("rounding")
-    assert not {"rehearse_merge", "forecast_conflicts"} & {*shop.predict_kinds()}

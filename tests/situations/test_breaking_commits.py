@@ -3,7 +3,6 @@
 import pytest
 
 from engine.model import SessionView, Tier
-from engine.prediction.checks import CHANGED_SINCE
 from engine.prediction.kinds import FIX_BY_AGENT
 from tests.situations.situation import RIGHT_TOTAL, WRONG_TOTAL, Situation
 
@@ -30,16 +29,6 @@ def break_and_rehearse_revert(shop: Situation) -> SessionView:
     shop.run_tests()
     shop.advance(minutes=1)
     return shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
-
-
-def land_and_undo(shop: Situation, session: SessionView):
-    """Land the changes of a session, which leave no problem, and undo the landing."""
-    shop.advance(minutes=1)
-    shop.land(session)
-    shop.advance(minutes=1)
-    assert find_problem_after_cycle(shop) == ""
-    shop.advance(minutes=1)
-    shop.engine.changes.undo(session.change_set_id)
 
 
 def test_a_test_that_the_last_commit_broke_blames_it(shop: Situation):
@@ -101,28 +90,6 @@ def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation
     assert "apply_fix" not in shop.predict_kinds(), "it is the change on the branch"
 
 
-def test_an_undone_answer_to_a_failing_test_is_named_before_the_next_check(shop: Situation):
-    land_and_undo(shop, break_and_rehearse_revert(shop))
-    assert shop.problem == CHANGED_SINCE
-    shop.advance(minutes=1)
-    assert "its revert was undone" in find_problem_after_cycle(shop)
-
-
-def test_an_undone_landing_before_which_no_test_failed_is_no_problem(shop: Situation):
-    described = shop.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=0.01)
-    shop.run_tests()
-    shop.advance(minutes=1)
-    land_and_undo(shop, shop.approve(shop.propose(f"rehearse_revert commit={described}")))
-    assert shop.problem == ""
-
-
-def test_a_discarded_revert_waits_no_more(shop: Situation):
-    reverted = break_and_rehearse_revert(shop)
-    assert find_problem_after_cycle(shop).endswith("its revert waits for you")
-    shop.engine.changes.discard(reverted.change_set_id)
-    assert "its revert" not in find_problem_after_decision(shop)
-
-
 def test_a_revert_of_a_commit_that_others_built_on_conflicts(shop: Situation):
     shop.run_tests()
     shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
@@ -153,30 +120,6 @@ def test_a_revert_that_your_uncommitted_lines_prevent_comes_back_without_them(sh
     session = shop.approve(shop.predict_card("rehearse_revert"))
     assert "reverts cleanly and `tests/test_cart.py::test_total` then passes" in session.summary
     assert "rehearse_revert" not in shop.predict_kinds()
-
-
-def test_what_is_named_for_a_revert_beside_uncommitted_lines_works_with_another_file_staged(shop: Situation):
-    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
-    shop.write("cart.py", WRONG_TOTAL + "\n\ndef more():\n    return 1\n")
-    shop.write("README.md", "# Shop\n")
-    shop.git("add", "README.md")
-    session = shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
-    lines = shop.read_transcript(session).splitlines()
-    [stash] = [line.partition("Next: git ")[2] for line in lines if "Next: git stash" in line]
-    [revert] = [line.partition("or run git ")[2] for line in lines if "or run git revert" in line]
-    shop.git(*stash.split())
-    shop.git(*revert.split(), "--no-edit")
-    assert shop.git("log", "-1", "--format=%s") == 'Revert "Faster cart"'
-
-
-def test_a_conflict_with_later_commits_beside_uncommitted_lines_is_told_as_such(shop: Situation):
-    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
-    shop.commit("Whole numbers", {"cart.py": "def total(prices):\n    return int(max(prices))\n"}, days_ago=0.01)
-    shop.write("README.md", "# Shop\n")
-    session = shop.approve(shop.propose(f"rehearse_revert commit={culprit}"))
-    assert session.summary.endswith("conflicts in 1 file: cart.py")
-    advice = f"commit or stash your changes, then run git revert {culprit[:10]} and resolve these by hand"
-    assert advice in shop.read_transcript(session)
 
 
 def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_of_the_test(

@@ -52,20 +52,6 @@ TEST_OF_EMPTY_CART = "def test_empty_cart():\n    from cart import total\n    as
 
 
 @pytest.mark.long
-def test_a_new_test_is_run_first(shop: Situation):
-    shop.record_test_run()
-    shop.write("tests/test_empty.py", TEST_OF_EMPTY_CART)
-
-    card = shop.predict_top_card("run_tests", Tier.CHECK, "Run the tests of tests/test_empty.py")
-    assert card.check_only
-
-    session = shop.approve(card)
-    assert session.state is SessionState.SUCCEEDED
-    assert (session.check.passed, session.check.failed) == (1, 0)
-    assert "run_tests" not in shop.predict_kinds(), "it ran on these very files"
-
-
-@pytest.mark.long
 def test_a_test_that_fails_alone_leads_to_the_whole_suite_and_not_to_the_same_run(shop: Situation):
     shop.write("tests/test_empty.py", TEST_OF_EMPTY_CART.replace("== 0", "== 1"))
     card = shop.predict_top_card("run_tests", Tier.CHECK)
@@ -165,13 +151,6 @@ def test_only_new_lint_findings_are_reported_and_fixed(shop: Situation):
     assert session.summary.startswith("ruff: 1 finding in 1 file is new (F401 1)"), "os was unused before"
     assert session.outcome == PROBLEM_FOUND, "it ran to its end"
     assert "fix_lint" in shop.predict_kinds()
-
-
-def test_settings_and_lock_files_are_not_linted(shop: Situation):
-    shop.record_test_run()
-    shop.write(".gitignore", "__pycache__/\n.pytest_cache/\n.venv\n*.log\n")
-    shop.write("uv.lock", "version = 1\n")
-    assert "lint" not in shop.predict_kinds()
 
 
 @pytest.mark.long

@@ -35,14 +35,6 @@ def test_failures_are_grouped_by_cause(shop: Situation):
     assert "still_red" not in shop.predict_kinds()
 
 
-def test_a_test_that_passes_alone_is_named(shop: Situation):
-    order = "seen = []\n\ndef test_a():\n    seen.append(1)\n    assert 0\n\ndef test_b():\n    assert not seen\n"
-    shop.commit("Order", {"tests/test_cart.py": order}, days_ago=2)
-    shop.run_tests()
-    session = shop.approve(shop.predict_top_card("still_red"))
-    assert session.summary.endswith("tests/test_cart.py::test_b passes alone"), session.summary
-
-
 def test_a_test_that_failed_in_the_whole_suite_and_alone_leads_to_neither_again(shop: Situation):
     shop.commit("Broken", {"tests/test_new.py": "def test_a():\n    assert 0\n\ndef test_b():\n    pass\n"}, days_ago=2)
     shop.run_tests()

@@ -28,20 +28,3 @@ def test_fixup_commits_are_squashed_in_rehearsal(pushed: Situation):
 
     pushed.git("-c", "sequence.editor=:", "-c", "core.editor=:", "rebase", "-q", "-i", "--autosquash", onto)
     assert not {"autosquash", "lost_commits"} & {*pushed.predict_kinds()}
-
-
-@pytest.mark.long
-def test_an_autosquash_says_at_which_commit_it_conflicts(shop: Situation):
-    shop.commit("Table", {"table.txt": "one\n"}, days_ago=3)
-    shop.commit("Other", {"table.txt": "two\n"}, days_ago=2)
-    shop.commit("fixup! Table", {"table.txt": "three\n"}, days_ago=1)
-    session = shop.approve(shop.predict_card("autosquash"))
-    assert session.summary.startswith("The autosquash stops at ")
-    assert session.summary.endswith(" in table.txt")
-
-
-def test_fixups_that_are_pushed_are_left_alone(shop: Situation):
-    shop.commit("Round the total", {"cart.py": ROUNDED_TOTAL}, days_ago=0.9)
-    shop.commit("fixup! Round the total", {"notes.txt": "a\n"}, days_ago=0.7)
-    shop.add_remote()
-    assert "autosquash" not in shop.predict_kinds()

@@ -49,37 +49,3 @@ def test_the_next_step_says_that_a_commit_broke_a_test(shop: Situation):
     kinds = shop.predict_kinds()
     assert "bisect" in kinds
     assert "check_clean_head" not in kinds
-
-
-def test_a_test_that_passes_at_head_is_named_with_that_and_needs_no_run_alone(shop: Situation):
-    shop.record_test_run(passed=2)
-    shop.write("cart.py", f"# not committed\n{WRONG_TOTAL}")
-    shop.record_test_run("tests/test_cart.py::test_total")
-    assert "still_red" not in shop.predict_kinds()
-    assert shop.problem.endswith("without your uncommitted changes all tests pass")
-
-
-def test_a_test_of_a_new_file_is_not_looked_for_at_head(shop: Situation):
-    shop.write("tests/test_more.py", "def test_more():\n    assert False\n")
-    shop.record_test_run("tests/test_more.py::test_more")
-    assert "check_clean_head" not in shop.predict_kinds()
-
-
-@pytest.mark.long
-def test_a_check_of_head_is_no_run_on_your_own_files(shop: Situation):
-    shop.commit("Prices have a module", {"cart.py": "from prices import total\n"}, days_ago=0.1)
-    shop.write("prices.py", RIGHT_TOTAL)
-    shop.record_test_run()
-    session = shop.approve(shop.predict_card("check_clean_head"))
-    assert not session.check.green
-    assert not {"run_tests", "rerun_failing", "still_red"} & set(shop.predict_kinds()), "they ran on these very files"
-
-
-@pytest.mark.long
-def test_where_head_passes_your_changes_are_the_answer_and_nothing_runs_again(shop: Situation):
-    shop.record_test_run()
-    shop.write("cart.py", "def total(prices):\n    return 0\n")
-    session = shop.approve(shop.predict_top_card("run_tests"))
-    assert session.check.failing
-    assert not {"still_red", "rerun_failing", "check_clean_head"} & set(shop.predict_kinds())
-    assert shop.problem.endswith("without your uncommitted changes all tests pass")

@@ -1,13 +1,9 @@
 """A landed change made a test pass. If the test fails in the same way again, the change is offered (SPEC 5.2, 5.4)."""
 
-import json
-import shutil
-
 import pytest
 
-from engine.model import Card, Refusal, Result, Tier
-from engine.wiring import candidates
-from tests.situations.situation import RIGHT_TOTAL, TESTS, Situation
+from engine.model import Card, Result, Tier
+from tests.situations.situation import RIGHT_TOTAL, Situation
 
 pytestmark = pytest.mark.long
 
@@ -63,54 +59,6 @@ def test_a_known_fix_is_applied_and_its_landing_confirms_it(broken_again: Situat
     (fix,) = broken_again.engine.adaptation.candidates()
     assert fix.effect.causes == ("ZeroDivisionError: division by zero in cart.py",)
     assert len(fix.corroborated_by) == 1, "another session turned the same test green"
-
-
-def test_a_test_that_fails_on_another_branch_is_not_repaired_by_a_landing_here(shop: Situation):
-    shop.checkout("-b", "discount")
-    shop.commit("Mean price", {"cart.py": DIVIDING_TOTAL}, days_ago=0.02)
-    shop.run_tests()
-    shop.checkout("main")
-    note = shop.commit("A note", {"cart.py": "# Prices are cents.\n" + RIGHT_TOTAL}, days_ago=0.01)
-    shop.advance(minutes=1)
-    session = shop.approve(shop.propose(f"rehearse_revert commit={note} test={TEST}"))
-    assert session.result is Result.SUCCEEDED
-    shop.land(session)
-    shop.engine.adaptation.run_round()
-    assert shop.engine.adaptation.candidates() == []
-
-
-def test_a_repository_that_was_deleted_teaches_nothing(situation: Situation, caplog: pytest.LogCaptureFixture):
-    break_and_fix(situation)
-    shutil.rmtree(situation.path)
-    situation.engine.adaptation.run_round()
-    assert situation.engine.adaptation.candidates() == []
-    assert "could not be handled" not in caplog.text
-
-
-def test_a_repository_in_which_git_gives_no_answer_still_teaches(situation: Situation, monkeypatch: pytest.MonkeyPatch):
-    break_and_fix(situation)
-    monkeypatch.setattr(candidates, "find_workspace_refusal", lambda workspace: Refusal("git_failed", "no answer"))
-    situation.engine.adaptation.run_round()
-    assert situation.engine.adaptation.candidates()
-
-
-def test_a_fix_that_the_files_have_is_not_offered(situation: Situation):
-    break_and_fix(situation)
-    situation.advance(minutes=1)
-    situation.record_test_run(TEST, passed=0)
-    situation.predict_cards()
-    assert situation.engine.adaptation.find_fixes(str(situation.path)), "it is known"
-    assert "apply_fix" not in situation.predict_kinds()
-
-    (fix,) = situation.engine.adaptation.find_fixes(str(situation.path))
-    parameters = {"fix": fix.id, "tests": [TEST], "patch": fix.template.patch}
-    by_hand = situation.approve(situation.propose(f"apply_fix {json.dumps(parameters)}"))
-    assert by_hand.summary.startswith(f"The files already have this fix, and {TEST} passes: the one test passed")
-    assert (by_hand.result, by_hand.change_set_id) == (Result.SUCCEEDED, None)
-    situation.write("tests/test_cart.py", TESTS.replace("3", "4"))
-    by_hand = situation.approve(situation.propose(f"apply_fix {json.dumps(parameters)}"))
-    assert by_hand.summary.startswith(f"The files already have this fix, and {TEST} still fails, so the failure has")
-    assert by_hand.result is Result.FAILED
 
 
 def test_a_fix_is_not_offered_for_another_error_of_the_same_test(situation: Situation):

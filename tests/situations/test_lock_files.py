@@ -58,21 +58,6 @@ def test_a_lock_file_out_of_step_is_named_with_what_differs(situation: Situation
     assert "update_lock" not in situation.predict_kinds(), "you did it yourself"
 
 
-def test_a_lock_file_out_of_step_in_a_folder_is_named_with_its_project(situation: Situation):
-    situation.commit(
-        "Web",
-        {
-            "README.md": "x\n",
-            "apps/web/package.json": make_manifest("^6.0.0"),
-            "apps/web/package-lock.json": LOCK.format("^7.0.0"),
-        },
-        days_ago=5,
-    )
-    card = situation.predict_top_card("update_lock")
-    assert card.assignment.parameters["project"] == "apps/web"
-    assert "apps/web/package-lock.json" in card.assignment.prompt
-
-
 @pytest.mark.long
 @needs_npm_and_bwrap
 def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: Situation):
@@ -84,13 +69,6 @@ def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: 
     )
     assert situation.engine.changes.get(session.change_set_id).files[0].path == "package-lock.json"
     situation.land(session)
-    assert "update_lock" not in situation.predict_kinds()
-
-
-@pytest.mark.long
-@needs_npm_and_bwrap
-def test_the_first_lock_file_is_not_offered_where_it_is_ignored(situation: Situation):
-    install_packages(situation, "node_modules\npackage-lock.json\n")
     assert "update_lock" not in situation.predict_kinds()
 
 

@@ -28,17 +28,6 @@ def squash(situation: Situation):
     situation.git("commit", "-qm", "Both at once", days_ago=0.6)
 
 
-def squash_merge(situation: Situation):
-    situation.checkout("-b", "feature", days_ago=0.9)
-    situation.commit("Part one", {"feature.py": "def feature():\n    return True\n"}, days_ago=0.8)
-    situation.commit("Part two", {"other.py": "def other():\n    return None\n"}, days_ago=0.7)
-    situation.checkout("main", days_ago=0.6)
-    situation.git("merge", "-q", "--squash", "feature", days_ago=0.6)
-    situation.git("commit", "-qm", "Feature (#1)", days_ago=0.6)
-    situation.git("branch", "-q", "-D", "feature", days_ago=0.5)
-    situation.commit("Feature goes on", {"other.py": "def other():\n    return None  # yet\n"}, days_ago=0.4)
-
-
 def autosquash(situation: Situation):
     situation.commit("fixup! Invoices", {"bill.py": "def bill(cart):\n    return round(cart.total)\n"}, days_ago=0.8)
     situation.git("-c", "sequence.editor=:", "rebase", "-q", "-i", "--autosquash", "HEAD~2", days_ago=0.7)
@@ -46,17 +35,6 @@ def autosquash(situation: Situation):
 
 def reset_and_keep_files(situation: Situation):
     situation.git("reset", "-q", "HEAD~1", days_ago=0.7)
-
-
-def check_out_from_others(situation: Situation):
-    situation.git(
-        "-c", "user.name=X", "-c", "user.email=x@example.org", "commit", "-q", "--allow-empty", "-m", "Theirs"
-    )
-    commit_of_other = situation.git("rev-parse", "HEAD")
-    situation.git("reset", "-q", "--hard", "HEAD~1")
-    (situation.path / ".git/logs/HEAD").unlink()
-    (situation.path / ".git/logs/refs/heads/main").unlink()
-    situation.checkout("--detach", commit_of_other)
 
 
 @pytest.mark.long
@@ -86,18 +64,10 @@ def test_commits_that_a_reset_left_are_found(shop: Situation):
     assert shop.git("branch", "--contains", tip).strip() == f"rescued-{tip[:10]}"
 
 
-def test_commits_of_a_deleted_branch_are_found(shop: Situation):
-    shop.checkout("-b", "idee/größe", days_ago=3)
-    shop.commit("An idea", {"idea.py": "def idea():\n    return 42\n"}, days_ago=2)
-    shop.checkout("main", days_ago=1)
-    shop.git("branch", "-q", "-D", "idee/größe")
-    shop.predict_top_card("lost_commits")
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     "rewrite",
-    [amend, rebase, squash, squash_merge, autosquash, reset_and_keep_files, check_out_from_others],
+    [amend, rebase, squash, autosquash, reset_and_keep_files],
 )
 def test_rewritten_commits_are_not_lost(shop: Situation, rewrite: Callable[[Situation], None]):
     shop.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=1)

@@ -1,15 +1,13 @@
 """The tests need packages that are not installed: a card installs them, or a remark says how to (SPEC 2.12)."""
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.toolchains import python_projects
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import SessionState, Tier
-from tests.situations.situation import API, Situation
+from tests.situations.situation import Situation
 from tests.support.helpers import refused
 from tests.support.programs import MAVEN_PROJECT
 
@@ -89,42 +87,3 @@ def test_without_the_package_manager_its_link_is_named_instead_of_a_card(situati
     assert_node_is_named(situation)
     refusal = refused("bad_parameters", lambda: situation.propose("run the tests"))
     assert refusal.message == "run_tests: its tests need npm, which is not installed"
-
-
-@pytest.mark.usefixtures("without_npm")
-def test_the_link_of_the_package_manager_is_named_beside_another_project(situation: Situation):
-    situation.commit("Web", WITHOUT_PACKAGES | API, days_ago=9)
-    (situation.path / "packages/api/.venv").symlink_to(sys.prefix, target_is_directory=True)
-    edit_price(situation)
-    assert_node_is_named(situation)
-
-
-def test_of_two_languages_the_one_that_lacks_packages_is_installed(situation: Situation):
-    situation.commit(
-        "Shop and web", WITHOUT_PACKAGES | {"pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n'}, days_ago=9
-    )
-    edit_price(situation)
-    card = situation.predict_card("prepare_environment")
-    assert "need node_modules, which is not installed" in card.reasoning
-    assert card.assignment.prompt == "Install the packages: npm ci"
-
-
-def test_python_without_pytest_gets_a_virtual_environment_unless_the_console_runs_from_it(
-    situation: Situation, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(python_projects, "find_interpreters", lambda workspace, top: [])
-    situation.commit(
-        "Shop",
-        {
-            "pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n',
-            "shop.py": "PRICE = 1\n",
-            "tests/test_shop.py": "import shop\n\n\ndef test_price():\n    assert shop.PRICE == 1\n",
-        },
-        days_ago=9,
-    )
-    situation.write("shop.py", "PRICE = 2\n")
-    card = situation.predict_top_card("prepare_environment", Tier.BLOCKS)
-    assert card.assignment.prompt.startswith("Install the packages: python3 -m venv .venv && .venv/bin/pip install")
-    (situation.path / ".venv").mkdir()
-    monkeypatch.setattr(sys, "prefix", str(situation.path / ".venv"))
-    assert "prepare_environment" not in situation.predict_kinds(), "the console runs from there"

@@ -1,6 +1,5 @@
 """Several projects in one repository: the one that you changed is tested, by its own tools, and named (SPEC 2.9)."""
 
-import shutil
 import sys
 
 import pytest
@@ -37,37 +36,6 @@ def test_the_project_that_changed_is_tested_by_its_own_tool(both: Situation):
     session = both.approve(card)
     assert session.state is SessionState.SUCCEEDED
     assert (session.check.tool, session.check.passed) == ("pytest", 1)
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not (shutil.which("node") and shutil.which("npm")), reason="node and npm are not installed")
-def test_a_project_of_node_is_tested_by_its_own_tool(both: Situation):
-    both.write("packages/web/price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
-    card = both.predict_top_card("run_tests")
-    assert card.assignment.parameters["project"] == "packages/web"
-    session = both.approve(card)
-    assert (session.check.passed, session.check.failed) == (1, 0)
-
-
-def test_a_dismissed_first_run_leaves_that_of_the_other_project(both: Situation):
-    assert both.predict_kinds() == ["first_run"], "two unchanged projects have one card"
-    first_card = both.predict_top_card("first_run")
-    both.engine.cards.dismiss(first_card.id)
-    second_card = both.predict_top_card("first_run")
-    projects = {card.assignment.parameters["project"] for card in (first_card, second_card)}
-    assert projects == {"packages/api", "packages/web"}
-
-
-@pytest.mark.long
-def test_a_first_run_that_cannot_run_leaves_that_of_the_other_project(situation: Situation):
-    for name in ("api", "web"):
-        files = {path.replace("packages/api", name): text for path, text in API.items()}
-        situation.commit(name, files | {f"{name}/conftest.py": "import absent_module\n"}, days_ago=20)
-        (situation.path / name / ".venv").symlink_to(sys.prefix, target_is_directory=True)
-    situation.add_remote()
-    card = situation.predict_top_card("first_run")
-    assert situation.approve(card).state is SessionState.CANNOT_RUN
-    assert situation.predict_card("first_run").assignment.parameters != card.assignment.parameters
 
 
 @pytest.mark.long

@@ -60,15 +60,3 @@ def test_a_pull_request_with_requested_changes_is_named(
     assert "https://github.com/shop/cart/pull/7" in transcript
     assert "Next: gh pr view 7 --comments" in transcript
     assert "pull_request" not in situation.predict_kinds()
-
-
-def test_a_pull_request_that_waits_for_others_is_no_card(
-    situation: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    install_gh(
-        tmp_path / "bin", monkeypatch, [CHANGES_REQUESTED | {"reviewDecision": "REVIEW_REQUIRED", "latestReviews": []}]
-    )
-    situation.commit_shop()
-    situation.git("remote", "add", "origin", "git@github.com:shop/cart.git")
-    wait_for_gh(situation)
-    assert "pull_request" not in situation.predict_kinds()

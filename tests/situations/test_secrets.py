@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.model import ALREADY_REVIEWED, PROBLEM_FOUND, DismissReason, Refusal, Tier
+from engine.model import ALREADY_REVIEWED, PROBLEM_FOUND, Refusal, Tier
 from tests.situations.situation import HARMLESS_TOTAL, Situation
 
 KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"  # put together here so that no scanner takes this file for a leak
@@ -73,35 +73,6 @@ def test_a_key_that_was_edited_out_is_warned_of_until_the_history_is_without_it(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("is_at_same_line", [False, True])
-def test_another_key_in_a_reviewed_file_can_be_reviewed(shop: Situation, is_at_same_line: bool):
-    shop.write("conf.py", SETTINGS)
-    shop.git("add", "conf.py")
-    shop.approve(shop.predict_top_card("secret"))
-    card = shop.predict_top_card("secret")
-    with pytest.raises(Refusal, match="nothing has changed since"):
-        shop.engine.cards.approve(card.id)
-
-    shop.advance(minutes=1)  # git takes a file with the same size and time for unchanged
-    other = SETTINGS.replace("Q7W2", "Z9X8")
-    shop.write("conf.py", other if is_at_same_line else SETTINGS + other)
-    shop.git("add", "conf.py")
-    session = shop.approve(shop.predict_top_card("secret"))
-    assert session.facts["findings"][-1]["line"] == (2 if is_at_same_line else 4)
-
-
-@pytest.mark.long
-def test_a_key_that_a_later_commit_removed_is_still_in_the_history(pushed: Situation):
-    pushed.git("switch", "-q", "-c", "upload")  # no upstream
-    pushed.commit("Upload", {"upload.rb": SETTINGS}, days_ago=0.2)
-    pushed.commit("No key", {"upload.rb": 'KEY = ENV["KEY"]\n'}, days_ago=0.1)
-
-    pushed.predict_top_card("secret", Tier.AT_RISK, "Do not push yet: the history of upload.rb holds an AWS access key")
-    pushed.git("push", "-q", "origin", "upload")
-    assert "secret" not in pushed.predict_kinds()  # too late: nothing is about to be pushed
-
-
-@pytest.mark.long
 def test_a_key_is_named_where_the_name_of_its_file_reads_like_a_command(pushed: Situation):
     pushed.commit("Upload", {"x; rm -rf ~/conf.py": SETTINGS}, days_ago=0.2)
 
@@ -111,15 +82,6 @@ def test_a_key_is_named_where_the_name_of_its_file_reads_like_a_command(pushed: 
     assert pushed.problem == "do not push yet: x; rm -rf ~/conf.py:2 holds an AWS access key"
     session = pushed.approve(card)
     assert session.summary.startswith("Do not push: x; rm -rf ~/conf.py:2 holds an AWS access key")
-
-
-def test_a_dismissed_secret_is_no_problem_any_more(pushed: Situation):
-    pushed.commit("Upload", {"conf.py": SETTINGS}, days_ago=0.2)
-    card = pushed.predict_top_card("secret")
-    assert pushed.problem
-    pushed.engine.cards.dismiss(card.id, reason=DismissReason.NEVER_HERE)
-    assert "secret" not in pushed.predict_kinds()
-    assert pushed.problem == ""
 
 
 @pytest.mark.long
@@ -133,23 +95,3 @@ def test_a_staged_key_becomes_more_urgent_when_it_is_committed(pushed: Situation
 
     pushed.commit("Configure", days_ago=0)
     pushed.predict_top_card("secret", Tier.AT_RISK)  # the dismissal does not cover what got worse
-
-
-@pytest.mark.long
-def test_a_key_that_is_staged_for_the_first_commit_is_named(situation: Situation):
-    situation.write("config.yml", f"region: eu\nkey: {KEY}\n")
-    situation.git("add", "config.yml")
-    session = situation.approve(
-        situation.predict_top_card("secret", prompt="Do not commit yet: config.yml:2 holds an AWS access key")
-    )
-    assert (session.outcome, session.summary) == (PROBLEM_FOUND, "Do not commit: config.yml:2 holds an AWS access key")
-    assert "Remove the secret from config.yml" in situation.read_transcript(session)
-
-
-@pytest.mark.long
-def test_a_committed_file_of_keys_blocks_without_a_remote_too(shop: Situation):
-    shop.git("switch", "-q", "-c", "deploy")
-    shop.commit("Deploy", {".env": "DATABASE=shop\n"}, days_ago=0.1)
-    assert "git rm -r --cached --force -- .env" in shop.read_transcript(
-        shop.approve(shop.predict_card("secret", Tier.BLOCKS, "Do not push yet: .env is a file that holds keys"))
-    )

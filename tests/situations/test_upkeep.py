@@ -55,12 +55,6 @@ def test_a_repository_without_a_commit_has_no_cards(situation: Situation):
     assert situation.predict_kinds() == []
 
 
-def test_a_repository_of_texts_has_no_cards(situation: Situation):
-    situation.commit("Letters", {"letter.txt": "Dear Ada\n"}, days_ago=3)
-    situation.write("letter.txt", "Dear Ada,\n")
-    assert situation.predict_kinds() == []
-
-
 # The disk is nearly full, and the caches of clawpy are a large part of what could be freed.
 
 
@@ -114,12 +108,6 @@ def test_the_day_is_summed_up_in_the_evening_with_the_commits_of_all_branches(fi
 
 def test_a_day_without_own_work_is_not_summed_up(finished: Situation):
     finished.advance(hours=10)
-    assert finished.predict_kinds() == []
-
-
-def test_the_day_is_not_summed_up_at_two_in_the_morning(finished: Situation):
-    commit_and_push(finished)
-    finished.advance(hours=17)
     assert finished.predict_kinds() == []
 
 
@@ -200,22 +188,6 @@ def test_a_stash_of_last_week_is_no_card(shop: Situation):
     shop.write("cart.py", ROUNDED_TOTAL)
     shop.git("stash", days_ago=6)
     assert "old_stash" not in shop.predict_kinds()
-
-
-@pytest.mark.long
-def test_branches_are_compared_with_that_of_head_only_while_no_main_branch_is_known(situation: Situation):
-    situation.commit_shop()
-    situation.git("branch", "-q", "-m", "release/2026")
-    situation.checkout("-b", "mine")
-    hint = "no main branch is known. Name it: git config init.defaultBranch NAME"
-
-    unknown = situation.read_transcript(situation.approve(situation.propose("report_branches")))
-    assert "Compared with mine" in unknown
-    assert hint in unknown
-    situation.git("config", "init.defaultBranch", "release/2026")
-    transcript = situation.read_transcript(situation.approve(situation.propose("report_branches")))
-    assert "Compared with release/2026" in transcript
-    assert hint not in transcript
 
 
 @pytest.mark.long

@@ -1,8 +1,5 @@
 """Work that waits for days: files in no commit, commits that nobody has. Dismissed cards stay away (SPEC 2.9)."""
 
-import re
-import subprocess
-
 import pytest
 
 from engine.model import Tier
@@ -29,18 +26,6 @@ def test_changes_of_last_week_are_in_no_commit(pushed: Situation):
     assert pushed.git("status", "--porcelain").count("\n") == 3  # it only looked
 
 
-@pytest.mark.long
-def test_the_commands_for_uncommitted_files_name_all_of_them(pushed: Situation):
-    names = [f"docs/page {number:02} [draft].md" for number in range(21)]
-    for name in names:
-        pushed.write(name, "# Page\n", days_ago=4)
-    pushed.write("cart.py", HARMLESS_TOTAL, days_ago=4)
-    transcript = pushed.read_transcript(pushed.approve(pushed.predict_top_card("waiting_work")))
-    commands = re.findall(r"git add -- .*", transcript)
-    subprocess.run(["sh", "-ec", "\n".join(commands).replace(" && git commit", "")], cwd=pushed.path, check=True)
-    assert pushed.git("diff", "--cached", "--name-only", "-z").split("\0")[:-1] == ["cart.py", *names]
-
-
 def test_commits_that_were_never_pushed_are_named(pushed: Situation):
     pushed.git("switch", "-q", "-c", "faster", "--no-track")
     pushed.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=5)
@@ -56,20 +41,3 @@ def test_commits_without_a_remote_logs_and_work_of_yesterday_are_no_card(shop: S
     shop.write(".idea/shop.xml", "x\n", days_ago=9)
     shop.write("cart.py", RIGHT_TOTAL, days_ago=1)  # of yesterday
     assert "waiting_work" not in shop.predict_kinds()
-
-
-@pytest.mark.long
-def test_a_dismissed_card_stays_away_for_seven_days_of_commits(pushed: Situation):
-    pushed.record_test_run()
-    pushed.write("cart.py", HARMLESS_TOTAL)
-    card = pushed.predict_top_card("run_tests")
-    pushed.engine.cards.dismiss(card.id)
-    for number in range(6):
-        pushed.advance(days=1)
-        pushed.commit(
-            f"Step {number}", {"cart.py": f"def total(prices):\n    return sum(prices) - {number}\n"}, days_ago=0
-        )
-        pushed.write("other.py", f"x = {number}\n")
-        assert "run_tests" not in pushed.predict_kinds()
-    pushed.advance(days=1, minutes=1)
-    assert "run_tests" in pushed.predict_kinds()

@@ -9,7 +9,7 @@ import pytest
 from engine.model import Task
 from engine.prediction.kinds import BLOCKED_TASK, KINDS, OPEN_TASK, STALE_TASK
 from engine.prediction.templates.work import LearnedWork, open_task, propose_learned
-from tests.prediction.sensing import NOW, SensedWorkspace, make_session, propose_all
+from tests.prediction.sensing import NOW, SensedWorkspace, make_session
 
 HOUR = timedelta(hours=1)
 
@@ -64,21 +64,6 @@ def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(worl
     assert open_task(world.sense()) == []
 
 
-def test_a_task_of_no_workspace_is_offered_in_the_first_workspace(world: SensedWorkspace):
-    world.tasks = [make_task(world, "taxes", timedelta(hours=1), workspace="")]
-    context = world.sense()
-    assert [proposal.task_id for proposal in open_task(context)] == ["task_taxes"]
-    assert open_task(replace(context, is_first=False)) == []
-
-
-def test_a_heartbeat_task_is_offered_also_where_git_cannot_be_read(world: SensedWorkspace):
-    world.tasks = [make_task(world, "cart", timedelta(0), source="heartbeat"), make_task(world, "docs", timedelta(0))]
-    (world.path / ".git" / "HEAD").write_text("not a commit")
-    context = world.sense()
-    assert context.git is None
-    assert [proposal.task_id for proposal in propose_all(context)] == ["task_cart"]
-
-
 WORK = LearnedWork("check_release", "Run git status, then pytest tests", NOW - timedelta(days=1))
 
 
@@ -93,10 +78,3 @@ def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: Se
     (later_proposal,) = propose_learned(world.sense(), [WORK])
     assert later_proposal.fingerprint == proposal.fingerprint, "the same commit is the same card"
     assert "It ran last" in later_proposal.reasoning
-
-
-def test_a_learned_flow_is_offered_only_in_its_own_workspace(world: SensedWorkspace):
-    context = world.sense()
-    assert propose_learned(context, [replace(WORK, workspace="/other")]) == []
-    assert len(propose_learned(context, [replace(WORK, workspace=context.workspace)])) == 1
-    assert propose_learned(context, []) == []

@@ -1,0 +1,135 @@
+"""When templates propose a card (SPEC 2.3): a bisect, runs of tests, a meeting, and when a day begins."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.git.github import GitHub
+from engine.model import Tier
+from engine.prediction.signals import Meeting
+from engine.prediction.templates.failures import bisect
+from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, prepare_meeting
+from engine.prediction.templates.offers import find_day_begin
+from engine.prediction.templates.runs import failing_ci, run_tests, slower_tests
+from tests.conftest import Repository
+from tests.git.gh_program import make_answering_gh
+from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, get_only
+from tests.support.helpers import read_table
+from tests.support.past_run import PastRun
+
+CART = "tests/test_cart.py::TestCart::test_cart"
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.long
+def test_no_bisect_without_all_of_its_evidence(world: SensedWorkspace, head: str, repository: Repository):
+    older = repository.git("rev-parse", "HEAD~1")
+    repository.git("checkout", "-q", "-b", "side", older)
+    elsewhere = repository.commit("side", {"side.py": "1"})
+    repository.git("checkout", "-q", "main")
+    red = PastRun(head, failing=(CART,), tree="t2", ran_at=NOW - HOUR)
+    green = PastRun(older, tree="t1", ran_at=NOW - 26 * HOUR)
+    cases = {
+        "it never passed": [red],
+        "it passes by now": [PastRun(head, tree="t3", ran_at=NOW), red, green],
+        "it failed with edits": [replace(red, clean=False), green],
+        "it passed with edits": [red, replace(green, clean=False)],
+        "it passed on another line of history": [red, replace(green, head=elsewhere)],
+        "only other tests ran": [red, replace(green, full=False)],
+        "nothing ran": [red, replace(green, passed=0)],
+    }
+    for name, case in cases.items():
+        world.runs = case
+        assert bisect(*world.sense_top()) == [], name
+    world.runs = [red, green]
+    assert get_only(bisect(*world.sense_top())).parameters["good"] == older
+
+
+def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(
+    world: SensedWorkspace, head: str, repository: Repository
+):
+    world.runs = [PastRun(head, failing=(CART, "tests/test_tax.py::test_tax"), tree="t2")]
+    repository.git("tag", "v1.2", "HEAD~1")
+    proposal = get_only(bisect(*world.sense_top()))
+    assert proposal.prompt == "Find what broke `test_cart`: look back to v1.2"
+    assert proposal.tier is Tier.BLOCKS, "no passing run is known"
+    assert proposal.reasoning == (
+        "It fails at HEAD, with 1 other. No passing run of it is known; v1.2 may have passed."
+    )
+    assert proposal.parameters == {"test": CART, "good": "v1.2", "bad": head}
+
+
+def test_more_than_50_changed_files_run_the_whole_suite(world: SensedWorkspace, repository: Repository, head: str):
+    world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
+    for number in range(51):
+        repository.write(f"many/m{number}.py", "1")
+    proposal = get_only(run_tests(*world.sense_top()))
+    assert proposal.prompt == "Run the whole suite: 51 files changed"
+    assert proposal.parameters == {"paths": []}
+    assert "changed after the last test run, at " in proposal.reasoning
+
+
+def test_failing_ci_offers_a_run_here(
+    world: SensedWorkspace, repository: Repository, head: str, tmp_path: Path, clock: FakeClock
+):
+    repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
+    repository.git("checkout", "-q", "-b", "feature/x")
+    world.github = GitHub(clock, make_answering_gh(tmp_path))
+    world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"), full=False)]
+    world.sense()
+    world.github.settle(10)
+    assert get_only(failing_ci(world.sense())).prompt == "Run the whole suite here: CI fails on feature/x"
+
+
+@pytest.mark.parametrize(
+    "times, expected",
+    [
+        ((3.0, 2.6, 0.5, 0.6, 0.5), "`test_cart` took 2.6 s in the last two runs, and 0.5 s before."),
+        ((3.0, 0.6, 0.5, 0.6, 0.5), ""),
+        ((0.9, 0.9, 0.1, 0.1, 0.1), ""),
+        ((3.0, 3.0, 0.5, 0.5), ""),
+    ],
+    ids=["twice as long", "only in the last run", "by less than a second", "only four runs"],
+)
+def test_a_test_is_slower_when_it_took_twice_as_long_in_the_last_two_runs(
+    world: SensedWorkspace, repository: Repository, head: str, times: tuple[float, ...], expected: str
+):
+    older = repository.git("rev-parse", "HEAD~1")
+    world.runs = [
+        PastRun(head if number < 2 else older, ran_at=NOW - (number + 1) * HOUR, durations=((CART, seconds),))
+        for number, seconds in enumerate(times)
+    ]
+    proposals = slower_tests(*world.sense_top())
+    assert [proposal.reasoning for proposal in proposals] == ([expected] if expected else [])
+    assert all(proposal.parameters == {"tests": [CART], "fast": older} for proposal in proposals)
+
+
+@pytest.mark.parametrize("subject, routine", read_table(__file__)["subjects"])
+def test_a_commit_that_only_releases_is_known_by_its_subject(subject: str, routine: bool):
+    assert (ROUTINE_SUBJECT.match(subject) is not None) is routine
+
+
+def test_a_working_day_begins_at_five_also_when_the_clocks_change():
+    begin = find_day_begin(datetime(2026, 10, 25, 19, tzinfo=ZoneInfo("Europe/Berlin")))
+    assert begin.isoformat() == "2026-10-25T05:00:00+01:00"
+    assert find_day_begin(begin) == begin
+    assert find_day_begin(begin - timedelta(minutes=1)).isoformat() == "2026-10-24T05:00:00+02:00"
+
+
+def test_a_meeting_is_prepared_for_an_hour_before(repository: Repository):
+    commit_at(repository, "round the cart", {"cart.py": "1"}, NOW - timedelta(hours=20))
+    context = SensedWorkspace(repository.path).sense()
+
+    def prepare_prompts(begins: datetime, last_held: timedelta) -> list[str]:
+        meeting = Meeting("Stand-up", begins, NOW - last_held)
+        return [proposal.prompt for proposal in prepare_meeting(replace(context, meetings=(meeting,)))]
+
+    [prompt] = prepare_prompts(NOW + PREPARATION_TIME, timedelta(days=3))
+    assert prompt.startswith("Prepare for “Stand-up” at ")
+    assert "sum up 1 commit since" in prompt
+    assert prepare_prompts(NOW + PREPARATION_TIME + timedelta(seconds=1), timedelta(days=3)) == []
+    assert prepare_prompts(NOW + PREPARATION_TIME, HOUR) == [], "there is no commit since the last one"
