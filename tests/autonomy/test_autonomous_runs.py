@@ -1,5 +1,5 @@
 """SPEC 7.2 with a whole engine on a real repository: only cards whose kind has earned enough trust run by
-themselves."""
+themselves. What is missing until then is told in words."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -7,13 +7,24 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from engine.autonomy.autonomous_runs import AutonomousRuns, find_reason_to_wait
+from engine.autonomy.autonomous_runs import (
+    ApprovalRecord,
+    AutonomousRuns,
+    AutonomyRequirements,
+    find_reason_not_to_start,
+    find_reason_to_wait,
+    find_requirements,
+)
 from engine.autonomy.autonomy import ACT_JOB
 from engine.clock import FakeClock
+from engine.config import WorkspaceAutonomy
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.runner import RunnerResult
+from engine.inference import wilson_lower_bound
 from engine.model import (
     AutonomyState,
     ChangeState,
@@ -28,8 +39,6 @@ from engine.model import (
 from engine.safety.kill_switch import PAUSE
 from tests.autonomy.autonomy_world import CHANNEL, FLOW, AutonomyWorld
 from tests.support.card_rows import make_card_row
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -62,6 +71,7 @@ def allow_cards_only(world: AutonomyWorld):
     world.configure("cards")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("approvals, acts", [(10, False), (11, True)])
 def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns(
     closed_world: AutonomyWorld, approvals: int, acts: bool
@@ -85,6 +95,7 @@ def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns
         assert not engine.autonomy.schedule.run(ACT_JOB)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_card_that_runs_by_itself_lands_nothing(world: AutonomyWorld):
     before = (world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")
@@ -135,6 +146,7 @@ def cards_of_which_one_cannot_begin(world: AutonomyWorld, monkeypatch: pytest.Mo
     world.engine.database.write(lambda tx: tx.session.add_all(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.usefixtures("cards_of_which_one_cannot_begin")
 def test_a_card_that_cannot_begin_comes_after_the_others_and_waits_after_three_starts(world: AutonomyWorld):
@@ -150,6 +162,7 @@ def test_a_card_that_cannot_begin_comes_after_the_others_and_waits_after_three_s
     assert [line for line in last.kept if "started 3 times by itself and came back" in line]
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("ago, starts", [(timedelta(minutes=9, seconds=59), False), (timedelta(minutes=10), True)])
 def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files(
@@ -170,6 +183,7 @@ def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files
         world.wait_for_session(world.engine.cards.approve(card.id).id)  # an operator's approval needs no calm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind, verdict, waits",
     [
@@ -188,6 +202,7 @@ def test_a_card_waits_for_the_operator_by_these_rules_and_is_tried_by_others(
     assert bool(find_reason_to_wait(kind, [verdict])) is waits
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["open_task", "stale_task"])
 def test_a_task_never_runs_by_itself_however_many_were_approved(closed_world: AutonomyWorld, tmp_path: Path, kind: str):
@@ -215,6 +230,7 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(closed_world: Au
         assert "task”" not in engine.autonomy.describe_requirements([world.workspace]).words
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(
     "hinder, word",
@@ -241,3 +257,79 @@ def test_a_queued_run_starts_after_a_restart_only_if_it_still_may(
         ended = engine.sessions.wait(queued.id, 20)
         assert ended.state is (SessionState.SUCCEEDED if hinder is None else SessionState.CANCELLED)
         assert word in ended.error
+
+
+def make_requirements(
+    *records: ApprovalRecord, autonomous: bool = True, phase: int = 1, autonomy: str = "act", decisions: int = 10
+) -> AutonomyRequirements:
+    return find_requirements(
+        autonomous=autonomous,
+        autonomies={"/home/me/my shop": WorkspaceAutonomy(autonomy)},
+        quiet="",
+        decisions=decisions,
+        phase=phase,
+        records=records,
+        threshold=0.8,
+    )
+
+
+def test_no_requirement_is_missing_where_a_kind_has_earned_it():
+    earned = make_requirements(
+        ApprovalRecord("run_tests", "koji-core", 11, 11), ApprovalRecord("status", "koji-core", 1, 4)
+    )
+    assert (earned.missing, earned.earned) == ((), ("“Tests of what changed” on koji-core",))
+    assert earned.words.endswith("on cards with a confidence of 0.80 or more: “Tests of what changed” on koji-core")
+
+
+def test_missing_requirements_are_one_line():
+    learning = make_requirements(
+        ApprovalRecord("status", "docs", 1, 4), ApprovalRecord("run_tests", "koji-core", 8, 8), phase=0
+    )
+    assert learning.words == (
+        "only `run` items of heartbeats may run by themselves yet: the Twin is still learning, "
+        "no kind of card has earned it yet "
+        "(best: “Tests of what changed” on koji-core, approved 8 of 8, needs 11 of 11)"
+    )
+    off = make_requirements(autonomous=False, autonomy="cards")
+    assert off.missing == (
+        "autonomous mode is off (clawpy config set autonomousModeEnabled true)",
+        "no workspace is set to `act` (clawpy config set 'workspaces.\"/home/me/my shop\".autonomy' act)",
+        "no kind of card has earned it yet",
+    )  # fmt: skip
+    assert off.words.startswith("does not act by itself yet: ")
+
+
+def test_run_items_of_heartbeats_wait_for_the_first_decisions_too():
+    first_days = make_requirements(phase=0, decisions=9)
+    assert first_days.words.startswith("does not act by itself yet: first days: 9 of 10 decisions made, ")
+    assert not first_days.orders_run
+    assert make_requirements(phase=0).orders_run
+
+
+@pytest.mark.parametrize(
+    "facts, reason",
+    [
+        ({}, ""),
+        ({"quiet": "do not disturb"}, "do not disturb: nothing runs by itself"),
+        ({"quiet": "quiet hours", "autonomy": "cards"}, "the autonomy of this workspace is not set to `act`"),
+        (
+            {"autonomy": "cards", "autonomous": False},
+            "autonomous mode is off: clawpy config set autonomousModeEnabled true",
+        ),
+        ({"autonomous": False, "stopped": "stopped by you"}, "stopped by you"),
+    ],
+)
+def test_what_stops_all_workspaces_is_said_before_what_stops_one(facts: dict[str, str | bool], reason: str):
+    values = {"stopped": "", "autonomous": True, "autonomy": "act", "quiet": ""} | facts
+    values["autonomy"] = WorkspaceAutonomy(values["autonomy"])
+    assert find_reason_not_to_start(**values) == reason
+
+
+@given(st.integers(1, 60), st.data())
+def test_the_stated_number_of_further_approvals_reaches_the_bound_and_one_less_does_not(
+    decided: int, data: st.DataObject
+):
+    record = ApprovalRecord("kind", "channel", data.draw(st.integers(0, decided)), decided)
+    further = int(record.progress.rpartition(" of ")[2]) - decided
+    assert wilson_lower_bound(record.approved + further, decided + further) >= 0.8
+    assert further == 0 or wilson_lower_bound(record.approved + further - 1, decided + further - 1) < 0.8

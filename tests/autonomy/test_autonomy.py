@@ -1,19 +1,35 @@
-"""The service of autonomy: its state across a restart, do-not-disturb, and when cards are made (SPEC 7.1, 7.3, 2.9)."""
+"""The service of autonomy: its state across a restart, presence, do-not-disturb, and its schedule (SPEC 2.2, 2.9, 7.1
+to 7.3)."""
 
-from collections.abc import Callable
-from datetime import timedelta
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.autonomy.autonomy import CARD_JOB, Autonomy
-from engine.clock import FakeClock
+from engine.autonomy.schedule import Job, Schedule, compute_next_run
+from engine.autonomy.state import (
+    TRANSITIONS,
+    AutonomyTrigger,
+    Facts,
+    Presence,
+    find_next_trigger,
+    find_transitions,
+)
+from engine.clock import FakeClock, SystemClock
 from engine.config import FixedSettings, Settings
+from engine.events import EventBus
 from engine.learning.decisions.decisions import Decisions
 from engine.model import AutonomyState
 from engine.safety.kill_switch import BY_CONSOLE, PAUSE, PAUSE_DURATION, KillSwitch
 from engine.storage.database import Database
+from tests.support.helpers import read_table
+from tests.support.programs import find_imported
 
 
 @pytest.fixture
@@ -89,3 +105,110 @@ def test_cards_are_made_only_while_the_operator_is_active(
     kill_switch.stop("F12", BY_CONSOLE)
     assert not autonomy.schedule.run(CARD_JOB)
     assert len(cycles) == 1
+
+
+HALF_HOUR, SECOND = timedelta(minutes=30), timedelta(seconds=1)
+SPECIFIED = read_table(__file__)["transitions"]
+
+
+def test_exactly_the_specified_transitions_exist():
+    transitions = [[before.name, trigger.name, after.name] for (before, trigger), after in TRANSITIONS.items()]
+    assert sorted(transitions) == sorted(SPECIFIED)
+
+
+FACTS = st.builds(
+    Facts,
+    enabled=st.booleans(),
+    holds=st.frozensets(st.sampled_from(["stop", "pause", "month"])),
+    autonomous=st.booleans(),
+    silence=st.timedeltas(timedelta(0), timedelta(hours=2)),
+    threshold=st.just(HALF_HOUR),
+    resumed=st.booleans(),
+    paused_for_cost=st.booleans(),
+)
+
+
+@given(st.sampled_from(AutonomyState), st.lists(st.one_of(FACTS, st.sampled_from(AutonomyTrigger)), max_size=30))
+def test_every_sequence_of_facts_and_triggers_ends_in_a_state_that_fits_the_facts(
+    state: AutonomyState, steps: list[Facts | AutonomyTrigger]
+):
+    for step in steps:
+        if isinstance(step, AutonomyTrigger):
+            state = TRANSITIONS.get((state, step), state)
+            continue
+        for after, cause in find_transitions(state, step):
+            assert TRANSITIONS[state, cause] is after
+            state = after
+        assert find_next_trigger(state, step) is None
+        if not step.enabled or "stop" in step.holds:
+            assert state is AutonomyState.DISABLED
+        elif step.holds:
+            assert state is AutonomyState.PAUSED
+        else:
+            assert (state in (AutonomyState.PRIMING, AutonomyState.AUTONOMOUS)) == (
+                step.autonomous and step.silence >= HALF_HOUR
+            )
+
+
+def test_an_absence_is_remembered_after_the_return(database: Database, clock: FakeClock):
+    presence = Presence(database, clock)
+    presence.note_now()
+    left = clock.now()
+    clock.advance(HALF_HOUR - SECOND)
+    assert presence.find_absence_start() is None
+    clock.advance(SECOND)
+    assert presence.find_absence_start() == left
+    presence.note_now()
+    assert (presence.read_last_activity(), presence.find_absence_start()) == (clock.now(), left)
+    assert Presence(database, clock).find_absence_start() == left, "a restart forgets it"
+
+
+@pytest.fixture
+def system_database(tmp_path: Path) -> Iterator[Database]:
+    """A database under the system's clock, by which the thread of a schedule waits."""
+    database = Database(tmp_path / "d.db", clock=SystemClock(UTC), bus=EventBus())
+    yield database
+    database.close()
+
+
+def make_schedule(database: Database, action: Callable[[], None]) -> Schedule:
+    """A schedule with the job `cards`, every ten minutes."""
+    return Schedule(database, SystemClock(UTC), [Job("cards", lambda: timedelta(minutes=10), action)])
+
+
+@pytest.mark.parametrize("last, expected", [(None, 0), (-3, 7), (-10, 0), (-1000, 0), (5, 10)])
+def test_a_job_is_due_an_interval_after_it_ran_and_never_in_the_past(last: int | None, expected: int):
+    """`last` and `expected` are minutes from now."""
+    now = datetime(2026, 1, 5, tzinfo=UTC)
+    last_run = None if last is None else now + timedelta(minutes=last)
+    assert compute_next_run(now, last_run, timedelta(minutes=10)) == now + timedelta(minutes=expected)
+
+
+def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_restart(
+    system_database: Database,
+):
+    runs = []
+    has_run = threading.Event()
+
+    def action():
+        runs.append(1)
+        has_run.set()
+
+    schedule = make_schedule(system_database, action)
+    try:
+        schedule.start()
+        assert has_run.wait(10)
+        has_run.clear()
+        schedule.run_soon("cards")
+        assert has_run.wait(10)
+    finally:
+        schedule.close()
+    assert len(runs) == 2
+    system_database.write(lambda tx: None)  # the next write takes the time of the last run along
+    restarted = make_schedule(system_database, action)
+    assert restarted.next_run_of("cards") > SystemClock(UTC).now() + timedelta(minutes=9)
+
+
+@pytest.mark.long
+def test_apscheduler_is_imported_only_at_start():
+    assert not find_imported("import engine.autonomy.autonomy", "apscheduler")

@@ -44,13 +44,6 @@ def set_autonomy(world: AutonomyWorld, autonomy: str, job: str):
     world.engine.autonomy.schedule.run(job)
 
 
-def report_changed_files(world: AutonomyWorld):
-    """Report a change in the workspace, and let so much time pass without another that a check is due."""
-    world.engine.workspace_watch.changed.add(world.workspace, world.clock.now())
-    world.clock.advance(SETTLE_TIME)
-    assert world.engine.workspace_watch.check_due() == [world.workspace]
-
-
 def raise_error():
     """Fail as adaptation may."""
     raise RuntimeError("not today")
@@ -106,15 +99,6 @@ def test_a_workspace_whose_files_change_is_checked_within_seconds(
     wait_until(is_checked_again)
     after = engine.checks.read_last_checked()
     assert [path for path in before if after[path] != before[path]] == [str(second_repository.path)]
-
-
-def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: AutonomyWorld, engine: Engine):
-    engine.safety.kill_switch.stop("enough", by="operator")
-    report_changed_files(world)
-    assert engine.checks.read_last_checked() == {}
-    engine.safety.kill_switch.resume("stop")
-    report_changed_files(world)
-    assert [*engine.checks.read_last_checked()] == [world.workspace]
 
 
 @pytest.mark.long

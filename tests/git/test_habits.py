@@ -127,12 +127,6 @@ def test_few_releases_have_no_rhythm_but_can_be_prepared():
     assert prepared.is_due(prepared.at)
 
 
-def test_the_files_that_a_release_usually_comes_with_are_found():
-    assert "CHANGELOG.md" in measure_release_rhythm(make_weekly_releases(6, log="CHANGELOG.md")).usual_files
-    given_up = measure_release_rhythm([*make_weekly_releases(2, log="CHANGELOG.md"), *make_weekly_releases(12)[10:]])
-    assert "CHANGELOG.md" not in given_up.usual_files
-
-
 def test_a_tag_is_of_a_release_or_of_what_comes_before_it():
     assert all(map(is_release_tag, ("v1.2.0", "1.2", "cart-2.0.1", "pkg@1.0.0", "release/1.4", "1.0.post1")))
     others = ("v1.2.0rc1", "1.0-beta.2", "nightly", "v2", "8.0.x", "2.0.0a1", "1.0.dev3")

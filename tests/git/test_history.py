@@ -1,17 +1,18 @@
-"""The past of a repository: commits, tags and reflogs, and which revision is meant (SPEC 2.1)."""
+"""The past of a repository: commits, tags, reflogs, and commits that no ref reaches any more (SPEC 2.1)."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from engine.git import Git
 from engine.git.history import (
-    Commit,
     ProjectIds,
     read_changes,
     read_reflog,
-    to_datetime,
 )
+from engine.git.lost_commits import read_lost_commits
+from engine.git.reader import GitReader
+from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
 
 ISO_DAY = "2026-01-0{}T10:00:00+00:00"
@@ -50,26 +51,6 @@ def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository):
     ]
 
 
-@pytest.mark.parametrize("seconds", ["1e30", "-1e30", "nonsense", "nan"])
-def test_a_date_that_no_calendar_holds_is_the_beginning_of_1970(seconds: str):
-    assert to_datetime(seconds) == datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    "subject, target",
-    [
-        ("fixup! cart", "cart"),
-        ("amend! fixup! cart", "cart"),
-        ("squash! ", ""),
-        ("cart fixup! it", None),
-        ("fixup!cart", None),
-    ],
-)
-def test_a_fixup_commit_names_the_subject_of_another(subject: str, target: str | None):
-    commit = Commit("1", datetime(2026, 1, 5, tzinfo=UTC), "Ann", subject)
-    assert (commit.is_fixup, commit.target_subject) == (target is not None, subject if target is None else target)
-
-
 def test_a_reflog_is_read_whatever_it_holds(repository: Repository):
     first = repository.commit("begin", at=ISO_DAY.format(1))
     second = repository.commit("second: ünï", at=ISO_DAY.format(2))
@@ -88,3 +69,46 @@ def test_a_project_is_its_first_commit_and_a_shallow_clone_has_none(repository: 
     repository.git("clone", "-q", "--depth=1", repository.path.as_uri(), str(shallow))
     project_ids = ProjectIds()
     assert [project_ids.of(str(path)) for path in (repository.path, shallow, shallow / "missing")] == [first, "", ""]
+
+
+def format_ago(days: float) -> str:
+    return (NOW - timedelta(days=days)).isoformat()
+
+
+@pytest.fixture
+def lost_tips(repository: Repository) -> tuple[str, str]:
+    """The last commits of two detached lines of work of two commits each, which no ref reaches."""
+    repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
+    tips = []
+    for name in ("left", "right"):
+        repository.git("checkout", "-q", "--detach", "main", at=format_ago(5))
+        repository.commit(f"{name} one", {f"{name}.txt": f"{name} has words\n"}, at=format_ago(4))
+        tips.append(repository.commit(f"{name} two", {f"{name}.txt": f"{name} has others\n"}, at=format_ago(3)))
+    repository.git("checkout", "-q", "main", at=format_ago(2))
+    return tips[0], tips[1]
+
+
+def read_lost_tips(repository: Repository) -> set[str]:
+    state = GitReader().read(repository.path)
+    return {line.tip for line in read_lost_commits(Git(repository.path), state, NOW)}
+
+
+def test_lines_of_commits_that_no_ref_reaches_are_found_for_a_month_with_their_length(
+    repository: Repository, lost_tips: tuple[str, str]
+):
+    git, state = Git(repository.path), GitReader().read(repository.path)
+    lost = read_lost_commits(git, state, NOW)
+    assert {(line.tip, line.number) for line in lost} == {(tip, 2) for tip in lost_tips}
+    assert read_lost_commits(git, state, NOW + timedelta(days=31)) == ()
+
+
+@pytest.mark.parametrize("subjects", [["wip"], ["wip", "wip"], ["wip", "cart"]])
+def test_commits_that_a_reset_dropped_are_lost_although_a_later_commit_has_a_subject_of_theirs(
+    repository: Repository, subjects: list[str]
+):
+    begin = repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
+    for number, subject in enumerate(subjects):
+        tip = repository.commit(subject, {f"left{number}.txt": "1\n"}, at=format_ago(4 - number))
+    repository.git("reset", "-q", "--hard", begin, at=format_ago(2))
+    repository.commit("wip", {"other.txt": "1\n"}, at=format_ago(1))
+    assert read_lost_tips(repository) == {tip}

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.trees import create_branch, find_free_branch_name
-from engine.git import Git
 from engine.git.reader import GitReader, is_in_history, list_files_between
 from engine.git.state import FileState, GitState
+from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
 from tests.prediction.sensing import commit_at, touch
 
@@ -78,24 +77,6 @@ def test_branches_have_dates_and_are_merged_or_not(repository: Repository, read_
     assert [branch.name for branch in state.open_branches] == ["feature/x"]
 
 
-def test_a_branch_of_a_session_is_not_listed_until_somebody_commits_to_it(repository: Repository, read_state: Read):
-    repository.commit("one", {"a.py": "1"})
-    repository.git("branch", "-m", "trunk")
-    git = Git(repository.path)
-    for title in ("Fix lint in cart!", "Fix lint in cart!", "…"):
-        commit = repository.commit(f"{title}\n\nSession: sess_1", {"b.py": title})
-        create_branch(git, find_free_branch_name(git, title, "sess_1"), commit)
-    repository.git("update-ref", "refs/remotes/origin/clawpy/fix-lint-in-cart", "HEAD")
-    repository.commit("mine", {"c.py": "1"})
-    repository.git("branch", "clawpy/mine")
-    assert [branch.name for branch in read_state().branches] == ["clawpy/mine", "trunk"]
-    repository.git("checkout", "-q", "clawpy/fix-lint-in-cart-2")
-    assert "clawpy/fix-lint-in-cart-2" in [branch.name for branch in read_state().branches]
-    repository.commit("mine, too", {"d.py": "1"})
-    repository.git("checkout", "-q", "trunk")
-    assert "clawpy/fix-lint-in-cart-2" in [branch.name for branch in read_state().branches]
-
-
 @pytest.mark.parametrize("value", ["a\fb", "a\u2028b", "a\x1cb", "a\x0bb", "a\x85b", "a\rb", "sess_1\n and more"])
 def test_a_commit_message_cannot_break_the_list_of_branches(repository: Repository, read_state: Read, value: str):
     repository.commit("one", {"a.py": "1"})
@@ -134,18 +115,6 @@ def test_the_base_of_a_repository_without_a_remote_can_be_named_by_git_itself(
     assert read_state().base == base
 
 
-def test_submodules_are_not_entered(repository: Repository, read_state: Read, tmp_path: Path):
-    library = Repository(tmp_path / "library")
-    library.commit("one", {"lib.py": "1"})
-    repository.commit("one", {"a.py": "1"})
-    repository.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "vendor/lib")
-    repository.commit("with submodule")
-    (repository.path / "vendor/lib/lib.py").write_text("dirty")
-    assert read_state().clean
-    Repository(repository.path / "vendor/lib").commit("moved", {"lib.py": "2"})
-    assert read_state().clean  # what is checked out in it is its own business
-
-
 def test_a_commit_is_in_the_history_of_a_later_one_and_files_between_are_listed(repository: Repository):
     first = repository.commit("one", {"a.py": "1", "b.py": "1"})
     second = repository.commit("two", {"a.py": "2"})
@@ -160,7 +129,19 @@ def test_a_commit_is_in_the_history_of_a_later_one_and_files_between_are_listed(
     assert list_files_between(repository.path, "1" * 40, second) is None
 
 
-def test_an_untracked_folder_names_at_most_300_files(repository: Repository, read_state: Read):
-    for number in range(301):
-        repository.write(f"many/f{number:03}.txt", "1")
-    assert len(read_state().files) == 300
+def test_a_check_that_fails_is_named_and_tried_again_after_a_change(repository: Repository):
+    """What HEAD has of the changed file is missing in git."""
+    repository.commit("begin", {"a.py": "1\n"})
+    repository.write("a.py", "breakpoint()\n")
+    blob = repository.git("rev-parse", "HEAD:a.py")
+    object_file = repository.path / ".git/objects" / blob[:2] / blob[2:]
+    content = object_file.read_bytes()
+    object_file.unlink()
+    reader = GitReader()
+    state = reader.read(repository.path)
+    unknown = reader.inspect(repository.path, state, NOW, NOW).unknown
+    assert set(unknown) == {"uncommitted", "own"}, "they compare what you changed with what git has"
+    object_file.write_bytes(content)
+    assert reader.inspect(repository.path, state, NOW, NOW).unknown == unknown, "it is not tried again at once"
+    repository.write("a.py", "x = 1\nbreakpoint()\n")
+    assert reader.inspect(repository.path, reader.read(repository.path), NOW, NOW).unknown == {}

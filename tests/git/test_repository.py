@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.git import Git, GitError, find_repository_root
+from engine.git import Git, find_repository_root
 from engine.git.repository import find_workspace_refusal
 from tests.conftest import Repository
 from tests.support.helpers import refused
@@ -51,12 +51,6 @@ def test_a_folder_with_a_name_that_is_not_utf8_is_refused_each_time(tmp_path: Pa
     Repository(folder)
     for _ in range(2):
         refused("unfit_path", lambda: find_repository_root(folder))
-
-
-def test_a_failing_command_tells_what_git_said_unless_its_exit_code_is_allowed(repository: Repository):
-    with pytest.raises(GitError, match="unknown-ref"):
-        Git(repository.path).text("rev-parse", "--verify", "unknown-ref")
-    assert Git(repository.path).run("rev-parse", "--verify", "-q", "unknown-ref", allowed=(0, 1)).returncode == 1
 
 
 def test_a_repository_cannot_make_us_run_its_programs(repository: Repository):

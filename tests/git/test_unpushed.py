@@ -63,14 +63,6 @@ def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository
     assert [(problem.path, problem.line) for problem in uncommitted] == [("a.py", 2), ("b [1].py", 1)]
 
 
-def test_a_key_that_was_there_before_is_no_problem(repository: Repository):
-    base = repository.commit("begin", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n" + "x = 1\n" * 20, ".env": "A=1\n"})
-    repository.git("mv", "config.py", "settings.py")
-    repository.write("settings.py", f"KEY = '{GITHUB_TOKEN}'\n" + "x = 1\n" * 20 + "y = 2\n")
-    repository.commit("move", {".env": "A=2\n"})
-    assert find_problems(repository, base) == ()
-
-
 KIND_BY_FILE: dict[str, tuple[int, str]] = {
     ".env": (9, "likely secret: file that holds keys"),
     "web/.env.local": (0, ""),

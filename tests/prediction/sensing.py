@@ -3,7 +3,7 @@ sessions, and may let a source fail."""
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,11 +145,11 @@ def make_session(
     return make_session_view(**defaults | fields)
 
 
-def make_task(
-    title: str, age: timedelta, *, state: str = "open", channel: str = "", session_id: str | None = None
-) -> Task:
-    """A task of the operator that was added, and last changed, `age` ago."""
-    return Task("task_1", title, state, channel, "/w", "operator", NOW - age, NOW - age, session_id)
+def make_task(title: str, age: timedelta, **fields: Any) -> Task:
+    """An open task of the operator that was added, and last changed, `age` ago, with these other fields. Its id ends
+    with the last word of its title."""
+    at = NOW - age
+    return replace(Task(f"task_{title.split()[-1]}", title, "open", "", "", "operator", at, at), **fields)
 
 
 def propose_all(context: WorkspaceContext) -> list[Proposal]:

@@ -19,7 +19,6 @@ from engine.prediction.card_rows import TRANSITIONS, CardRow, Move, compute_next
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import DecisionWorld, find_refusal_code, make_proposal
-from tests.support.helpers import refused
 
 STEPS = {
     (Status.PENDING, Status.APPROVED),
@@ -230,16 +229,6 @@ def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
     assert find_refusal_code(world.cards.dismiss, card.id) == "already_decided"
 
 
-def test_a_result_that_nobody_reviewed_counts_nothing(world: DecisionWorld, clock: FakeClock):
-    card = world.finish_card(by=DecidedBy.AUTONOMY)
-    world.cards.mark_shown([card.id])
-    clock.advance(timedelta(hours=25))
-    assert world.store.credit_kept() == 0
-    assert world.read_signals() == []
-    world.cards.mark_reviewed(card.id)
-    assert world.store.credit_kept() == 1, "a review after more than a day counts, too"
-
-
 # Expiry, events and refused rows
 
 
@@ -254,15 +243,6 @@ def test_a_card_expires_after_24_hours(world: DecisionWorld, clock: FakeClock):
     assert world.cards.get(card.id).status is Status.EXPIRED
     assert world.read_signals() == [], "it was never shown"
     assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
-
-
-def test_the_text_of_an_expired_prompt_of_your_own_is_not_lost(world: DecisionWorld, clock: FakeClock):
-    card = world.propose("why's cart slow")
-    fix = f"propose it again: clawpy --workspace {card.workspace} propose 'why'\"'\"'s cart slow'"
-    clock.advance(timedelta(hours=24))
-    assert refused("already_decided", lambda: world.cards.approve(card.id)).fix == fix
-    world.store.expire_due()
-    assert refused("already_decided", lambda: world.cards.approve(card.id)).fix == fix
 
 
 def test_quiet_hours_do_not_count(database: Database, clock: FakeClock):

@@ -7,9 +7,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
-from engine.model import Outcome, Refusal, RunnerInfo, SessionView, Source, Status, Tier
-from engine.prediction.card_rows import CardRow
-from engine.prediction.routing import Route
+from engine.model import DismissReason, Outcome, Refusal, RunnerInfo, SessionView, Source, Status, Tier
 from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
 
@@ -18,6 +16,7 @@ MOMENT = timedelta(microseconds=1)
 
 def test_deciding_twice_is_refused(world: DecisionWorld):
     card = world.make_card()
+    assert find_refusal_code(world.cards.explain, card.id, DismissReason.WRONG) == "not_dismissed"
     world.cards.dismiss(card.id)
     for call in (world.cards.approve, world.cards.dismiss, world.cards.snooze):
         assert find_refusal_code(call, card.id) == "already_decided"
@@ -213,16 +212,6 @@ def test_approvals_of_own_prompts_count_for_no_prediction(world: DecisionWorld):
 
 
 # Prompts and suggestions
-
-
-def test_an_own_prompt_says_where_it_goes_and_why(database: Database, clock: FakeClock):
-    world = DecisionWorld(
-        database, clock, placer=lambda prompt, channel: Route("garden", "gardener", "by meaning", b"1234")
-    )
-    card = world.propose("water the plants")
-    assert (card.reasoning, card.agent) == ("your own prompt; to gardener: by meaning", "gardener")
-    with database.read() as session:
-        assert session.get(CardRow, card.id).embedding == b"1234"
 
 
 def test_a_prompt_continues_a_session_that_is_over(world: DecisionWorld):

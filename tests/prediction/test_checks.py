@@ -11,11 +11,8 @@ from engine.events import ChangeSetLanded
 from engine.git.history import Commit
 from engine.git.state import Branch, GitState
 from engine.model import (
-    Band,
     CheckReport,
-    DecisionSignal,
     Outcome,
-    Source,
     Status,
     Tier,
 )
@@ -24,7 +21,7 @@ from engine.prediction.checks import CHANGED_SINCE
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.selection import is_done_by_operator
 from tests.conftest import MONDAY_MORNING
-from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal, make_proposals, teach
+from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal, make_proposals
 from tests.prediction.sensing import PastRun
 from tests.support.helpers import refused
 
@@ -80,12 +77,6 @@ def test_a_problem_is_not_stated_after_a_landing_until_the_next_check(world: Dec
     assert world.checks.read_remarks() == {SHOP: problem}
 
 
-def test_the_same_evidence_makes_one_card(world: DecisionWorld):
-    assert len(world.check(make_proposal("a"), make_proposal("a"), make_proposal("a", workspace="/other"))) == 1
-    world.cards.approve(world.cards.list_pending()[0].id)
-    assert world.check(make_proposal("a")) == [], "a session works on it"
-
-
 # Pending cards in a later check
 
 
@@ -113,13 +104,10 @@ def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(world
     assert [card.id for card in world.cards.list_pending()] == [new.id]
 
 
-def test_a_card_that_the_operator_edited_stays_as_edited(world: DecisionWorld):
-    card = world.make_card("a")
-    world.sessions.is_full = True
-    world.cards.undo(world.cards.approve(card.id, edit="paths=src").id)
-    assert world.check(make_proposal("a")) == []
-    [after] = world.cards.list_pending()
-    assert (after.id, after.assignment.parameters) == (card.id, {"paths": "src"})
+def test_a_pending_card_gives_the_reasons_of_the_last_check(world: DecisionWorld):
+    before = world.make_card("a", reasoning="1 file uncommitted")
+    assert world.check(make_proposal("a", reasoning="everything is committed")) == []
+    assert world.cards.list_pending() == [replace(before, reasoning="everything is committed")]
 
 
 @pytest.mark.parametrize("shown, signals", [(True, ["did_himself"]), (False, [])])
@@ -162,11 +150,11 @@ def test_a_card_stays_while_the_inspection_that_its_kind_depends_on_fails(world:
 def test_an_error_of_a_template_leaves_the_cards_of_others(world: DecisionWorld):
     pending = world.make_card("a")
     world.template_errors = (KeyError("head"),)
-    world.proposals = [make_proposal("b")]
+    world.proposals = [make_proposal("b"), make_proposal("c", channel="gone")]
     report = world.checks.run()
-    assert [card.kind for card in report.created] == ["run_tests"]
+    assert [card.subject for card in report.created] == ["b"]
     assert report.withdrawn == ()
-    assert report.errors == ("/shop: KeyError: 'head'",)
+    assert report.errors == ("/shop: KeyError: 'head'", "/shop: run_tests: there is no channel 'gone'")
     assert world.cards.get(pending.id).status is Status.PENDING
 
 
@@ -189,25 +177,6 @@ def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_
     world.proposals = []
     world.checks.run()
     assert world.checks.read_remarks() == {}
-
-
-def test_a_card_that_is_held_back_takes_no_place(world: DecisionWorld):
-    blocked = make_proposal("a", kind="secret", prompt="forbidden", tier=Tier.AT_RISK)
-    assert len(world.check(blocked, *make_proposals(*"vwxyz"))) == 5
-
-
-def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: DecisionWorld):
-    teach(world, 29)
-    card = world.make_card("a")
-    assert (card.confidence, card.source, world.twin.read_phase().number) == (0.4, Source.TEMPLATE, 0)
-    teach(world, 1, DecisionSignal.DISMISSED, kind="other")
-    card = world.make_card("b", evidence_at=world.clock.now() - timedelta(days=2))
-    assert (card.source, card.band, world.twin.read_phase().number) == (Source.EMBEDDED_TWIN, Band.ACT, 1)
-    assert card.parts.words == (
-        "you approved 29 of 29 like this in the morning",
-        "moved up to “blocks”: you approved 29 of 29 like it",
-    )
-    assert card.tier is Tier.BLOCKS
 
 
 def test_a_stopped_engine_predicts_nothing(world: DecisionWorld):

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.model import Card, DismissReason, Source, Status
+from engine.model import Card, DismissReason, Outcome, Source, Status
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
 
 SITE, DAY = "/site", timedelta(days=1)
@@ -53,10 +53,11 @@ def test_undo_switches_the_kind_on_again(world: DecisionWorld):
 @pytest.mark.parametrize("reason, elsewhere", [("never-here", 1), ("never-anywhere", 0)])
 def test_the_reason_never_switches_a_kind_off_here_or_everywhere(world: DecisionWorld, reason: str, elsewhere: int):
     world.workspaces = [SHOP, SITE]
-    (card,) = dismiss(world, "a", reason=DismissReason(reason))
-    assert "switched off" in card.note
-    assert world.check(make_proposal("b", kind="lint")) == []
-    assert len(world.check(make_proposal("b", kind="lint", workspace=SITE))) == elsewhere
+    first, second = world.check(make_proposal("a", kind="lint"), make_proposal("b", kind="lint"))
+    assert "switched off" in world.cards.dismiss(first.id, reason=DismissReason(reason)).note
+    assert world.cards.get(second.id).outcome is Outcome.WITHDRAWN
+    assert world.read_signals() == ["dismissed"], "a withdrawn card gives no signal"
+    assert len(world.check(make_proposal("c", kind="lint", workspace=SITE))) == elsewhere
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 
 import contextlib
 import json
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -77,11 +79,10 @@ def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext):
     model = ScriptedModel("what?", json.dumps(GOOD))
     assert len(make_twin(model).propose(context)) == 1
     assert "cannot be used: Invalid JSON" in model.questions[1].text
-    model = ScriptedModel("what?", "what?", "never asked")
+    model = ScriptedModel("what?", json.dumps(GOOD | {"channel": "nowhere"}), "never asked")
     assert make_twin(model).propose(context) == []
     [(name, error)] = model.reports
-    assert name == "ollama:twin"
-    assert error.startswith("Invalid JSON")
+    assert (name, error.partition(";")[0]) == ("ollama:twin", "there is no channel 'nowhere'")
 
 
 def test_a_model_that_fails_is_asked_again_later_and_later(world: SensedWorkspace):
@@ -171,10 +172,12 @@ def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked_file:
     assert len(hooked_file.errors) == 1
 
 
-def test_an_unreadable_file_is_reported_once(hooked_file: HookedFile):
-    hooked_file.file.mkdir()
+@pytest.mark.usefixtures("alarm_after_a_minute")
+@pytest.mark.parametrize("make, what", [(os.mkdir, "a directory"), (os.mkfifo, "a pipe")])
+def test_an_unreadable_file_is_reported_once(hooked_file: HookedFile, make: Callable[[Path], None], what: str):
+    make(hooked_file.file)
     assert hooked_file.propose_prompts() == hooked_file.propose_prompts() == []
-    assert hooked_file.errors == ["cannot be read: Is a directory; make it a file that you may read"]
+    assert hooked_file.errors == [f"cannot be read: Is {what}; make it a file that you may read"]
 
 
 def test_lines_are_proposed_for_a_day(hooked_file: HookedFile):

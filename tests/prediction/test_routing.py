@@ -52,17 +52,9 @@ def test_a_prompt_goes_by_its_meaning():
     assert find_route(make_router(by_meaning=BY_MEANING), "fix the menu") == BY_MEANING
 
 
-def test_a_flow_does_not_go_by_meaning():
-    assert find_route(make_router(by_meaning=BY_MEANING)).why == "this one was unused for longest"
-
-
 @pytest.mark.parametrize("named, affinity", [("gardn", ""), ("", "gardn")])
 def test_an_unregistered_channel_is_refused(named: str, affinity: str):
     refused("unknown_channel", lambda: find_route(make_router(), named=named, affinity=affinity))
-
-
-def test_without_any_channel_work_is_refused():
-    refused("unknown_channel", lambda: find_route(make_router(agent_by_channel={})))
 
 
 LONG_AGO = NOW - RECENT_TRIGGER_AGE

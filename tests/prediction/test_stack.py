@@ -1,15 +1,32 @@
-"""The order of the stack and its places (SPEC 2.9, 2.11)."""
+"""Which cards are shown at which confidence, in which order, and their places (SPEC 2.5, 2.9, 2.11)."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.clock import FakeClock
 from engine.config import Settings
-from engine.model import Assignment, Band, Card, Source, Status, Tier
+from engine.learning.decisions.text_features import NO_FEATURES
+from engine.model import (
+    Assignment,
+    Band,
+    Card,
+    ConfidenceParts,
+    DecisionSignal,
+    Outcome,
+    Randomness,
+    RunnerInfo,
+    Source,
+    Status,
+    Tier,
+)
+from engine.prediction.card_rows import CardRow, make_row
 from engine.prediction.kinds import KINDS
+from engine.prediction.selection import EXPLORED_AFTER, EXPLORED_BELOW, adjust_tier, is_cooling_down, select_rows
 from engine.prediction.stack import (
     NO_PLACE,
     Room,
@@ -19,7 +36,111 @@ from engine.prediction.stack import (
     sort_cards,
     takes_place,
 )
+from engine.prediction.twin import MIN_DECISIONS, ConfidenceEstimate
+from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as NOW
+from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, teach
+
+
+def make_draft(name: str, confidence: float, *, kind: str = "run_tests", **fields: Any) -> CardRow:
+    """A row about `name`, as a check makes it of a proposal."""
+    proposed = make_proposal(name, kind=kind, **fields)
+    parts = ConfidenceParts(confidence, confidence, 0.5, confidence, confidence, stated=True)
+    estimate = ConfidenceEstimate(parts, NO_FEATURES)
+    assignment, info = Assignment(proposed.prompt, "koji-core", SHOP, "flow", kind), RunnerInfo(available=True)
+    return make_row("", proposed, assignment, info, now=NOW, expires_at=NOW, context="", estimate=estimate)
+
+
+class FixedRandomness(Randomness):
+    """A source of chance that always draws the same number."""
+
+    def __init__(self, number: float):
+        super().__init__(1)
+        self._number = number
+
+    def uniform(self) -> float:
+        return self._number
+
+
+NEVER, ALWAYS = FixedRandomness(0.99), FixedRandomness(0.0)
+LIKED, DISLIKED = make_draft("liked", 0.8), make_draft("disliked", 0.1, kind="lint")
+
+
+@pytest.mark.parametrize(
+    "drafts, decided, randomness, selected",
+    [
+        ([make_draft("out", 0.299999), make_draft("in", 0.3)], 0, NEVER, ["in"]),
+        ([make_draft("broken", 0.01, tier=Tier.AT_RISK), make_draft("tests", 0.01)], 0, NEVER, ["broken"]),
+        ([make_draft("due", 0.01, kind="heartbeat-1a2b3c4d")], 0, NEVER, ["due"]),
+        ([LIKED, DISLIKED], EXPLORED_BELOW - 1, ALWAYS, ["liked", "disliked"]),
+        ([LIKED, DISLIKED], EXPLORED_BELOW, ALWAYS, ["liked"]),
+    ],
+    ids=["confidence", "broken", "heartbeat", "explored", "known"],
+)
+def test_which_drafts_are_shown(drafts: list[CardRow], decided: int, randomness: Randomness, selected: list[str]):
+    rows = select_rows(drafts, {"lint": decided}, learning=True, randomness=randomness)
+    assert [row.facts["name"] for row in rows] == selected
+    assert select_rows(drafts, {}, learning=False, randomness=NEVER) == drafts, "in phase 0 all are shown"
+
+
+@pytest.mark.parametrize("age, is_shown", [(EXPLORED_AFTER, False), (EXPLORED_AFTER + timedelta(seconds=1), True)])
+def test_a_kind_is_explored_again_after_a_month_without_a_decision(
+    database: Database, clock: FakeClock, age: timedelta, is_shown: bool
+):
+    world = DecisionWorld(database, clock, randomness=ALWAYS)
+    teach(world, MIN_DECISIONS, DecisionSignal.DISMISSED, kind="lint")
+    clock.advance(age)
+    assert bool(world.check(make_proposal("new", kind="lint"))) is is_shown
+
+
+def test_at_most_four_cards_are_of_one_kind(world: DecisionWorld):
+    assert len(world.check(*(make_proposal(str(number)) for number in range(8)))) == 4
+    assert len(world.check(*world.proposals, make_proposal("other", kind="lint"))) == 1
+
+
+@pytest.mark.parametrize(
+    "tier, approved, decided, to",
+    [
+        (Tier.CHECK, 11, 11, Tier.BLOCKS),
+        (Tier.CHECK, 10, 10, Tier.CHECK),
+        (Tier.CHECK, 19, 20, Tier.BLOCKS),
+        (Tier.CHECK, 18, 19, Tier.CHECK),
+        (Tier.CHECK, 26, 28, Tier.BLOCKS),
+        (Tier.CHECK, 25, 27, Tier.CHECK),
+        (Tier.UPKEEP, 11, 11, Tier.CHECK),
+        (Tier.CHECK, 0, 11, Tier.UPKEEP),
+        (Tier.CHECK, 0, 10, Tier.CHECK),
+        (Tier.BLOCKS, 0, 11, Tier.CHECK),
+        (Tier.AT_RISK, 0, 100, Tier.AT_RISK),
+        (Tier.AT_RISK, 100, 100, Tier.AT_RISK),
+    ],
+)
+def test_decisions_move_a_kind_by_one_tier_from_this_number_on(tier: Tier, approved: int, decided: int, to: Tier):
+    adjusted, why = adjust_tier(tier, approved, decided)
+    assert adjusted is to
+    assert (f"you approved {approved} of {decided}" in why) is (adjusted is not tier)
+
+
+@pytest.mark.parametrize(
+    "kind, status, outcome, shown, days",
+    [
+        ("lint", Status.EXECUTED, Outcome.SUCCEEDED, True, 7),
+        ("lint", Status.EXECUTED, Outcome.FAILED, True, 1),
+        ("lint", Status.EXPIRED, None, True, 1),
+        ("lint", Status.EXPIRED, None, False, 0),
+        ("secret", Status.EXECUTED, Outcome.SUCCEEDED, True, 0),
+    ],
+)
+def test_the_same_evidence_makes_no_card_for_these_days(
+    kind: str, status: Status, outcome: Outcome | None, shown: bool, days: int
+):
+    end = NOW + timedelta(days=days)
+    card = make_draft("a", 0.5, kind=kind)
+    card.status, card.outcome, card.closed_at = status, outcome, NOW
+    card.shown_at = NOW if shown else None
+    assert not is_cooling_down(card, end)
+    assert days == 0 or is_cooling_down(card, end - timedelta(seconds=1))
+
 
 LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)
 
@@ -85,12 +206,6 @@ def sort_ids(cards: list[Card]) -> list[str]:
 # The order
 
 
-def test_cards_that_cannot_run_come_last():
-    own = make_stack_card("own", source=Source.OPERATOR, can_run=False)
-    broken, upkeep = make_stack_card("broken", Tier.AT_RISK, can_run=False), make_stack_card("upkeep", Tier.UPKEEP)
-    assert sort_cards([broken, own, upkeep], NOW) == [upkeep, own, broken]
-
-
 def test_the_order_is_tier_then_confidence_then_freshness():
     broken = make_stack_card("broken", Tier.AT_RISK, 0.1, ago=timedelta(days=30))
     likely = make_stack_card("likely", confidence=0.7, ago=timedelta(days=30))
@@ -118,12 +233,6 @@ def test_the_order_does_not_depend_on_the_order_before(cards: list[Card]):
     assert sort_cards(cards, NOW) == sort_cards(cards[::-1], NOW)
     tiers = [card.tier for card in sort_cards(cards, NOW) if card.source is not Source.OPERATOR]
     assert tiers == sorted(tiers)
-
-
-def test_own_prompts_lie_on_top_the_newest_first():
-    older = replace(make_stack_card("e", source=Source.OPERATOR), created_at=NOW - timedelta(hours=2))
-    newer = replace(make_stack_card("f", source=Source.OPERATOR), created_at=NOW - timedelta(hours=1))
-    assert sort_ids([make_stack_card("a", Tier.AT_RISK, 0.9), older, newer]) == ["f", "e", "a"]
 
 
 # Places

@@ -8,7 +8,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.prediction import workspace_watch
-from engine.prediction.workspace_watch import SETTLE_TIME, ChangedWorkspaces, WorkspaceWatch, list_folders
+from engine.prediction.workspace_watch import SETTLE_TIME, ChangedWorkspaces, WorkspaceWatch
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.support.helpers import wait_until
 
@@ -113,20 +113,6 @@ def test_only_the_workspace_that_changed_is_checked_and_ignored_files_are_no_cha
     assert watched.check_after(change) == [str(site.path)]
 
 
-def test_a_folder_is_watched_once_it_has_a_tracked_file(watch_over: Callable[..., Watched], shop: Repository):
-    watched = watch_over(shop.path)
-    new = shop.path / "docs" / "guide.md"
-
-    def add():
-        new.parent.mkdir()
-        new.write_text("# Guide\n")
-        shop.git("add", "docs")
-
-    watched.check_after(add)
-    watched.check_after(lambda: None)  # the watch begins again, with the new folder
-    assert watched.check_after(lambda: new.write_text("# The guide\n")) == [str(shop.path)]
-
-
 def test_a_workspace_that_is_added_or_moved_away_is_noticed(
     watch_over: Callable[..., Watched], shop: Repository, tmp_path: Path
 ):
@@ -149,8 +135,3 @@ def test_a_failed_check_does_not_end_the_watch(
     watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 1\n"))
     watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 2\n"))
     assert "could not be checked" in caplog.text
-
-
-def test_a_folder_without_a_repository_is_not_watched(tmp_path: Path):
-    assert list_folders(str(tmp_path)) == []
-    assert list_folders(str(tmp_path / "missing")) == []

@@ -1,9 +1,11 @@
-"""An edit leads to its tests, its lint, its documentation and the file that usually changes with it (SPEC 2.11)."""
+"""An edit leads to its tests, its lint, its documentation, the file that usually changes with it, and the changed lines
+that no test runs (SPEC 2.10, 2.11)."""
 
 import pytest
 
 from engine.model import PROBLEM_FOUND, SessionState, Tier
-from tests.situations.situation import HARMLESS_TOTAL, RIGHT_TOTAL, TESTS, WRONG_TOTAL, Situation
+from engine.prediction.kinds import FIX_BY_AGENT
+from tests.situations.situation import RIGHT_TOTAL, SHOP, TESTS, Situation
 
 PRICE_COMMITS = 12
 """Commits that change `price.py` in `commit_history`, without the first one."""
@@ -24,28 +26,10 @@ def commit_history(situation: Situation):
         )
 
 
-@pytest.mark.long
-def test_failed_tests_run_again_after_a_change(shop: Situation):
-    shop.write("cart.py", WRONG_TOTAL)
-    shop.record_test_run("tests/test_cart.py::test_total", passed=0)
-    shop.write("cart.py", RIGHT_TOTAL + "\n", days_ago=-0.01)
-    card = shop.predict_top_card("rerun_failing", Tier.BLOCKS, "Run `test_total` again")
-    assert "run_tests" not in shop.predict_kinds(), "these are the same files"
-    session = shop.approve(card)
-    assert session.check.green
-    assert "rerun_failing" not in shop.predict_kinds()
-
-
 def test_a_changed_text_is_no_card(pushed: Situation):
     pushed.record_test_run()
     pushed.write("README.md", "# Shop\n")
     assert pushed.predict_kinds() == []
-
-
-def test_one_edited_module_leads_to_its_tests_and_its_lint(pushed: Situation):
-    pushed.record_test_run()
-    pushed.write("cart.py", HARMLESS_TOTAL)
-    assert pushed.predict_kinds() == ["run_tests", "lint"]
 
 
 TEST_OF_EMPTY_CART = "def test_empty_cart():\n    from cart import total\n    assert total([]) == 0\n"
@@ -164,3 +148,40 @@ def test_a_file_that_usually_changes_too_is_shown(situation: Situation):
     assert session.state is SessionState.SUCCEEDED
     assert "“Price 11”" in session.summary
     assert "2 lines of rules.toml" in session.summary
+
+
+TOTAL_AND_GIFT = (
+    "def total(prices):\n    return sum(prices)\n\n\ndef gift(prices):\n    if not prices:\n        return 0\n"
+    "    return min(prices)\n"
+)
+"""`cart.py` with a function that no test runs."""
+
+WITH_COVERAGE = SHOP["pyproject.toml"] + "[tool.coverage.run]\nbranch = true\n"
+"""`pyproject.toml` of a project that measures which lines its tests run."""
+
+
+@pytest.mark.long
+def test_new_lines_that_no_test_runs_are_named(shop: Situation):
+    shop.commit("Coverage", {"pyproject.toml": WITH_COVERAGE})
+    shop.write("cart.py", TOTAL_AND_GIFT, days_ago=0.01)
+    assert "uncovered_lines" not in shop.predict_kinds(), "no run yet"
+    shop.run_tests()
+
+    session = shop.approve(
+        shop.predict_card("uncovered_lines", Tier.CHECK, "Find the changed lines of cart.py that no test runs")
+    )
+    assert session.state is SessionState.SUCCEEDED, session.error
+    assert session.summary.startswith("cart.py 6-8: no test runs these 3 lines; the one test passed"), session.summary
+    assert "uncovered_lines" not in shop.predict_kinds(), "it is measured"
+    assert not (shop.path / ".coverage").exists()
+    shop.assign_coding_agent()
+    assert shop.predict_card(FIX_BY_AGENT).assignment.prompt == (
+        "Write tests for the changed lines that none runs: `cart.py` 6-8"
+    )
+
+
+@pytest.mark.long
+def test_without_coverage_nothing_is_offered(shop: Situation):
+    shop.write("cart.py", TOTAL_AND_GIFT, days_ago=0.01)
+    shop.run_tests()
+    assert "uncovered_lines" not in shop.predict_kinds()

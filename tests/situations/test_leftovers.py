@@ -29,15 +29,6 @@ def test_an_uncommitted_breakpoint_is_named(shop: Situation):
     assert {"leftovers", "remove_leftovers"}.isdisjoint(shop.predict_kinds())
 
 
-@pytest.mark.long
-def test_a_harmless_change_is_not_blamed_for_a_test_that_failed_before(shop: Situation):
-    shop.commit("A wish", {"tests/test_cart.py": "def test_wish():\n    import cart\n    assert cart.total([]) == 1\n"})
-    shop.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
-    removed = shop.approve(shop.propose("remove_leftovers paths=cart.py"))
-    assert removed.summary.endswith("::test_wish; it failed before as well, nothing new fails")
-    assert (removed.outcome, removed.check.green) == ("succeeded", False)
-
-
 def test_an_unpushed_console_log_is_named(pushed: Situation):
     pushed.checkout("-b", "cart")
     pushed.commit("Wäre es größer?", {"src/größe äö.ts": "export const a = 1;\n  console.log(a);\n"}, days_ago=0.1)

@@ -1,8 +1,11 @@
-"""You ask for work on a file or folder in a sentence of your own. What is not there is refused by name (SPEC 11.2)."""
+"""You ask for work on what is not there, or in a repository that is gone: it is refused by name (SPEC 2.7, 11.2)."""
+
+import shutil
 
 import pytest
 
-from tests.situations.situation import Situation
+from engine.model import Refusal, Status
+from tests.situations.situation import HARMLESS_TOTAL, Situation
 from tests.support.helpers import refused
 
 
@@ -39,9 +42,19 @@ def test_what_the_repository_does_not_have_is_refused_with_its_parameter(
     assert refusal.fix.startswith(f"`{command}` lists its ")
 
 
-def test_a_shallow_clone_says_how_to_get_the_commit_that_it_lacks(shop: Situation):
-    shop.commit("A second commit", {"NOTES": ""})
-    (shop.path / ".git/shallow").write_text(shop.git("rev-parse", "HEAD"))  # as `git clone --depth 1` leaves it
-    refusal = refused("bad_parameters", lambda: shop.propose("bisect test=test_cart.py good=HEAD~1"))
-    assert refusal.message == "bisect: good: `HEAD~1` names no commit in this repository, which is a shallow clone"
-    assert refusal.fix == "`git fetch --unshallow` gets its older commits"
+@pytest.mark.long
+@pytest.mark.parametrize("lost", [".", ".git"], ids=["the folder", "the repository in it"])
+def test_a_card_of_a_lost_repository_is_refused_and_no_decision(
+    shop: Situation, monkeypatch: pytest.MonkeyPatch, lost: str
+):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(shop.path.parent))
+    shop.write("cart.py", HARMLESS_TOTAL)
+    card = shop.predict_card("run_tests")
+    shutil.rmtree(shop.path / lost)
+    with pytest.raises(Refusal, match=f"nothing can run: {shop.path} is not (a folder|in a git)") as caught:
+        shop.engine.cards.approve(card.id)
+    assert "bring it back" in caught.value.fix
+    assert shop.engine.sessions.list() == []
+    assert shop.engine.cards.get(card.id).status is Status.PENDING
+    report = shop.engine.checks.run(requested=True)
+    assert [error.partition(" is not ")[0] for error in report.errors] == [str(shop.path)], report.errors

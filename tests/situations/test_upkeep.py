@@ -49,12 +49,6 @@ def test_the_first_run_of_the_tests_comes_before_upkeep(situation: Situation):
     assert situation.predict_kinds() == ["summarise_day"]
 
 
-def test_a_repository_without_a_commit_has_no_cards(situation: Situation):
-    assert situation.predict_kinds() == []
-    situation.write("notes.txt", "buy milk\n")
-    assert situation.predict_kinds() == []
-
-
 # The disk is nearly full, and the caches of clawpy are a large part of what could be freed.
 
 
@@ -104,11 +98,6 @@ def test_the_day_is_summed_up_in_the_evening_with_the_commits_of_all_branches(fi
     session = finished.approve(card)
     assert session.summary.startswith("2 commits, ")
     assert "A coupon" in finished.read_transcript(session)
-
-
-def test_a_day_without_own_work_is_not_summed_up(finished: Situation):
-    finished.advance(hours=10)
-    assert finished.predict_kinds() == []
 
 
 # A release is late, or prepared.

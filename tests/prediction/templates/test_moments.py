@@ -14,7 +14,7 @@ from engine.prediction.signals import Meeting
 from engine.prediction.templates.failures import bisect
 from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, prepare_meeting
 from engine.prediction.templates.offers import find_day_begin
-from engine.prediction.templates.runs import failing_ci, run_tests, slower_tests
+from engine.prediction.templates.runs import failing_ci, slower_tests
 from tests.conftest import Repository
 from tests.git.gh_program import make_answering_gh
 from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, get_only
@@ -61,16 +61,6 @@ def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(
         "It fails at HEAD, with 1 other. No passing run of it is known; v1.2 may have passed."
     )
     assert proposal.parameters == {"test": CART, "good": "v1.2", "bad": head}
-
-
-def test_more_than_50_changed_files_run_the_whole_suite(world: SensedWorkspace, repository: Repository, head: str):
-    world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
-    for number in range(51):
-        repository.write(f"many/m{number}.py", "1")
-    proposal = get_only(run_tests(*world.sense_top()))
-    assert proposal.prompt == "Run the whole suite: 51 files changed"
-    assert proposal.parameters == {"paths": []}
-    assert "changed after the last test run, at " in proposal.reasoning
 
 
 def test_failing_ci_offers_a_run_here(

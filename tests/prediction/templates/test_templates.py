@@ -38,7 +38,7 @@ def propose_when_busy(world: SensedWorkspace, repository: Repository) -> list[Pr
     repository.git("checkout", "-q", "feature/x")
     repository.write("cart.py", "4")
     repository.write("cart_new.py", "4")
-    world.tasks = [make_task("cart rounding", 8 * DAY, channel="garden")]
+    world.tasks = [make_task("cart rounding", 8 * DAY, channel="garden", workspace="/elsewhere")]
     world.sessions = [make_session("lint", facts={"rules": {"F401": 1}})]
     return propose_all(world.sense())
 

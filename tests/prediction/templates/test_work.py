@@ -2,28 +2,19 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from engine.model import Task
 from engine.prediction.kinds import BLOCKED_TASK, KINDS, OPEN_TASK, STALE_TASK
 from engine.prediction.templates.work import LearnedWork, open_task, propose_learned
-from tests.prediction.sensing import NOW, SensedWorkspace, make_session
+from tests.prediction.sensing import NOW, SensedWorkspace, make_session, make_task
 
 HOUR = timedelta(hours=1)
 
 
-def make_task(world: SensedWorkspace, name: str, age: timedelta, **fields: Any) -> Task:
-    """An open task of the workspace that was added `age` ago, with these other fields."""
-    at = NOW - age
-    original = Task(f"task_{name}", f"Rework the {name}", "open", "", str(world.path), "operator", at, at)
-    return replace(original, **fields)
-
-
 @pytest.mark.parametrize("age, kind", [(timedelta(days=7, seconds=-1), OPEN_TASK), (timedelta(days=7), STALE_TASK)])
 def test_a_task_without_a_change_for_seven_days_is_stale(world: SensedWorkspace, age: timedelta, kind: str):
-    world.tasks = [make_task(world, "stock", timedelta(days=1), source="session"), make_task(world, "cart", age)]
+    world.tasks = [make_task("Rework the cart", age)]
     (card,) = open_task(world.sense())
     assert (card.kind, card.task_id, card.prompt, card.flow) == (kind, "task_cart", "Rework the cart", None)
     assert card.tier is KINDS[kind].tier
@@ -33,23 +24,20 @@ def test_a_task_without_a_change_for_seven_days_is_stale(world: SensedWorkspace,
 
 
 def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: SensedWorkspace):
-    stale = [make_task(world, f"stale{days}", timedelta(days=days)) for days in (8, 30)]
-    needed = make_task(world, "schema", timedelta(hours=1))
-    waiting = make_task(world, "release", timedelta(days=9), needs=("task_schema",), waits_for=("task_schema",))
-    world.tasks = [make_task(world, "docs", timedelta(hours=2)), needed, waiting, *stale]
+    stale = [make_task(f"stale{days}", timedelta(days=days)) for days in (8, 30)]
+    waiting = make_task("release", timedelta(days=9), needs=("task_schema",), waits_for=("task_schema",))
+    world.tasks = [make_task("docs", 2 * HOUR), make_task("schema", HOUR), waiting, *stale]
     cards = open_task(world.sense())
     assert [(card.kind, card.task_id) for card in cards] == [
         (STALE_TASK, "task_stale30"),
         (STALE_TASK, "task_stale8"),
         (BLOCKED_TASK, "task_schema"),
     ]
-    assert "“Rework the release” waits for it" in cards[2].reasoning
+    assert "“release” waits for it" in cards[2].reasoning
 
 
 def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: SensedWorkspace):
-    world.tasks = [
-        make_task(world, "x", timedelta(hours=1), title="run the tests", note="failed: 2 tests", session_id="ses_1")
-    ]
+    world.tasks = [make_task("run the tests", HOUR, note="failed: 2 tests", session_id="ses_1")]
     (card,) = open_task(world.sense())
     assert card.flow == "run_tests"
     assert card.reasoning == "On the task board since 08:30. The last try: failed: 2 tests."
@@ -57,9 +45,9 @@ def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: Sen
 
 def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(world: SensedWorkspace):
     world.tasks = [
-        make_task(world, "a", HOUR, workspace="/other"),
-        make_task(world, "b", HOUR, source="session"),
-        make_task(world, "c", HOUR, state="running"),
+        make_task("a", HOUR, workspace="/other"),
+        make_task("b", HOUR, source="session"),
+        make_task("c", HOUR, state="running"),
     ]
     assert open_task(world.sense()) == []
 

@@ -1,12 +1,14 @@
-"""A test passed before a commit and fails after it: the commit is found, and its revert offered (SPEC 2.10, 2.11)."""
+"""A test passed before a commit or a landing, and fails after it: the commit is found and its revert offered, or the
+landing undone (SPEC 2.10, 2.11)."""
 
 import pytest
 
-from engine.model import SessionView, Tier
+from engine.model import ChangeState, Refusal, SessionView, Tier
 from engine.prediction.kinds import FIX_BY_AGENT
-from tests.situations.situation import RIGHT_TOTAL, WRONG_TOTAL, Situation
+from tests.situations.situation import RIGHT_TOTAL, TESTS, WRONG_TOTAL, Situation
 
 pytestmark = pytest.mark.long
+
 
 TEST = "tests/test_cart.py::test_total"
 
@@ -90,19 +92,6 @@ def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation
     assert "apply_fix" not in shop.predict_kinds(), "it is the change on the branch"
 
 
-def test_a_revert_of_a_commit_that_others_built_on_conflicts(shop: Situation):
-    shop.run_tests()
-    shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
-    shop.commit("Whole numbers", {"cart.py": "def total(prices):\n    return int(max(prices))\n"}, days_ago=0.01)
-    shop.run_tests()
-    shop.approve(shop.predict_top_card("bisect"))
-    session = shop.approve(shop.predict_top_card("rehearse_revert"))
-    assert "conflicts in 1 file: cart.py" in session.summary
-    assert session.change_set_id is None
-    assert "<<<<<<<" not in (shop.path / "cart.py").read_text()
-    assert "rehearse_revert" not in shop.predict_kinds()
-
-
 def test_a_revert_that_your_uncommitted_lines_prevent_comes_back_without_them(shop: Situation):
     shop.run_tests()
     shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
@@ -134,3 +123,47 @@ def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_o
     assert situation.approve(
         situation.predict_top_card("bisect", Tier.BLOCKS, f"Find what broke `test_total`: look back to {written[:7]}")
     ).summary.startswith(f"{culprit[:10]} “Faster cart”")
+
+
+def land_breaking_revert(situation: Situation) -> str:
+    """Land a revert that breaks the test, and return its change set."""
+    situation.commit_shop()
+    situation.commit("Slow", {"cart.py": WRONG_TOTAL, "tests/test_cart.py": "\n"}, days_ago=5)
+    right = situation.commit("Right total", {"cart.py": RIGHT_TOTAL}, days_ago=4)
+    situation.commit("Test", {"tests/test_cart.py": TESTS}, days_ago=3)
+    situation.run_tests()
+    card = situation.propose(f"rehearse_revert commit={right}")
+    session = situation.approve(card)
+    assert "reverts cleanly, but 1 of 1 test failed" in session.summary
+    assert session.change_set_id is not None
+    situation.advance(minutes=1)
+    situation.land(session)
+    situation.advance(minutes=1)
+    situation.run_tests()
+    return session.change_set_id
+
+
+def test_a_landing_that_broke_a_test_is_undone(situation: Situation):
+    change_set = land_breaking_revert(situation)
+    card = situation.predict_top_card("undo_landing", Tier.AT_RISK)
+    assert card.assignment.prompt.startswith("Undo the landing of “")
+    assert card.assignment.prompt.endswith("which broke `test_total`")
+    assert card.reasoning.endswith("it has failed since. Between these runs, git sees no other change.")
+    session = situation.approve(card)
+    assert session.summary.endswith("is undone: 1 file restored")
+    assert (situation.path / "cart.py").read_text() == RIGHT_TOTAL
+    assert situation.engine.changes.get(change_set).state is ChangeState.UNDONE
+    with pytest.raises(Refusal) as refused:
+        situation.engine.cards.undo(card.id)
+    assert str(refused.value).endswith("cannot be undone by this (instead: land the change again on the work screen)")
+    assert session.next_step == "rerun_failing"
+    situation.predict_top_card("rerun_failing")
+    situation.advance(minutes=1)
+    situation.run_tests()
+    assert not {"undo_landing", "bisect", "still_red"} & set(situation.predict_kinds())
+
+
+def test_a_landing_that_was_edited_since_is_no_card(situation: Situation):
+    land_breaking_revert(situation)
+    situation.write("cart.py", "def total(prices):\n    return 3\n")
+    assert "undo_landing" not in situation.predict_kinds()

@@ -1,15 +1,18 @@
-"""Conversations with other agents, as they are read from transcripts: open questions, and when one grew last (SPEC 2.1,
-2.2)."""
+"""What is read outside of the repository: meetings of calendars and conversations with agents (SPEC 2.1, 2.2)."""
 
 import json
 import os
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from engine.clock import FakeClock
+from engine.model import Refusal
+from engine.prediction.context_reader import CalendarReader
+from engine.prediction.signals import Meeting
 from engine.prediction.threads import Threads, find_final_question
 from tests.conftest import MONDAY_MORNING as NOW
 
@@ -93,3 +96,81 @@ def test_the_last_growth_is_not_that_of_our_own_sessions(transcripts: Transcript
     assert transcripts.threads.find_last_growth() == NOW - timedelta(hours=3)
     transcripts.write(make_claude_line("user", "and more"), ago=timedelta(minutes=2))
     assert transcripts.threads.find_last_growth() == NOW - timedelta(minutes=2)
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+STANDUP = """BEGIN:VEVENT
+UID:standup
+SUMMARY:Stand-up
+DTSTART;TZID=Europe/Berlin:20251201T110000
+DTEND;TZID=Europe/Berlin:20251201T111500
+RRULE:FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR
+EXDATE;TZID=Europe/Berlin:20260102T110000
+END:VEVENT
+"""
+"""A meeting on working days, which was left out on Friday, 2 January."""
+
+
+def format_event(name: str, begins: str, *lines: str) -> str:
+    """An event with these further lines."""
+    return "\n".join(["BEGIN:VEVENT", f"UID:{name}", f"SUMMARY:{name}", begins, *lines, "END:VEVENT", ""])
+
+
+def write_calendar(folder: Path, *events: str) -> str:
+    """Write a calendar with these events; returns its path."""
+    file = folder / "work.ics"
+    file.write_text("BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:test\n" + "".join(events) + "END:VCALENDAR\n")
+    return str(file)
+
+
+def read_meetings(file: str, at: datetime = NOW) -> list[Meeting]:
+    """The next meetings in a calendar."""
+    return CalendarReader().read_meetings([file], at.astimezone(BERLIN))
+
+
+def test_a_repeated_meeting_in_its_own_zone_and_when_it_was_last_held(tmp_path: Path):
+    file = write_calendar(tmp_path, STANDUP)
+    monday = datetime(2026, 1, 5, 11, tzinfo=BERLIN)
+    assert read_meetings(file) == [Meeting("Stand-up", monday, datetime(2026, 1, 1, 11, tzinfo=BERLIN))]
+    assert read_meetings(file, datetime(2026, 1, 2, 9, tzinfo=UTC)) == []
+    summer = datetime(2026, 7, 6, 8, tzinfo=UTC)
+    assert read_meetings(file, summer)[0].begins == datetime(2026, 7, 6, 9, tzinfo=UTC)
+
+
+@pytest.mark.usefixtures("alarm_after_a_minute")
+def test_an_event_that_repeats_every_second_holds_up_no_check(tmp_path: Path):
+    every = ",".join(str(number) for number in range(60))
+    rules = (
+        ["RRULE:FREQ=SECONDLY"],
+        [f"RRULE:FREQ=HOURLY;BYMINUTE={every};BYSECOND={every}"],
+        ["RRULE:FREQ=MINUTELY", "RRULE:FREQ=DAILY"],
+    )
+    events = [format_event("ticks", "DTSTART:19700101T100000Z", *lines) for lines in rules]
+    nested = f"BEGIN:X-BOX\n{events[0]}END:X-BOX\n"
+    assert read_meetings(write_calendar(tmp_path, STANDUP, *events, nested))[0].name == "Stand-up"
+
+
+def test_whole_days_cancelled_and_free_events_are_no_meetings(tmp_path: Path):
+    at = "DTSTART:20260105T100000Z"
+    file = write_calendar(
+        tmp_path,
+        format_event("holiday", "DTSTART;VALUE=DATE:20260105"),
+        format_event("cancelled", at, "STATUS:CANCELLED"),
+        format_event("lunch", at, "TRANSP:TRANSPARENT"),
+        format_event("over", "DTSTART:20260105T090000Z"),
+        format_event("far", "DTSTART:20260105T133000Z"),
+        format_event("floating", "DTSTART:20260105T120000"),
+        format_event("last", "DTSTART:20260105T132959Z"),
+    )
+    assert [meeting.name for meeting in read_meetings(file)] == ["floating", "last"]
+
+
+@pytest.mark.parametrize("content", [b"rubbish", b"\xff\xfe\x00", b"BEGIN:VCALENDAR\nBEGIN:VEVENT\n"])
+def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes):
+    file = tmp_path / "broken.ics"
+    file.write_bytes(content)
+    with pytest.raises(Refusal, match=r"broken\.ics") as refused:
+        CalendarReader().read_meetings([str(file)], NOW)
+    assert refused.value.code == "unreadable_calendar"
+    with pytest.raises(Refusal, match=r"gone\.ics"):
+        CalendarReader().read_meetings([str(tmp_path / "gone.ics")], NOW)

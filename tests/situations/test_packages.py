@@ -1,4 +1,4 @@
-"""The tests need packages that are not installed: a card installs them, or a remark says how to (SPEC 2.12)."""
+"""The tests need packages that are not installed, or a lock file does not match its manifest (SPEC 2.12, 3.9)."""
 
 import shutil
 from pathlib import Path
@@ -87,3 +87,66 @@ def test_without_the_package_manager_its_link_is_named_instead_of_a_card(situati
     assert_node_is_named(situation)
     refusal = refused("bad_parameters", lambda: situation.propose("run the tests"))
     assert refusal.message == "run_tests: its tests need npm, which is not installed"
+
+
+LOCK = (
+    '{{"name": "web", "lockfileVersion": 3, "packages": {{'
+    '"": {{"name": "web", "dependencies": {{"is-number": "{0}"}}}}, '
+    '"node_modules/is-number": {{"version": "7.0.0"}}}}}}\n'
+)
+"""The lock file of `manifest`; its field is the version."""
+
+
+def make_manifest(version: str) -> str:
+    return f'{{"name": "web", "dependencies": {{"is-number": "{version}"}}}}\n'
+
+
+needs_npm_and_bwrap = pytest.mark.skipif(
+    not (shutil.which("npm") and shutil.which("bwrap")), reason="npm or bubblewrap is not installed"
+)
+
+
+def install_packages(situation: Situation, ignored: str):
+    """Install the packages of a project that has no lock file, and ignores these files."""
+    situation.commit(
+        "Web",
+        {
+            "package.json": '{"name": "web", "scripts": {"test": "mocha"}, "dependencies": {"ms": "file:./ms"}}\n',
+            "ms/package.json": '{"name": "ms", "version": "1.0.0"}\n',
+            "test/price.test.js": "it('works', () => {});\n",
+            ".gitignore": ignored,
+        },
+        days_ago=9,
+    )
+    installed = situation.approve(situation.predict_card("prepare_environment"))
+    assert installed.state is SessionState.SUCCEEDED, situation.read_transcript(installed)
+
+
+@pytest.mark.long
+def test_a_lock_file_out_of_step_is_named_with_what_differs(situation: Situation):
+    situation.commit(
+        "Web", {"package.json": make_manifest("^7.0.0"), "package-lock.json": LOCK.format("^7.0.0")}, days_ago=5
+    )
+    assert "update_lock" not in situation.predict_kinds()
+    situation.write("package.json", make_manifest("^6.0.0"))
+    card = situation.predict_top_card("update_lock", Tier.BLOCKS)
+    assert card.assignment.prompt.startswith("Bring package-lock.json in step: npm install --package-lock-only")
+    assert "is-number" in card.reasoning
+    assert "^6.0.0" in card.reasoning
+    assert "the diff of package-lock.json waits for you" in card.reasoning
+    situation.write("package-lock.json", LOCK.format("^6.0.0"))
+    assert "update_lock" not in situation.predict_kinds(), "you did it yourself"
+
+
+@pytest.mark.long
+@needs_npm_and_bwrap
+def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: Situation):
+    install_packages(situation, "node_modules\n")
+    session = situation.approve(
+        situation.predict_card(
+            "update_lock", Tier.CHECK, "Make package-lock.json: npm install --package-lock-only --ignore-scripts"
+        )
+    )
+    assert situation.engine.changes.get(session.change_set_id).files[0].path == "package-lock.json"
+    situation.land(session)
+    assert "update_lock" not in situation.predict_kinds()

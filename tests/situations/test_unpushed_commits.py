@@ -1,9 +1,9 @@
-"""A secret in a commit that nobody else has, or about to be committed, is warned of until it is gone (SPEC 2.9)."""
+"""A secret, a large file or a fixup in a commit that nobody else has, or about to be committed (SPEC 2.9)."""
 
 import pytest
 
 from engine.model import ALREADY_REVIEWED, PROBLEM_FOUND, Refusal, Tier
-from tests.situations.situation import HARMLESS_TOTAL, Situation
+from tests.situations.situation import HARMLESS_TOTAL, ROUNDED_TOTAL, Situation
 
 KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"  # put together here so that no scanner takes this file for a leak
 KEY_FILE = "shop/Zugänge prod.py"
@@ -55,24 +55,6 @@ def test_a_key_that_was_reviewed_is_warned_of_and_not_reviewed_again(with_key: S
 
 
 @pytest.mark.long
-def test_a_key_that_was_edited_out_is_warned_of_until_the_history_is_without_it(with_key: Situation):
-    with_key.approve(with_key.predict_top_card("secret"))
-    command = make_fixup_command(with_key)
-    with_key.write(KEY_FILE, "KEY = None\n")
-    assert command in with_key.read_transcript(
-        with_key.approve(
-            with_key.predict_top_card(
-                "secret", prompt=f"Do not push yet: the history of {KEY_FILE} holds an AWS access key"
-            )
-        )
-    )
-    with_key.commit("No key", {KEY_FILE: "KEY = None\n"}, days_ago=0)
-    with_key.git("reset", "-q", "--soft", "origin/main")
-    with_key.commit("Upload without a key", days_ago=0)
-    assert "secret" not in with_key.predict_kinds()
-
-
-@pytest.mark.long
 def test_a_key_is_named_where_the_name_of_its_file_reads_like_a_command(pushed: Situation):
     pushed.commit("Upload", {"x; rm -rf ~/conf.py": SETTINGS}, days_ago=0.2)
 
@@ -95,3 +77,40 @@ def test_a_staged_key_becomes_more_urgent_when_it_is_committed(pushed: Situation
 
     pushed.commit("Configure", days_ago=0)
     pushed.predict_top_card("secret", Tier.AT_RISK)  # the dismissal does not cover what got worse
+
+
+@pytest.mark.long
+def test_a_large_file_in_an_unpushed_commit_is_named(pushed: Situation):
+    pushed.commit("Numbers", {"data/dump.bin": "0" * 60_000_000}, days_ago=0.1)
+
+    session = pushed.approve(
+        pushed.predict_top_card("large_file", Tier.AT_RISK, "Do not push yet: data/dump.bin is 60 MB")
+    )
+    assert session.summary == "Do not push: data/dump.bin is 60 MB (in 1 unpushed commit)"
+    transcript = pushed.read_transcript(session)
+    assert "git rm -r --cached --force -- data/dump.bin" in transcript
+    assert "git commit --amend" in transcript
+
+
+@pytest.mark.long
+def test_fixup_commits_are_squashed_in_rehearsal(pushed: Situation):
+    pushed.commit("Round the total", {"cart.py": ROUNDED_TOTAL}, days_ago=0.9)
+    pushed.commit("Notes", {"notes.txt": "a\n"}, days_ago=0.8)
+    pushed.commit("fixup! Round the total", {"cart.py": ROUNDED_TOTAL.replace("2", "3")}, days_ago=0.7)
+    pushed.commit("squash! Notes", {"notes.txt": "a\nb\n"}, days_ago=0.6)
+    head = pushed.git("rev-parse", "HEAD")
+
+    session = pushed.approve(
+        pushed.predict_card(
+            "autosquash", Tier.CHECK, "Rehearse squashing 2 fixup commits into “Notes” and “Round the total”"
+        )
+    )
+    onto = pushed.git("rev-parse", "--short=10", "origin/main")
+    assert session.summary.startswith(
+        "The autosquash is clean: 4 commits would become 2, with the same files at the end"
+    )
+    assert session.summary.endswith(f"to do it: `git -c sequence.editor=: rebase -i --autosquash {onto}`")
+    assert pushed.git("rev-parse", "HEAD") == head
+
+    pushed.git("-c", "sequence.editor=:", "-c", "core.editor=:", "rebase", "-q", "-i", "--autosquash", onto)
+    assert not {"autosquash", "lost_commits"} & {*pushed.predict_kinds()}
