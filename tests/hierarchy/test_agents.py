@@ -65,10 +65,7 @@ def test_a_retired_agent_can_be_restored(agents: Agents, folder: Path, database:
     agents.add("junior_backend", reports_to="ceo")
     refused("agent_exists", lambda: agents.add("junior_backend", reports_to="ceo"))
     refused("agent_exists", lambda: agents.restore("junior_backend"))
-    [agent] = agents.list_retired()
-    assert (agent.id, agent.reports_to) == ("junior_backend.2", "backend_builder"), "no two agents have one id"
-    refused("agent_exists", lambda: agents.restore("junior_backend.2"))
-    assert agents.retire("junior_backend") == "junior_backend.3"
+    assert agents.retire("junior_backend") == "junior_backend.3", "no two agents have one id"
     retired = [(agent.id, agent.reports_to) for agent in agents.list_retired()]
     assert retired == [("junior_backend.2", "backend_builder"), ("junior_backend.3", "ceo")]
     assert agents.restore("junior_backend.2").reports_to == "backend_builder"
@@ -87,13 +84,9 @@ def test_an_agent_that_serves_a_channel_or_leads_others_cannot_be_retired(agents
     [
         ("comms.json", None, "comms.json: is missing"),
         ("comms.json", "{", "comms.json: Invalid JSON"),
-        ("comms.json", "{}", "comms.json: reports_to: Field required"),
-        ("comms.json", '{"reports_to": 3}', "comms.json: reports_to: Input should be a valid string"),
         ("comms.json", '{"reports_to": "../x"}', "comms.json: reports_to: String should match"),
-        ("tools.json", "[]", "tools.json: Input should be an object"),
         ("tools.json", '{"budget": {"usd_per_day": -1}}', "tools.json: budget.usd_per_day: Input should be greater"),
         ("tools.json", '{"models": {"task": "gpt"}}', "tools.json: models: task: 'gpt' is not a model; expected"),
-        ("tools.json", '{"models": {"plan": 3}}', "tools.json: models.plan: Input should be a valid string"),
         ("tools.json", " " * 300_000, "tools.json: is larger than 262144 bytes"),
         ("tools.json", b"\xff", "tools.json: is not UTF-8: byte 0 is 0xff"),
     ],
