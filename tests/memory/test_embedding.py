@@ -1,5 +1,4 @@
-"""Embedders (SPEC 4.3): the local model and an endpoint make unit vectors, or say why not; words are compared by their
-tokens."""
+"""Embedders (SPEC 4.3): the local model and an endpoint make unit vectors, or say why not."""
 
 import json
 from collections.abc import Iterator

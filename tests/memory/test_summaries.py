@@ -1,5 +1,5 @@
-"""Summaries of sessions (SPEC 4.5): a session is summarised once for each outcome, and machines that share summaries
-lose and double none, whichever connection is cut."""
+"""Summaries of sessions (SPEC 4.5): a session is summarised once for each outcome, and machines share the
+summaries of common projects, and what was forgotten of them."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing

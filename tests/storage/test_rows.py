@@ -1,4 +1,4 @@
-"""Rows read by a constant statement equal those of the ORM, and only a writing session writes them back (SPEC 4.2)."""
+"""Rows read by a constant statement equal those of the ORM, and are found by the beginning of an id (SPEC 4.2)."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The table that machines share (SPEC 1.9, 4.5): the highest version stays, nothing is missed, no password is shown."""
+"""The table that machines share (SPEC 1.9, 4.5): the highest version stays, and no password is shown."""
 
 import pytest
 

@@ -1,5 +1,4 @@
-"""The figures of a home: which cards they include, and how rates, costs, slices of time and drift are computed (SPEC
-8.5)."""
+"""The figures of a home: which cards they include, and how rates and drift are computed (SPEC 8.5)."""
 
 import itertools
 from collections.abc import Callable
@@ -87,7 +86,7 @@ def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, reader: I
     assert reader.read(7, BLOG).drift.decisions == 0
 
 
-# Rates, costs and drift
+# Rates
 
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)

@@ -1,4 +1,5 @@
-"""Learnings in prompts (SPEC 6, 9.6): which are included, in what order, within their budget, and escaped."""
+"""Learnings in prompts (SPEC 6, 9.6): which are left out, in what order the others come, within their budget,
+and escaped."""
 
 from dataclasses import replace
 from pathlib import Path
