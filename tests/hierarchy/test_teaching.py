@@ -1,11 +1,9 @@
 """Soul enrichment (M2) writes the guidance of leaders into one section of each worker's soul (SPEC 1.6)."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from engine.clock import FakeClock
 from engine.files import INHERITED, write_section
 from engine.model.learnings import make_lesson_id
 from tests.hierarchy.guidance_world import Organisation, edit_profile
@@ -14,23 +12,6 @@ from tests.hierarchy.guidance_world import Organisation, edit_profile
 def teach_round(world: Organisation) -> dict[str, str]:
     """The outcome of a round for each agent."""
     return {result.agent: result.outcome.value for result in world.teaching.teach_workers()}
-
-
-def test_a_round_teaches_only_if_m2_is_on_with_or_without_m1(world: Organisation, clock: FakeClock):
-    before = (world.folder / "worker" / "soul.md").read_bytes()
-    world.run_round()
-    assert (world.folder / "worker" / "soul.md").read_bytes() == before
-    assert world.teaching.describe_state("worker").next is None
-    world.configure(enable_m1=False, enable_m2=True, m2_interval_seconds=3600)
-    state = world.teaching.describe_state("worker")
-    assert (state.last, state.next) == (None, clock.now())
-    assert "+## Inherited Wisdom" in state.diff
-    world.run_round()
-    state = world.teaching.describe_state("worker")
-    assert state.diff == ""
-    assert (state.last, state.next) == (clock.now(), clock.now() + timedelta(hours=1))
-    assert world.teaching.describe_state("lead").reason == "tier 3 leads, so it is not taught"
-    assert b"Inherited" in (world.folder / "worker" / "soul.md").read_bytes()
 
 
 def test_the_inherited_section_stays_out_of_prompts_while_m1_is_on(world: Organisation):

@@ -21,7 +21,7 @@ from engine.memory.ranking import (
 from engine.memory.store import MemoryRow
 
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
-LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+LONG_AGO = "2000-01-01T00:00:00+00:00"
 
 
 # How a question is read
@@ -50,42 +50,27 @@ def test_a_day_fits_a_date_as_far_as_the_question_names_it(text: str, day: date,
 
 
 def rank_turns(
-    text: str,
-    turns: list[tuple[str, str]],
-    *,
-    session: str = "s",
-    meaning: list[float] | None = None,
-    words: list[float] | None = None,
-    times: list[datetime] | None = None,
+    text: str, turns: list[tuple[str, str]], *, session: str, meaning: list[float], words: list[float]
 ) -> list[tuple[int, RankedCandidate]]:
     """Rank turns of (speaker, text) for a question. Returns those that are found, the best first, each with its place
     among the turns. `meaning` and `words` are the scores of the turns; a NaN is a turn without vectors."""
-    size = len(turns)
     speakers = [speaker for speaker, _ in turns]
-    rows = [
-        MemoryRow(place, speaker, session, at.isoformat())
-        for place, (speaker, at) in enumerate(zip(speakers, times or [LONG_AGO] * size, strict=True))
-    ]
-    previous = {place: place - 1 for place in range(1, size) if session}
-    similarities = enumerate(meaning or [0.5] * size)
-    near = sorted(((value, place, place) for place, value in similarities if not math.isnan(value)), reverse=True)
+    rows = [MemoryRow(place, speaker, session, LONG_AGO) for place, speaker in enumerate(speakers)]
+    previous = {place: place - 1 for place in range(1, len(turns)) if session}
+    near = [(value, place, place) for place, value in enumerate(meaning) if not math.isnan(value)]
     question = parse_question(text, set(speakers), now=NOW)
-    selection = select_candidates(question, rows, previous, dict(enumerate(words or [0.0] * size)), near, NOW)
+    selection = select_candidates(question, rows, previous, dict(enumerate(words)), sorted(near, reverse=True), NOW)
     places = [row.seq for row in selection.rows]
     texts = [turns[place][1] for place in places]
     candidates = add_text_features(selection, texts, [0.0] * len(places), selection.features[Feature.MEANING].tolist())
     return [(places[ranked.index], ranked) for ranked in rank(candidates)]
 
 
-def test_lines_of_the_speaker_who_is_asked_about_come_first():
-    ranked = rank_turns("What does Ada grow?", [("Bob", "beans in pots"), ("Ada", "beans in pots")], session="")
-    assert ranked[0][0] == 1
-    assert "Ada says it" in ranked[0][1].reason
-
-
-def test_a_line_that_is_far_and_shares_no_word_is_not_found():
-    assert rank_turns("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE - 0.01]) == []
-    assert len(rank_turns("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE])) == 1
+@pytest.mark.parametrize("similarity, found", [(MIN_RELEVANCE - 0.01, 0), (MIN_RELEVANCE, 1)])
+def test_a_line_that_is_far_and_shares_no_word_is_not_found(similarity: float, found: int):
+    assert MIN_RELEVANCE == 0.27
+    turns = [("", "quite another matter")]
+    assert len(rank_turns("beans", turns, session="", meaning=[similarity], words=[0.0])) == found
 
 
 @pytest.mark.long
