@@ -7,7 +7,7 @@ key. It remembers marks, landings and operations by change set, so that going to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -397,9 +397,9 @@ class Changes(Pane):
         self._carry_out("undo", change, lambda engine: engine.changes.undo(change.id), describe)
 
     def _find_operation(self, change: ChangeSet) -> str:
-        """The operation that runs on `change`, "" for none."""
-        name, before = self._operations.get(change.id, ("", None))
-        return name if before == change else ""
+        """The operation that runs on `change`, "" for none. A comment that is added meanwhile does not end it."""
+        name, before = self._operations.get(change.id, ("", change))
+        return name if replace(before, comments=change.comments) == change else ""
 
     def _carry_out(
         self,

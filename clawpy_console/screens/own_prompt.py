@@ -344,7 +344,7 @@ def choose_agent(app: Console, on_assigned: Callable[[], object] = lambda: None)
     app.load_for_dialog(read_channel_options, lambda options: _ask_for_agent(app, options, on_assigned))
 
 
-AGENT_KEYS = "123456789"
+AGENT_KEYS = "123456789abcdefghi"
 """The keys of the answers."""
 
 
@@ -377,8 +377,11 @@ def _ask_for_agent(app: Console, options: ChannelOptions, on_assigned: Callable[
         on_assigned()
 
     answers = [Answer(key, *choice) for key, choice in zip(AGENT_KEYS, details.items(), strict=False)]
-    title = "Which agent or model should serve koji-core?"
-    app.ask(Question(title, answers, present=options.served_by), on_choice)
+    text = ""
+    if unlisted := len(details) - len(answers):
+        text = f"{unlisted} more: `clawpy config set channels.koji-core.model local:NAME`"
+    question = Question("Which agent or model should serve koji-core?", answers, text=text, present=options.served_by)
+    app.ask(question, on_choice)
 
 
 def _assign(engine: Engine, name: str, *, is_model: bool) -> FoundAgent | None:

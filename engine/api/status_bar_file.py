@@ -84,9 +84,10 @@ class StatusBarFile:
 
     def _follow(self) -> float | None:
         """Write the file after events. Returns the seconds until the next call, None to wait for an event."""
-        if self._subscription is None:
+        subscription = self._subscription  # `close` may take it away meanwhile, in another thread
+        if subscription is None:
             return None
-        events = self._subscription.drain()
+        events = subscription.drain()
         self.write()
         return MIN_INTERVAL_S if events else None
 

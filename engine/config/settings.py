@@ -199,7 +199,7 @@ def _find_pattern_problem(text: str) -> str:
     if not body:
         return 'is empty; write a command such as "docker system prune -f"'
     if text != text.strip() or not text.isprintable():
-        return "starts or ends with a space, or contains a line break; write one command on one line"
+        return "starts or ends with a space, or contains a line break, a tab or the like; write one command on one line"
     if len(text) > MAX_PATTERN_CHARS:
         return f"is longer than {MAX_PATTERN_CHARS} characters; use * for the parts that vary"
     first, *rest = body.split()

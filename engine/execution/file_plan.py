@@ -385,7 +385,8 @@ def _commit_changes(
             step(f"write {entry.path}")
             _require_image(root, entry, plan)
             _put_image(root, entry, temporaries[entry.path])
-            carried_out[entry] = 0  # before its time is read, which may fail: a rollback needs every written entry
+            carried_out[entry] = 0  # before the next two calls, which may fail: a rollback needs every written entry
+            _unlink(root, temporaries[entry.path].path)  # it is there if a hard link was made
             carried_out[entry] = _read_modification_time(root, entry.path)
 
 
@@ -436,15 +437,13 @@ def _put_image(root: Beneath, entry: Entry, temporary: _Temporary) -> None:
 
 
 def _place_new(root: Beneath, temporary: str, path: str) -> None:
-    """Move a file to a free path. Where the file system has hard links, one is used, because it cannot overwrite."""
+    """Put a file at a free path. Where the file system has hard links, one is made, because it cannot overwrite."""
     try:
         root.link(temporary, path)
     except FileExistsError as error:
         raise FilesChanged([path]) from error
     except OSError:
         root.replace(temporary, path)
-    else:
-        root.unlink(temporary)
 
 
 def _remove_if_empty(root: Beneath, folder: str) -> None:

@@ -247,8 +247,9 @@ class _Progress:
 def _read_progress(folder: Path, name: str) -> _Progress:
     theirs = _read_commit_id(folder / _HEAD_FILES[name]) if name in _HEAD_FILES else ""
     if name == "rebase":
-        state_folders = (folder / "rebase-merge", folder / "rebase-apply")
-        state = next(state_folder for state_folder in state_folders if state_folder.exists())
+        state = folder / "rebase-merge"
+        if not state.exists():
+            state = folder / "rebase-apply"
         original, head_name = _read_commit_id(state / "orig-head"), _read_state_file(state / "head-name")
         return _Progress(
             theirs or _read_commit_id(state / "stopped-sha") or _read_commit_id(state / "original-commit"),
@@ -388,7 +389,8 @@ class MergeTrial:
 
 @lru_cache(MAX_TRIALS)
 def try_merge(workspace: Path, onto: str, other: str) -> MergeTrial:
-    """Merge the commit `other` into `onto`, within `TIMEOUT_S`. The outcome is remembered, because it never changes."""
+    """Merge the commit `other` into `onto`, within `TIMEOUT_S`. The outcome is remembered, because it never changes. So
+    is a failure: a repository that is too large for the timeout would cost it in each check."""
     git = Git(workspace, timeout=TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="merge-", dir=get_temporary_folder()) as folder:
         try:
@@ -396,6 +398,15 @@ def try_merge(workspace: Path, onto: str, other: str) -> MergeTrial:
             return MergeTrial(files, adds=bool(files) or tree != git.text("rev-parse", f"{onto}^{{tree}}"))
         except GitError:
             return MergeTrial(None, adds=True)
+
+
+@lru_cache(MAX_TRIALS)
+def _try_merge(workspace: Path, onto: str, other: str) -> MergeTrial:
+    """See `try_merge`. Raises `GitError`."""
+    git = Git(workspace, timeout=TIMEOUT_S)
+    with tempfile.TemporaryDirectory(prefix="merge-", dir=get_temporary_folder()) as folder:
+        tree, files = merge_trees(git, onto, other, separate_objects(git, Path(folder)))
+        return MergeTrial(files, adds=bool(files) or tree != git.text("rev-parse", f"{onto}^{{tree}}"))
 
 
 def find_due_merges(state: GitState) -> list[Merge]:

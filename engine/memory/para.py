@@ -334,10 +334,11 @@ def _require_active_fact(facts: Mapping[str, ParaFact], fact_id: str) -> ParaFac
 
 
 def _find_same(facts: Iterable[ParaFact], new: NewFact) -> ParaFact | None:
-    """The active fact of the group of `new` that says the same, None for none."""
+    """The active fact of the group of `new` that says the same in its workspace or in all, None for none."""
     group, new_digest = (new.bucket, new.group), new.digest
     in_group = (fact for fact in facts if fact.active and (fact.bucket, fact.group) == group)
-    return next((fact for fact in in_group if digest_sentence(fact.fact) == new_digest), None)
+    in_workspace = (fact for fact in in_group if fact.workspace in ("", new.workspace))
+    return next((fact for fact in in_workspace if digest_sentence(fact.fact) == new_digest), None)
 
 
 def _validate_fact(new: NewFact) -> NewFact:

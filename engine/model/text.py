@@ -231,3 +231,20 @@ def jaccard(words: Iterable[str], others: Iterable[str]) -> float:
     """The share of common words among all words of both, from 0 to 1; 0 if there are no words."""
     first, second = set(words), set(others)
     return len(first & second) / len(first | second) if first or second else 0.0
+
+
+_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
+"""Matches a word of a command that may be recorded: paths and options are none, and it is too short for a secret."""
+
+
+def name_command(programs: Sequence[str]) -> str:
+    """A command as a tool call for `ToolsUsed`, such as `exec:git status`. `programs` are the commands that it runs.
+    Words that are no plain names are left out: paths, options, possible secrets."""
+    parts = programs[0].split() if programs else []
+    if not parts:
+        return "exec"
+    program = parts[0].rsplit("/", 1)[-1]
+    if not _PLAIN_NAME.fullmatch(program.replace(".", "")):
+        return "exec"
+    second = parts[1] if len(parts) > 1 and _PLAIN_NAME.fullmatch(parts[1]) else ""
+    return f"exec:{program} {second}".rstrip()

@@ -66,3 +66,20 @@ def test_whether_a_plan_is_carried_out_is_asked_without_a_change_and_its_rest_is
 
     (tmp_path / "a").write_text("edited")
     assert not file_plan.is_carried_out(top_folder, plan)
+
+
+def test_a_file_is_removed_again_if_the_disk_fails_just_after_it_was_made(
+    tmp_path: Path, top_folder: Beneath, monkeypatch: pytest.MonkeyPatch
+):
+    def fail_once(path: str):
+        monkeypatch.undo()
+        raise OSError(path)
+
+    def follow(step: str):
+        if step == "write a":
+            monkeypatch.setattr(top_folder, "unlink", fail_once)
+
+    plan = Plan("land_x", (Entry("a", ABSENT, make_file_image("one")),))
+    with pytest.raises(OSError, match="land_x"):
+        file_plan.carry_out(top_folder, plan, lambda blobs: dict.fromkeys(blobs, b"one"), follow)
+    assert list(tmp_path.iterdir()) == []

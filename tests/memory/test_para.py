@@ -40,8 +40,16 @@ def test_adding_the_same_again_changes_no_byte(para: Para, tmp_path: Path):
     assert {file: file.read_bytes() for file in (tmp_path / "para").rglob("*.*")} == before
 
 
+def test_the_same_in_another_workspace_is_another_fact(para: Para):
+    preference = NewFact("Always run the linter", bucket=Bucket.AREAS, group="preferences", workspace="/a")
+    (in_a,) = para.add([preference])
+    (in_b,) = para.add([replace(preference, workspace="/b")])
+    assert (in_b.workspace, para.read(workspace="/b").facts) == ("/b", [in_b])
+    assert para.read(workspace="/a").facts == [in_a]
+
+
 @pytest.mark.parametrize(
-    "text", ["[{,", '["no object"]', '[{"id": "7", "fact": "x"}]', "[" * 100_000, '"x"', "3", "\udcff"]
+    "text", ['[{,["no object"]', '[{"id": "7", "fact": "x"}]', "[" * 100_000, '"x"', "3", "\udcff"]
 )
 def test_a_file_that_cannot_be_read_is_named_and_never_written_over(para: Para, shop: Path, text: str):
     para.add([PORT])

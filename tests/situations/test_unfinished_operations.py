@@ -73,5 +73,11 @@ def test_a_bisect_under_way_is_told_with_what_is_left(shop: Situation):
     session = shop.approve(card)
     assert session.summary.startswith("The bisect has 7 revisions left")
     assert session.summary.endswith("or `git bisect skip` if it cannot be tested; to give up: `git bisect reset`")
+    for _ in range(2):
+        shop.git("bisect", "bad")
+    shop.git("bisect", "good")
+    card = shop.predict_top_card("unfinished_operation")
+    assert card.reasoning == f"A bisect is over and was not ended: {commits[2][:10]} is the first bad revision."
+    assert shop.approve(card).summary.endswith("Step 2 is the first bad commit; to end it: `git bisect reset`")
     shop.git("bisect", "reset")
     assert "unfinished_operation" not in shop.predict_kinds()

@@ -15,6 +15,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any, TextIO
 
+from rich.cells import cell_len
+
 from clawpy_console.cli.verbs import VERBS
 from clawpy_console.fields import TONES, Document, Field, compute_label_width
 from clawpy_console.fields.work import make_outcome_label
@@ -99,14 +101,15 @@ def format_fields(fields: Iterable[Field]) -> Lines:
 
 def format_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Lines:
     """A table with its headings, numbers aligned to the right; nothing without rows."""
-    widths = [max(len(str(cell)) for cell in column) for column in zip(heads, *rows, strict=True)]
+    widths = [max(cell_len(str(cell)) for cell in column) for column in zip(heads, *rows, strict=True)]
 
     def format_row(cells: Sequence[object], like: Sequence[object]) -> str:
-        aligned = (
-            f"{cell:>{width}}" if isinstance(value, int) or str(value).startswith("$") else f"{cell:<{width}}"
-            for cell, value, width in zip(cells, like, widths, strict=True)
-        )
-        return "  ".join(aligned).rstrip()
+        texts = []
+        for cell, value, width in zip(cells, like, widths, strict=True):
+            padding = " " * (width - cell_len(str(cell)))
+            is_number = isinstance(value, int) or str(value).startswith("$")
+            texts.append(f"{padding}{cell}" if is_number else f"{cell}{padding}")
+        return "  ".join(texts).rstrip()
 
     if rows:
         yield bold(format_row(heads, rows[0]))

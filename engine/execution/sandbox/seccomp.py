@@ -12,6 +12,7 @@ build needs them. A filter also keeps commands from making a file that runs as i
 from __future__ import annotations
 
 import errno
+import fcntl
 import functools
 import os
 import platform
@@ -279,4 +280,5 @@ def make_filter_file() -> str | None:
         return None
     descriptor = os.memfd_create("clawpy-seccomp", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.write(descriptor, program)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
     return f"/proc/{os.getpid()}/fd/{descriptor}"

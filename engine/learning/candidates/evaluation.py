@@ -34,7 +34,7 @@ from engine.model.adaptation import (
     RoutingHint,
 )
 from engine.model.learnings import list_content_words, normalise
-from engine.model.text import jaccard, money, one_line
+from engine.model.text import jaccard, money, name_command, one_line
 
 # -- effects
 
@@ -373,8 +373,8 @@ def _exceeds_limit(heal: LearningRecord, tweak: PolicyTweak) -> bool:
 
 def _is_error_of_flow(error: LearningRecord, flow: FlowOffload) -> bool:
     """Whether a command of a flow could not run."""
-    programs = tuple(f"exec:{' '.join(command.split()[:2])}" for command in flow.commands)
-    return error.details["tool"] == "exec" and str(error.details["message"]).startswith(programs)
+    failed_command = str(error.details["message"]).partition(": ")[0]
+    return error.details["tool"] == "exec" and failed_command in {name_command([line]) for line in flow.commands}
 
 
 def has_new_evidence(

@@ -281,6 +281,8 @@ def _explain_bisect(operation: GitOperation) -> str:
     if not operation.bad or not operation.good:
         missing = " or ".join(term for term, revision in ((bad, operation.bad), (good, operation.good)) if not revision)
         return f"A bisect was begun, and no {plain(missing, 40)} revision is named yet."
+    if operation.suspects == 1:
+        return f"A bisect is over and was not ended: {operation.bad[:10]} is the first {plain(bad, 20)} revision."
     return (
         f"A bisect is under way: {count(operation.suspects, 'revision')} left between {plain(good, 20)} "
         f"{operation.good[0][:10]} and {plain(bad, 20)} {operation.bad[:10]}; {operation.ours.name} is checked out."

@@ -136,11 +136,11 @@ def _propose_work(context: WorkspaceContext, work: LearnedWork) -> Proposal | No
     if last is not None and last >= changed:
         return None
     dirty = len(git.files) + git.more_files
-    state = f"{count(dirty, 'uncommitted file')}" if dirty else "a new commit"
-    ran = f"It ran last {moment(last, context.local)}." if last else "It was learnt, and has not run here yet."
+    news = f"There is {count(dirty, 'uncommitted file') if dirty else 'a new commit'}."
+    ran = f"It ran last {moment(last, context.local)}. {news}" if last else "It was learned, and has not run here yet."
     offer = Offer(
         work.prompt,
-        f"{ran} There is {state}; agents ran these commands one after the other again and again.",
+        f"{ran} Agents ran these commands one after the other again and again.",
         subject=work.name,
         facts={"flow": work.name, "head": git.head, "dirty": bool(dirty)},
         evidence_at=changed,

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from engine.events import AgentErred, ToolsUsed
 from engine.execution.tools.tool_gate import AgentToolCall
-from engine.execution.tools.toolbelt import Toolbelt, Toolbelts, name_command
+from engine.execution.tools.toolbelt import Toolbelt, Toolbelts
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import Tools
 from engine.model import PermissionAnswer
+from engine.model.text import name_command
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import BeltWorld
 from tests.support.helpers import read_table

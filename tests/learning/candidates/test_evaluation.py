@@ -5,6 +5,7 @@ import pytest
 
 from engine.learning.candidates.evaluation import (
     compute_score,
+    evaluate,
     select_supporting,
 )
 from engine.learning.candidates.records import select_opportunities
@@ -12,17 +13,19 @@ from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
     CandidateType,
+    Effect,
+    FlowOffload,
     LearningRecord,
     PolicyTweak,
 )
 from tests.learning.candidates.adaptation_world import AGENT, make_record
 
 
-def make_candidate(drafted_from: LearningRecord) -> Candidate:
+def make_candidate(drafted_from: LearningRecord, effect: Effect = PolicyTweak(1)) -> Candidate:
     """A candidate that was drafted from a record."""
     return Candidate(
         "cand_1", CandidateType.POLICY_TWEAK, drafted_from.scope_type, drafted_from.scope_id, drafted_from.source_label,
-        "t", CandidateStatus.DRAFTED, drafted_from.score, PolicyTweak(1), drafted_from.at, drafted_from.at,
+        "t", CandidateStatus.DRAFTED, drafted_from.score, effect, drafted_from.at, drafted_from.at,
         agent_id=AGENT, drafted_from=(drafted_from.id,),
     )  # fmt: skip
 
@@ -75,3 +78,19 @@ def test_supporting_records_have_the_same_label_and_scope_and_another_session():
     ]
     supporting = select_supporting(make_candidate(first), [first], others)
     assert [record.id for record in supporting] == ["rec_7", "rec_8", "rec_9"]
+
+
+@pytest.mark.parametrize(
+    "command, failed, is_against",
+    [
+        ("git status --short", "exec:git status", True),
+        ("./run.sh -x", "exec:run.sh", True),
+        ("make", "exec:make docs", False),
+    ],
+)
+def test_a_command_that_could_not_run_speaks_against_the_flow_that_runs_it(command: str, failed: str, is_against: bool):
+    first = make_record(1)
+    message = f"{failed}: exit code 127"
+    error = make_record(2, label="agent_error/exec/x", details={"tool": "exec", "message": message})
+    evaluation = evaluate(make_candidate(first, FlowOffload("f", "f", (command,))), [first], [first, error])
+    assert evaluation.against == ((error.id,) if is_against else ())

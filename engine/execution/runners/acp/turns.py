@@ -74,6 +74,7 @@ class UsageCounter:
         self._charge(0, 0)  # releases the reservation
         if usage is None:
             input_tokens = self.total_tokens - self._tokens_before_turn
+            self._total_input_tokens += input_tokens
         return CallUsage(input_tokens, output_tokens, self.total_cost - self._cost_before_turn)
 
     def count_totals(self, tokens: int, cost: schema.Cost | None) -> None:

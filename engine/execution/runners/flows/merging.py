@@ -361,6 +361,9 @@ def _report_bisect(job: Job, operation: GitOperation) -> FlowResult:
     ]
     if missing:
         return FlowResult(f"The bisect waits for {' and '.join(missing)}; to give up: {ways.give_up}", facts=facts)
+    if operation.suspects == 1:
+        summary = f"The bisect is over: {read_commit(job, operation.bad)} is the first {bad} commit"
+        return FlowResult(f"{summary}; to end it: {ways.give_up}", facts=facts)
     steps = max(0, operation.suspects.bit_length() - 1)
     summary = (
         f"The bisect has {count(operation.suspects, 'revision')} left, about {count(steps, 'step')}; test "
