@@ -12,9 +12,7 @@ import struct
 import sys
 import termios
 from collections.abc import Iterator
-from itertools import chain, repeat
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -27,14 +25,12 @@ from clawpy_console.attach import (
     RESTORE_TERMINAL,
     RUN,
     SIZE,
-    SUSPEND,
     TAKE_TERMINAL,
     TERMINAL_IS_FREE,
-    ClientEnd,
     MessageParser,
     encode_message,
 )
-from clawpy_console.attach.client import RESTORING_SEQUENCES, Client, Refused, attach, main
+from clawpy_console.attach.client import RESTORING_SEQUENCES, Client, Refused, attach
 from engine import Home, __version__
 
 
@@ -151,16 +147,6 @@ def test_a_program_has_the_terminal_until_it_ends(client: ClientProcess, tmp_pat
     assert b"meanwhile" not in client.read_until(b"<enter again>")
 
 
-def test_without_a_shell_that_could_continue_it_a_suspended_client_draws_again_at_once(client: ClientProcess):
-    client.take_terminal()  # it leads its session
-    client.send(SUSPEND)
-    client.read_until(RESTORING_SEQUENCES)
-    assert client.receive()[0] == TERMINAL_IS_FREE
-    client.send(TAKE_TERMINAL, b"<enter again>")
-    client.read_until(b"<enter again>")
-    assert not client.is_cooked()
-
-
 def test_a_signal_restores_the_terminal_and_lets_the_console_end(client: ClientProcess):
     client.take_terminal()
     os.kill(client.pid, signal.SIGTERM)
@@ -178,14 +164,6 @@ def test_messages_may_come_in_pieces_and_have_a_largest_size():
     assert messages == [(OUTPUT, b"one"), (RESTORE_TERMINAL, b""), (OUTPUT, b"two")]
     with pytest.raises(ValueError, match="a message of"):
         parser.feed(HEAD.pack(OUTPUT, MAX_MESSAGE_BYTES + 1))
-
-
-@pytest.mark.parametrize("note", ["", "{", "[]"])
-def test_an_invalid_note_gives_no_connection(tmp_path: Path, note: str):
-    home = Home.locate(tmp_path)
-    home.data.mkdir()
-    (home.data / "engine.json").write_text(note)
-    assert attach(home, []) is None
 
 
 @pytest.mark.parametrize("address", ["", "/no/socket", "\0"])
@@ -240,23 +218,3 @@ def test_a_workspace_in_the_home_of_an_unknown_user_is_refused(tmp_path: Path):
     (home.data / "engine.json").write_text(json.dumps({"address": "socket", "data": str(home.data)}))
     with pytest.raises(Refused, match="a user who does not exist"):
         attach(home, ["~nobody-of-this-name/shop"])
-
-
-def test_a_console_that_was_open_for_long_attaches_to_the_engine_that_another_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """It could not start an engine, and `r` was pressed a minute later: meanwhile another terminal had started one."""
-    ends = [ClientEnd(again=True), ClientEnd()]
-    monkeypatch.setattr(
-        "clawpy_console.attach.client.time", SimpleNamespace(monotonic=chain([0.0], repeat(60.0)).__next__)
-    )
-
-    def attach_to_next(*_: object) -> socket.socket:
-        client_socket, console_socket = socket.socketpair()
-        with console_socket:
-            console_socket.sendall(ends.pop(0).encode())
-        return client_socket
-
-    monkeypatch.setattr("clawpy_console.attach.client.attach", attach_to_next)
-    assert main(Home.locate(tmp_path), [], lambda _: pytest.fail("no engine is to be started")) == 0
-    assert not ends

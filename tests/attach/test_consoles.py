@@ -1,10 +1,10 @@
-"""Which clients get a console, and what happens to a console whose terminal is gone (SPEC 7.5)."""
+"""Which clients get a console, what becomes of one whose terminal is gone (SPEC 7.5), and garbage (SPEC 11.4)."""
 
 import asyncio
 import gc
 import json
 import socket
-import threading
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -15,6 +15,7 @@ from textual._styles_cache import StylesCache
 from clawpy_console.app import ConsoleApp
 from clawpy_console.attach import EXIT, MessageParser
 from clawpy_console.attach.consoles import Consoles
+from clawpy_console.attach.host import DUE_COLLECTIONS, IDLE_S, OVERDUE_COLLECTIONS, GarbageCollector
 from engine import Home, Refusal
 from engine.api.control import ControlServer, ask
 from tests.console.stand_in import StandIn
@@ -82,18 +83,6 @@ def test_a_console_whose_terminal_vanishes_is_freed_and_reports_no_crash(
     assert sum(type(item) is StylesCache for item in gc.get_objects()) <= caches_before
 
 
-@pytest.mark.long
-def test_closing_ends_a_console_that_is_still_mounting_without_a_crash(home: Home, consoles: Consoles):
-    client_socket, console_socket = socket.socketpair()
-    with client_socket:
-        consoles.admit(DESCRIPTION)(console_socket)
-        client_socket.settimeout(60)
-        assert client_socket.recv(65536)
-        consoles.close()
-    assert not consoles.apps
-    assert not list(home.logs.glob("crash-*"))
-
-
 @pytest.mark.parametrize("step", ["_find_repositories", "_make_app"])
 def test_a_console_that_cannot_open_ends_its_client_with_a_message_and_an_engine_without_other_consoles(
     home: Home, monkeypatch: pytest.MonkeyPatch, step: str
@@ -116,36 +105,43 @@ def test_a_console_that_cannot_open_ends_its_client_with_a_message_and_an_engine
     assert list(home.logs.glob("crash-*"))
 
 
+@pytest.fixture
+def restore_collector() -> Iterator[None]:
+    """Puts the interpreter's collector and its switch interval back."""
+    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.collect()
+    yield
+    gc.set_threshold(*thresholds)
+    sys.setswitchinterval(interval)
+
+
 @pytest.mark.long
-def test_a_client_that_attaches_while_the_last_console_closes_goes_to_the_next_engine(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-):
-    is_attaching, may_attach = threading.Event(), threading.Event()
+def test_full_collections_wait_until_nobody_types(restore_collector: None):
+    seconds = 0.0
+    collector = GarbageCollector(lambda: seconds)
 
-    def find_slowly(consoles: Consoles, client: object) -> list[str]:
-        if consoles.apps:
-            is_attaching.set()
-            may_attach.wait(60)
-        return []
+    def collect_middle_generation(times: int):
+        for _ in range(times):
+            gc.collect(1)
 
-    monkeypatch.setattr(Consoles, "_find_repositories", find_slowly)
-    consoles = Consoles(StandIn, home, owns_engine=True)
-    (first, first_console), (second, second_console) = socket.socketpair(), socket.socketpair()
-    with first, second:
-        consoles.admit(DESCRIPTION)(first_console)
-        first.settimeout(60)
-        drawn = b""
-        while b"koji-core" not in drawn:
-            drawn += first.recv(65536)
-        consoles.admit(DESCRIPTION)(second_console)
-        assert is_attaching.wait(60)
-        consoles._loop.call_soon_threadsafe(next(iter(consoles.apps.values())).quit)
-        consoles.wait()
-        may_attach.set()
-        ending = threading.Thread(target=lambda: (consoles.close(), consoles.release_clients()), daemon=True)
-        ending.start()
-        second.settimeout(60)
-        [(kind, content)] = MessageParser().feed(second.recv(65536))
-        assert kind == EXIT, "it got a console of an engine that closes"
-        assert json.loads(content)["again"]
-        ending.join(60)
+    def count_collections_since_full() -> int:
+        """The number of collections of the middle generation since the last full one."""
+        return gc.get_count()[2]
+
+    collector.collect_if_due()  # not active yet: the interpreter does it by itself
+    collector.take_over_full_collections()
+    collect_middle_generation(DUE_COLLECTIONS)
+    collector.note_key()
+    seconds = IDLE_S - 0.1
+    collector.collect_if_due()
+    assert count_collections_since_full() >= DUE_COLLECTIONS, "a key was pressed just now"
+    seconds = IDLE_S
+    collector.collect_if_due()
+    assert count_collections_since_full() == 0
+    collect_middle_generation(DUE_COLLECTIONS // 2)
+    collector.collect_if_due()
+    assert count_collections_since_full() >= DUE_COLLECTIONS // 2, "none is due"
+    collector.note_key()
+    collect_middle_generation(OVERDUE_COLLECTIONS)
+    collector.collect_if_due()
+    assert count_collections_since_full() == 0, "an overdue one comes while keys are pressed"

@@ -117,16 +117,6 @@ async def test_what_is_pasted_is_text_although_it_has_escape_sequences(size: int
     assert await type_until(chunks, "z") == "ab[31mc[0md[20ez"
 
 
-@pytest.mark.parametrize("chunks", [(b"\x1bnq",), (b"\x1bn", b"q"), (b"\x1b", b"n", b"q")], ids=str)
-async def test_a_letter_just_after_escape_does_not_hold_back_the_keys_after_it(chunks: tuple[bytes, ...]):
-    assert await type_until(chunks, "q")
-
-
-@pytest.mark.parametrize("chunks", [(b"\x1bq\x1b[Cz",), (b"\x1bq", b"\x1b[<35;1;1M", b"z")], ids=["arrow", "mouse"])
-async def test_alt_and_a_letter_is_not_two_keys_when_a_sequence_follows_at_once(chunks: tuple[bytes, ...]):
-    assert "^" not in await type_until(chunks, "z")  # Textual's word for an Escape that it takes for a key of its own
-
-
 async def test_f12_waits_for_no_other_key():
     async with running_app({"TERM": "xterm"}) as (app, _, client):
         client.send(INPUT, 500 * b"a" + b"\x1b[24~")

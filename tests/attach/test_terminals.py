@@ -95,18 +95,6 @@ def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(
     here.wait_for("in shop")
 
 
-def test_a_console_in_a_folder_that_was_removed_shows_no_other_repository(pane: NewPane, command: str, project: Path):
-    removed = project.parent / "removed"
-    removed.mkdir()
-    here, there = pane(), pane()
-    here.open(command)
-    there.type(f"cd {removed}; rmdir {removed}; {command}")
-    there.wait_for("code 1")
-    assert "The current folder does not exist any more: cd to a folder that exists" in there.read_text()
-    there.type(command.replace("; echo", f" --workspace {project}; echo"))
-    there.wait_for(r"shop main\*\s*$")
-
-
 @pytest.mark.parametrize("setting, words", [("TERM=dumb", "TERM is dumb"), ("-u TERM", "TERM is not set")])
 def test_a_terminal_without_a_full_screen_gets_no_console_but_verbs(
     pane: NewPane, command: str, setting: str, words: str
@@ -119,25 +107,6 @@ def test_a_terminal_without_a_full_screen_gets_no_console_but_verbs(
     assert "TERM=xterm-256color, or use a verb" in text
     terminal.type(f"env {setting} {command.replace('; echo', ' cards; echo')}")
     terminal.wait_for("code 0")
-
-
-def test_cards_that_a_verb_makes_in_another_repository_are_counted_in_every_console(
-    pane: NewPane, command: str, project: Path
-):
-    second = make_second_repository(project)
-    consoles, verb = open_two_panes(pane, command), pane()
-    verb.type(f"{command.partition(';')[0]} --workspace {second} predict")
-    for console in consoles:
-        console.wait_for(r"CARDS\s+\d of 2\s+\+1 in 1 other repository: w")
-
-
-def test_the_demo_ignores_the_repository_it_is_opened_in(pane: NewPane, project: Path):
-    terminal = pane()
-    terminal.type(shlex.join([*CONSOLE, "--demo"]))
-    terminal.wait_for(r"CARDS\s+1 of")
-    text = terminal.wait_for(r"DEMO shop \S+\s*$")  # one repository
-    assert str(project) not in text
-    assert "Not this repository" not in text
 
 
 def test_a_client_that_is_killed_leaves_no_ghost(pane: NewPane, command: str, home: Home):
@@ -166,15 +135,6 @@ def test_an_engine_that_is_killed_gives_the_terminals_back(pane: NewPane, comman
     first.open(f"clear; {command}")
     first.wait_for("WATCHING")
     first.quit()
-
-
-def test_a_signal_to_the_engine_ends_its_consoles(pane: NewPane, command: str, home: Home):
-    terminal = pane()
-    terminal.open(command)
-    os.kill(read_engine_pid(home), signal.SIGTERM)
-    assert "The engine stopped. Start it again with `clawpy`." in terminal.wait_for(r"^code 1")
-    assert terminal.is_restored()
-    assert read_holder(home) is None
 
 
 def test_consoles_come_and_go_while_clawpy_run_runs(pane: NewPane, command: str, home: Home):

@@ -67,16 +67,6 @@ def test_broken_agents_are_named_and_the_others_work(clawpy: Clawpy, home: Home,
     assert (home.agents / "ceo" / "tools.json").read_text() == "{not json"
 
 
-@pytest.mark.long
-def test_a_file_in_place_of_the_agents_folder_is_named(clawpy: Clawpy, home: Home, shop: Repository):
-    home.data.mkdir(parents=True)
-    home.agents.write_text("my notes")
-    assert_refused(clawpy("agents", "list", "--json"), "bad_agents", str(home.agents))
-    assert list_cards(clawpy)
-    assert read_doctor_check(clawpy, "agents")["state"] == "fail"
-    assert home.agents.read_text() == "my notes"
-
-
 def test_malformed_requests_on_the_control_socket_are_refused(send: Callable[[bytes], bytes], clawpy: Clawpy):
     code_of_request = {
         b"GET / HTTP/1.1\n": "bad_request",

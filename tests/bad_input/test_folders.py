@@ -54,22 +54,6 @@ def test_a_repository_without_commits_says_so_and_takes_prompts(clawpy: Clawpy, 
 
 
 @pytest.mark.long
-def test_submodules_are_left_alone_and_may_be_workspaces(clawpy: Clawpy, shop: Repository, tmp_path: Path):
-    library = Repository(tmp_path / "library")
-    library.commit("one", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
-    shop.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.path), "vendor/lib")
-    shop.commit("a library", at=A_FORMER_DAY)
-    shop.write("vendor/lib/cart.py", "breakpoint()\n")
-    shop.write("cart.py", "total = 1\n")
-    status = shop.git("status", "--porcelain")
-    result = get_document(clawpy("predict", "--json"))
-    assert result["errors"] == []
-    inside = get_document(clawpy("--workspace", str(shop.path / "vendor" / "lib"), "predict", "--json"))
-    assert {prediction["workspace"] for prediction in inside["predictions"]} == {str(shop.path / "vendor" / "lib")}
-    assert shop.git("status", "--porcelain") == status
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["my shop", "Läden 店 😀", "'quoted' \"name\" $(touch x)", "-x", "a\nline", "[b]up[b"])
 def test_a_path_may_have_spaces_signs_and_unicode(
     clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

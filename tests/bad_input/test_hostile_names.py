@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from clawpy_console.app import ConsoleApp
 from engine import Engine, open_engine
 from engine.home import Home
 from engine.model import Refusal, SessionState
 from tests.bad_input.conftest import Clawpy, list_cards
 from tests.conftest import Repository
-from tests.console.driving import read_screen, until_loaded
 
 FILES = (
     "-x.py", "--help", "new\nline.py", "esc\x1b[31mred.py", "tab\t.py", "[b]bold.py", 'quo"te.py', "ü 😀.py",
@@ -97,22 +95,3 @@ def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile_repository: Rep
     for verb in (["cards"], ["status"], ["work"], ["tasks", "list"], ["approve", "\x1b[31mpred"], ["\x1b[31mverb"]):
         result = clawpy(*workspace, *verb)
         assert is_printable(result.out + result.err), verb
-
-
-@pytest.mark.long
-async def test_the_console_shows_markup_literally(engine: Engine, home: Home, hostile_repository: Repository):
-    engine.cards.propose("tidy [b]up[/b] [/oops] \x1b[31m$(x)", workspace=str(hostile_repository.path))
-    engine.checks.run(requested=True)
-    app = ConsoleApp(lambda: engine, home, [str(hostile_repository.path)])
-    app.animation_level = "none"
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until_loaded(pilot)
-        screens = ""
-        for _ in range(len(engine.cards.list_pending())):
-            screens += read_screen(app)
-            await pilot.press("enter")
-            screens += read_screen(app)
-            await pilot.press("escape", "left")
-            await until_loaded(pilot)
-        assert "[b]up[/b] [/oops]" in screens
-        assert is_printable(screens)

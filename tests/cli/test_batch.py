@@ -2,10 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,35 +12,11 @@ from tests.cli.conftest import Clawpy
 from tests.support.helpers import write_settings
 
 
-def script_remember(monkeypatch: pytest.MonkeyPatch, **answer: Any) -> list[dict[str, Any]]:
-    """Answer each `remember` with this; returns the list to which its requests are added."""
-    asked = []
-
-    @contextmanager
-    def connect(*_: object, **__: object) -> Iterator[Any]:
-        def ask(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
-            asked.append(arguments)
-            return {"remembered": 1, "known": 0, "bad": [], "missing": 0, "trouble": ""} | answer
-
-        yield ask
-
-    monkeypatch.setattr("engine.connect", connect)
-    return asked
-
-
 def test_check_needs_no_quotes_and_no_engine(clawpy: Clawpy):
     assert clawpy("check", "git status").out.startswith("allow")
     assert clawpy("check", "rm", "-rf", "/").out.startswith("block")
     assert clawpy("check", "rm", "-rf", "/", "--json").document["verdict"] == "block"
     assert clawpy("check", "--prompt", "run the tests", "--json").document["verdict"] == "allow"
-
-
-@pytest.mark.parametrize("words", [[], [""], ["", ""]])
-def test_check_of_no_command_says_how_to_give_one(clawpy: Clawpy, words: list[str]):
-    result = clawpy("check", *words)
-    assert (result.code, result.out) == (2, "")
-    assert "give a command, or --prompt TEXT, or --batch FILE.jsonl" in result.err
-    assert "{" not in result.err
 
 
 def test_check_uses_the_rules_of_the_operator(clawpy: Clawpy, home: Home):
@@ -81,10 +54,6 @@ def test_a_bad_line_is_named_and_stops_no_other(clawpy: Clawpy, monkeypatch: pyt
     assert result.code == 1
 
 
-def test_a_batch_that_does_not_exist_is_refused(clawpy: Clawpy, tmp_path: Path):
-    assert clawpy("check", "--batch", str(tmp_path / "none")).code == 1
-
-
 @pytest.mark.usefixtures("engines")
 @pytest.mark.parametrize("verb", [["check", "--batch"], ["recall", "--batch"], ["remember"]])
 @pytest.mark.parametrize("content", [b"\x7fELF\x02\0\n\0", b"\x89PNG\r\n\x1a\n", b"\xff\xfe{\0}\0\n\0" * 3])
@@ -93,12 +62,6 @@ def test_a_binary_file_is_refused_as_a_whole(clawpy: Clawpy, tmp_path: Path, ver
     result = clawpy(*verb, str(tmp_path / "a.bin"), "--json")
     assert result.document["error"]["message"] == f"{tmp_path / 'a.bin'} is not a text file"
     assert result.code == 1
-
-
-def test_a_byte_that_is_no_text_spoils_no_file_of_objects(clawpy: Clawpy, tmp_path: Path):
-    (tmp_path / "lines.jsonl").write_bytes(b'{"command": "ls \xff"}\n\xff\n{"command": "ls"}\n')
-    answers = [json.loads(line) for line in clawpy("check", "--batch", str(tmp_path / "lines.jsonl")).out.splitlines()]
-    assert [answer.get("verdict") for answer in answers] == ["allow", None, "allow"]
 
 
 @pytest.mark.parametrize(
@@ -120,25 +83,3 @@ def test_a_sentence_is_remembered_and_a_file_is_read(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a file with spaces").write_text("{}")
     assert is_sentence(argument) == is_text
-
-
-def test_the_sentence_is_one_line_of_a_conversation(clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch):
-    requests = script_remember(monkeypatch)
-    assert clawpy("remember", 'Releases are on "Fridays".', "--no-wait").code == 0
-    assert requests == [{"lines": ['{"text": "Releases are on \\"Fridays\\"."}'], "first": 1, "source": "command line"}]
-
-
-def test_a_line_that_is_stored_without_its_time_is_not_bad(clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch):
-    fault = {"line": 1, "message": "'yesterday' is not a time; stored without its time", "kept": True}
-    script_remember(monkeypatch, bad=[fault])
-    result = clawpy("remember", "We ship on Friday.", "--no-wait")
-    assert result.out.split(",")[0] == "1 remembered"
-    assert "stored without its time" in result.err
-    assert "bad line" not in result.out
-
-
-def test_a_file_that_cannot_be_read_is_named_without_an_error_number(clawpy: Clawpy, tmp_path: Path):
-    (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    for name, reason in {"none.md": "No such file or directory", "binary": "it is not UTF-8"}.items():
-        file = tmp_path / name
-        assert f"{file} cannot be read: {reason}" in clawpy("profile", "cto", str(file)).err

@@ -1,6 +1,5 @@
 """Completions in real shells (SPEC 9.8): bash, zsh and fish run the script that `clawpy completion` prints."""
 
-import inspect
 import os
 import shutil
 import subprocess
@@ -11,13 +10,7 @@ import pytest
 
 from clawpy_console.cli.main import main
 from clawpy_console.cli.verbs import VERBS, Verb
-from engine.api.offline import find_source_files, read_completion_names
-from engine.config import Settings
-from engine.config.sections import ProviderSettings
-from engine.config.settings_file import describe_accepted
-from engine.execution.runners import flows
-from engine.execution.runners.acp import KnownAgent
-from engine.execution.runners.flow import Flow
+from engine.api.offline import read_completion_names
 from engine.home import Home
 from engine.model import DismissReason
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
@@ -100,32 +93,6 @@ def test_ids_are_offered_with_titles_and_flows_with_parameters(
     assert read_offers(shell, "clawpy propose bisect goo", home, tmp_path)[0].startswith("good=")
     assert any("quietHoursEnd" in item for item in read_offers(shell, "clawpy config set quiet", home, tmp_path))
     assert any("koji-core" in item for item in read_offers(shell, "clawpy cards --channel k", home, tmp_path))
-
-
-def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_path: Path):
-    answers = tmp_path / "answers"
-    environment = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(answers), "CLAWPY_HOME": str(home.root)}
-    line = "clawpy approve "
-    environment |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
-    program = [sys.executable, "-m", "clawpy_console"]
-    done = subprocess.run(program, env=os.environ | environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert done.stdout == ""
-    assert done.stderr == ""
-    assert answers.read_text() == ""
-
-
-def test_the_folder_of_retired_agents_is_no_agent(home: Home):
-    for name in ("cto", ".retired/tester"):
-        (home.agents / name).mkdir(parents=True)
-    assert read_completion_names(home, "agents") == {"cto": "agent"}
-
-
-def test_the_cached_names_are_collected_again_when_a_file_that_defines_them_changes():
-    classes = (Settings, ProviderSettings, KnownAgent, Flow, *flows.FLOWS.values())
-    defining = {Path(inspect.getfile(each)) for each in (*classes, describe_accepted, flows)}
-    defining.add(Path(inspect.getfile(KnownAgent)).with_name("agents.toml"))
-    assert defining <= set(find_source_files())
 
 
 def test_nothing_heavy_is_imported_to_answer():

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console import appearance
 from clawpy_console.appearance import check_setting
 from engine.home import Home
 from engine.model import Refusal
@@ -25,26 +24,9 @@ def test_a_theme_that_does_not_exist_is_not_set(clawpy: Clawpy, engines: list[St
     assert clawpy("config", "set", "console.theme", "clawpy-light").code == 0
 
 
-def test_a_theme_of_ones_own_is_set_when_it_is_good(clawpy: Clawpy, engines: list[StandIn], home: Home):
-    own = home.config / "themes" / "mine.toml"
-    own.parent.mkdir(parents=True)
-    own.write_text("[colors]\n")
-    result = clawpy("config", "set", "console.theme", "mine")
-    assert result.code == 1
-    assert "colors.background: is missing" in result.err
-    own.write_text((appearance.find_shipped_folder() / "clawpy-dark.toml").read_text())
-    assert clawpy("config", "set", "console.theme", "mine").code == 0
-
-
 def test_a_key_that_has_an_action_already_is_not_set(tmp_path: Path):
     with pytest.raises(Refusal, match="is already stack"):
         check_setting('keys."stack.approve"', "h", Home.locate(tmp_path))
-
-
-def test_a_clash_of_keys_blames_the_key_that_is_set(home: Home):
-    write_settings(home, '[keys]\n"stack.approve" = "right,l"\n')
-    with pytest.raises(Refusal, match=r"keys\.stack\.dismiss: 'right' is already"):
-        check_setting('keys."stack.dismiss"', "right", home)
 
 
 def test_an_older_problem_does_not_prevent_a_change(home: Home):

@@ -37,16 +37,6 @@ def test_its_cards_begin_with_the_broken_test_and_end_with_upkeep(engine: Engine
     assert dispatch(engine, "status", {})["phase"]["decisions"] == 0, "nobody has pressed a key yet"
 
 
-@pytest.mark.long
-def test_verbs_and_the_status_bar_show_the_cards_of_the_stack_in_its_order(engine: Engine):
-    stack = engine.cards.list_pending()
-    for verb in ("cards", "predict"):
-        assert [item["id"] for item in dispatch(engine, verb, {})["predictions"]] == [item.id for item in stack], verb
-    assert dispatch(engine, "status", {})["top"]["id"] == stack[0].id
-    bar = [card["prompt"] for card in engine.status_bar_file.document()["cards"]]
-    assert bar == [item.assignment.prompt for item in stack]
-
-
 DEMO_UNTIL_KILLED = """
 import sys
 from clawpy_console.cli.demo import temporary_home

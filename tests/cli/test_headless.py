@@ -1,6 +1,5 @@
 """`clawpy run` and `serve`, with real processes (SPEC 7.5, 10.1)."""
 
-import ctypes
 import io
 import json
 import os
@@ -62,19 +61,6 @@ def test_run_prints_events_and_ends_cleanly(start: Start, home: Home, clawpy: Cl
     assert lines[-1].endswith("ended")
     assert all(datetime.fromisoformat(line[:19]) for line in lines)
     assert read_holder(home) is None
-
-
-@pytest.mark.long
-def test_a_signal_that_does_not_wake_the_main_thread_ends_run_as_soon(
-    home: Home, shop: Repository, fork_server: ForkServer
-):
-    """It goes to another thread, as one does that comes just before the main thread waits: it interrupts no wait."""
-    with fork_server.clawpy("--home", str(home.root), "run", folder=shop.path) as process:
-        assert any("cards: " in line for line in process.stdout)  # after that nothing happens
-        threads = [int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()]
-        other = next(thread for thread in threads if thread != process.pid)
-        assert ctypes.CDLL(None).tgkill(process.pid, other, signal.SIGINT) == 0
-        assert "stopping: SIGINT" in process.communicate(timeout=30)[0]
 
 
 @pytest.mark.long

@@ -3,8 +3,6 @@
 import contextlib
 import os
 import pty
-import re
-import shlex
 import subprocess
 from pathlib import Path
 
@@ -42,21 +40,10 @@ def test_all_verbs_and_their_arguments_are_one_json_document(clawpy: Clawpy):
     assert {"topic": "keys", "title": "Keys of the console"} in document["pages"]
 
 
-def test_a_page_is_a_json_document(clawpy: Clawpy):
-    document = clawpy("help", "Glossary", "--json").document
-    assert document == {"topic": "glossary", "text": (DOCS / "GLOSSARY.md").read_text()}
-
-
 def test_the_keys_are_those_of_the_settings(clawpy: Clawpy, home: Home):
     assert "| ? | " in clawpy("help", "keys").out
     write_settings(home, '[keys]\n"app.help" = "f9"\n')
     assert "| F9 | " in clawpy("help", "keys").out
-
-
-def test_the_command_that_changes_a_key_works_as_it_is_printed(clawpy: Clawpy):
-    command = re.search(r"`clawpy (config set .+)`", clawpy("help", "keys").out)
-    assert clawpy(*shlex.split(command[1])).code == 0
-    assert "| → l a | approve the card" in clawpy("help", "keys").out
 
 
 def test_a_page_that_does_not_exist_is_refused_with_the_nearest(clawpy: Clawpy):

@@ -20,17 +20,29 @@ from engine.safety.stop_file import get_stop_file, is_requested
 from tests.api.stand_in import StandIn, request_permission
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
-from tests.support.helpers import write_settings
+from tests.support.helpers import assert_contains, write_settings
+
+VERB_OUTPUTS = {
+    "cards": ("pred_abc1  72% check  shop → koji-core  SUGGESTED\n    Run the tests\n    3 modules changed\n",),
+    "approve abc": ("pred_abc1  approved  shop → koji-core", "sess_aaa  finished", "  │ line 3", "waiting  1 file"),
+    "land chg_x1": ("chg_x1  landed",),
+    "dismiss abc": ("dismissed",),
+    "snooze abc --for 30m": ("pred_abc1",),
+    "work chg_x1 --diff": ("modified a.py\n@@ -1 +1 @@  hunk 1\n+x\n@@ -9 +9 @@  hunk 3\n+y",),
+    "status": ("● WATCHING since", "hour $0.15/2  day $1.20/20  month $9.00/200"),
+    "status --format short": ("🔮 2\n",),
+    "agents list": ("\n4        backend_builder", "← koji-core", "\ncoding agents\nNone is installed here."),
+    "agents show cto": ("# Chief technology officer",),
+}
+"""Command lines, each with what it prints."""
 
 
-def test_cards_are_printed_and_count_as_shown(clawpy: Clawpy, engines: list[StandIn]):
-    result = clawpy("cards")
+@pytest.mark.parametrize("words", VERB_OUTPUTS)
+def test_a_verb_prints_what_it_did(clawpy: Clawpy, engines: list[StandIn], monkeypatch: pytest.MonkeyPatch, words: str):
+    result = clawpy(*words.split())
+    assert_contains(result.out, *VERB_OUTPUTS[words])
     assert result.code == 0
-    assert result.out.startswith(
-        "pred_abc1  72% check  shop → koji-core  SUGGESTED\n    Run the tests\n    3 modules changed\n"
-    )
-    assert "\x1b" not in result.out  # no colour into a pipe
-    assert engines[0].cards.shown == ["pred_abc1", "pred_abd2"]
+    assert "\x1b" not in result.out, "no colour into a pipe"
     assert engines[0].closed
 
 
@@ -56,55 +68,12 @@ def test_workspaces_of_the_settings_are_added(
     assert engines[0].workspaces == [str(shop.path), str(tmp_path / "other")]
 
 
-def test_an_approval_waits_and_prints_card_session_output_and_changes(clawpy: Clawpy, engines: list[StandIn]):
-    result = clawpy("approve", "abc")
-    assert result.code == 0
-    assert "pred_abc1  approved  shop → koji-core" in result.out
-    assert "sess_aaa  finished" in result.out
-    assert "  │ line 3" in result.out
-    assert "chg_x1  waiting  1 file" in result.out
-    assert engines[0].sessions.waited == ["sess_aaa"]
-
-
-@pytest.mark.usefixtures("engines")
-def test_a_landing_prints_the_changes_without_the_card(clawpy: Clawpy):
-    assert clawpy("land", "chg_x1", "--without", "a.py").code != 0, "no other file is left"
-    landed = clawpy("land", "chg_x1").out
-    assert "chg_x1  landed" in landed
-    assert "pred_abc1" not in landed
-
-
-@pytest.mark.usefixtures("engines")
-def test_a_dismissal_is_printed(clawpy: Clawpy):
-    assert "dismissed" in clawpy("dismiss", "abc").out
-
-
-@pytest.mark.usefixtures("engines")
-@pytest.mark.parametrize("is_over", [True, False])
-def test_the_end_of_a_snooze_is_printed_until_it_is_over(
-    clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch, is_over: bool
-):
-    monkeypatch.setattr("clawpy_console.cli.printing.work.is_future", lambda time: not is_over)
-    assert ("snoozed until" in clawpy("snooze", "abc", "--for", "30m").out) is not is_over
-
-
-@pytest.mark.usefixtures("engines")
-def test_the_diff_of_changes_has_the_hunks_that_are_not_landed(clawpy: Clawpy):
-    diff = "modified a.py\n@@ -1 +1 @@  hunk 1\n+x\n@@ -9 +9 @@  hunk 3\n+y"
-    assert diff in clawpy("work", "chg_x1", "--diff").out
-    assert "changes to land" in clawpy("work").out
-
-
 @pytest.mark.parametrize(
     "words, argument",
     [
         (["approve", ""], "id"),
         (["work", ""], "id"),  # it must not list everything
-        (["config", "get", " "], "key"),
         (["config", "set", "", ""], "key"),
-        (["config", "unset", ""], "key"),
-        (["key", "set", ""], "name"),
-        (["help", ""], "topic"),
     ],
 )
 def test_an_empty_name_is_refused(clawpy: Clawpy, engines: list[StandIn], words: list[str], argument: str):
@@ -128,15 +97,6 @@ def test_sessions_of_other_repositories_are_counted_and_named(
     assert f"discarded  1 file  in {shop.path}\n" in clawpy("discard", "chg_x1", "--yes").out
 
 
-def test_the_status_has_a_long_a_short_and_a_json_form(clawpy: Clawpy, engines: list[StandIn]):
-    result = clawpy("status")
-    assert "● WATCHING since" in result.out
-    assert "hour $0.15/2  day $1.20/20  month $9.00/200" in result.out
-    assert clawpy("status", "--format", "short").out == "🔮 2\n"
-    assert clawpy("status", "--format", "long").out.startswith("🔮 Run the tests · koji-core · 72% · ")
-    assert clawpy("status", "--json").document["crossPollStatus"]["totalTriggers"] == 47
-
-
 def test_stop_works_with_no_engine_and_anywhere(
     clawpy: Clawpy, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -149,19 +109,6 @@ def test_stop_works_with_no_engine_and_anywhere(
 
 
 @pytest.mark.usefixtures("engines")
-def test_agents_are_listed_with_their_channels_and_below_them_the_coding_agents(clawpy: Clawpy):
-    tree = clawpy("agents", "list").out
-    assert "\n4        backend_builder" in tree
-    assert "← koji-core" in tree
-    assert "\ncoding agents\nNone is installed here. Supported: Claude Code, Codex, " in tree
-
-
-@pytest.mark.usefixtures("engines")
-def test_an_agent_is_shown_with_its_soul(clawpy: Clawpy):
-    assert "# Chief technology officer" in clawpy("agents", "show", "cto").out
-
-
-@pytest.mark.usefixtures("engines")
 def test_an_agent_is_added_retired_and_restored(clawpy: Clawpy):
     assert "cto (2) → ceo (1) → owner" in clawpy("agents", "add", "tester", "--to", "cto", "--domain", "tests").out
     assert clawpy("agents", "retire", "researcher").code == 1
@@ -169,21 +116,6 @@ def test_an_agent_is_added_retired_and_restored(clawpy: Clawpy):
     assert "retired: tester; `clawpy agents restore` restores one" in clawpy("agents", "list").out
     assert "cto (2) → ceo (1) → owner" in clawpy("agents", "restore", "tester").out
     assert "retired" not in clawpy("agents", "list").out
-
-
-def test_an_agent_with_the_id_of_a_retired_one_is_shown_itself(clawpy: Clawpy):
-    clawpy("agents", "add", "tester", "--to", "cto")
-    clawpy("agents", "retire", "tester")
-    assert "coo (2) → ceo (1) → owner" in clawpy("agents", "add", "tester", "--to", "coo").out
-    assert "Retired" not in clawpy("agents", "show", "tester").out
-
-
-def test_agents_below_a_broken_leader_keep_their_place_in_the_tree(clawpy: Clawpy, home: Home):
-    clawpy("agents")
-    (home.agents / "cto" / "tools.json").write_text('{"x')
-    tree = clawpy("agents").out
-    assert "\n3      backend_lead " in tree
-    assert "\n4        backend_builder " in tree
 
 
 def test_a_permission_is_listed_with_its_detail_and_answered_once(
@@ -304,29 +236,6 @@ def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: P
 
 
 @pytest.mark.long
-def test_discarded_work_is_discarded_in_every_list(clawpy: Clawpy, project: Path):
-    card = clawpy("propose", "draft_changelog", "--json").document["predictions"][0]["id"]
-    assert clawpy("approve", card, "--wait").code == 0
-    preview = clawpy("discard", card, "--json")
-    assert (preview.code, preview.document["discarded"], preview.document["changeSet"]["state"]) == (
-        1,
-        False,
-        "waiting",
-    )
-    assert clawpy("discard", card).out.endswith("Nothing changed yet. Add `--yes` to delete the changes.\n")
-    discarded = clawpy("discard", card, "--yes", "--json").document
-    assert discarded["prediction"]["outcome"] == "discarded"
-    assert "is discarded already" in clawpy("discard", card).err
-    assert (discarded["session"]["state"], discarded["changeSet"]["state"]) == ("discarded", "discarded")
-    for verb in ("work", "status"):
-        printed = clawpy(verb).out
-        assert "discarded" in printed
-        assert "succeeded" not in printed
-    assert "  discarded  my shop ü" in clawpy("work", card).out
-    assert clawpy("metrics", "--json").document["ownPrompts"] == 1
-
-
-@pytest.mark.long
 def test_do_not_disturb_lasts_for_its_span(clawpy: Clawpy, project: Path):
     until = clawpy("dnd", "--for", "90m", "--json").document["dndUntil"]
     remaining = datetime.fromisoformat(until) - datetime.now(UTC)
@@ -335,32 +244,18 @@ def test_do_not_disturb_lasts_for_its_span(clawpy: Clawpy, project: Path):
     assert (status["dndUntil"], status["quiet"]) == (until, True)
     assert "do not disturb until" in clawpy("dnd").out
     assert "do not disturb until" in clawpy("status").out
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("off", ["off", "--off"])
-def test_do_not_disturb_is_switched_on_and_off(clawpy: Clawpy, project: Path, off: str):
-    assert clawpy("dnd", "on", "--json").document["dndUntil"] is not None
-    assert clawpy("dnd", off, "--json").document["dndUntil"] is None
-    assert clawpy("status", "--json").document["dndUntil"] is None
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("arguments", ["maybe", "--for 1h off", "--for 1h --off", "--for never"])
-def test_do_not_disturb_takes_either_a_word_or_a_span(clawpy: Clawpy, project: Path, arguments: str):
-    refused = clawpy("dnd", *arguments.split())
-    assert refused.code == 2
-    assert arguments != "maybe" or "'maybe' is neither on nor off; for a time write --for 2h" in refused.err
+    assert clawpy("dnd", "off", "--json").document["dndUntil"] is None
 
 
 WRONG_COMMAND_LINES = [
     [name, *words, "--bogus"] for name, verb in VERBS.items() for words in ([], *([action] for action in verb.actions))
 ]
 WRONG_COMMAND_LINES += [
-    ["no-such-verb"], ["approve"], ["dnd", "--off", "--for", "2h"], ["check"], ["recall"], ["key", "set"], ["--home"],
-    ["notify", "set", "phone", "https://example.org/secret"], ["comment", "x", "nowhere"], ["approve", "x", "--soon"],
-    ["snooze", "x", "--for", "soon"], ["resume", "everything"], ["agents", "add", "x"], ["config", "set", "x"],
-    ["check", "ls", "--home"], ["check", "--prompt", "x", "--batch", "y"], ["tasks", "list", "--state", "odd"], [],
+    line.split()
+    for line in (
+        "", "no-such-verb", "approve", "--home", "dnd --off --for 2h", "snooze x --for soon", "agents add x",
+        "comment x nowhere", "check --prompt x --batch y",
+    )
 ]  # fmt: skip
 
 

@@ -53,16 +53,6 @@ def test_a_card_is_approved_landed_and_undone(
 
 
 @pytest.mark.long
-def test_a_landing_and_its_undo_name_each_other(clawpy: Clawpy, card_id: str, change_id: str):
-    assert clawpy("land", card_id).out.startswith(f"Landed 1 file. Undo: `clawpy undo {change_id}`\n")
-    assert clawpy("undo", card_id).out.startswith(f"Landing undone. Land all that waits: `clawpy land {change_id}`\n")
-    refused = clawpy("undo", card_id)
-    assert f"{change_id} is undone already" in refused.err
-    assert f"`clawpy land {change_id}` lands all that waits" in refused.err
-    assert clawpy("land", change_id).out.startswith("Landed 1 file.")
-
-
-@pytest.mark.long
 def test_a_hunk_lands_and_one_that_does_not_exist_is_refused(clawpy: Clawpy, card_id: str):
     assert "no hunk 2" in clawpy("land", card_id, "--only", "CHANGELOG.md", "--hunk", "2").err
     assert "it does not change nope" in clawpy("land", card_id, "--only", "nope").err
@@ -83,13 +73,6 @@ def test_a_comment_stays_with_the_changes_until_it_is_removed(clawpy: Clawpy, ca
 
 
 @pytest.mark.long
-def test_an_approved_card_cannot_be_approved_again_and_is_a_task(clawpy: Clawpy, card_id: str):
-    again = clawpy("approve", card_id, "--json")
-    assert (again.code, again.document["error"]["code"]) == (1, "already_decided")
-    assert "to the unreleased section of CHANGELOG.md" in clawpy("tasks", "list").out
-
-
-@pytest.mark.long
 def test_tests_that_failed_are_an_exit_code_and_are_learned_from_before_the_verb_returns(
     clawpy: Clawpy, home: Home, project: Path
 ):
@@ -104,16 +87,6 @@ def test_tests_that_failed_are_an_exit_code_and_are_learned_from_before_the_verb
         assert "Outcome: problem found" in summary
         assert json.loads(tags) == ["summary", "problem found"]
         assert ("human_approval",) in database.execute("SELECT kind FROM learning_records").fetchall()
-
-
-@pytest.mark.long
-def test_a_task_that_needs_a_failed_one_is_blocked_in_the_journal(clawpy: Clawpy, home: Home, project: Path):
-    [card] = get_document(clawpy("propose", "run the tests", "--json"))["predictions"]
-    clawpy("approve", card["id"], "--wait", "--json")
-    [failed] = [task for task in get_document(clawpy("tasks", "list", "--json"))["tasks"] if task["state"] == "failed"]
-    assert clawpy("tasks", "add", "Release", "--needs", failed["id"]).code == 0
-    journals = "".join(path.read_text() for path in home.data.glob("task_graph.journal.*"))
-    assert '["blocks","task_' in journals
 
 
 @pytest.mark.long

@@ -1,28 +1,32 @@
 """What verbs print of sessions, settings, decisions and cards (SPEC 9.8): no internal names, no escape sequences."""
 
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from clawpy_console.cli.printing import find_printer, paint_session_outcome, render_document, strip_colours
+from clawpy_console.cli.printing import find_printer, format_time, paint_session_outcome, render_document, strip_colours
 from clawpy_console.cli.printing.system import DECISION_LABELS
 from clawpy_console.cli.printing.work import CARD_LABELS
 from clawpy_console.cli.verbs import VERBS
+from engine.activity import ActivitySince, BlockedWork
 from engine.api.documents import document as as_json
+from engine.api.operations import dispatch
+from engine.clock import FakeClock
+from engine.home import Home
 from engine.model import (
     LEFT_OUT,
     SESSION_LABELS,
     Bubble,
     BubbleState,
-    Bucket,
     ChangeSet,
     ChangeState,
     CheckResult,
     DecisionSignal,
-    DraftState,
-    FactDraft,
     FileChange,
     OfferedFinding,
     Outcome,
@@ -32,10 +36,12 @@ from engine.model import (
     Status,
     Task,
     Verdict,
+    Waiting,
 )
 from engine.model.guidance import GateResult
 from engine.model.sessions import HAS_PROBLEM
-from tests.api.stand_in import STATED_CONFIDENCE, make_card, make_session
+from tests.api.stand_in import StandIn, make_card, make_session
+from tests.conftest import MONDAY_MORNING as NOW
 
 AT = datetime(2026, 1, 5, 9, tzinfo=UTC)
 
@@ -64,20 +70,12 @@ def test_no_decision_session_or_card_is_printed_by_an_internal_name(value: str, 
     assert labels.get(value, value) in GLOSSARY
 
 
-def make_task(state: str = "open", title: str = "Lint", note: str = "") -> dict[str, Any]:
-    """The document of a task."""
-    return as_json(Task("task_1", title, state, "koji-core", "/srv/shop", "operator", AT, AT, note=note))
-
-
 @pytest.mark.parametrize(
     "changes, word",
     [
         ({}, "finished"),
-        ({"check": CheckResult("pytest", 1, failed=0)}, "finished"),
-        ({"check": CheckResult("pytest", 1, failed=1)}, "1 test failed"),
         ({"facts": {HAS_PROBLEM: True}}, "problem found"),
         ({"check": CheckResult("pytest", 1, failed=2, errors=1)}, "2 tests failed, 1 error"),
-        ({"state": SessionState.FAILED, "check": CheckResult("pytest", 1, failed=1)}, "failed"),
         ({"state": SessionState.CANNOT_RUN}, "could not run"),
     ],
 )
@@ -86,57 +84,16 @@ def test_a_session_says_how_it_ended_or_how_many_tests_failed(changes: dict[str,
     assert strip_colours(paint_session_outcome(session)) == word
 
 
-def test_a_setting_without_a_value_is_not_set():
-    document = {"settings": {"workspaces": {"/srv/shop": {"retention": {"memoryEvents": 60, "costEntries": None}}}}}
-    assert render_document("config", document | {"file": "config.toml"}).splitlines() == [
-        'workspaces."/srv/shop".retention.memoryEvents = 60',
-        '# workspaces."/srv/shop".retention.costEntries is not set',
-        "# config.toml",
-    ]
-
-
 def test_do_not_disturb_is_off_in_one_sentence():
     printed = render_document("dnd", {"dndUntil": None, "quiet": True})
     assert printed == "Do not disturb is off; quiet hours still apply."
 
 
-def test_the_undo_of_running_work_says_that_it_is_being_stopped():
-    session = as_json(make_session("sess_1", "pred_1", AT, state=SessionState.RUNNING, ended_at=None))
-    printed = render_document("undo", {"prediction": None, "session": session, "changeSet": None})
-    assert printed.splitlines()[-1] == "It is being stopped: `clawpy work sess_1` shows how it ends."
-
-
 def test_a_text_from_outside_has_no_escape_sequences():
-    document = {"tasks": [make_task(title="round\x1b[31m it")]}
-    assert render_document("tasks", document, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
-
-
-def test_tasks_that_are_left_out_are_named_with_the_way_to_them():
-    shown = render_document("tasks", {"tasks": [make_task()], "more": True})
-    assert shown.splitlines()[1:] == ["there are more than these 1: `clawpy tasks list --limit 1000`"]
-
-
-@pytest.mark.parametrize(
-    "state, note, line",
-    [
-        ("failed", "problem found: 1 failed", "▲ problem found  task_1  Lint  1 failed"),
-        ("failed", "cannot_run: no linter", "○ could not run  task_1  Lint  no linter"),
-        ("failed", "failed: exit 2", "✗ failed   task_1  Lint  exit 2"),
-        ("open", "cancelled: by you", "○ open     task_1  Lint  stopped: by you"),
-    ],
-)
-def test_a_task_says_how_its_session_ended_in_your_words(state: str, note: str, line: str):
-    assert render_document("tasks", {"tasks": [make_task(state, note=note)]}) == line
-
-
-@pytest.mark.parametrize(
-    "state, label",
-    [(DraftState.WAITING, ""), (DraftState.PROMOTED, "  kept"), (DraftState.REJECTED, "  dismissed")],
-)
-def test_a_draft_that_was_decided_is_kept_or_dismissed(state: DraftState, label: str):
-    draft = FactDraft("draft_1", "2026-01-05", "It rains.", "", Bucket.AREAS, "", "", "", "", AT, state)
-    first, *_ = render_document("drafts", {"drafts": [as_json(draft)]}).splitlines()
-    assert first == f"draft_1{label}  It rains."
+    task = Task("task_1", "round\x1b[31m it", "open", "koji-core", "/srv/shop", "operator", AT, AT)
+    assert (
+        render_document("tasks", {"tasks": [as_json(task)]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,17 +110,6 @@ def test_changes_say_what_can_be_done_with_them(statuses: tuple[str, ...], refus
     files = (*others, replace(last, refused=refused))
     change = ChangeSet("change_1", "sess_1", "", "/shop", ChangeState.WAITING, files, "Fix it", AT)
     assert steps in render_document("work", {"prediction": None, "session": None, "changeSet": as_json(change)})
-
-
-@pytest.mark.parametrize(
-    "stated, status, is_shown",
-    [(True, Status.PENDING, True), (False, Status.PENDING, False), (True, Status.EXECUTED, False)],
-)
-def test_a_pending_card_is_new_once_its_confidence_is_stated(stated: bool, status: Status, is_shown: bool):
-    new_card = make_card(
-        "pred_1", AT, has_novel_pair=True, status=status, parts=replace(STATED_CONFIDENCE, stated=stated)
-    )
-    assert ("NEW" in render_document("cards", {"predictions": [as_json(new_card)]})) is is_shown
 
 
 def test_a_card_shows_which_rail_blocks_or_asks():
@@ -198,3 +144,76 @@ def test_a_refused_finding_is_listed_with_the_gate_that_refused_it():
     assert lines[0] == "bub_1  Prices are cents"
     assert lines[1].startswith("  ✗ refused  cto → ceo, ")
     assert lines[2:] == ["  ✗ 2 confidence: 0.50 of 0.75"]
+
+
+TIME = format_time(as_json(NOW))
+
+
+NOTHING = {"ended_sessions": (), "blocked": (), "approved": 0, "approved_by_itself": 0, "rejected": 0, "spent": 0}
+
+
+@pytest.fixture
+def engine(home: Home, clock: FakeClock) -> Iterator[StandIn]:
+    with closing(StandIn(home, clock)) as engine:
+        yield engine
+
+
+def print_status(engine: StandIn, **activity: Any) -> list[str]:
+    """The lines of the status of an engine with this activity since `NOW`."""
+    engine.read_activity = lambda: ActivitySince(instant=NOW, **NOTHING | {"waiting": ()} | activity)
+    return render_document("status", dispatch(engine, "status", {})).splitlines()
+
+
+def select_below(lines: list[str], beginning: str) -> list[str]:
+    """The line that begins like this, and those that stand below it, farther in."""
+    start = next(number for number, line in enumerate(lines) if line.startswith(beginning))
+    rest = [number for number, line in enumerate(lines) if number > start and not line.startswith("    ")]
+    return lines[start : min(rest, default=len(lines))]
+
+
+def test_what_waits_is_named_in_one_line_each(engine: StandIn):
+    engine.list_waiting = lambda: [
+        Waiting("change_set", "change_1", "land 1 file?", NOW),
+        Waiting("permission", "perm_1", "fix it\n" * 99, NOW),
+    ]
+    assert [line for line in print_status(engine) if "needs you" in line] == [
+        "  needs you  change_1  land 1 file?",
+        f"  needs you  perm_1  {'fix it ' * 14}f…",
+    ]
+
+
+def test_of_what_keeps_it_from_acting_the_first_is_named_and_the_others_are_counted(engine: StandIn):
+    missing = ("autonomous mode is off", "quiet hours", "the Twin is still learning")
+    engine.autonomy.describe_requirements = lambda workspaces: SimpleNamespace(
+        missing=missing, words=f"does not act by itself yet: {', '.join(missing)}"
+    )
+    assert "  does not act by itself yet: autonomous mode is off, and for 2 other reasons" in print_status(engine)
+
+
+def test_of_the_sessions_that_ran_the_five_newest_are_listed(engine: StandIn):
+    states = [SessionState.FAILED, SessionState.CANNOT_RUN, *[SessionState.SUCCEEDED] * 6]
+    ended = [
+        make_session(f"sess_{number}", "", NOW, state=state, prompt=f"run {number}", mode="approved")
+        for number, state in enumerate(states, 1)
+    ]
+    red = make_session("sess_0", "", NOW, prompt="run 0", check=CheckResult("pytest", passed=0, failed=1))
+    by_itself = make_session("sess_9", "", NOW, prompt="run 9", mode="autonomous")
+    assert select_below(print_status(engine, ended_sessions=(red, *ended, by_itself)), "  done") == [
+        "  done       10 sessions, 1 found a problem, 2 did not finish",
+        f"    {TIME}  finished  by itself: run 9",
+        *(f"    {TIME}  finished  run {number}" for number in (8, 7, 6, 5)),
+        "    and 5 earlier ones; `clawpy work` lists them",
+    ]
+
+
+def test_work_that_was_blocked_alike_is_one_line_with_one_reason(engine: StandIn):
+    reason = "autonomous mode is off; quiet hours"
+    blocked = 3 * (BlockedWork(NOW, "pred_1", "lint", "gate", Verdict.ASK, reason, "autonomy"),)
+    assert select_below(print_status(engine, blocked=blocked), "  blocked") == [
+        "  blocked    3 by the rails: gate 3",
+        f"    {TIME}  gate  lint: autonomous mode is off, and for 1 other reason  (3 times)",
+    ]
+
+
+def test_nothing_is_said_of_a_time_in_which_nothing_happened(engine: StandIn):
+    assert f"since {TIME}" not in print_status(engine)

@@ -107,13 +107,6 @@ def test_verbs_reach_the_cards_of_the_engine_that_holds_the_home(clawpy: Clawpy,
 
 @pytest.mark.long
 @pytest.mark.usefixtures("holder")
-def test_the_status_is_shown_outside_of_any_repository(clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    assert get_document(clawpy("status", "--json"))["pending"] == 0
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("holder")
 def test_the_engine_that_holds_the_home_is_stopped_and_resumed(clawpy: Clawpy):
     stopped = get_document(clawpy("stop", "enough", "--json"))
     assert stopped["reached"]
@@ -122,15 +115,6 @@ def test_the_engine_that_holds_the_home_is_stopped_and_resumed(clawpy: Clawpy):
     assert "`pause` is not active; stop is" in clawpy("resume", "pause").err
     assert clawpy("resume").out.startswith("▶ Resumed after the stop of ")
     assert "nothing is stopped or paused" in clawpy("resume").err
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("holder")
-def test_resume_names_the_setting_that_stops_everything(clawpy: Clawpy):
-    clawpy("config", "set", "crossPollEnabled", "false")
-    error = clawpy("resume").err
-    assert "crossPollEnabled is false in the settings" in error
-    assert "clawpy config set crossPollEnabled true" in error
 
 
 @pytest.mark.long

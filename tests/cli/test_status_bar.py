@@ -2,7 +2,6 @@
 
 import os
 import signal
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,17 +10,12 @@ import pytest
 
 from clawpy_console.cli import split_options, status_bar
 from clawpy_console.cli.status_bar import format_file_line
-from engine import open_engine
-from engine.api import status_bar_file
-from engine.api.control import Document, call, stop
 from engine.api.status_bar_file import StatusBarFile
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.home import Home
-from engine.lock import HomeLock
 from engine.model import Card, Hold
 from tests.api.stand_in import make_card
-from tests.conftest import Repository
 from tests.support.fork_server import ForkServer
 from tests.support.programs import find_imported
 
@@ -94,26 +88,22 @@ def test_a_hold_is_shown_until_it_ends(world: StatusBarWorld, clock: FakeClock):
 
 
 @pytest.mark.parametrize(
-    "argv, answered",
+    "words, answered",
     [
-        (["status", "--format", "short"], True),
-        (["--home", "HOME", "status", "--format=short"], True),
-        (["status", "--format", "long", "--workspace", "/x"], True),
-        (["status", "--format", "short", "--json"], False),
-        (["status", "--format", "full"], False),
-        (["status"], False),
-        (["status", "--help"], False),
-        (["propose", "status", "--format", "short"], False),
+        ("status --format short", True),
+        ("status --format=long --workspace /x", True),
+        ("status --format short --json", False),
+        ("status", False),
+        ("propose status --format short", False),
     ],
 )
 def test_what_is_answered_without_an_engine(
-    world: StatusBarWorld, argv: list[str], answered: bool, monkeypatch: pytest.MonkeyPatch
+    world: StatusBarWorld, words: str, answered: bool, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("CLAWPY_HOME", str(world.home.root))
-    argv = [str(world.home.root) if word == "HOME" else word for word in argv]
-    assert read_line_without_engine(argv) is None, "nobody has written the file yet"
+    assert read_line_without_engine(words.split()) is None, "nobody has written the file yet"
     world.file.write()
-    assert read_line_without_engine(argv) == ("🔮 0" if answered else None)
+    assert read_line_without_engine(words.split()) == ("🔮 0" if answered else None)
 
 
 def test_a_stop_file_that_no_engine_has_found_yet_is_shown(world: StatusBarWorld):
@@ -121,32 +111,6 @@ def test_a_stop_file_that_no_engine_has_found_yet_is_shown(world: StatusBarWorld
     world.home.data.mkdir(parents=True)
     (world.home.data / "STOP").touch()
     assert read_line_without_engine(["--home", str(world.home.root), "status", "--format", "short"]) == "⏸ stop"
-
-
-@pytest.mark.long
-def test_a_status_bar_tells_of_a_verb_as_soon_as_it_has_returned(
-    home: Home, repository: Repository, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(status_bar_file, "MIN_INTERVAL_S", 3600)
-    argv = ["--home", str(home.root), "status", "--format", "short"]
-    repository.commit("begin", {"cart.py": "total = 0\n"})
-    with closing(open_engine(home, workspaces=[str(repository.path)], start_schedule=False)):
-
-        def ask(verb: str, **arguments: str) -> Document:
-            return call(home, verb, arguments, opener=open_engine)
-
-        for number in (1, 2):
-            proposed = ask("propose", text=f"report_branches days={number}", workspace=str(repository.path))
-            assert read_line_without_engine(argv) == f"🔮 {number}"
-        ask("dismiss", id=proposed["predictions"][0]["id"])
-        assert read_line_without_engine(argv) == "🔮 1"
-        stop(home, "lunch")
-        assert read_line_without_engine(argv) == "⏸ stop"
-        ask("config", action="set", key="crossPollEnabled", value="false")
-        ask("resume")
-        assert read_line_without_engine(argv) == "⏸ config", "which the settings end, so the stop was meant"
-        ask("config", action="unset", key="crossPollEnabled")
-        assert read_line_without_engine(argv) == "🔮 1"
 
 
 @pytest.mark.long
@@ -165,13 +129,6 @@ def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
     world.holds = [Hold("stop", "enough", clock.now(), None)]
     world.file.write()
     assert read_line_without_engine(argv) == "⏸ stop", "a stop outlasts the engine"
-    world.holds = []
-    world.file.write()
-    lock = HomeLock(world.home, clock=clock)
-    lock.acquire()
-    assert read_line_without_engine(argv) == "🔮 1"
-    lock.release()
-    assert read_line_without_engine(argv) == "🔮 1", "an engine that ends writes the file a last time"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 2}', '{"version": 1, "holds": 3}', "\ud800"])

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from clawpy_console.cli import split_options
 from clawpy_console.cli.verbs import VERBS, parse_span
 from engine import __version__
 from tests.cli.conftest import Clawpy
@@ -60,3 +61,23 @@ def test_a_text_that_is_no_span_is_refused(text: str):
 def test_a_span_above_the_maximum_is_called_too_long(text: str):
     with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is too long: at most 30d"):
         parse_span(text)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    ["--json --home h --workspace=a cards --workspace b", "cards --workspace a --json --workspace=b --home=h"],
+    ids=["before", "after"],
+)
+def test_options_stand_before_or_after_the_verb(argv: str):
+    common, rest = split_options(argv.split())
+    assert common.as_json
+    assert common.home_name == "h"
+    assert common.workspace_names == ["a", "b"]
+    assert rest == ["cards"]
+
+
+def test_behind_two_dashes_everything_is_the_verbs():
+    argv = ["check", "--", "tool", "--json"]
+    common, rest = split_options(argv)
+    assert not common.as_json
+    assert rest == argv

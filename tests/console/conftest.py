@@ -3,7 +3,6 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,7 @@ from pytest_textual_snapshot import SVGImageExtension
 from textual._styles_cache import StylesCache
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.cli.demo import make_project
-from engine import Engine, open_engine
-from engine.clock import FakeClock
 from engine.home import Home
-from engine.services import Overrides
-from tests.conftest import MONDAY_MORNING
 from tests.console import fast_textual
 from tests.console.driving import make_console
 from tests.console.snapshots import make_comparison
@@ -74,21 +68,6 @@ def plain_console(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> Conso
     """The same on a terminal without colours."""
     monkeypatch.setenv("NO_COLOR", "1")
     return make_console(console.home, console._open_engine)
-
-
-@pytest.fixture
-def demo_engine(home: Home) -> Iterator[Engine]:
-    """A real engine, with the clock at a fixed time, that looks after the project of the demo."""
-    at = MONDAY_MORNING + timedelta(hours=4)
-    engine = open_engine(
-        home,
-        workspaces=[str(make_project(home.root.parent / "shop", at))],
-        clock=FakeClock(at),
-        start_schedule=False,
-        overrides=Overrides(throw_away=True, unreachable=True),
-    )
-    yield engine
-    engine.close()
 
 
 @pytest.fixture

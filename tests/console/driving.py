@@ -6,7 +6,7 @@ Their private parts are used here, so that tests need not know them.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,8 +15,6 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.cli.printing import format_fields, strip_colours
-from clawpy_console.fields import Field
 from engine.home import Home
 from tests.console.idle import until_idle
 from tests.console.stand_in_data import NOW
@@ -77,11 +75,6 @@ def read_lines(app: App[Any]) -> list[Strip]:
 def read_screen(app: App[Any]) -> str:
     """The text on the screen, line by line."""
     return "\n".join("".join(segment.text for segment in strip) for strip in read_lines(app))
-
-
-def format_text(fields: Iterable[Field]) -> str:
-    """What a pane says of these fields, line by line, without colours."""
-    return strip_colours("\n".join(format_fields(fields)))
 
 
 def read_toasts(app: ConsoleApp) -> str:

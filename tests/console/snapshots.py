@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from itertools import groupby
-from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from tests.console.driving import until, until_loaded
+from tests.console.driving import read_lines, until, until_loaded
 
 SIZES = {"80x24": (80, 24), "120x40": (120, 40), "160x50": (160, 50), "200x60": (200, 60)}
 
@@ -18,21 +17,19 @@ def in_four_sizes(test: Callable[..., None]) -> Callable[..., None]:
     return pytest.mark.long(pytest.mark.parametrize("size", SIZES)(test))
 
 
-CompareSnapshot = Callable[..., None]
-"""`compare(console, size, *keys, theme="", go=until_loaded)`: the console looks as in its picture, after `go` and the
-keys."""
+CompareSnapshot = Callable[[ConsoleApp, str, str], None]
+"""`compare(console, size, keys)`: after these keys, which are separated by spaces, it looks as in its picture."""
 
 
 def make_comparison(snap_compare: Callable[..., bool]) -> CompareSnapshot:
     """The comparison, with the fixture of pytest-textual-snapshot."""
 
-    def compare(console: ConsoleApp, size: str, *keys: str, theme: str = "", go: Any = until_loaded):
+    def compare(console: ConsoleApp, size: str, keys: str):
         async def before(pilot: Pilot):
-            await go(pilot)
+            await until_loaded(pilot)
             await wait_for_workers(pilot)
-            if theme:
-                pilot.app.theme = theme
-            for _, same in groupby(keys):  # who walks down a list does not wait at each row
+            for _, same in groupby(keys.split()):  # who walks down a list does not wait at each row
+                read_lines(pilot.app)  # what jump mode labels has its place once it is drawn
                 await pilot.press(*same)
                 await wait_for_workers(pilot)
             for box in pilot.app.screen.query("Input, TextArea"):

@@ -6,6 +6,7 @@ Calls are in `call_log`; `refuse` makes the next call of a name raise.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from types import SimpleNamespace
@@ -44,6 +45,7 @@ class StandIn:
     def __init__(self):
         self.call_log: list[tuple[Any, ...]] = []
         self.refuse: dict[str, Refusal] = {}
+        self.delayed = threading.Event()  # set once calls that a test holds back are answered
         self.now = NOW
         self.dnd: datetime | None = None
         self.bus = EventBus()

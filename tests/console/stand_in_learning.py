@@ -24,7 +24,7 @@ TEST = "tests/test_discount.py::test_a_discount_is_rounded"
 
 RECORDS = read_values(LearningRecord, "records")
 ROUNDING, STOCK, CHEAP, TRIES, LINT, EMOJI = read_values(Candidate, "candidates")
-LIFT, YOUNG = read_values(Lift, "lifts")
+LIFT, _ = read_values(Lift, "lifts")
 GLOBAL, PROJECT, TASK, OLD, *FOUND, PROXY, TEAM = read_values(LearningEntry, "learnings")
 SESSIONS = [entry.session_id for entry in FOUND]
 

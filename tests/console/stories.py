@@ -182,6 +182,15 @@ def hold_back(service: object, method: str, until: threading.Event | None = None
     return event
 
 
+def delayed(service: str, method: str) -> Given:
+    """The engine answers calls of this method of a service only from `ANSWER` on."""
+    return Given(lambda engine: setattr(engine, "delayed", hold_back(getattr(engine, service), method)))
+
+
+ANSWER: Step = lambda app: find_stand_in(app).delayed.set()  # noqa: E731
+"""The engine answers the calls that were delayed."""
+
+
 def answers(event: threading.Event) -> Step:
     """The engine answers the calls that wait for this event."""
     return lambda app: event.set()

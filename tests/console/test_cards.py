@@ -1,26 +1,29 @@
 """The stack of cards: its keys, decisions, checks for new cards, and what is said after them (SPEC 9.2)."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from textual.events import Key
 
 from clawpy_console.app import ConsoleApp
-from engine.model import Card, CheckReport
+from clawpy_console.screens.card_stack import describe_work
+from engine.model import GateRuleName, RailVerdict, Verdict
+from tests.console import stand_in_data
 from tests.console.card_steps import (
+    ARMED,
     BLOG_CARD,
+    CHECK,
     FIRST,
     NEW,
+    NEXT_STEP,
     RISKY,
     SECOND,
+    change_cards,
     find_front_id,
     find_stack,
     in_front,
     shows_tiers,
-    with_first_card,
 )
-from tests.console.driving import read_screen, read_toasts, running, until
+from tests.console.driving import read_lines, read_screen, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     Given,
@@ -29,7 +32,6 @@ from tests.console.stories import (
     carry_out,
     cursor,
     find_calls,
-    hides,
     make_story_test,
     never_called,
     press,
@@ -38,18 +40,6 @@ from tests.console.stories import (
 
 UNDECIDED = never_called("approve", "dismiss", "snooze")
 
-
-def next_check_finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
-    """The next check makes these cards."""
-
-    def change(engine: StandIn):
-        report = CheckReport(created=cards(engine))
-        engine.checks.run = lambda *, requested: report
-
-    return Given(change)
-
-
-OF_OTHER_SUBJECT = replace(NEW, subject="another subject")
 
 STORIES: Stories = {
     "a snooze says until when": (press("up"), sees("↑ Snoozed until 16:12: HEAD is red")),
@@ -60,13 +50,6 @@ STORIES: Stories = {
         in_front(FIRST),
         press("escape s"),
         called("snooze", FIRST),
-    ),
-    "dismissing a card with a note says what was dismissed": (
-        with_first_card(note="content: deletes everything"),
-        press("left"),
-        called("dismiss", FIRST),
-        sees("← Dismissed:", "Undo: u"),
-        hides("content: deletes everything"),
     ),
     "down, j, k, g and G show another card, and keys decide the one that is shown": (
         sees("CARDS  1 of 5"),
@@ -99,16 +82,6 @@ STORIES: Stories = {
         press("w"),
         sees("of 5"),
     ),
-    "a check counts no card that replaces one with other facts": (
-        next_check_finds(
-            lambda engine: (
-                replace(engine.cards.all[FIRST], id="pred_000000000088", fingerprint="new"),
-                OF_OTHER_SUBJECT,
-            )
-        ),
-        press("p"),
-        sees("1 new card."),
-    ),
     "an empty stack says when the next check is": (
         Given(lambda engine: engine.cards.all.clear()),
         sees("Next check: 14:30"),
@@ -124,6 +97,30 @@ STORIES: Stories = {
         press("left left x"),
         called("explain", SECOND, "wrong"),
         called("explain", FIRST, "wrong", times=0),
+    ),
+    "a new card does not take the place of a card that was chosen": (
+        press("j"),
+        change_cards(NEW),
+        sees("CARDS  3 of 6"),
+        in_front(SECOND),
+    ),
+    "until a key is pressed the first card is in front": (change_cards(NEW), sees("CARDS  1 of 6"), in_front(NEW.id)),
+    "the next step of a result comes in front": (
+        press("right"),
+        in_front(SECOND),
+        change_cards(NEXT_STEP),
+        in_front(NEXT_STEP.id),
+    ),
+    "nor while its details were open, after another pane had the focus, or while its risk is shown": (
+        press("enter"),
+        change_cards(NEW),
+        press("escape"),
+        in_front(FIRST),
+        press("left left right"),
+        in_front(RISKY),
+        change_cards(NEXT_STEP),
+        in_front(RISKY),
+        ARMED,
     ),
 }
 
@@ -145,31 +142,47 @@ async def test_a_decision_shows_the_next_card_at_once(console: ConsoleApp, engin
         assert find_front_id(console) == SECOND
 
 
-@pytest.mark.parametrize(
-    "size", [(120, 40), pytest.param((80, 24), marks=pytest.mark.long), pytest.param((200, 60), marks=pytest.mark.long)]
-)
-async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(console: ConsoleApp, size: tuple[int, int]):
+async def test_keys_are_ignored_for_a_moment_after_the_engine_replaced_the_card(console: ConsoleApp):
+    async with running(console) as pilot:
+        seconds = 100.0
+        find_stack(console).clock = lambda: seconds
+        await carry_out(pilot, change_cards(None, FIRST), in_front(SECOND))
+        for passed, card_in_front in ((0.399, SECOND), (0.002, RISKY), (0.0, CHECK)):
+            seconds += passed
+            await pilot.press("left")
+            assert find_front_id(console) == card_in_front
+
+
+HOSTILE = [
+    "[/foo] [b]bold", "[@click=app.quit]x[/]", "a [link=http://x]b", "漢字 🎉 👩‍👩‍👧‍👦 e\u0301", "x" * 4000,
+    "$accent $ %s {0}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_hostile_text_is_shown_literally_and_breaks_no_column(
+    console: ConsoleApp, engine: StandIn, size: tuple[int, int]
+):
+    card = engine.cards.all[FIRST]
     async with running(console, size=size) as pilot:
-
-        async def click(text: str):
-            lines = read_screen(console).split("\n")
-            y = max(number for number, line in enumerate(lines) if text in line)
-            await pilot.click(offset=(lines[y].rindex(text) + 1, y))
-
-        await pilot.press("escape", *(["tab"] if size[0] > 80 else []))  # on a narrow terminal another pane hides them
-        await click("Rehearse merging")
-        await carry_out(pilot, in_front(RISKY), sees("CARDS  3 of 5"))
-        assert find_stack(console).has_focus  # the keys of the cards work at once
-        await click("Rehearse merging")
-        await carry_out(pilot, sees("Card details"), press("escape"))
-        await click("← dismiss")  # a key of the footer
-        await carry_out(pilot, called("dismiss", RISKY))
+        for text in HOSTILE:
+            hostile = {
+                "assignment": replace(card.assignment, prompt=text), "reasoning": text, "note": text, "undo_note": text,
+                "signals": (replace(card.signals[4], evidence=(text,)),),
+                "verdicts": (RailVerdict("content", Verdict.BLOCK, text, text),),
+            }  # fmt: skip
+            await carry_out(pilot, change_cards(replace(card, **hostile), FIRST))
+            await until(pilot, lambda text=text: find_stack(console).front.assignment.prompt == text)
+            await pilot.pause()
+            assert {sum(segment.cell_length for segment in line) for line in read_lines(console)} == {size[0]}
+            assert text[:12].split(" 🎉")[0] in read_screen(console)
+        await pilot.press("enter", "escape")
 
 
-@pytest.mark.long
-async def test_alt_and_a_letter_is_not_said_to_be_the_key_of_the_letter(console: ConsoleApp):
-    async with running(console, notifications=True) as pilot:
-        console.post_message(Key("alt+n", "n"))
-        await pilot.press("slash")
-        await until(pilot, lambda: "/ does nothing on this screen" in read_toasts(console))
-        assert "new prompt" not in read_toasts(console)
+@pytest.mark.parametrize(
+    "check_only, words", [(True, "only checks, without a sandbox"), (False, "you land the changes")]
+)
+def test_nothing_that_runs_without_a_sandbox_is_called_read_only(check_only: bool, words: str):
+    assert "read-only" in describe_work(stand_in_data.make_card(1, "x"))
+    waived = RailVerdict("gate", Verdict.ALLOW, "the settings allow that", GateRuleName.SANDBOX_WAIVED)
+    assert words in describe_work(stand_in_data.make_card(1, "x", check_only=check_only, verdicts=(waived,)))

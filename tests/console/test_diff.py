@@ -6,11 +6,27 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens import diff
+from clawpy_console.widgets.texts import ReplyLine
 from engine.model import FileChange, FileDiff
-from tests.console.diff_steps import HUNKS, IN_DIFF, find_view, set_hunks
-from tests.console.driving import read_screen, running
+from tests.console.card_steps import find_stack
+from tests.console.diff_steps import HUNKS, IN_DIFF, find_view, make_sessions_of_agents, set_hunks
+from tests.console.driving import read_screen
 from tests.console.stand_in import StandIn
-from tests.console.stories import Given, Until, carry_out, cursor, hides, play, press, sees, set_change
+from tests.console.stories import (
+    Given,
+    Step,
+    Until,
+    cursor,
+    find_calls,
+    find_stand_in,
+    hides,
+    make_story_test,
+    play,
+    press,
+    sees,
+    set_change,
+    type_text,
+)
 
 
 class SortOfChange(NamedTuple):
@@ -91,17 +107,6 @@ async def test_every_sort_of_change_is_described(console: ConsoleApp):
     )
 
 
-@pytest.mark.long
-async def test_a_warning_about_a_file_gets_the_room_of_a_terminal_that_became_wide(
-    console: ConsoleApp, engine: StandIn
-):
-    set_change(engine, files=(FileChange("sub", "modified", 1, 1, refused="a submodule: its files belong to it"),))
-    async with running(console, "2", size=(40, 12)) as pilot:
-        await carry_out(pilot, press("tab tab"), sees("✗ sub: a sub"), hides("it; cannot be landed"))
-        await pilot.resize_terminal(160, 50)
-        await carry_out(pilot, sees("✗ sub: a submodule: its files belong to it; cannot be landed"))
-
-
 async def test_very_long_lines_are_moved(console: ConsoleApp):
     await play(
         console,
@@ -124,3 +129,62 @@ async def test_a_diff_is_side_by_side_where_there_is_room(console: ConsoleApp, s
         return ("round(sum(lines), 2)" in line) is split
 
     await play(console, *IN_DIFF, press("z"), Until("both sides", is_side_by_side), size=size)
+
+
+def comment_line_has(value: str) -> Until:
+    """The line of a comment has this text."""
+    return Until(f"{value!r}", lambda app: app.screen.query_one(ReplyLine).value == value)
+
+
+def find_comment_place(app: ConsoleApp) -> tuple[str, int, bool]:
+    """The file and the line of the only comment, and whether that is a line before the change."""
+    [comment] = app.state.changes[0].comments
+    return comment.path, comment.line, comment.old
+
+
+COMMENTED: tuple[Step, ...] = (
+    press("] down down c"),
+    sees("comment on shop/cart.py:13 before the change"),
+    type_text("why?"),
+    press("enter"),
+    sees("┃ why?"),
+)
+"""A comment is written on the first line that was removed."""
+
+
+STORIES = {
+    "a comment is written, shown and removed": (
+        *COMMENTED,
+        Until("its place", lambda app: find_comment_place(app) == ("shop/cart.py", 13, True)),
+        hides("C send comments"),  # a flow made the changes: it is a note
+        press("down delete"),
+        hides("┃ why?"),
+    ),
+    "a landing says that a comment was not sent": (
+        *COMMENTED,
+        press("L"),
+        sees("Landed 3 files. 1 comment of yours not sent. Undo: u"),
+    ),
+    "a comment that was begun is there again, for its line alone": (
+        press("] down down c"),
+        type_text("why"),
+        press("escape c"),
+        comment_line_has("why"),
+        press("escape up c"),
+        comment_line_has(""),
+    ),
+    "comments go to the agent as a card that continues its session": (
+        Given(make_sessions_of_agents),
+        press("] down c"),
+        type_text("use Decimal"),
+        press("enter"),
+        sees("C send comments"),
+        press("C"),
+        Until("the card", lambda app: any("use Decimal" in call for call in find_calls(find_stand_in(app), "propose"))),
+        Until("sent", lambda app: app.engine.changes.all[0].comments[0].sent),
+        Until("the card in front", lambda app: "use Decimal" in find_stack(app).front.assignment.prompt),
+    ),
+}
+
+
+test_story = pytest.mark.long(make_story_test(STORIES, *IN_DIFF))

@@ -8,8 +8,8 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens import diff
 from clawpy_console.screens.changes import Changes
-from engine.model import FileChange, FileDiff, FilePart, Refusal
-from tests.console.diff_steps import HUNK_1, HUNKS, IN_DIFF, find_view, has_marked, land_first_hunk_elsewhere
+from engine.model import FileChange, FileDiff, FilePart
+from tests.console.diff_steps import HUNK_1, HUNKS, IN_DIFF, has_marked, land_first_hunk_elsewhere
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     CHANGE,
@@ -44,25 +44,10 @@ def would_land(*paths: str) -> Until:
     )
 
 
-def refuse_to_land(engine: StandIn):
-    """The engine refuses each landing."""
-
-    def refuse(id: str, only: object = ()):
-        raise Refusal("conflict", "you changed the same lines", "land again")
-
-    engine.changes.land = refuse
-
-
 def refuse_last_file(engine: StandIn):
     """The last file cannot be landed."""
     *files, last = engine.changes.all[0].files
     set_change(engine, files=(*files, replace(last, refused="a submodule")))
-
-
-def refuse_last_files(engine: StandIn):
-    """Only the first file can be landed."""
-    first, *others = engine.changes.all[0].files
-    set_change(engine, files=(first, *(replace(file, refused="a submodule") for file in others)))
 
 
 def refuse_all_files(engine: StandIn):
@@ -120,13 +105,6 @@ STORIES = {
         press("L"),
         called("landed part", ("shop/cart.py", (1,)), ("shop/price.py", ()), times=2),
     ),
-    "after the undo of what landed in part elsewhere, all of it would land": (
-        land_first_hunk_elsewhere,
-        sees("3 files landed"),
-        press("u"),
-        called("undone", CHANGE),
-        sees("L lands all that waits: 3 files."),
-    ),
     "marks whose hunks landed elsewhere are said before all of it lands": (
         press("] space"),
         land_first_hunk_elsewhere,
@@ -138,25 +116,6 @@ STORIES = {
         press("L"),
         called("landed", CHANGE),
     ),
-    "marks stay when their landing is refused": (
-        Given(refuse_to_land),
-        press("] space L"),
-        sees("you changed the same lines"),
-        has_marked(HUNK_1),
-        land_first_hunk_elsewhere,
-        SAYS_MARKS_LOST,
-    ),
-    "marks stay while you look at another session": (
-        press("] space"),
-        lambda app: app.screen.go_to("sessions"),
-        press("j"),
-        Until("none", lambda app: not find_view(app).files),
-        press("k"),
-        has_marked(HUNK_1),
-        press("L"),
-        called("landed part", ("shop/cart.py", (1,))),
-        sees("Landed 1 hunk in 1 file. The rest waits: 3 files."),
-    ),
     "without the file that cannot be landed the others land": (
         Given(refuse_last_file),
         sees("2 files to land, 1 file that cannot be landed"),
@@ -167,28 +126,6 @@ STORIES = {
         never_called("landed part"),
         press("L"),
         called("landed part", ("shop/cart.py", ()), ("shop/price.py", ())),
-    ),
-    "if only the file is marked that cannot be landed, the others are marked": (
-        Given(refuse_last_file),
-        press("shift+tab G space"),
-        would_land("shop/rounding.py"),
-        press("L"),
-        sees("shop/rounding.py (a submodule). The other files are marked: L lands them."),
-        would_land("shop/cart.py", "shop/price.py"),
-        never_called("landed part"),
-    ),
-    "one other file is said to be one": (
-        Given(refuse_last_files),
-        press("L"),
-        sees("The other file is marked: L lands it."),
-        would_land("shop/cart.py"),
-    ),
-    "a branch with a file that cannot be landed is refused with the way on": (
-        Given(refuse_last_file),
-        press("b"),
-        sees("No branch was made, because these cannot be landed: shop/rounding.py (a submodule)"),
-        would_land("shop/cart.py", "shop/price.py"),
-        never_called("branched"),
     ),
     "changes none of which can be landed can be copied or discarded": (
         Given(refuse_all_files),
@@ -207,24 +144,6 @@ STORIES = {
 
 
 test_story = pytest.mark.long(make_story_test(STORIES, *IN_DIFF))
-
-
-@pytest.mark.long
-async def test_the_preview_of_an_earlier_diff_is_not_shown_beside_the_next(console: ConsoleApp):
-    is_previewed, is_read = threading.Event(), threading.Event()
-    await play(
-        console,
-        Given(lambda engine: hold_back(engine.changes, "preview_land", until=is_previewed)),
-        *IN_DIFF,
-        land_elsewhere(until=is_read),
-        hides("hunk 1"),
-        answers(is_previewed),
-        Until("the preview", lambda app: not any(worker.group == "preview" for worker in app.workers)),
-        hides("Landing changes"),
-        answers(is_read),
-        sees("Landing changes"),
-        size=(160, 50),
-    )
 
 
 @pytest.mark.long

@@ -3,8 +3,6 @@
 import pytest
 from textual.widgets import Input
 
-from clawpy_console.app import ConsoleApp
-from clawpy_console.widgets.rows import Rows
 from tests.console.hierarchy_steps import (
     WIDE,
     edit_text,
@@ -16,8 +14,7 @@ from tests.console.hierarchy_steps import (
     tree_hides,
     tree_shows,
 )
-from tests.console.stand_in import StandIn
-from tests.console.stories import CLOSED, Step, Stories, Until, make_story_test, play, press, sees, type_text
+from tests.console.stories import CLOSED, Step, Stories, Until, make_story_test, press, sees, type_text
 
 pytestmark = pytest.mark.long
 
@@ -62,21 +59,6 @@ STORIES: Stories = {
         sees("Undo: u"),
         press("u"),
         reports_to("dreamer", "cino"),
-    ),
-    "a place it cannot take says why": (
-        *open_agent("cto"),
-        press("m"),
-        Until("a preview", lambda app: app.screen._has_preview),
-        Until(
-            "not below it",
-            lambda app: "backend_builder" not in [row.id for row in app.screen.query_one("#leaders", Rows).rows],
-        ),
-        lambda app: find_world(app).agents.move("cfo", "backend_builder"),  # meanwhile, elsewhere
-        type_text("cfo"),
-        sees("cto leads cfo, so it cannot report to it"),
-        press("enter escape"),
-        CLOSED,
-        reports_to("cto", "ceo"),
     ),
     "a tier is given and taken back": (
         *open_agent("dreamer"),
@@ -141,13 +123,6 @@ STORIES: Stories = {
         has_retired(),
         Until("idle", lambda app: app.screen.agent.activity.state == "idle"),
     ),
-    "below a retired agent there is no new one: it comes below the owner": (
-        *open_agent("ceo"),
-        press("G enter down"),
-        shows_agent("night_watch"),
-        press("n"),
-        sees("A new agent under owner"),
-    ),
     "who may not be retired says why before anything is asked": (
         *open_agent("researcher"),
         press("D"),
@@ -159,12 +134,3 @@ STORIES: Stories = {
 
 
 test_story = pytest.mark.usefixtures("world")(make_story_test(STORIES, size=WIDE))
-
-
-@pytest.mark.usefixtures("world")
-async def test_a_new_agent_is_created_with_the_key_of_the_operator_which_a_low_terminal_shows(
-    console: ConsoleApp, engine: StandIn
-):
-    engine.settings.current.keys = {"new_agent.create": "f6"}
-    hints = sees("A new agent under ceo", "F6 create", "esc cancel")
-    await play(console, *open_agent("ceo"), press("n"), hints, size=(80, 24))

@@ -4,11 +4,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.jump import Jump, find_spots, make_labels
+from clawpy_console.screens.jump import Jump, make_labels
 from clawpy_console.screens.own_prompt import OwnPrompt
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
@@ -25,32 +26,6 @@ def test_no_label_is_the_beginning_of_another(count: int):
     ordered = sorted(make_labels(count))
     assert len(ordered) == len(set(ordered)) == count
     assert not any(following.startswith(item) for item, following in pairwise(ordered))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
-@pytest.mark.parametrize("screen", ["1", "2", "3", "4", "5", "6", "7"])
-async def test_every_screen_has_a_label_on_each_tab_and_pane_and_none_on_a_key(
-    console: ConsoleApp, screen: str, size: tuple[int, int]
-):
-    async with running(console, screen, size=size) as pilot:
-        await until(pilot, lambda: console.screen.query(KeyLine) and console.screen.query_one(KeyLine).keys)
-        read_screen(console)  # the keys have their places once they are drawn
-        spots_on_screen = find_spots(console.screen)
-        lines = read_screen(console).splitlines()
-        on_top = [item.on_screen for item in spots_on_screen if item.widget.id == "state"]
-        assert len(on_top) >= 2
-        assert all(lines[at.y][at.x].isdigit() for at in on_top), "tabs alone: F12 stop is a key"
-        assert not [item for item in spots_on_screen if isinstance(item.widget, KeyLine)]
-        assert [item for item in spots_on_screen if item.widget is console.screen.focused]
-        await pilot.press("apostrophe")
-        await until(pilot, lambda: isinstance(console.screen, Jump))
-        drawn = read_screen(console).splitlines()
-        for label, spot in list(console.screen._spots.items())[:40]:
-            x, y = spot.on_screen
-            assert label in (drawn[y][x : x + len(label)], drawn[y][x - len(label) : x])
-        await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(console.screen, Jump))
 
 
 @pytest.mark.long
@@ -77,3 +52,25 @@ async def test_f2_jumps_while_text_is_typed(console: ConsoleApp):
         assert console.focused.text == "'"
         await pilot.press("f2")
         await until(pilot, lambda: isinstance(console.screen, Jump))
+
+
+STATE_LINE, KEY_LINE = 0, 39
+"""The lines of the screen, from 0."""
+
+
+async def _click_words(pilot: Pilot, widget: Widget, words: str, line: int):
+    column = read_screen(pilot.app).splitlines()[line].index(words)
+    assert await pilot.click(widget, offset=(column - widget.region.x, line - widget.region.y))
+
+
+async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp):
+    async with running(console, "escape") as pilot:
+        await _click_words(pilot, console.screen.query_one("#state"), "2 work", STATE_LINE)
+        await until(pilot, lambda: console.current_mode == "work")
+        rows = console.screen.query_one("#sessions", Rows)
+        before = rows.current
+        line = next(y for y, text in enumerate(read_screen(console).splitlines()) if "Lint the 6" in text)
+        await pilot.click(rows, offset=(6, line - rows.region.y))
+        assert rows.current != before
+        await _click_words(pilot, console.screen.query_one(KeyLine), "z zoom", KEY_LINE)
+        assert console.screen.maximized is not None

@@ -83,17 +83,6 @@ def test_a_file_that_is_no_last_screen_is_ignored(tmp_path: Path, content: bytes
     assert load_last_screen(tmp_path / "last_screen.json") == LastScreen()
 
 
-@pytest.mark.parametrize(
-    "name, value",
-    [("saved_at", "noon"), ("draft", 5), ("prompts", "abc"), ("theme", 7.5), ("keys", {"work.land": 5}), ("keys", [])],
-)
-def test_a_field_of_the_last_screen_that_cannot_be_read_is_left_out_alone(tmp_path: Path, name: str, value: object):
-    save_changed(tmp_path / "last_screen.json", lambda text: json.dumps(json.loads(text) | {name: value}))
-    expected = trim_last_screen(replace(TYPED_AND_CHOSEN, state=read_state_of_stand_in()))
-    default = getattr(LastScreen(), name)
-    assert load_last_screen(tmp_path / "last_screen.json") == replace(expected, **{name: default})
-
-
 def test_other_fields_of_the_state_are_another_version():
     """If this fails, raise `LAST_SCREEN_VERSION`, and put the version and the new hash here."""
     hints = [AppState]

@@ -1,18 +1,16 @@
 """The learning screen: the list of candidates and learnings, details and links, decisions (SPEC 5.6, 6.5, 9.5)."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens import learning
 from clawpy_console.screens.dialog import Question, ReasonDialog
-from clawpy_console.screens.learning import is_decision_possible
+from clawpy_console.screens.learning import LearningScreen
 from clawpy_console.screens.prompt_dialogs import open_source
 from clawpy_console.widgets.rows import Rows
-from engine.model import LearningView, PromptSource, Refusal, SourceKind
-from tests.console.learning_steps import WIDE, open_item, shows_item
+from engine.model import PromptSource, SourceKind
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_learning import (
     CHEAP,
@@ -33,9 +31,7 @@ from tests.console.stories import (
     Step,
     Stories,
     Until,
-    answers,
     called,
-    hold_back,
     make_story_test,
     never_called,
     on_screen,
@@ -46,6 +42,23 @@ from tests.console.stories import (
     select,
     type_text,
 )
+
+WIDE = (150, 50)
+
+
+def shows_item(id: str) -> Until:
+    """The cursor stands on this candidate or learning, and it was read."""
+
+    def is_met(app: ConsoleApp) -> object:
+        screen = app.screen
+        return isinstance(screen, LearningScreen) and screen.view is not None and screen.current == id
+
+    return Until(f"the cursor on {id}", is_met)
+
+
+def open_item(id: str) -> tuple[Step, ...]:
+    """Open the learning screen on this candidate or learning."""
+    return lambda app: app.open("learning", id), shows_item(id)
 
 
 @pytest.fixture(autouse=True)
@@ -62,11 +75,6 @@ def read_listed_ids(app: ConsoleApp) -> list[str]:
 def list_begins(*ids: str) -> Until:
     """The list begins with these rows."""
     return Until(f"a list from {ids}", lambda app: read_listed_ids(app)[: len(ids)] == list(ids))
-
-
-def list_has_only(id: str) -> Until:
-    """The list has this row alone."""
-    return Until(f"{id} alone", lambda app: read_listed_ids(app) == [id])
 
 
 def shows_work(session: str) -> Until:
@@ -89,7 +97,7 @@ STORIES: Stories = {
         type_text("chronicler"),
         list_begins(CHEAP.id, EMOJI.id),
         press("enter s"),
-        list_has_only(CHEAP.id),
+        Until("it alone", lambda app: read_listed_ids(app) == [CHEAP.id]),
         sees("only: Needs your decision"),
         press("escape escape slash"),
         type_text("one process"),
@@ -134,16 +142,20 @@ STORIES: Stories = {
         called("reject_candidate", TRIES.id, "yes few"),
         sees("✗ rejected by you"),
     ),
+    "rolling back says what is removed, and can be undone": (
+        *open_item(STOCK.id),
+        press("b"),
+        sees("Its changes are removed:", "- 3. Look at what changed since it was green."),
+        press("ctrl+s"),
+        sees("▼ rolled back by you"),
+        press("u"),
+        called("undo_candidate", STOCK.id),
+        sees("● active"),
+    ),
     "a refusal to activate is said": (
         refused("approve_candidate", "decided meanwhile"),
         *open_item(ROUNDING.id),
         press("a y"),
-        sees("decided meanwhile"),
-    ),
-    "a refusal to promote is said": (
-        refused("promote", "decided meanwhile"),
-        *open_item(TASK.id),
-        press("p y"),
         sees("decided meanwhile"),
     ),
     "a record leads to its session": (
@@ -194,58 +206,6 @@ STORIES: Stories = {
 test_story = pytest.mark.long(make_story_test(STORIES, size=WIDE))
 
 
-@pytest.mark.long
-async def test_keys_during_an_undo_say_that_it_is_still_running(console: ConsoleApp, engine: StandIn):
-    answered = hold_back(engine.adaptation, "undo")
-    await play(
-        console,
-        *open_item(STOCK.id),
-        press("b"),
-        sees("Its changes are removed:", "- 3. Look at what changed since it was green."),
-        press("ctrl+s"),
-        sees("▼ rolled back by you"),
-        press("u a u"),
-        sees("Undo is still running. Try again in a moment."),
-        answers(answered),
-        sees("● active"),
-        called("undo_candidate", STOCK.id),
-        size=WIDE,
-    )
-
-
-@pytest.mark.long
-async def test_an_undo_is_over_when_the_list_cannot_be_read_after_it(
-    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(learning, "REFRESH_S", 0.05)
-    adaptation = engine.adaptation
-    undo, read = adaptation.undo, adaptation.candidates
-
-    def refuse_once(**options: Any) -> Any:
-        monkeypatch.setattr(adaptation, "candidates", read)
-        raise Refusal("busy", "the database is busy", "try again")
-
-    def undo_before_refusal(id: str) -> Any:
-        monkeypatch.setattr(adaptation, "candidates", refuse_once)
-        return undo(id)
-
-    monkeypatch.setattr(adaptation, "undo", undo_before_refusal)
-    await play(
-        console,
-        *open_item(STOCK.id),
-        press("b"),
-        sees("Its changes are removed:"),
-        press("ctrl+s"),
-        sees("▼ rolled back by you"),
-        press("u"),
-        called("undo_candidate", STOCK.id),
-        sees("● active"),
-        press("b"),
-        sees("Its changes are removed:"),
-        size=WIDE,
-    )
-
-
 OFFERED = {
     ROUNDING: {"approve", "reject"}, TRIES: {"reject"}, STOCK: {"roll back"}, LINT: {"approve", "reject"}, EMOJI: set(),
     TASK: {"retract", "promote"}, GLOBAL: {"retract"}, PROXY: {"retract"}, OLD: {"keep"},
@@ -253,20 +213,14 @@ OFFERED = {
 DECISIONS = ("approve", "reject", "roll back", "retract", "keep", "promote")
 
 
-@pytest.mark.parametrize(
-    "values, possible",
-    [
-        pytest.param({}, {"retract", "promote"}, id="a valid learning"),
-        pytest.param({"review": "its source went"}, {"retract", "keep"}, id="one that waits for review"),
-        pytest.param({"phase": "in-flight"}, {"retract"}, id="an assumption"),
-        pytest.param({"text": " "}, {"retract"}, id="one without words"),
-    ],
-)
-def test_only_a_learning_that_the_engine_promotes_can_be_applied_in_all_projects(
-    values: dict[str, Any], possible: set[str]
+@pytest.mark.long
+async def test_a_file_edited_by_hand_is_read_again_while_the_screen_is_open(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ):
-    view = LearningView(replace(TASK, **values))
-    assert {name for name in DECISIONS if is_decision_possible(name, view)} == possible
+    monkeypatch.setattr(learning, "REFRESH_S", 0.05)
+    edited = replace(TASK, text="make test needs no database")
+    edit = lambda app: engine.learnings.all.update({TASK.id: edited})  # noqa: E731
+    await play(console, *open_item(TASK.id), edit, sees(edited.text), size=WIDE)
 
 
 @pytest.mark.long

@@ -68,22 +68,6 @@ async def test_a_slow_service_does_not_block_the_loop(console: ConsoleApp, engin
         await until(pilot, lambda: not is_reading(console))
 
 
-@pytest.mark.long
-async def test_nothing_ticks_faster_than_a_second_and_a_still_screen_is_not_drawn_again(
-    console: ConsoleApp, engine: StandIn
-):
-    async with running(console) as pilot:
-        await until(pilot, lambda: not any(worker.is_running for worker in console.workers), "for the greeting")
-        assert all(timer._interval >= 1 for timer in console._timers)
-        drawn = []
-        for widget in console.screen.query("*"):
-            original = widget.refresh
-            widget.refresh = lambda *a, _o=original, _w=widget, **k: (drawn.append(repr(_w)), _o(*a, **k))[1]
-        console._tick()
-        await pilot.pause()
-        assert drawn == []
-
-
 ROUNDS = 5
 KEYS = ("s", "u", "enter", "escape", "2", "1", "left", "u")
 

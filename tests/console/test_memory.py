@@ -8,7 +8,6 @@ from clawpy_console.screens.prompt_dialogs import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
 from engine.model import Layer, PromptSource, SourceKind
-from tests.console.driving import running
 from tests.console.memory_steps import WIDE, open_layer, shows_details, write_outside
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
@@ -18,16 +17,12 @@ from tests.console.stories import (
     Stories,
     Until,
     called,
-    carry_out,
     find_calls,
     find_stand_in,
-    hides,
     make_story_test,
     never_called,
     on_screen,
-    play,
     press,
-    refused,
     sees,
     type_text,
 )
@@ -103,30 +98,6 @@ STORIES: Stories = {
         called("recall", "cents", frozenset({Layer.VECTORS})),
         sees("without graph: no answer", "0.90", "tags"),
     ),
-    "after a search by meaning, Escape leads back to all entries, and words filter as before": (
-        *open_layer(Layer.VECTORS),
-        press("m"),
-        type_text("cents"),
-        press("enter"),
-        sees("meaning “cents”", "0.90"),
-        press("escape"),
-        lists_entries(Layer.VECTORS, "5"),
-        press("slash"),
-        type_text("rounded once"),
-        lists_entries(Layer.VECTORS, "1"),
-        sees("with “rounded once”"),
-    ),
-    "a filter ends the view of a single entry": (
-        *open_layer(Layer.VECTORS),
-        open_entry(Layer.VECTORS, PROMPT_SOURCE.ref),
-        sees("from another screen"),
-        press("slash"),
-        hides("from another screen"),
-        type_text("no such word"),
-        sees("No match. m searches by meaning."),
-        press("escape"),
-        lists_entries(Layer.VECTORS, "5"),
-    ),
     "the next page is read at the end of the last": (
         *open_layer(Layer.LEDGER),
         lists_entries(Layer.LEDGER, "200+"),
@@ -194,30 +165,7 @@ STORIES: Stories = {
         CLOSED,
         sees("from another screen"),
     ),
-    "a recall that fails says so": (
-        refused("preview", "the database is damaged"),
-        *open_layer(Layer.VECTORS),
-        press("r"),
-        sees("the database is damaged"),
-    ),
 }
 
 
 test_story = make_story_test(STORIES, size=WIDE)
-
-
-async def test_a_layer_that_is_built_shows_its_progress(console: ConsoleApp, engine: StandIn):
-    engine.memory.building = 0.41
-    async with running(console, size=WIDE) as pilot:
-        await carry_out(pilot, *open_layer(Layer.VECTORS), sees("41%", "building"))
-        engine.memory.building = 0.0
-        console.reload(["memory"])
-        await carry_out(pilot, hides("41%"))
-
-
-async def test_the_first_preview_is_for_the_first_card(console: ConsoleApp, engine: StandIn):
-    first = engine.cards.list_pending()[0]
-    await play(console, *open_layer(Layer.VECTORS), press("r"), sees("212 of 600 tokens"))
-    assert find_calls(engine, "preview") == [
-        ("preview", first.assignment.prompt, first.assignment.workspace, first.agent)
-    ]

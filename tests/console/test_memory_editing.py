@@ -4,7 +4,6 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from engine.model import Layer, Waiting
-from tests.console.driving import running
 from tests.console.memory_steps import (
     SOUL,
     WIDE,
@@ -23,7 +22,6 @@ from tests.console.stories import (
     Stories,
     Until,
     called,
-    carry_out,
     find_stand_in,
     hides,
     make_story_test,
@@ -67,17 +65,6 @@ STORIES: Stories = {
         *open_editor(),
         sees("Control characters are not shown, and saving removes them."),
         editor_begins("# Builder   careful\n"),
-    ),
-    "tabs of a file are named before an edit": (
-        with_soul("# Builder\tcareful\r\n"),
-        *open_editor(),
-        sees("Tabs are shown as spaces, and saving replaces them."),
-    ),
-    "line ends of Windows are not worth a word": (
-        with_soul("# Builder\r\n"),
-        *open_editor(),
-        editor_begins("# Builder\n"),
-        hides("Control characters", "Tabs"),
     ),
     "an edit of what changed meanwhile shows both texts": (
         *open_editor(),
@@ -139,12 +126,6 @@ STORIES: Stories = {
 
 
 test_story = make_story_test(STORIES, size=WIDE)
-
-
-async def test_the_heading_of_drafts_names_the_keys_of_the_operator(console: ConsoleApp):
-    async with running(console, size=WIDE) as pilot:
-        console.keymap = {"memory.promote": "f6"}
-        await carry_out(pilot, *open_layer(Layer.PARA), sees("DRAFTS: F6 keeps, n dismisses"))
 
 
 async def test_the_operators_editor_gets_the_file(

@@ -1,27 +1,26 @@
-"""Mission control around the cards: its panes, their lists, and what they open (SPEC 9.3)."""
+"""Mission control around the cards: its panes, an empty stack, other repositories, the greeting (SPEC 9.2, 9.3)."""
 
-import dataclasses
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
-from rich.cells import cell_len
-from textual.content import Content
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.mission_panes import make_glance
+from clawpy_console.last_screen import LastScreen, save_last_screen
+from clawpy_console.state import AppState
 from clawpy_console.widgets.rows import Rows
-from engine.model import SessionState
-from tests.console.card_steps import FIRST, in_front
-from tests.console.driving import read_screen, running
-from tests.console.mission_steps import add_problem, go_to, in_pane, remove_all_that_waits, with_session
+from engine.home import Home
+from engine.model import LocalModels, SessionState
+from tests.console.card_steps import FIRST, NEXT_STEP, SECOND, change_cards, in_front
+from tests.console.driving import make_console
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW, read_sessions
+from tests.console.stand_in_data import BLOG, NOW, SHOP, make_found_agent
 from tests.console.stories import (
+    CLOSED,
     Given,
     Stories,
     Until,
     called,
-    carry_out,
     find_stand_in,
     hides,
     make_story_test,
@@ -31,8 +30,43 @@ from tests.console.stories import (
     press,
     sees,
 )
+from tests.support.helpers import make_session_ended
 
 PANES = ("queue", "tasks", "agents", "sessions", "live")
+
+
+def in_pane(name: str) -> Until:
+    """This pane has the focus."""
+    return Until(f"pane {name}", lambda app: app.screen.pane == name)
+
+
+def with_session(number: int, **fields: object) -> Given:
+    """The session at this place of the list has these fields."""
+
+    def change(engine: StandIn):
+        engine.sessions.all[number] = replace(engine.sessions.all[number], **fields)
+
+    return Given(change)
+
+
+def remove_cards(engine: StandIn):
+    """No card, and no session that failed."""
+    engine.cards.all = {}
+    engine.sessions.all = engine.sessions.all[:2]
+
+
+def remove_all_that_waits(engine: StandIn):
+    """No card, no failed session and no changes."""
+    remove_cards(engine)
+    engine.changes.all = []
+
+
+def find_secret(engine: StandIn, checked_at: datetime):
+    """The last run found a secret that is not committed, and the newest check was at this time."""
+    facts = {"has_problem": True, "next": "secret", "findings": [{"commit": "", "line": 3}]}
+    fields = {"state": SessionState.SUCCEEDED, "error": "", "summary": "Do not push: 1 likely secret", "facts": facts}
+    with_session(1, **fields).change(engine)
+    engine.checks.read_last_checked = lambda: {SHOP: checked_at}
 
 
 def has_row(list_id: str, text: str, below: str = "", mark: str = "") -> Until:
@@ -53,16 +87,8 @@ def remove_tasks_and_channels(app: ConsoleApp):
     app.reload(["tasks", "settings"])
 
 
-def with_changes_that_wait_for(span: timedelta) -> Given:
-    """The changes have waited so long."""
-
-    def change(engine: StandIn):
-        engine.changes.all = [dataclasses.replace(item, created_at=engine.now - span) for item in engine.changes.all]
-
-    return Given(change)
-
-
 LANDED_SESSION = Until("its session", lambda app: app.screen.session.id == "sess_000000000002")
+
 STORIES: Stories = {
     "the list of sessions says how each ended and when": (
         with_session(1, discarded_at=NOW - timedelta(minutes=2)),
@@ -77,15 +103,6 @@ STORIES: Stories = {
         with_session(3, state=SessionState.CANNOT_RUN, error="ruff is not found"),
         has_row("#sessions", "Lint the 6 files", "could not run", "○"),
     ),
-    **{
-        f"an empty stack is silent about a {kind} that is out of the history again": (
-            Given(remove_all_that_waits),
-            Given(lambda engine, kind=kind: add_problem(engine, checked_at=engine.now, kind=kind)),
-            sees("✓ Nothing needs you"),
-            hides("Do not push"),
-        )
-        for kind in ("secret", "large_file")
-    },
     "tasks and agents are shown only while there are any": (
         has_row("#tasks", "cart rounding", mark="○"),
         has_row("#agents", "koji-core"),
@@ -101,11 +118,33 @@ STORIES: Stories = {
         never_called("approve", "dismiss", "snooze"),
     ),
     "the queue leads to the session": (press("tab enter"), on_screen("work"), LANDED_SESSION),
-    "an agent that never worked is shown in the hierarchy": (
-        Given(lambda engine: engine.sessions.all.clear()),
-        go_to("agents"),
-        press("enter"),
-        on_screen("hierarchy"),
+    "an empty stack names the changes that wait": (
+        Given(remove_cards),
+        sees("No cards · 1 change waits: press 2"),
+        hides("Nothing needs you"),
+    ),
+    "an empty stack says why the last run went wrong, and what mends it": (
+        Given(remove_all_that_waits),
+        with_session(1, state=SessionState.CANNOT_RUN, error="ruff is not found (pip install ruff)"),
+        sees("No cards · the last run in shop could not run: press 2", "ruff is not found (pip install ruff)"),
+        hides("Nothing needs you"),
+    ),
+    "an empty stack names a secret until a later check": (
+        Given(remove_all_that_waits),
+        Given(lambda engine: find_secret(engine, checked_at=engine.now - timedelta(days=9))),
+        sees("the last run in shop found a problem: press 2", "Do not push"),
+    ),
+    "an empty stack gives the remark of the last check": (
+        Given(remove_all_that_waits),
+        Given(lambda engine: setattr(engine.checks, "read_remarks", lambda: {SHOP: "no commit yet; make a commit"})),
+        sees("shop: no commit yet"),
+        hides("Nothing needs you"),
+    ),
+    "nothing says that all is well while everything is stopped": (
+        Given(remove_all_that_waits),
+        Given(lambda engine: engine.safety.kill_switch.stop("F12 pressed", "operator")),
+        sees("No cards"),
+        hides("Nothing needs you"),
     ),
 }
 
@@ -120,70 +159,85 @@ async def test_tab_walks_through_all_panes_of_a_narrow_terminal(console: Console
     await play(console, *walk, press("shift+tab"), in_pane("live"), high, size=(80, 24))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-@pytest.mark.parametrize("name", PANES)
-async def test_every_pane_has_the_common_keys_and_escape_leads_back_to_the_cards(
-    console: ConsoleApp, name: str, size: tuple[int, int]
-):
-    useless = Until("no key of cards", lambda app: "→ approve" not in read_screen(app).split("\n")[-1])
-    common = (press("w p"), called("check", True), press("n"), sees("New prompt"), press("escape"))
-    leave = (press("escape"), in_pane("stack"), sees("only shop"), press("right"), called("approve", FIRST, None))
-    await play(console, go_to(name), in_pane(name), useless, *common, *leave, size=size)
+def make_console_for_shop(home: Home, engine: StandIn) -> ConsoleApp:
+    return make_console(home, lambda: engine, [SHOP])
 
 
-async def test_the_heading_says_how_many_cards_the_list_hides_above(console: ConsoleApp):
-    async with running(console, size=(80, 24)) as pilot:
-        console.screen.greet([Content(f"line {number}") for number in range(4)])
-        await carry_out(pilot, press("G"), sees("CARDS 5 of 5 ▲ 4 more above"), press("g"), hides("more above"))
-
-
-async def test_a_pane_that_a_narrow_terminal_shows_uses_its_width(console: ConsoleApp):
-    long = with_session(1, state=SessionState.CANNOT_RUN, error="nothing to run, " * 20 + "at all")
-    whole_row = Until(
-        "a long row", lambda app: any(len(line.rstrip()) > 70 for line in read_screen(app).split("\n")[6:9])
+async def test_a_console_shows_its_own_repository_and_counts_the_cards_of_others(home: Home, engine: StandIn):
+    elsewhere = replace(NEXT_STEP, assignment=replace(NEXT_STEP.assignment, workspace=BLOG))
+    ended = make_session_ended("sess_x", workspace=BLOG, summary="1 test passed")
+    await play(
+        make_console_for_shop(home, engine),
+        sees("CARDS  1 of 4   +1 in 1 other repository: w"),
+        press("right"),
+        in_front(SECOND),
+        change_cards(elsewhere),
+        sees("CARDS  1 of 3   +2 in 1 other repository: w"),
+        in_front(SECOND),
+        lambda app: engine.bus.publish(ended),
+        sees("blog: Done: 1 test passed"),
+        press("w"),
+        sees("CARDS  1 of 2   only blog"),
+        in_front(elsewhere.id),
+        press("w"),
+        sees("of 5   all repositories"),
+        press("w"),
+        sees("of 3   +2 in 1 other repository: w"),
     )
-    await play(console, long, go_to("sessions"), sees("nothing to run"), sees("…"), whole_row, size=(80, 24))
 
 
-@pytest.mark.parametrize(
-    "error, line",
-    [
-        ("ruff is not found (pip install ruff)", "last output  ruff is not found (pip install ruff)"),
-        (
-            f"ruff is not {'found, ' * 9} (pip install ruff)",
-            "last output  ruff is not found, fou… → pip install ruff",
-        ),
-        ("", "last output  the last line"),
-    ],
-)
-def test_one_line_about_an_error_that_is_too_long_has_the_beginning_of_the_problem_and_its_fix(error: str, line: str):
-    session = dataclasses.replace(read_sessions()[1], state=SessionState.CANNOT_RUN, error=error)
-    text = make_glance("the last line", session, "", 55)
-    assert text.removesuffix("…") == line
-    assert cell_len(text) <= 55
+def serve_koji_core(by: str = "", agents: bool = False, **local: tuple[str, ...]) -> Given:
+    """This serves koji-core; these coding agents and models are on this machine."""
+
+    def change(engine: StandIn):
+        engine.channel_setup.serves, engine.channel_setup.local = by, LocalModels(**local)
+        if agents:
+            engine.channel_setup.here = [
+                make_found_agent("claude", "Claude Code"),
+                make_found_agent("codex", "Codex", "npm i"),
+            ]
+
+    return Given(change)
 
 
-@pytest.mark.parametrize("since, age", [(timedelta(seconds=59), "just now"), (timedelta(minutes=1), "oldest 1m")])
-async def test_the_folded_queue_says_how_long_its_oldest_item_waits(console: ConsoleApp, since: timedelta, age: str):
-    await play(console, with_changes_that_wait_for(since), sees(f", {age}"), size=(80, 24))
+FIRST_RUN: Stories = {
+    "who could take text, and a key connects it": (
+        serve_koji_core(agents=True),
+        sees("H connects Claude Code"),
+        press("H"),
+        sees("once its adapter is installed: npm i"),
+        never_called("assign_agent"),
+        press("1"),
+        called("assign_agent", "claude"),
+        sees("run claude"),
+        press("escape"),
+        CLOSED,
+    ),
+    "which models of this machine could": (
+        serve_koji_core(ids=("ollama:qwen3", "ollama:llama3.2:3b")),
+        sees("H connects ollama:qwen3 or"),
+        press("H"),
+        sees("a model on this machine"),
+        press("2"),
+        sees("koji-core is served by ollama:llama3.2:3b"),
+        called("assign_model", "ollama:llama3.2:3b"),
+        called("refresh_runners"),
+        CLOSED,
+    ),
+    "who takes text": (
+        serve_koji_core("ollama:qwen3"),
+        sees("hides this", "text prompts go to ollama:qwen3"),
+        hides("no model configured"),
+    ),
+    "the hints stay until Escape": (press("left"), sees("hides this"), press("escape"), hides("hides this")),
+}
 
 
-@pytest.mark.parametrize(
-    "state, label", [(SessionState.RUNNING, "  live  "), (SessionState.SUCCEEDED, "  last output  ")]
-)
-async def test_output_below_the_cards_is_called_live_while_its_session_runs(
-    console: ConsoleApp, state: SessionState, label: str
-):
-    await play(console, with_session(0, state=state, ended_at=NOW), sees(label), size=(80, 24))
+test_a_first_run_offers_agents_and_models = pytest.mark.long(make_story_test(FIRST_RUN, size=(200, 60)))
 
 
-async def test_all_clocks_change_in_the_same_frame(console: ConsoleApp):
-    async with running(console):
-        list_of_sessions = console.screen.query_one("#sessions", Rows)
-        row_sets = set()
-        for tenth in range(10):
-            console.now = lambda tenth=tenth: NOW.replace(microsecond=0) + timedelta(seconds=tenth / 10)
-            console.screen.tick()
-            row_sets.add(tuple(list_of_sessions.rows))
-        assert len(row_sets) == 1
+async def test_a_summary_after_an_absence_stays_until_a_key(home: Home, engine: StandIn):
+    since = LastScreen(AppState(), welcomed=True, saved_at=NOW - timedelta(hours=3))
+    save_last_screen(home.last_screen, since)
+    words = ("While you were away, 3h", "done", "approved", "dismissed", "2 learnings promoted", "spent")
+    await play(make_console(home, lambda: engine), sees(*words), press("y"), hides("While you were away"))

@@ -4,18 +4,14 @@ import dataclasses
 from typing import Any
 
 import pytest
-from textual import events
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.attach.host import Host
 from clawpy_console.screens.own_prompt import OwnPrompt, complete_text
 from engine.execution.runners.flows import FlowRegistry
-from engine.home import Home
-from engine.model import Card, FlowForm, Refusal
+from engine.model import Card
 from tests.console import stand_in_data
 from tests.console.card_steps import in_front
-from tests.console.driving import make_console, until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, SHOP, make_found_agent
 from tests.console.stories import (
@@ -85,18 +81,6 @@ def next_prompt_becomes_flow(**fields: Any) -> Given:
     return Given(change)
 
 
-def require_parameters(engine: StandIn):
-    """The engine refuses a prompt without parameters."""
-    propose_card = engine.cards.propose
-
-    def propose(text: str, *, workspace: str, may_wait: bool) -> Card:
-        if "=" in text:
-            return propose_card(text, workspace=workspace)
-        raise Refusal("bad_parameters", f"bisect: '{text[7:]}' is not a parameter", "`bisect test=… good=… [bad=…]`")
-
-    engine.cards.propose = propose
-
-
 def serve_by(name: str) -> Step:
     """This model or agent serves all channels from now on."""
     return lambda app: setattr(find_stand_in(app).channel_setup, "serves", name)
@@ -105,12 +89,6 @@ def serve_by(name: str) -> Step:
 def remove_model(engine: StandIn):
     """Nothing serves a channel, but an agent is installed."""
     engine.channel_setup.serves, engine.channel_setup.here = "", [make_found_agent("claude", "Claude Code")]
-
-
-def type_at_once(app: ConsoleApp):
-    """The key of the prompt box and a word come together, as from a slow line."""
-    for key in "nlook":
-        app.post_message(events.Key(key, key))
 
 
 SECRET = "sk-ant-api03-" + "a1B2" * 20
@@ -125,14 +103,6 @@ STORIES: Stories = {
     ),
     "a flow that needs the network is a card first": (
         next_prompt_becomes_flow(consent_text="installs with uv; network: pypi.org for it alone"),
-        *open_box(),
-        type_text("tests"),
-        press("enter"),
-        OWN_CARD,
-        never_called("approve"),
-    ),
-    "a flow that lacks something is a card first": (
-        next_prompt_becomes_flow(note="needs test"),
         *open_box(),
         type_text("tests"),
         press("enter"),
@@ -197,35 +167,11 @@ STORIES: Stories = {
         box_has("half"),
         has_saved("half", "looker"),
     ),
-    "a draft is offered where it was written": (
-        *open_box(),
-        sees("in shop  (1 of 2; ^t: the next)"),
-        press("ctrl+t"),
-        type_text("look"),
-        press("escape"),
-        *open_box(),
-        press("up"),
-        box_has("look"),
-    ),
-    "what is typed before the box is there goes into it": (
-        type_at_once,
-        Until("the box", lambda app: isinstance(app.screen, OwnPrompt) and app.screen.query("#text")),
-        box_has("look"),
-    ),
     "what may be a key is not written down": (
         *open_box(),
         lambda app: setattr(find_text_area(app), "text", f"use {SECRET}"),
         press("end escape"),
         has_saved(""),
-    ),
-    "a prompt that is refused stays with what would be right": (
-        Given(require_parameters),
-        *open_box(),
-        type_text("bisect a.py"),
-        press("enter"),
-        sees("`bisect test=… good=… [bad=…]`"),
-        press("= b enter"),
-        called("propose", "bisect a.py=b", SHOP),
     ),
     "a refusal is one sentence": (
         refused("propose", "the prompt has 20001 characters", "at most 20000"),
@@ -254,31 +200,6 @@ test_story = pytest.mark.long(make_story_test(STORIES))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("lines", [1, 3, 12])
-async def test_the_keys_stay_in_sight_below_a_text_of_many_lines(console: ConsoleApp, lines: int):
-    text = "\n".join(f"line {number}" for number in range(lines))
-    keys = sees(f"line {lines - 1}", "⏎ send", "^j new line", "esc close")
-    await play(console, *open_box(), lambda app: find_text_area(app).insert(text), keys, size=(80, 24))
-
-
-@pytest.mark.long
-async def test_a_prompt_that_was_sent_becomes_a_card_also_if_the_box_is_closed_meanwhile(
-    console: ConsoleApp, engine: StandIn
-):
-    answered = hold_back(engine.cards, "propose")
-    await play(
-        console,
-        *open_box(),
-        type_text("look"),
-        press("enter escape"),
-        CLOSED,
-        answers(answered),
-        OWN_CARD,
-        has_saved("", "look"),
-    )
-
-
-@pytest.mark.long
 async def test_a_prompt_that_is_refused_after_the_box_was_closed_is_kept(console: ConsoleApp, engine: StandIn):
     answered = hold_back(engine.cards, "propose")
     await play(
@@ -294,21 +215,6 @@ async def test_a_prompt_that_is_refused_after_the_box_was_closed_is_kept(console
     )
 
 
-@pytest.mark.long
-async def test_consoles_of_one_process_share_drafts_and_prompts(console: ConsoleApp, engine: StandIn, home: Home):
-    other = make_console(home, lambda: engine)
-    console.host = other.host = Host(owns_engine=True)
-    console.host.apps = {"first": console, "second": other}
-    async with console.run_test(size=(120, 40)) as pilot, other.run_test(size=(120, 40)) as others:
-        await until_loaded(pilot)
-        await until_loaded(others)
-        console.save_prompt("half", "", sent="look")
-        assert (other.last.draft, other.last.prompts) == ("half", ("look",))
-
-
-GOOD = FlowForm("bisect", "Bisect", (("good", "a commit at which it passed", True),))
-
-
 @pytest.mark.parametrize(
     "text, becomes",
     [
@@ -321,7 +227,3 @@ GOOD = FlowForm("bisect", "Bisect", (("good", "a commit at which it passed", Tru
 )
 def test_completions_of_a_prompt(text: str, becomes: list[str]):
     assert [completion for completion, _ in complete_text(text, FORMS)] == becomes
-
-
-def test_the_value_of_a_parameter_is_explained():
-    assert complete_text("bisect good=v1", [GOOD]) == [("bisect good=v1", "good: a commit at which it passed")]

@@ -1,7 +1,6 @@
 """The start of a console (SPEC 11.4): what is imported before the first frame, and what that shows and keeps until the
 engine is open."""
 
-import gc
 import json
 import subprocess
 import sys
@@ -9,17 +8,15 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from textual.pilot import Pilot
-from textual.widgets import Tooltip
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.last_screen import LastScreen, save_last_screen
 from clawpy_console.state import AppState
-from clawpy_console.widgets.frame import Frame
 from engine.home import Home
+from engine.model import Refusal
 from tests.console import stand_in_data
 from tests.console.card_steps import find_stack
-from tests.console.driving import make_console, read_screen, running, until, until_loaded, until_shown
+from tests.console.driving import make_console, read_screen, until, until_loaded, until_shown
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
@@ -86,18 +83,6 @@ async def test_the_first_frame_shows_the_last_known_cards(waiting_console: Conso
         assert "WATCHING" in read_screen(waiting_console)
 
 
-async def test_a_screen_has_no_widget_for_tooltips(home: Home, engine: StandIn):
-    async def look(pilot: Pilot[None]):
-        await until_loaded(pilot)
-        widgets.extend(pilot.app.screen.children)
-        pilot.app.exit()
-
-    widgets = []
-    await make_console(home, lambda: engine).run_async(headless=True, size=(120, 40), auto_pilot=look)
-    assert any(isinstance(widget, Frame) for widget in widgets)
-    assert not any(isinstance(widget, Tooltip) for widget in widgets)
-
-
 @pytest.mark.long
 async def test_a_decision_before_the_engine_is_open_is_refused_and_the_card_stays(
     waiting_console: ConsoleApp, slow_engine: SlowEngine
@@ -123,20 +108,38 @@ async def test_a_prompt_before_the_engine_is_open_is_kept_and_can_be_sent_then(
         await until(pilot, lambda: ("propose", "run", stand_in_data.SHOP) in slow_engine.engine.call_log)
 
 
-async def test_garbage_is_collected_after_the_first_frame(home: Home, engine: StandIn):
-    gc.disable()
-    try:
-        async with running(make_console(home, lambda: engine)) as pilot:
-            await until(pilot, gc.isenabled)
-    finally:
-        gc.enable()
+REFUSAL = Refusal("home_held", "another clawpy (process 4711) holds it", "use --home")
 
 
-async def test_output_of_the_last_screens_session_is_read_once_the_engine_is_open(home: Home, engine: StandIn):
-    last_state = AppState(sessions=tuple(engine.sessions.all[1:]))
-    save_last_screen(home.last_screen, LastScreen(last_state, saved_at=NOW))
-    engine.sessions.all = list(last_state.sessions)
-    console = make_console(home, lambda: engine)
-    async with running(console, size=(200, 60)) as pilot:
-        text = engine.sessions.transcripts[last_state.sessions[0].id][-1].text
-        await until_shown(pilot, "LAST OUTPUT", text[:30])
+@pytest.mark.parametrize(
+    "error, texts",
+    [(REFUSAL, ("4711", "use --home")), (RuntimeError("disk on fire"), ("disk on fire",))],
+    ids=["a_refusal", "an_unexpected_error"],
+)
+async def test_the_operator_leaves_with_exit_code_1(home: Home, error: Exception, texts: tuple[str, ...]):
+    def open_engine() -> StandIn:
+        raise error
+
+    console = make_console(home, open_engine)
+    async with console.run_test() as pilot:
+        await until_shown(pilot, *texts, "try again")
+        await pilot.press("q")
+    assert console.return_code == 1
+
+
+@pytest.mark.parametrize("error", [REFUSAL, RuntimeError("disk on fire")], ids=["a_refusal", "an_unexpected_error"])
+async def test_the_second_try_opens_the_console(home: Home, error: Exception):
+    errors = [error]
+
+    def open_engine() -> StandIn:
+        if errors:
+            raise errors.pop()
+        return StandIn()
+
+    console = make_console(home, open_engine)
+    async with console.run_test() as pilot:
+        await until_shown(pilot, "try again")
+        await pilot.press("r")
+        await until_loaded(pilot)
+        assert len(console.screen_stack) == 1, "the question is gone"
+    assert console.return_code != 1

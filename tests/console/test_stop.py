@@ -7,20 +7,17 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.attach.consoles import Consoles
-from engine.events import CostWarned, HoldLifted, HoldPlaced
 from engine.home import Home
 from tests.console.driving import make_console, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     CLOSED,
     Given,
-    Step,
     Stories,
     Until,
     answers,
     called,
     carry_out,
-    choose,
     hides,
     hold_back,
     make_story_test,
@@ -39,14 +36,6 @@ PLACES = {
     "help": "question_mark", "filter": "2 slash x", "palette": "ctrl+p x", "quit": "ctrl+q", "confirm": "2 D",
 }  # fmt: skip
 """The keys that lead to each place."""
-
-
-def publish(*events: object) -> Step:
-    def publish_all(app: ConsoleApp):
-        for event in events:
-            app.engine.bus.publish(event)
-
-    return publish_all
 
 
 @pytest.mark.long
@@ -83,9 +72,6 @@ async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home):
         await until(pilot, lambda: any(call[0] == "stop" for call in engine.call_log))
 
 
-LUNCH, SETTINGS = "kill: stop: lunch", "kill: crossPollEnabled is false in the settings"
-PLACED = HoldPlaced(subject="stop", reason="F12 pressed in the console")
-COST = CostWarned(subject="hour", window="hour", spent=1_600_000, cap=2_000_000)
 STORIES: Stories = {
     "a stop that fails says what else stops": (
         Given(lambda engine: engine.refuse.update(stop=OSError("no more threads"))),  # type: ignore[call-overload]
@@ -105,14 +91,6 @@ STORIES: Stories = {
         called("resume", "stop"),
         hides("STOPPED"),
     ),
-    "a second stop is not shown as one that is still being carried out": (
-        press("f12"),
-        STOPPED,
-        press("f12"),
-        Until("both stops", lambda app: [name for name, *_ in app.engine.call_log].count("stop") == 2),
-        Until("what it read", lambda app: not any(worker.is_running for worker in app.workers)),
-        hides("Stopping…"),
-    ),
     "one key resumes, after a question": (
         press("R"),
         NOT_RESUMED,
@@ -125,49 +103,10 @@ STORIES: Stories = {
         called("resume", "stop"),
         hides("STOPPED"),
     ),
-    "what was said of a stop goes when it ends": (
-        publish(PLACED, COST),
-        sees("stop: F12 pressed", "cost: 80 %"),
-        publish(HoldLifted(subject="stop", reason="resumed by you")),
-        sees("The stop ended."),
-        hides("stop: F12 pressed"),
-        sees("cost: 80 %"),
-    ),
-    "a card that a stop refused says so until that ends": (
-        refused("approve", LUNCH, rail="kill"),
-        press("f12"),
-        STOPPED,
-        press("right"),
-        sees(f"✗ {LUNCH}"),
-        lambda app: app.resume("stop"),
-        hides(LUNCH),
-    ),
-    "what no hold refused stays told": (
-        refused("approve", SETTINGS, rail="kill"),
-        press("right"),
-        sees(f"✗ {SETTINGS}"),
-        lambda app: app.screen.draw(frozenset({"cards"})),
-        sees(f"✗ {SETTINGS}"),
-    ),
 }
 
 
 test_story = make_story_test(STORIES)
-
-
-@pytest.mark.parametrize("theme", ["clawpy-dark", pytest.param("clawpy-ansi", marks=pytest.mark.long)])
-async def test_a_stop_is_seen_above_the_palette(console: ConsoleApp, theme: str):
-    async with running(console) as pilot:
-        console.theme = theme
-        await carry_out(pilot, press("ctrl+p"), sees("WATCHING"), press("f12"), sees("STOPPED"))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("screen", ["1", "6"])
-async def test_the_palette_resumes_only_after_y(console: ConsoleApp, screen: str):
-    question = Until("a question", lambda app: len(app.screen_stack) == 2)
-    resume = (choose("Resume after the stop"), question, press("enter"), CLOSED, NOT_RESUMED)
-    await play(console, press(f"{screen} f12"), STOPPED, *resume)
 
 
 # Leaving

@@ -1,10 +1,9 @@
 """Toasts and messages: they cover nothing, keep their beginning, and are removed after a while (SPEC 9.3)."""
 
 import pytest
-from textual.content import Content
 
 from clawpy_console.app import ConsoleApp
-from tests.console.driving import read_screen, read_toasts, running
+from tests.console.driving import read_screen, running
 from tests.console.snapshots import wait_for_workers
 from tests.console.stand_in import StandIn
 from tests.console.stories import Until, carry_out, hides, play, press, sees
@@ -30,17 +29,6 @@ async def test_toasts_cover_nothing(console: ConsoleApp, engine: StandIn, keys: 
         assert not [item for item, region in visible_regions.items() for toast in regions if region.overlaps(toast)]
 
 
-async def test_a_card_keeps_its_lines_below_the_greeting_and_a_banner_and_above_toasts(console: ConsoleApp):
-    console.NOTIFICATION_TIMEOUT = 60
-    async with running(console, "f12", size=(80, 24), notifications=True) as pilot:
-        console.screen.greet([Content(f"line {number}") for number in range(4)])
-        for number in range(6):
-            console.show_toast(f"fact {number}")
-        await carry_out(
-            pilot, sees("■ STOPPED", "line 3", "fact 3", "fact 4", "fact 5", "read-only · runs", "┗━━", "? keys")
-        )
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["cards", "work"])
 async def test_long_toasts_on_a_low_terminal_keep_their_beginning_and_all_messages_can_be_read_in_full(
@@ -59,27 +47,6 @@ async def test_long_toasts_on_a_low_terminal_keep_their_beginning_and_all_messag
         await carry_out(pilot, sees_on_screen("first fault: and", "second fault: and"))
         await carry_out(pilot, press("M"), sees_on_screen("Messages", "end_of_second", "close"))
         await carry_out(pilot, press("end"), sees_on_screen("end_of_first"))
-
-
-@pytest.mark.long
-async def test_a_long_message_is_shown_for_a_bounded_time_and_without_escape_codes(console: ConsoleApp):
-    async with running(console, notifications=True) as pilot:
-        console.show_toast("a \x1b[31mred\x1b[0m message, " + "and more of it " * 200)
-        await carry_out(pilot, sees("a red message"))
-        toast = next(toast for toast in console._notifications if "message" in toast.message)
-        assert toast.message.startswith("a red message,")
-        assert 5 <= toast.timeout <= 30
-
-
-async def test_what_is_said_again_takes_the_place_of_its_toast(console: ConsoleApp):
-    async with running(console, notifications=True) as pilot:
-        for text in ("twice", "once", "twice"):
-            console.show_toast(text)
-        console.show_toast("the last of them", about="them")
-        console.show_toast("the last but one is gone", about="them")
-        await carry_out(pilot, sees("but one"))
-        texts = [text for text in read_toasts(console).splitlines() if text in ("once", "twice") or "the last" in text]
-        assert texts == ["once", "twice", "the last but one is gone"]
 
 
 async def test_a_message_is_removed_after_a_while(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch):

@@ -1,15 +1,13 @@
 """The work screen: the session it opens on, landing, branch, discard, undo (SPEC 3.9, 9.4)."""
 
-import dataclasses
-
 import pytest
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.work import WorkScreen
 from clawpy_console.widgets.rows import Rows
-from engine.model import ChangeState
 from tests.console.driving import read_toasts
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import AGENT, BLOG, NOW
+from tests.console.stand_in_data import AGENT, BLOG
 from tests.console.stories import (
     CHANGE,
     CLOSED,
@@ -26,25 +24,20 @@ from tests.console.stories import (
     press,
     refused,
     sees,
-    set_change,
     type_text,
 )
-from tests.console.work_steps import remove_changes, shows_session
 
-RUNNING, WAITS_TO_LAND, TEST_FAILED, LINT_FAILED = (f"sess_{number:012}" for number in range(1, 5))
-
-
-def add_waiting_change(engine: StandIn):
-    """The changes of a second session wait, too."""
-    engine.changes.all.append(dataclasses.replace(engine.changes.all[0], id="chg_2", session_id=TEST_FAILED))
+RUNNING, LINT_FAILED = "sess_000000000001", "sess_000000000004"
 
 
-def add_old_sessions(engine: StandIn):
-    """70 older sessions, more than a page."""
-    last = engine.sessions.all[-1]
-    engine.sessions.all += [
-        dataclasses.replace(last, id=f"sess_old_{number:03}", prompt=f"old one {number}") for number in range(70)
-    ]
+def shows_session(id: str) -> Until:
+    """The cursor stands on this session."""
+    return Until(id, lambda app: isinstance(app.screen, WorkScreen) and app.screen.session.id == id)
+
+
+def remove_changes(engine: StandIn):
+    """No changes, and no session that made some."""
+    engine.sessions.all, engine.changes.all = engine.sessions.all[2:], []
 
 
 DIFF_READ = sees("return round(sum(lines)")
@@ -57,25 +50,6 @@ HINT_STANDS_OUT = Until("its colour", lambda app: "$wants" in app.screen.query_o
 
 STORIES: Stories = {
     "it opens on what asks before what can be landed": (Given(StandIn.with_agent), press("2"), shows_session(AGENT)),
-    "it opens on the next that waits until one is chosen": (
-        Given(add_waiting_change),
-        press("2"),
-        shows_session(WAITS_TO_LAND),
-        press("1"),
-        lambda app: set_change(app.engine, state=ChangeState.DISCARDED),
-        lambda app: app.reload(["changes"]),
-        Until("one", lambda app: app.state.changes[0].state is ChangeState.DISCARDED),
-        press("2"),
-        shows_session(TEST_FAILED),
-        press("up 1 2"),
-        shows_session(RUNNING),
-    ),
-    "who landed something finds it again": (
-        Given(add_waiting_change),
-        *LANDED,
-        press("1 2 u"),
-        called("undone", CHANGE),
-    ),
     "what is landed can be undone, and landed again": (
         press("2"),
         DIFF_READ,
@@ -106,31 +80,12 @@ STORIES: Stories = {
         press("L"),
         sees("changed by both", "to land"),
     ),
-    "the focus leaves changes that the chosen session does not have": (
-        press("2"),
-        DIFF_READ,
-        press("tab tab"),
-        Until("changes", lambda app: app.screen.pane in ("files", "diff")),
-        lambda app: setattr(app.cards, "last_approved_id", TEST_FAILED),
-        press("1 2"),
-        shows_session(TEST_FAILED),
-        Until("sessions", lambda app: app.screen.pane == "sessions"),
-    ),
     "n writes a prompt for the workspace of the session": (
         press("2 G n"),
         sees("in blog"),
         type_text("why"),
         press("enter"),
         called("propose", "why", BLOG),
-    ),
-    "what was landed cannot be marked": (
-        press("2"),
-        DIFF_READ,
-        press("tab tab"),
-        Until("files", lambda app: app.screen.pane in ("files", "diff")),
-        Until("mark", lambda app: "space" in app.screen.active_bindings),
-        press("L"),
-        Until("no mark", lambda app: "space" not in app.screen.active_bindings),
     ),
     "discard asks for a key of its own": (
         press("2 D y"),
@@ -165,28 +120,6 @@ STORIES: Stories = {
         sees("SESSIONS  1 of 5"),
         hides("Summarise the day"),
     ),
-    "older sessions are listed at the end of the list": (
-        Given(add_old_sessions),
-        press("2"),
-        sees("SESSIONS  60+"),
-        press("G"),
-        sees("older: ⏎ lists 60 more"),
-        press("enter"),
-        shows_session("sess_old_055"),
-        sees("SESSIONS  75 "),
-        press("G"),
-        shows_session("sess_old_069"),
-        hides("older:"),
-    ),
-    "a filter says that it looked among the newest only": (
-        Given(add_old_sessions),
-        press("2 slash"),
-        type_text("one 69"),
-        press("enter"),
-        sees("older: ⏎ looks further"),
-        press("G enter"),
-        sees("old one 69"),
-    ),
     "a key that can do nothing says so": (
         Given(remove_changes),
         press("2 L"),
@@ -213,23 +146,6 @@ async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp):
         press("down"),
         sees("→ exit 0"),
         size=(200, 60),
-    )
-
-
-async def test_after_an_approval_it_opens_on_the_new_session_once(console: ConsoleApp, engine: StandIn):
-    def begin(app: ConsoleApp):
-        new = {"id": "sess_000000000777", "prediction_id": app.state.cards[0].id, "created_at": NOW}
-        engine.sessions.all.insert(0, dataclasses.replace(engine.sessions.all[1], **new))
-
-    await play(
-        console,
-        press("2 down 1"),
-        begin,
-        press("right 2"),
-        lambda app: app.reload(["sessions"]),
-        shows_session("sess_000000000777"),
-        press("down 1 2"),
-        Until("another", lambda app: app.screen.session.id != "sess_000000000777"),
     )
 
 
