@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.clock import SystemClock
-from engine.config import ChannelSettings, FixedSettings, Settings, WorkspaceSettings
+from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.execution.runners.flow_runner import PROSE as PROSE_EDIT
 from engine.execution.session_run import Admission
 from engine.model import Assignment, Refusal, RunnerInfo
@@ -41,28 +41,15 @@ class StandInRunner:
 
 
 def make_admission(
-    answers: Mapping[str, Answer],
-    usual_costs: Mapping[str, int] | None = None,
-    *,
-    confines: bool = True,
-    workspace: WorkspaceSettings | None = None,
-    others: Mapping[str, ChannelSettings] | None = None,
-    **channel: Any,
+    answers: Mapping[str, Answer], usual_costs: Mapping[str, int] | None = None, **channel: Any
 ) -> Admission:
     """Admission with runners that answer `answers`, and an earlier cost by the name of a runner. `channel` are the
-    settings of the channel of `PROSE`, `others` other channels."""
-    sandbox = SimpleNamespace(
-        confines=confines,
-        describe=lambda network, hosts: f"to {', '.join(hosts)}",
-        find_hosts_problem=lambda hosts: "it cannot filter hosts" if hosts else "",
-        describe_way_out=lambda other: f"use another, or {other}",
-    )
-    channels = {"koji-core": ChannelSettings(agent="builder", **channel), **(others or {})}
-    workspaces = {PROSE.workspace: workspace} if workspace is not None else {}
+    settings of the channel of `PROSE`."""
+    sandbox = SimpleNamespace(confines=True, describe=lambda network, hosts: "", find_hosts_problem=lambda hosts: "")
     families = {f"{name.partition(':')[0]}:*" if ":" in name else name for name in answers}
     return Admission(
         SystemClock(),
-        FixedSettings(Settings(channels=channels, workspaces=workspaces)),
+        FixedSettings(Settings(channels={"koji-core": ChannelSettings(agent="builder", **channel)})),
         make_rails(sandbox=sandbox),
         {family: StandInRunner(family, answers) for family in families},
         lambda runner, channel: (usual_costs or {}).get(runner),

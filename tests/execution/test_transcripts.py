@@ -54,15 +54,11 @@ def test_pages_are_read_by_line_number(path: Path, clock: FakeClock):
     for start in range(0, 5000, 500):
         writer.append("output", [f"line {number}" for number in range(start + 1, start + 501)])
         writer.flush()
-        page = reader.page(path, after=start, limit=1000)
-        assert [line.number for line in page] == list(range(start + 1, start + 501))
-        assert page[-1].text == f"line {start + 500}"
-    for after in (0, 1, 999, 1000, 1001, 4998, 4999, 5000, 9999):
+        assert [line.number for line in reader.page(path, after=start)] == list(range(start + 1, start + 501))
+    for after in (-5, 0, 999, 1000, 4999, 5000, 9999):
         page = reader.page(path, after=after, limit=2)
-        assert [line.number for line in page] == [number for number in (after + 1, after + 2) if number <= 5000]
-    assert reader.page(path, after=-5, limit=1)[0].number == 1
-    assert reader.page(path, limit=0) == []
-    writer.close()
+        first = max(after, 0) + 1
+        assert [line.text for line in page] == [f"line {number}" for number in (first, first + 1) if number <= 5000]
     writer.close()
     assert path.stat().st_mode & 0o777 == 0o600
 

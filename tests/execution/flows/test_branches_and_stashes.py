@@ -28,17 +28,6 @@ def test_branches_that_can_be_deleted_are_named_with_the_command(repository: Rep
     assert repository.git("branch", "--list", "done")
 
 
-def test_a_squashed_branch_counts_as_applied(repository: Repository, run_flow: RunFlow):
-    repository.commit("begin", {"a.txt": "one\n"})
-    repository.git("checkout", "-q", "-b", "feature")
-    repository.commit("first", {"a.txt": "two\n"})
-    repository.commit("second", {"a.txt": "three\n"})
-    repository.git("checkout", "-q", "main")
-    repository.commit("feature (#1)", {"a.txt": "three\n"})
-    [fact] = run_flow("report_branches").facts["branches"]
-    assert (fact["name"], fact["state"], fact["ahead"]) == ("feature", "applied", 2)
-
-
 @pytest.mark.parametrize("days, stale", [(29, False), (30, True)])
 def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days: int, stale: bool):
     commit_branches(repository)

@@ -27,20 +27,6 @@ def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Reposito
     assert project.path.joinpath("tests/untracked.txt").read_text() == "mine"
 
 
-@pytest.mark.long
-def test_bisect_follows_merges_and_whole_suites(repository: Repository, run_flow: RunFlow):
-    first = repository.commit("begin", {"Makefile": "test:\n\tgrep -q well state\n", "state": "well\n"})
-    repository.git("checkout", "-q", "-b", "side")
-    repository.commit("side docs", {"side.md": "1"})
-    culprit = repository.commit("side breaks it", {"state": "ill\n"})
-    repository.commit("side docs again", {"side.md": "2"})
-    repository.git("checkout", "-q", "main")
-    repository.commit("main docs", {"README.md": "a shop"})
-    repository.git("merge", "-q", "--no-ff", "-m", "merge", "side")
-    repository.commit("more docs", {"README.md": "a big shop"})
-    assert run_flow("bisect", test="make test", good=first).facts["culprit"] == culprit
-
-
 @pytest.mark.parametrize("here, at_bad, verdict", TABLE["verdicts"])
 def test_errors_alone_are_bad_only_where_the_bad_end_has_errors_alone(here: list[int], at_bad: list[int], verdict: str):
     """A run is given by how many tests passed, failed and had an error."""

@@ -1,7 +1,5 @@
 """Flows that look at your recent work, also in odd repositories, and run nothing (SPEC 3.8)."""
 
-import os
-
 import pytest
 
 from engine.execution.runners.flow import CannotRun, WorkFailed
@@ -85,17 +83,3 @@ def test_a_repository_without_commits_is_reported_as_such(repository: Repository
         run_flow("report_branches")
     with pytest.raises(CannotRun, match="names no commit"):  # a typo teaches nothing
         run_flow("forecast_conflicts", base="main", branches=["x"])
-
-
-def test_file_names_that_are_no_text_are_sanitised(repository: Repository, run_flow: RunFlow):
-    repository.commit("begin", {"a b.txt": "one\n"})
-    name = os.fsdecode(b"caf\xe9\x1b[31m.py")
-    for branch, text in (("left", "x = 1\n"), ("right", "breakpoint()\n")):
-        repository.git("checkout", "-q", "-b", branch, "main")
-        repository.commit(branch, {name: text})
-    run = run_flow("forecast_conflicts", base="left", branches=["right"])
-    assert run.facts["merges"][0]["conflicts"] == ["caf\N{REPLACEMENT CHARACTER}.py"]
-    assert "\x1b" not in run.transcript
-    run = run_flow("review_unpushed", upstream="main")
-    assert [fact["kind"] for fact in run.facts["findings"]] == ["breakpoint"]
-    assert "\x1b" not in run.transcript

@@ -1,8 +1,6 @@
 """The tools of an agent, the answer to a call that is wrong, and what the journal records of the calls (SPEC 3.8)."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +9,9 @@ from hypothesis import strategies as st
 
 from engine.events import AgentErred, ToolsUsed
 from engine.execution.tools.tool_gate import AgentToolCall
-from engine.execution.tools.toolbelt import Toolbelt, Toolbelts
-from engine.hierarchy.agents import Agents
+from engine.execution.tools.toolbelt import Toolbelts
 from engine.hierarchy.organisation import Tools
-from engine.model import PermissionAnswer
+from engine.model import PermissionAnswer, Refusal
 from engine.model.text import name_command
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import BeltWorld
@@ -32,25 +29,15 @@ def test_a_mistake_is_answered_with_a_fix(world: BeltWorld, tool: str, arguments
     assert not world.refused, "a mistake is no breach"
 
 
-def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(
-    world: BeltWorld, tmp_path: Path, database: Database
-):
-    agents = Agents(
-        tmp_path / "agents", cascade_config=tmp_path / "c.json", settings=world.settings, record=world.database.record
-    )
-    agents.ensure_organisation()
-    tools_file = tmp_path / "agents" / "backend_builder" / "tools.json"
-    belts = Toolbelts(database, settings=world.settings, permissions=world.permissions, read_tools=agents.read_tools)
+def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(world: BeltWorld, database: Database):
+    def read_tools(agent: str) -> Tools:
+        if agent == "broken":
+            raise Refusal("broken_agent", "tools.json: it is no JSON")
+        return Tools(allow=["read"], ask=["exec"])
 
-    def open_belt(agent: str = "backend_builder") -> Toolbelt:
-        return belts.open(world.live, replace(world.view, agent=agent), world.folder)
-
-    assert [spec.name for spec in open_belt().specs()] == ["read", "write", "edit", "exec", "web_fetch"]
-    tools_file.write_text(json.dumps(Tools(allow=["read"], ask=["exec"]).model_dump(exclude={"budget"})))
-    assert [spec.name for spec in open_belt().specs()] == ["read", "exec"]
-    assert open_belt("nobody").specs() == ()
-    tools_file.write_text("{")
-    broken = open_belt()
+    belts = Toolbelts(database, settings=world.settings, permissions=world.permissions, read_tools=read_tools)
+    assert [spec.name for spec in belts.open(world.live, world.view, world.folder).specs()] == ["read", "exec"]
+    broken = belts.open(world.live, replace(world.view, agent="broken"), world.folder)
     assert broken.specs() == ()
     result = broken.call("read", {"path": "a"})
     assert result.denied
