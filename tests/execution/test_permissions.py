@@ -1,7 +1,9 @@
 """Permission requests: one answer for each, none lost, none for a session that runs by itself (SPEC 3.5, 9.3)."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,25 +28,18 @@ class AskedRequest:
         self, world: BeltWorld, key: str = "exec:make deploy", permissions: Permissions | None = None, **texts: str
     ):
         self._permissions = permissions or world.permissions
-        self._result: bool | str = ""
-
-        def ask():
-            try:
-                self._result = self._permissions.ask(world.live, world.view, key=key, **DEPLOY | texts)
-            except SessionStopped as stopped:
-                self._result = str(stopped)
-
         earlier = {request.id for request in self._permissions.latest(1_000)}
-        self._thread = threading.Thread(target=ask, daemon=True)
-        self._thread.start()
+        ask = partial(self._permissions.ask, world.live, world.view, key=key, **DEPLOY | texts)
+        self._asking = ThreadPoolExecutor(1).submit(ask)
         wait_until(lambda: len(self._permissions.latest(1_000)) > len(earlier))
         [self.request] = [request for request in self._permissions.latest(1_000) if request.id not in earlier]
 
     def result(self) -> bool | str:
         """Whether it was allowed, or why the session was stopped."""
-        self._thread.join(20)
-        assert not self._thread.is_alive()
-        return self._result
+        try:
+            return self._asking.result(20)
+        except SessionStopped as stopped:
+            return str(stopped)
 
     def answer(self, answer: PermissionAnswer) -> bool | str:
         """Answer it. Returns what `result` does."""
@@ -149,24 +144,19 @@ def test_after_a_crash_waiting_requests_are_withdrawn_and_answers_stay(
     world: BeltWorld, tmp_path: Path, clock: FakeClock
 ):
     """Another engine opens a copy of the database, which is all that `kill -9` leaves, while the first still waits."""
-    AskedRequest(world, key="answered").answer(PermissionAnswer.ALLOW_SESSION)
+    answered = AskedRequest(world, key="answered")
+    answered.answer(PermissionAnswer.ALLOW_SESSION)
     pending = AskedRequest(world, key="waiting").request
-    for part in ("", "-wal"):
-        source = Path(f"{world.database.path}{part}")
-        if source.exists():
-            (tmp_path / f"copy.db{part}").write_bytes(source.read_bytes())
-    database = Database(tmp_path / "copy.db", clock=clock, bus=EventBus())
-    try:
+    for source in world.database.path.parent.glob(f"{world.database.path.name}*"):
+        (tmp_path / source.name.replace(world.database.path.name, "copy.db")).write_bytes(source.read_bytes())
+    with closing(Database(tmp_path / "copy.db", clock=clock, bus=EventBus())) as database:
         after = Permissions(database, randomness=Randomness())
         assert after.waiting() == [pending]
         reason = f"it was withdrawn because its session is gone ({pending.id})"
         assert after.recover() == [f"“run make deploy” was waiting for your answer; {reason}"]
-        assert after.recover() == []
-        assert after.waiting() == []
+        assert after.recover() == after.waiting() == []
         assert after.get(pending.id).withdrawn
-        assert {request.answer for request in after.latest()} == {None, PermissionAnswer.ALLOW_SESSION}
-    finally:
-        database.close()
+        assert after.get(answered.request.id).answer is PermissionAnswer.ALLOW_SESSION
     world.stop()
 
 

@@ -12,7 +12,7 @@ from engine.git.lost_commits import read_lost_commits
 from engine.git.reader import GitReader
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
-from tests.execution.flows.unpushed_histories import ABOVE_A_COMMIT, HISTORIES, KEEPING_HISTORIES, WITH_KEY
+from tests.execution.flows.unpushed_histories import ABOVE_A_COMMIT, HISTORIES, KEEPING_HISTORIES
 from tests.support.helpers import GITHUB_TOKEN
 
 
@@ -42,26 +42,6 @@ def read_files(repository: Repository) -> dict[str, str]:
     return {str(file.relative_to(repository.path)): file.read_text() for file in files}
 
 
-def begin_repository(repository: Repository, name: str, *, is_first: bool):
-    """Make the commit below a history, with a secret where `is_first` asks for one at the beginning of the repository.
-
-    A history that can begin a repository is itself the beginning then.
-    """
-    if not is_first or name in ABOVE_A_COMMIT:
-        has_key = is_first and name != "below a pushed merge"
-        repository.commit("begin", {"app.py": WITH_KEY if has_key else "x = 1\n", "other.py": "x = 1\n"})
-
-
-def change_other_files(repository: Repository, others: str):
-    """Change files that the history does not concern: none, or "unstaged", or "staged" ones."""
-    repository.write("untracked.txt", "mine\n")
-    if others != "none" and (repository.path / "other.py").exists():
-        repository.write("other.py", "x = 2\n")
-    if others == "staged":
-        repository.write("staged.py", "x = 1\n")
-        repository.git("add", "staged.py", *repository.git("ls-files", "other.py").split())
-
-
 def check_history_is_clean(repository: Repository):
     """No commit has what must not be pushed, nothing is stashed, and no card offers to keep a commit that has."""
     history = repository.git("log", "-p", "--cc", "--format=%B")
@@ -83,15 +63,16 @@ def check_files_are_kept(repository: Repository, files: dict[str, str]):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("others", ["none", "unstaged", "staged"])
-@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("has_begun", [True, False], ids=["above a commit", "at the beginning"])
 @pytest.mark.parametrize("name", HISTORIES)
 def test_the_advice_against_a_secret_works_to_the_letter(
-    repository: Repository, run_flow: RunFlow, name: str, is_first: bool, others: str
+    repository: Repository, run_flow: RunFlow, name: str, has_begun: bool
 ):
-    begin_repository(repository, name, is_first=is_first)
+    if has_begun or name in ABOVE_A_COMMIT:
+        repository.commit("begin", {"app.py": "x = 1\n", "other.py": "x = 1\n"})
     HISTORIES[name](repository)
-    change_other_files(repository, others)
+    repository.write("untracked.txt", "mine\n")
+    repository.write("other.py", "x = 2\n")
     files, subjects = read_files(repository), repository.git("log", "--format=%s")
 
     review = run_flow("review_unpushed")
@@ -103,7 +84,6 @@ def test_the_advice_against_a_secret_works_to_the_letter(
     if any(step.startswith("Remove the secret") for step in steps):
         files = {path: text.replace(f"'{GITHUB_TOKEN}'", "os.environ['KEY']") for path, text in files.items()}
     check_files_are_kept(repository, files)
-    is_merge_of_first = is_first and name == "last, merge"
-    if name in KEEPING_HISTORIES and others != "staged" and not is_merge_of_first:
+    if name in KEEPING_HISTORIES:
         assert repository.git("log", "--format=%s") == subjects
     assert not run_flow("review_unpushed").facts.get("findings")

@@ -1,6 +1,7 @@
 """The model host or its provider hangs, dies or does not obey: limits of time, tokens and cost hold (SPEC 3.4, 3.7,
 3.8)."""
 
+import contextlib
 import json
 import sqlite3
 import subprocess
@@ -8,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 from threading import Event
 
-import psutil
 import pytest
 
 import engine
@@ -18,7 +18,7 @@ from engine.execution.runners.model import host_client
 from engine.execution.runners.model.agent_loop import FIRST_BYTE_S, IDLE_S
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.host_protocol import Model
-from engine.model import SessionState, Status
+from engine.model import SessionState
 from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support.helpers import is_alive, wait_until
 from tests.support.model_server import Reply, make_call
@@ -31,33 +31,26 @@ HANGING = Reply(text="It begins, and then there is nothing.", hold=Event(), hold
 """An answer that stops in the middle, for ever."""
 
 
-@pytest.mark.parametrize("characters, seconds", [(0, FIRST_BYTE_S), (3, IDLE_S)])
+@pytest.mark.parametrize("characters, seconds", [(0, FIRST_BYTE_S), (3, IDLE_S)], ids=["first byte", "silence"])
 def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, characters: int, seconds: float):
     hanging = Reply(text="One more word. " * 9, hold=Event(), hold_after=characters)
-    world.server.script(hanging, hanging)
+    world.server.script(hanging, "Done.")
     with world.opened():
         session = world.start()
-        for attempt in (1, 2):
-            request = world.server.wait(attempt)
-            if characters:
-                wait_until(lambda: world.engine.sessions.unfinished_line(session.id))
-            world.clock.advance(timedelta(seconds=seconds - 1))
-            assert not request.gone.wait(0.3)
-            notice = f"waiting for {world.model}: 30 s, at most {seconds:.0f} s"
-            wait_until(
-                lambda attempt=attempt, notice=notice: world.read_lines(session, "note").count(notice) == attempt
-            )
-            world.clock.advance(timedelta(seconds=1))
-            if not request.gone.wait(5):  # a busy machine: it began to wait after the clock was moved
-                world.clock.advance(timedelta(seconds=seconds))
-            assert request.gone.wait(30)
-            if attempt == 1:
-                wait_until(lambda: any("again in" in text for text in world.read_lines(session)))
-                world.clock.advance(timedelta(seconds=2))
+        request = world.server.wait(1)
+        if characters:
+            wait_until(lambda: world.engine.sessions.unfinished_line(session.id))
+        world.clock.advance(timedelta(seconds=seconds - 1))
+        assert not request.gone.wait(0.3)
+        notice = f"waiting for {world.model}: 30 s, at most {seconds:.0f} s"
+        wait_until(lambda: notice in world.read_lines(session, "note"))
+        world.clock.advance(timedelta(seconds=1))
+        if not request.gone.wait(5):  # a busy machine: it began to wait after the clock was moved
+            world.clock.advance(timedelta(seconds=seconds))
+        assert request.gone.wait(30)
         view = world.finish(session)
-        assert "did not answer in time" in view.error
-        assert world.find_card(view).status is Status.PENDING
-        assert [call.price_known for call in world.read_calls(view)] == [False, False]
+        assert (view.state, view.summary) == (SessionState.SUCCEEDED, "Done.")
+        assert [call.price_known for call in world.read_calls(view)] == [False, True]
         world.check_end(view)
 
 
@@ -106,22 +99,16 @@ def test_an_engine_that_is_killed_leaves_no_host():
     wait_until(lambda: not is_alive(pid))
 
 
-@pytest.mark.parametrize(
-    "command", [("/nowhere/python",), ("sh", "-c", "echo nonsense; sleep 60"), ("sh", "-c", "exit 3"), ("sleep", "60")]
-)
+@pytest.mark.parametrize("command", [("/nowhere/python",), ("sh", "-c", "echo nonsense; sleep 60"), ("sleep", "60")])
 def test_a_host_that_cannot_work_fails_the_conversation(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(host_client, "WRITE_S", 0.3)
     host = ModelHost(command)
     large_tools = [{"name": "x" * 1_000_000, "description": "", "parameters": {}}]
-    try:
+    with contextlib.suppress(HelperGone):
         conversation = host.open_conversation()
-        conversation.open(
-            Model("p", "m", "openai", "http://127.0.0.1:9"), instructions="", tools=large_tools, history=None
-        )
-        message = conversation.read_message(5)
-        assert message["type"] == "failed"
-    except HelperGone:
-        pass
+        model = Model("p", "m", "openai", "http://127.0.0.1:9")
+        conversation.open(model, instructions="", tools=large_tools, history=None)
+        assert conversation.read_message(5)["type"] == "failed"
     host.close()
     assert host.pid is None
 
@@ -158,38 +145,27 @@ def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog
     echo = f"your key is {KEY} and Bearer {KEY}"
     hold = Event()
     fresh_world.server.script(
-        Reply(status=500, error=echo),
         Reply(thought=echo, text=f"First\n{echo}\n", calls=make_call("read", path=echo).calls),
         Reply(text=echo, piece=7, hold=hold),
         Reply(status=401, error=echo),
     )
     with fresh_world.opened() as engine:
         session = fresh_world.start()
-
-        def third_request_arrived() -> bool:
-            fresh_world.pass_pause(session)
-            return len(fresh_world.server.requests) >= 3
-
-        wait_until(third_request_arrived)
-        for process in [psutil.Process(), *fresh_world.find_started_hosts()]:
-            assert KEY not in " ".join(process.cmdline())
+        fresh_world.server.wait(2)
         (host,) = fresh_world.find_started_hosts()
-        assert KEY not in json.dumps(host.environ())
+        assert KEY not in " ".join(host.cmdline()) + json.dumps(host.environ())
         hold.set()
-        view = fresh_world.finish(session)
-        assert view.state is SessionState.SUCCEEDED
-        second = fresh_world.run("And now?")
-        assert "refuses the key" in second.error
-        texts = "\n".join(
-            [*fresh_world.read_lines(view), *fresh_world.read_lines(second), view.summary, second.error, caplog.text]
-            + [part.text for call in fresh_world.read_calls(view) for part in engine.calls.read_prompt(call.id)]
-            + [
-                engine.calls.reply(call.id) + call.error
-                for call in fresh_world.read_calls(view) + fresh_world.read_calls(second)
-            ]
-        )
-        assert KEY not in texts
-        assert "[secret cut]" in texts
+        views = [fresh_world.finish(session), fresh_world.run("And now?")]
+        assert views[0].state is SessionState.SUCCEEDED
+        assert "refuses the key" in views[1].error
+        texts = [caplog.text]
+        for view in views:
+            texts += [view.summary, view.error, *fresh_world.read_lines(view)]
+            for call in fresh_world.read_calls(view):
+                texts += [call.error, engine.calls.reply(call.id)]
+                texts += [part.text for part in engine.calls.read_prompt(call.id)]
+        assert KEY not in "\n".join(texts)
+        assert "[secret cut]" in "\n".join(texts)
     for file in tmp_path.rglob("*"):
         if file.is_file() and ".git" not in file.parts:
             assert KEY.encode() not in file.read_bytes(), file

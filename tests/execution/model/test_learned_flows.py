@@ -7,67 +7,53 @@ import pytest
 
 from engine import Engine
 from engine.execution.runners.flows import FLOWS
-from engine.learning.candidates.candidates import add_candidate, decide_candidate, find_candidate
-from engine.model import Refusal, SessionState, Verdict
+from engine.learning.candidates.candidates import add_candidate, decide_candidate
+from engine.model import Refusal, Verdict
 from engine.model.adaptation import (
     Candidate,
     CandidateMove,
     CandidateStatus,
-    Effect,
     FlowOffload,
 )
 from engine.storage.database import Transaction
 from tests.execution.model.model_world import ModelWorld
 
 
-def make_candidate(engine: Engine, effect: Effect, number: int, **fields: str) -> Candidate:
-    """An active candidate with this effect. Its id and its source contain the number."""
-    now = engine.clock.now()
-    return Candidate(
-        f"cand_{effect.kind}{number or ''}", effect.kind, "agent", "backend_builder", f"label/{number}", "title",
-        CandidateStatus.ACTIVE,
-        80.0, effect, now, now, **fields,
+@contextmanager
+def active_flow(engine: Engine, name: str, *commands: str) -> Iterator[None]:
+    """Store and activate a candidate with these commands; roll it back at the end."""
+    now, number = engine.clock.now(), len(engine.adaptation.candidates())
+    effect = FlowOffload(name, "Try it", commands)
+    candidate = Candidate(
+        f"cand_{number}", effect.kind, "agent", "backend_builder", f"label/{number}", "title", CandidateStatus.REVIEW,
+        80.0, effect, now, now,
     )  # fmt: skip
 
-
-@contextmanager
-def active_candidate(engine: Engine, effect: Effect, **fields: str) -> Iterator[None]:
-    """Store and activate a candidate with this effect; roll it back at the end."""
-    known_ids = {candidate.effect: candidate.id for candidate in engine.adaptation.candidates()}
-
-    def activate(tx: Transaction) -> str:
-        if effect in known_ids:
-            row = find_candidate(tx.session, known_ids[effect])
-        else:
-            row = add_candidate(tx, make_candidate(engine, effect, len(known_ids), **fields), "drafted")
+    def activate(tx: Transaction):
+        row = add_candidate(tx, candidate, "drafted")
         row.status = CandidateStatus.REVIEW.value
         decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", FLOWS)
-        return row.id
 
-    candidate_id = engine.database.write(activate)
+    engine.database.write(activate)
     yield
-    engine.adaptation.roll_back(candidate_id)
+    engine.adaptation.roll_back(candidate.id)
 
 
 @pytest.mark.long
 def test_an_approval_holds_for_the_commands_on_the_card(world: ModelWorld):
     """A flow that is activated later has another name, so an earlier card and permit cannot be for it."""
     with world.opened() as engine:
-        first = FlowOffload("check_release", "Check", ("git status",))
-        with active_candidate(engine, first):
+        with active_flow(engine, "check_release", "git status"):
             card = world.propose("check release")
             assert card.consent_text == "git status"
-        with active_candidate(engine, FlowOffload("check_release", "Check", ("echo other",))):
+        with active_flow(engine, "check_release", "echo other"):
             assert list(engine.flows)[-1] == "check_release_2"
             with pytest.raises(Refusal, match="there is no flow 'check_release'"):
                 engine.cards.approve(card.id, without_sandbox=True)
-        with active_candidate(engine, first):
-            approved = engine.cards.approve(card.id, without_sandbox=True)
-            assert world.finish(engine.sessions.get(approved.session_id or "")).state is SessionState.SUCCEEDED
 
 
 def test_what_a_learned_flow_runs_is_judged_before_it_is_approved(world: ModelWorld):
-    with world.opened() as engine, active_candidate(engine, FlowOffload("destroys", "Try it", ("true", "rm -rf /"))):
+    with world.opened() as engine, active_flow(engine, "destroys", "true", "rm -rf /"):
         card = world.propose("destroys")
         assert card.assignment.prompt == "Run true, then rm -rf /"
         with pytest.raises(Refusal, match="deletes everything below /"):
