@@ -1,4 +1,4 @@
-"""Transcripts: harmless lines, limits, pages, and what a crash or a full disk leaves (SPEC 3.8)."""
+"""Transcripts: harmless lines, limits, pages, what a crash or a full disk leaves, and no secret (SPEC 3.8, 11.1)."""
 
 import resource
 import signal
@@ -9,15 +9,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
+from engine.events import EventBus, SessionOutput
 from engine.execution import transcripts
+from engine.execution.live_session import LiveSession
 from engine.execution.transcripts import (
     CUT_NOTE,
     MAX_LINE_CHARS,
     LineSplitter,
+    StreamedText,
     TranscriptReader,
     TranscriptWriter,
 )
 from engine.model import sanitise
+from engine.model.secrets import CUT, MAX_KEY_CHARS, Redactor
+from engine.storage.database import Database
+from engine.storage.ledger import Ledger
+from tests.execution.session_world import MakeWorld, ScriptWorld, run_python
 
 
 def split_lines(*chunks: bytes) -> list[str]:
@@ -105,3 +112,128 @@ def test_a_full_disk_leaves_no_half_written_batch(path: Path, clock: FakeClock, 
     assert path.stat().st_size == size
     writer.close()
     assert [line.text[0] for line in TranscriptReader().page(path)] == ["a", "b"]
+
+
+# Secrets
+
+
+KEYRING_SECRET = "correct-horse-battery"  # it does not look like a secret
+TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+PASSWORD = "hunter2hunter2"
+DOTENV = f"GITHUB_TOKEN={TOKEN}\nDB_PASSWORD={PASSWORD}\nKEYRING_SECRET={KEYRING_SECRET}\nDEBUG=1\n"
+PRIVATE = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n9w0BAQEFAASCBKcwggSj\n-----END PRIVATE KEY-----"
+
+
+@pytest.fixture
+def world(make_world: MakeWorld) -> ScriptWorld:
+    world = make_world(secrets=lambda: [KEYRING_SECRET])
+    (world.workspace / ".env").write_text(DOTENV)
+    return world
+
+
+def read_everything_stored(world: ScriptWorld, database: Database) -> str:
+    """Everything that the session left on disk, and what the ledger says of it."""
+    files = [path for path in world.home.transcripts.rglob("*") if path.is_file()]
+    return "\n".join([*(path.read_text() for path in files), *map(repr, Ledger(database).latest())])
+
+
+def test_a_printed_dotenv_is_stored_without_its_secrets(world: ScriptWorld, database: Database, bus: EventBus):
+    events = bus.subscribe(lambda: None)
+
+    def work(live: LiveSession) -> str:
+        printed = run_python(live, "print(open('.env').read())")
+        assert printed == f"GITHUB_TOKEN={CUT}\nDB_PASSWORD={CUT}\nKEYRING_SECRET={CUT}\nDEBUG=1\n\n", (
+            "a model reads the same"
+        )
+        return f"the keys are {TOKEN} and {KEYRING_SECRET}"
+
+    view = world.run(work)
+    assert world.read_lines(view)[-2:] == ["DEBUG=1", ""]
+    assert world.read_lines(view, ["note"])[0] == CUT_NOTE, "a note says that something is missing"
+    assert world.read_lines(view, ["note"]).count(CUT_NOTE) == 1
+    assert view.summary == f"the keys are {CUT} and {CUT}"
+    published = [event.text for event in events.drain() if isinstance(event, SessionOutput)]
+    assert "DEBUG=1" in "\n".join(published)
+    found_afterwards = read_everything_stored(world, database) + "\n".join(published) + repr(view)
+    for secret in (KEYRING_SECRET, TOKEN, PASSWORD):
+        assert secret not in found_afterwards
+
+
+@pytest.mark.parametrize("secret", [KEYRING_SECRET, TOKEN, f"PASSWORD={PASSWORD}", PRIVATE])
+def test_a_secret_in_two_chunks_is_one_secret(secret: str):
+    data = f"before {secret} after\nthe end\n".encode()
+    expected = LineSplitter(Redactor(lambda: [KEYRING_SECRET])).split(data)
+    assert "\n".join(expected).count(CUT) == len(secret.splitlines()), "a private key is cut over all its lines"
+    for cut in range(len(data)):
+        splitter = LineSplitter(Redactor(lambda: [KEYRING_SECRET]))
+        assert splitter.split(data[:cut]) + splitter.split(data[cut:]) + splitter.end() == expected
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        MAX_LINE_CHARS - len(KEYRING_SECRET) // 2,
+        MAX_LINE_CHARS - MAX_KEY_CHARS - len(KEYRING_SECRET) // 2,
+        MAX_LINE_CHARS - 1,
+    ],
+)
+@pytest.mark.parametrize("filler", ["x", "x "])
+def test_no_half_of_a_secret_at_the_end_of_a_long_line_is_stored(begin: int, filler: str):
+    data = (filler * MAX_LINE_CHARS)[:begin].encode() + f"{KEYRING_SECRET}{'y' * MAX_KEY_CHARS}".encode()
+    splitter = LineSplitter(Redactor(lambda: [KEYRING_SECRET]))
+    assert splitter.split(data) == []
+    (line,) = splitter.split(b"\n")
+    assert "more bytes cut" in line
+    assert not any(KEYRING_SECRET[:length] in line for length in range(3, len(KEYRING_SECRET) + 1))
+
+
+# Text that streams, word by word
+
+
+@pytest.mark.long
+@given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30) | st.text()), max_size=20))
+@example([("say", "words " * 2_000), ("say", "x" * 10_000)])
+def test_streamed_text_is_complete(pieces: list[tuple[str, str]]):
+    lines = []
+    streamed = StreamedText(lambda kind, text: lines.append((kind, text)), tuple)
+    for kind, text in pieces:
+        streamed.add(kind, text)
+    streamed.flush()
+    for kind in ("say", "thought"):
+        written, added = ("".join(text for line_kind, text in texts if line_kind == kind) for texts in (lines, pieces))
+        assert "".join(written.split()) == "".join(added.split())
+
+
+def test_a_known_secret_of_several_words_is_never_shown_in_part(path: Path, clock: FakeClock):
+    secret = "correct hörse battery staple"
+    writer, shown = TranscriptWriter(path, clock, lambda: [secret]), []
+    for letter in f"My password is {secret}, is it good?":
+        writer.stream("say", letter)
+        writer.flush()
+        shown.append(writer.unfinished[1])
+    assert not [text for text in shown if "corr" in text or "rse" in text or "batt" in text]
+    assert shown[-1] == f"My password is {CUT}, is it"
+
+
+def test_the_last_line_of_a_text_grows_word_by_word_without_its_keys(path: Path, clock: FakeClock):
+    writer, shown = TranscriptWriter(path, clock, tuple), []
+    for piece in (
+        "Dec",
+        "ision: the old",
+        " parser. ",
+        "The key is Bearer sk-0123456789",
+        "abcdefghij;",
+        " 日本",
+        " ok\nNext",
+    ):
+        writer.stream("say", piece)
+        writer.flush()
+        shown.append(writer.unfinished[1])
+    assert shown[:3] == ["", "Decision: the", "Decision: the old parser."]
+    assert shown[3] == "Decision: the old parser. The key is Bearer"
+    assert shown[5].endswith(f"The key is Bearer {CUT}; 日本")
+    assert shown[6] == "", "the line is complete, and the next has no whole word"
+    assert writer.lines == 2  # with the note about the key
+    writer.end_stream()
+    writer.flush()
+    assert (writer.lines, writer.unfinished) == (3, ("", ""))

@@ -15,8 +15,7 @@ LINES = tuple(f"line {number} of a text that is long enough" for number in range
 
 @dataclass(frozen=True)
 class Edit:
-    """One edit of the files of a folder. An edit that is impossible there is skipped; `test_landing_outcomes.py` checks
-    that none is impossible everywhere."""
+    """One edit of the files of a folder. An edit that is impossible there is skipped."""
 
     kind: str
     """A key of `KINDS`."""

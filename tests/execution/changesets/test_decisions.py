@@ -1,16 +1,26 @@
-"""Decisions on change sets: land, branch, discard, undo. Each is made once and whole, also after a crash (SPEC 3.9,
-11.3)."""
+"""Decisions on change sets: land, branch, discard, undo, and continuing one in another session. Each is made once and
+whole, also after a crash (SPEC 3.9, 9.4, 11.3)."""
 
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from engine.execution.change_store import NEXT_STATES
 from engine.model import ChangeState, Refusal
-from tests.execution.changesets.landing_world import Change, Decision, LandingWorld, add_line, kill_at, make_edits
-from tests.support.helpers import refused
+from tests.execution.changesets.landing_world import (
+    Change,
+    Decision,
+    LandingWorld,
+    add_line,
+    kill_at,
+    make_edit,
+    make_edits,
+)
+from tests.support.helpers import refused, wait_for_threads
 
 DECISIONS: dict[Decision, ChangeState] = {
     Change.land: ChangeState.LANDED,
@@ -124,3 +134,114 @@ def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: LandingWorld):
     assert world.files == before
     world.git("gc", "-q", "--prune=now")
     assert change.land().state is ChangeState.LANDED
+
+
+# Branches
+
+
+def test_a_branch_has_only_the_changes_of_the_session(world: LandingWorld):
+    world.write("b.txt", "uncommitted\n")
+    world.write("mine.txt", "untracked\n")
+    change = world.make_change(add_line)
+    files, state = world.files, world.git_state
+
+    branched = change.branch()
+
+    git = world.repository.git
+    assert branched.branch == "clawpy/fix-the-cart"
+    assert git("diff", "--name-only", "main", "clawpy/fix-the-cart") == "a.txt"
+    assert git("rev-parse", "clawpy/fix-the-cart^") == git("rev-parse", "main")
+    assert git("log", "-1", "--format=%s|%an|%ae|%cI", "clawpy/fix-the-cart") == (
+        "Fix the cart|Test|test@example.org|2026-01-05T09:30:00+00:00"
+    )
+    assert world.files == files
+    git("branch", "-q", "-D", "clawpy/fix-the-cart")
+    assert world.git_state == state
+    assert world.refs == []
+    assert not world.worktrees.folder_of("session_1").exists()
+
+
+def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    world = LandingWorld(tmp_path)
+    world.write("x.txt", "operator's\n")
+    change = world.make_change(make_edit("y.txt", "session's\n"))
+
+    change.branch()
+
+    git = world.repository.git
+    assert git("ls-tree", "-r", "--name-only", "clawpy/fix-the-cart") == "y.txt"
+    assert git("log", "--format=%an <%ae>", "clawpy/fix-the-cart") == "Clawpy Console <clawpy@localhost>"
+    world.close()
+
+
+def test_changes_that_build_on_uncommitted_work_are_not_branched(world: LandingWorld):
+    world.write("a.txt", "1\n2\nmine\n")
+    change = world.make_change(make_edit("a.txt", "1\n2\nmine too\n"))
+
+    assert refused("conflict", change.branch).message == (
+        "no branch was made: it builds on changes that HEAD does not have: a.txt"
+    )
+    assert change.current.state is ChangeState.WAITING
+
+
+def test_changes_that_head_has_already_are_not_branched(world: LandingWorld):
+    change = world.make_change(add_line)
+    world.repository.commit("the same", {"a.txt": "1\n2\n3\nfour\n"})
+
+    refusal = refused("nothing_to_commit", change.branch)
+    assert refusal.fix == "land them if your files differ from HEAD there, else discard them"
+
+
+# A session that continues another one
+
+
+def run_session_with(world: LandingWorld, session_id: str, files: dict[str, str], *, continues: str = "") -> Change:
+    """Run a session that writes `files`. Returns its change set."""
+    return world.make_change(make_edits(files), name=session_id, title=f"of {session_id}", continues=continues)
+
+
+def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: LandingWorld):
+    earlier = run_session_with(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
+    world.write("mine.txt", "meanwhile\n")
+
+    after = run_session_with(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
+
+    assert {file.path for file in after.files} == {"a.txt", "new.txt", "c.txt"}
+    assert after.current.title == "of sess_1"
+    superseded = earlier.current
+    assert (superseded.state, superseded.note) == (ChangeState.DISCARDED, "continued in sess_2")
+    wait_for_threads("clawpy-tidy-")
+    assert not world.worktrees.folder_of("sess_1").exists()
+    assert not any("sess_1" in ref for ref in world.refs)
+    after.land()
+    assert (world.root / "a.txt").read_text() == "one\n2\n3\n"
+    assert (world.root / "c.txt").read_text() == "c\n"
+    assert (world.root / "mine.txt").read_text() == "meanwhile\n"
+
+
+@pytest.mark.long
+def test_changes_that_land_while_a_session_continues_them_are_not_discarded(world: LandingWorld):
+    earlier = run_session_with(world, "sess_1", {"a.txt": "one\n2\n3\n"})
+
+    def edit(folder: Path):
+        earlier.land()
+        (folder / "c.txt").write_text("c\n")
+
+    after = world.make_change(edit, name="sess_2", continues="sess_1")
+
+    assert earlier.current.state is ChangeState.LANDED
+    after.land()
+    assert (world.root / "c.txt").read_text() == "c\n"
+
+
+def test_changes_that_conflict_with_your_files_cannot_be_continued(world: LandingWorld):
+    run_session_with(world, "sess_1", {"a.txt": "agent\n2\n3\n"})
+    world.write("a.txt", "mine\n2\n3\n")
+
+    onto = world.changes.make_starting_tree_builder("sess_1")
+    refusal = refused("conflict", lambda: world.worktrees.create("sess_2", world.root, onto=onto))
+
+    assert "a.txt" in refusal.message
+    assert not world.worktrees.folder_of("sess_2").exists()
+    assert not any("sess_2" in ref for ref in world.refs)

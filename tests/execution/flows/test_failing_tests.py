@@ -1,9 +1,13 @@
-"""The causes of failing tests as their output names them, and the flow that finds the commit that broke one (SPEC
-2.12)."""
+"""The causes of failing tests, the commit that broke one, and tests that are unreliable or slow (SPEC 2.12)."""
+
+import ast
+from datetime import date
 
 import pytest
 
 from engine.execution.runners.flows.failing_tests import Cause, decide_verdict, find_cause
+from engine.execution.runners.flows.unreliable_tests import add_skip_mark
+from engine.git.inspection import QuarantinedTest, find_quarantined_tests
 from engine.model import CheckResult
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import CART, RunFlow, commit_shop
@@ -49,3 +53,64 @@ def test_failures_that_differ_by_chance_and_by_line_have_one_signature():
         return cause.make_signature("tests/t.py::test_a")
 
     assert sign(7, 21) == sign(12, 36)
+
+
+# Unreliable and slow tests
+
+
+LAST_DAY = date(2026, 12, 7)
+FILES = [
+    ("def test_a():\n    pass\n", ["test_a"]),
+    ('"""Doc."""\n\nfrom __future__ import annotations\n\nimport os\n\nimport pytest\n\n\nclass TestA:\n'
+     "    @pytest.mark.x\n    async def test_b(self, date):\n        pass\n", ["TestA", "test_b"]),
+    ("from cart import total\n\ndef test_a():\n    pass\n", ["test_a"]),
+    ('"""Doc."""\n\nimport os\nimport sys\nfrom cart import total\n\ndef test_a():\n    pass\n', ["test_a"]),
+    ("from datetime import date as d\nimport pytest\r\n\r\ndef test_a():\r\n    pass\r\n", ["test_a"]),
+]  # fmt: skip
+"""Files with a test at their end, and the names that lead to it."""
+
+
+@pytest.mark.long
+def test_flaky_steady_and_broken_are_told_apart(project: Repository, run_flow: RunFlow):
+    counter = project.path / ".git" / "counter"
+    tests = f"""from pathlib import Path
+def test_flaky():
+    file = Path({str(counter)!r})
+    runs = int(file.read_text()) + 1 if file.exists() else 1
+    file.write_text(str(runs))
+    assert runs % 3
+def test_steady(): pass
+def test_broken(): assert 0
+"""
+    project.commit("flaky", {"test_x.py": tests})
+    run = run_flow("hunt_flakes", tests=["test_x.py"], times=3)
+    verdicts = {fact["test"]: (fact["verdict"], fact["failed"], fact["runs"]) for fact in run.facts["tests"]}
+    assert verdicts == {
+        "test_x.py::test_flaky": ("flaky", 1, 3),
+        "test_x.py::test_steady": ("steady", 0, 3),
+        "test_x.py::test_broken": ("broken", 3, 3),
+    }
+    assert run.summary.startswith("1 flaky: test_x.py::test_flaky (1 of 3); 1 broken")
+
+
+@pytest.mark.long
+def test_a_slower_test_is_reported_with_its_ratio(project: Repository, run_flow: RunFlow):
+    test = "from work import work\n\ndef test_a():\n    assert work()\n"
+    fast = project.commit("fast", {"work.py": "def work():\n    return 1\n", "tests/test_a.py": test})
+    project.commit("slow", {"work.py": "def work():\n    return sum(i * i for i in range(1_000_000))\n"})
+    run = run_flow("time_tests", tests=["tests/test_a.py::test_a"], fast=fast, times=2)
+    assert run.facts["slower"] == 1
+    assert run.summary.endswith((" times as long", ": slower"))
+    assert f"git log --oneline {fast[:10]}..HEAD" in run.transcript
+
+
+@pytest.mark.parametrize("text, names", FILES)
+def test_a_skip_mark_names_its_last_day_and_is_recognised(text: str, names: list[str]):
+    after = add_skip_mark(text, names, LAST_DAY, "flaky: failed 3 of 20")
+    assert find_quarantined_tests("t.py", after.split("\n")) == [QuarantinedTest("::".join(["t.py", *names]), LAST_DAY)]
+    old_test, new_test = (ast.unparse(ast.parse(source).body[-1]) for source in (text, after))
+    assert old_test.splitlines()[-1] in new_test, "it stays at the end of the file"
+    assert add_skip_mark(after, names, LAST_DAY, "again") is None
+    later = add_skip_mark(after, names, date(2027, 1, 1), "again")
+    assert "2026-12-07" not in later
+    assert later.count("import pytest") == 1

@@ -1,4 +1,5 @@
-"""The flow `run_tests` with every tool that it knows: tests that pass and fail (SPEC 2.12)."""
+"""The flow `run_tests` with every tool that it knows, and what is said of a run: its results, and which failures are
+new (SPEC 2.12, 4.9)."""
 
 import base64
 import hashlib
@@ -7,13 +8,15 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from engine.execution.runners.flow import CannotRun
+from engine.execution.runners.flows.suite_runs import describe_check, describe_compared
 from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
+from engine.model import CheckResult
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.support.helpers import needs, read_table
@@ -157,3 +160,56 @@ def test_passing_and_failing_tests_are_read_from_the_tool(
         assert (alone.passed, alone.failed, alone.failing) == (0, 1, (case.failing,))
     changed = repository.git("status", "--porcelain").splitlines()
     assert all(line.endswith(case.path) for line in changed), changed
+
+
+# What is said of a run
+
+
+@pytest.mark.parametrize(
+    "check, words",
+    [
+        (CheckResult("pytest", 23, 0, seconds=1.25), "all 23 tests passed in 1.2 s"),
+        (CheckResult("pytest", 1, 0, skipped=2), "the one test passed in <0.1 s, 2 skipped"),
+        (CheckResult("pytest", 1, 1, failing=("a",)), "1 of 2 tests failed in <0.1 s: a"),
+        (
+            CheckResult("pytest", 3, 1, errors=1, failing=("a", "b")),
+            "1 of 4 tests failed and 1 error in <0.1 s: a and b",
+        ),
+        (CheckResult("pytest", 3, 0, errors=1, failing=("a",)), "1 error, 3 tests passed in <0.1 s: a"),
+        (CheckResult("pytest", 0, 0, errors=2, failing=("a", "b")), "2 errors, no tests ran in <0.1 s: a and b"),
+        (CheckResult("pytest", 0, 0, skipped=2), "no tests ran, 2 skipped"),
+    ],
+)
+def test_results_are_described_in_a_sentence(check: CheckResult, words: str):
+    assert describe_check(check) == words
+
+
+@pytest.mark.parametrize(
+    "failing, failed_before, words, is_new",
+    [
+        ("a", None, "it is not known whether it failed before", True),
+        ("ab", None, "it is not known whether they failed before", True),
+        ("a", "a", "it failed before as well, nothing new fails", False),
+        ("ab", "ab", "all of them failed before as well, nothing new fails", False),
+        ("ab", "a", "1 of them failed before as well: a", True),
+        ("aa", "a", "1 of them failed before as well: a", True),  # tests of two projects have the same name
+        ("a", "", "it did not fail before", True),
+        ("ab", "", "none of them failed before", True),
+    ],
+)
+def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
+    failing: str, failed_before: str | None, words: str, is_new: bool
+):
+    before = None if failed_before is None else tuple(failed_before)
+    check = CheckResult("pytest", 1, len(failing), failing=tuple(failing), failed_before=before)
+    assert describe_compared(check) == f"{describe_check(check)}; {words}"
+    assert (check.has_new_failures, check.green) == (is_new, False)
+
+
+def test_an_error_that_is_no_test_is_the_fault_of_the_run():
+    check = CheckResult("maven", 0, 0, errors=1, error="Cart.java:3: ';' expected", failed_before=())
+    assert describe_compared(check) == f"1 error, no tests ran in <0.1 s: {check.error}; it did not fail before"
+    before = replace(check, failed_before=check.faults)
+    assert describe_compared(before).endswith("; that was so before as well")
+    command = CheckResult("npm test", 0, 1, error="cart.ts(3,5): error TS2304", counted=False)
+    assert describe_check(command) == f"npm test failed in <0.1 s: {command.error}; its output names no tests"

@@ -1,16 +1,20 @@
-"""The ladder: which rung is in force, and the reports on and measurements of all rungs (SPEC 3.8, 9.8)."""
+"""The ladder: which rung is in force, the reports on all rungs, and that every call which a filter passes on is judged
+(SPEC 3.8, 9.8)."""
 
 import platform
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import ladder
+from engine.execution.sandbox import Confinement, ladder
 from engine.execution.sandbox.ladder import NoSandbox, RungReport, find_best_sandbox
 from engine.execution.sandbox.landlock import Landlock, read_landlock_version
 from engine.execution.sandbox.programs import Bubblewrap, Seatbelt
+from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, read_passed_on_calls
+from engine.execution.sandbox.supervisor.kernel import JUDGED_CALLS
 from tests.support.helpers import make_program
 
 
@@ -126,3 +130,30 @@ def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(tmp_path:
 def test_without_a_sandbox_every_escape_succeeds_but_outliving_the_command():
     succeed = dict.fromkeys(ladder.ESCAPES, ladder.NOT_HELD)
     assert ladder._measure_rung(NoSandbox()) == {**succeed, "outliving the command": ladder.HELD}
+
+
+# Judged calls
+
+
+OLDEST_LANDLOCK = WithoutNamespaces(network=False, signals=False, truncation=False)
+"""With the first version of Landlock the most calls are passed on."""
+
+
+def test_each_call_that_is_passed_on_is_judged():
+    passed_on = {name for machine in ARCHITECTURES for name in read_passed_on_calls(machine, OLDEST_LANDLOCK)}
+    assert passed_on == JUDGED_CALLS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="these are Linux' system calls")
+@pytest.mark.parametrize("listed_as, problem", [("setpriority", ""), ("unlisted", "Operation not permitted")])
+def test_a_call_that_nobody_judges_is_refused(tmp_path: Path, listed_as: str, problem: str):
+    landlock = Landlock()
+    if landlock.problem:
+        pytest.skip(landlock.problem)
+    confinement = Confinement(tmp_path / "folder", tmp_path / "scratch", tmp_path / "caches")
+    confinement.folder.mkdir()
+    confinement.make()
+    argv = landlock.wrap(["nice", "true"], confinement, cwd=confinement.folder)
+    argv = [word.replace(":setpriority", f":{listed_as}") for word in argv]
+    errors = subprocess.run(argv, capture_output=True, text=True, timeout=60).stderr
+    assert errors.strip().rpartition(": ")[2] == problem

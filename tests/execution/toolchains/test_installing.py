@@ -1,23 +1,37 @@
-"""npm, pip and uv install packages and update lock files in sessions, as their cards say, also for an agent (SPEC 3.8).
+"""Packages are installed in sessions, as their cards say, or leave your tree as it is (SPEC 2.12, 3.5, 3.8).
 
 A test whose tool or registry is not there is skipped.
 """
+
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from engine.config import Settings, WorkspaceSettings
 from engine.execution.live_session import LiveSession
+from engine.execution.runners.toolchains.installing import (
+    _make_temporary_path,
+    _put_in_place,
+    _restore_old_folder,
+)
 from engine.execution.sandbox import Sandbox
 from engine.execution.session_folders import SessionFolder
+from engine.model import SessionState
 from tests.conftest import Repository
 from tests.execution.agent_world import AgentWorld
 from tests.execution.flow_world import FlowWorld
 from tests.execution.session_world import MakeWorld
 from tests.execution.toolchains.installations import (
     NPM,
+    NPM_PROJECT,
     PYPI,
     UV_PROJECT,
     commit_project,
+    describe_outcome,
     find_command_lines,
     make_npm_project,
     run_successfully,
@@ -97,3 +111,113 @@ def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agen
     assert "prepare: python3 -m venv .venv && .venv/bin/pip install" in transcript
     assert "network: pypi.org, files.pythonhosted.org" in transcript
     assert agent_world.changes.list() == []  # what was installed is no part of its diff
+
+
+# Cards
+
+
+def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world: FlowWorld):
+    top = commit_project(world, NPM_PROJECT)
+
+    info = world.sessions.check(world.assign("prepare_environment", command=["npm ci"]))
+
+    assert info.available
+    assert info.learned_commands == "`npm ci`; network: registry.npmjs.org; creates node_modules in your tree"
+    assert info.undo_note == "creates node_modules in your tree; to undo: rm -r node_modules"
+    assert info.sandbox.endswith("network only to registry.npmjs.org")
+    assert not info.check_only
+    (top / "node_modules").mkdir()
+    info = world.sessions.check(world.assign("prepare_environment", command=["npm ci"]))
+    assert info.learned_commands.endswith("updates your node_modules")
+
+
+def test_only_the_install_command_of_the_project_is_accepted(world: FlowWorld):
+    commit_project(world, NPM_PROJECT)
+
+    info = world.sessions.check(world.assign("prepare_environment", command=["npm install evil"]))
+
+    assert not info.available
+    assert "`npm install evil` is not the command that installs the packages" in info.reason
+    assert "`npm ci`" in info.reason
+    assert not world.sessions.check(world.assign("prepare_environment", command=[])).available
+    assert not world.sessions.check(world.assign("update_lock", command=["npm ci"])).available
+
+
+# What cannot be installed
+
+
+@pytest.mark.long
+def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: FlowWorld):
+    needs("npm")
+    files = make_npm_project("ms", "2.1.3", resolved="https://registry.invalid/ms/-/ms-2.1.3.tgz")
+    top = commit_project(world, files | {".npmrc": "fetch-retries=0\nreplace-registry-host=never\n"})
+    (top / "node_modules/mine").mkdir(parents=True)
+
+    view = world.run_flow("prepare_environment", command=["npm ci"])
+
+    assert view.state is SessionState.CANNOT_RUN, describe_outcome(world, view)
+    assert "asked for registry.invalid, which is not one of its registries (registry.npmjs.org)" in view.summary
+    assert [path.name for path in (top / "node_modules").iterdir()] == ["mine"]
+
+
+def test_an_environment_that_is_a_link_is_left_alone(world: FlowWorld, tmp_path: Path):
+    top = commit_project(world, NPM_PROJECT, ignored="node_modules\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (top / "node_modules").symlink_to(elsewhere)
+
+    view = world.run_flow("prepare_environment", command=["npm ci"])
+
+    assert view.state is SessionState.CANNOT_RUN, describe_outcome(world, view)
+    assert "node_modules is a link" in view.summary
+    assert (top / "node_modules").is_symlink()
+
+
+def test_the_environment_that_clawpy_runs_from_is_not_replaced(world: FlowWorld, monkeypatch: pytest.MonkeyPatch):
+    top = commit_project(world, UV_PROJECT)
+    (top / ".venv/bin").mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(top / ".venv"))
+
+    info = world.sessions.check(world.assign("prepare_environment", command=find_command_lines(top)))
+
+    assert not info.available
+    assert info.reason.startswith("Clawpy itself runs from .venv, which cannot be replaced meanwhile (quit Clawpy, ")
+
+
+@pytest.mark.long
+def test_files_that_a_package_writes_elsewhere_are_discarded(world: FlowWorld):
+    needs("npm", "node")
+    script = (
+        "node -e \"require('fs').writeFileSync('cart.js', 'evil'); require('fs').writeFileSync('.git/hooks/x', '')\""
+    )
+    lock = {"name": "a", "lockfileVersion": 3, "packages": {"": {"name": "a", "dependencies": {}}}}
+    manifest = {"name": "a", "version": "1.0.0", "devDependencies": {}, "scripts": {"postinstall": script}}
+    top = commit_project(world, {"package.json": manifest, "package-lock.json": lock, "cart.js": "mine"})
+
+    world.run_flow("prepare_environment", command=["npm ci"])
+
+    assert (top / "cart.js").read_text() == "mine"
+    assert not (top / ".git/hooks/x").exists()
+
+
+@pytest.mark.parametrize("disk", [None, Path("/dev/shm")], ids=["same disk", "another disk"])
+def test_an_installed_folder_replaces_the_old_one(tmp_path: Path, disk: Path | None):
+    if disk and not os.access(disk, os.W_OK):
+        pytest.skip("there is no other disk here")
+    fresh = Path(tempfile.mkdtemp(dir=disk or tmp_path))
+    (fresh / "tool").write_text("new")
+    (fresh / "tool").chmod(0o4755)
+    (fresh / "link").symlink_to("tool")
+    target = tmp_path / "tree/.venv"
+    (target / "old").mkdir(parents=True)
+
+    _put_in_place(fresh, target)
+
+    assert sorted(path.name for path in target.iterdir()) == ["link", "tool"]
+    assert (target / "link").readlink() == Path("tool")
+    assert stat.S_IMODE((target / "tool").stat().st_mode) == 0o755
+    assert list((tmp_path / "tree").iterdir()) == [target]
+    assert not fresh.exists()
+    target.rename(_make_temporary_path(target, "old"))  # as a crash leaves it
+    _restore_old_folder(target)
+    assert (target / "tool").read_text() == "new"
