@@ -7,23 +7,24 @@ from engine.execution.runners.flow import Place
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.session_folders import SessionFolder
 from engine.execution.session_store import SessionRow
+from engine.execution.validation import ValidationResult
 from engine.model import SessionView
 from engine.storage.database import Transaction
 from tests.execution.session_world import ProseRunner, SessionWorld
 
-AgentWork = Callable[[LiveSession, SessionFolder], None]
+AgentWork = Callable[[LiveSession, SessionFolder], ValidationResult | None]
 
 
 class ScriptedAgent(ProseRunner):
-    """Works as a test says. Its changes are kept."""
+    """Works as a test says. Its changes are kept, with what validation found if the work returns that."""
 
     work: AgentWork
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         with self.folders.open(live, view, Place.CHANGE_SET, for_agent=True) as folder:
-            self.work(live, folder)
-            write = self.folders.capture(live, view, folder)
-        return RunnerResult("done", write=write)
+            validated = self.work(live, folder) or ValidationResult("done")
+            write = self.folders.capture(live, view, folder, check=validated.check)
+        return RunnerResult(validated.summary, validated.check, validated.sound, write=write)
 
 
 class AgentWorld(SessionWorld):

@@ -38,17 +38,6 @@ def make_text_part(name: str) -> StandInPart:
     return StandInPart(name, make_block(name, quote_lines(f"text of {name}", SOUL)))
 
 
-def test_parts_come_in_order_with_sources_and_tokens():
-    parts = [make_text_part("one"), StandInPart("none", None), make_text_part("two")]
-    prompt = PromptAssembly(parts, deadlines={}, secrets=tuple).assemble(make_request())
-
-    assert [part.name for part in prompt.parts] == ["one", "two"]
-    assert prompt.notes == ()
-    assert prompt.parts[0].lines[1].source == SOUL
-    assert all(part.tokens == tokenizer.count(part.text) for part in prompt.parts)
-    assert prompt.text("system") == "<one>\ntext of one\n</one>\n\n<two>\ntext of two\n</two>"
-
-
 def test_a_part_that_raises_or_is_late_is_left_out_and_named():
     gate = threading.Event()
 

@@ -115,16 +115,6 @@ def refuse_ends(patched: pytest.MonkeyPatch) -> list[str]:
     return refused_ids
 
 
-def test_a_transcript_that_cannot_be_made_fails_the_session(world: ScriptWorld):
-    world.home.data.mkdir(parents=True, exist_ok=True)
-    world.home.transcripts.write_text("in the way")
-    view = world.run("gate")
-    assert view.state is SessionState.FAILED
-    assert view.summary.startswith("it could not be started")
-    assert world.runner.started_ids == []
-    assert world.ended[0].state is SessionState.FAILED
-
-
 @pytest.mark.long
 def test_an_end_that_cannot_be_stored_is_retried_and_reported(
     world: ScriptWorld, bus: EventBus, monkeypatch: pytest.MonkeyPatch
@@ -134,7 +124,7 @@ def test_an_end_that_cannot_be_stored_is_retried_and_reported(
 
     def is_stored_now() -> bool:
         messages.extend(event.message for event in events.drain() if isinstance(event, FaultReported))
-        return any("is stored now" in message for message in messages)
+        return "is stored now" in messages[-1]
 
     with monkeypatch.context() as patched:
         refused_ids = refuse_ends(patched)
@@ -143,9 +133,8 @@ def test_an_end_that_cannot_be_stored_is_retried_and_reported(
         assert world.sessions.running() == [], "it is over, and holds up nobody who waits until nothing runs"
         assert world.sessions.wait(view.id, 0).state is SessionState.SUCCEEDED, "its outcome is known"
     wait_until(is_stored_now)
-    assert world.sessions.store.load_row(view.id).summary == "fine"
-    assert len(world.ended) == 1
     assert "tried again" in messages[0]
+    assert [ended.summary for ended in world.ended] == ["fine"]
 
 
 def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch):

@@ -54,18 +54,6 @@ def test_stop_ends_all_processes_of_a_session_within_a_second(world: ScriptWorld
 
 
 @pytest.mark.long
-def test_stop_all_ends_running_and_queued_sessions_within_a_second(world: ScriptWorld):
-    views = [world.start(lambda live: run_python(live, SLEEP)) for _ in range(4)]
-    wait_until(lambda: all(world.read_lines(view) for view in views[:2]))
-    with assert_done_within_a_second():
-        assert world.sessions.stop_all("F12") == 4
-    assert {world.wait(view).state for view in views} == {SessionState.CANCELLED}
-    assert len(world.runner.started_ids) == 2
-    assert [world.sessions.get(view.id).started_at is None for view in views] == [False, False, True, True]
-    assert len(world.ended) == 4
-
-
-@pytest.mark.long
 def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: ScriptWorld):
     release = threading.Event()
 

@@ -58,23 +58,6 @@ def test_a_snapshot_has_staged_unstaged_and_untracked_files_and_no_ignored_ones(
     assert not snapshot.clean
 
 
-def test_a_snapshot_keeps_unusual_names_links_and_modes(repository: Repository):
-    repository.commit("one")
-    names = [" lead", "a b", 'quo"te', "new\nline", "tab\there", "ünï", "-dash", ":(glob)x", "back\\slash", "*"]
-    for name in names:
-        repository.write(name, name)
-    raw = os.fsdecode(b"caf\xe9")
-    (repository.path / raw).write_bytes(b"latin")
-    (repository.path / "link").symlink_to("nowhere/at all")
-    repository.write("run.sh", "#!/bin/sh\n").chmod(0o755)
-
-    entries = read_tree_entries(repository, take_snapshot(repository).tree)
-
-    assert set(entries) == {*names, raw, "link", "run.sh"}
-    assert entries["link"].startswith("120000")
-    assert entries["run.sh"].startswith("100755")
-
-
 def test_files_that_git_assumes_unchanged_are_read(repository: Repository):
     repository.commit("one", {"assumed": "1", "skipped": "1", "absent": "1"})
     repository.git("update-index", "--assume-unchanged", "assumed")

@@ -1,8 +1,7 @@
 """The validation loop: failing tests go back to the agent, within caps; earlier failures do not (SPEC 4.9)."""
 
 import sys
-from collections.abc import Callable, Iterator
-from typing import Never
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -12,58 +11,48 @@ from sqlmodel import col, select
 from engine.config import FixedSettings, Settings, ValidationSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.prompts import HOW_TO_WORK
-from engine.execution.runners.flow import CannotRun, Place
-from engine.execution.runners.flows import suite_runs
-from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_folders import SessionFolder
-from engine.execution.validation import Attempt, Caps, Validation, find_give_up_reason, make_heal_prompt
+from engine.execution.validation import (
+    Attempt,
+    Caps,
+    Validation,
+    ValidationResult,
+    find_give_up_reason,
+    make_heal_prompt,
+)
 from engine.model import ChangeState, CheckResult, Result, SessionState, SessionView
 from engine.model.adaptation import PolicyTweak
 from engine.model.secrets import CUT
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.conftest import Repository
-from tests.execution.session_world import MakeWorld, ProseRunner, SessionWorld
+from tests.execution.agent_world import AgentWorld
+from tests.execution.session_world import MakeWorld
 
 Turn = Callable[[LiveSession, SessionFolder], None]
 
 
-class ScriptedAgent(ProseRunner):
-    """Does the task in its first turn, and answers a heal prompt in each further one."""
-
-    validation: Validation
-    turns: Iterator[Turn]
-    prompts: list[str]
-
-    def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        with self.folders.open(live, view, Place.CHANGE_SET, for_agent=True) as folder:
-            next(self.turns)(live, folder)
-
-            def heal(text: str):
-                self.prompts.append(text)
-                next(self.turns)(live, folder)
-
-            validated = self.validation.validate(live, view, folder, heal)
-            write = self.folders.capture(live, view, folder, check=validated.check)
-        return RunnerResult(validated.summary, validated.check, validated.sound, write=write)
-
-
-class ValidationWorld(SessionWorld):
+class ValidationWorld(AgentWorld):
     """Sessions of an agent whose turns a test gives, with the real validation loop."""
 
-    def make_runners(self) -> list[Runner]:
-        self.agent = ScriptedAgent(self.folders)
-        return [self.agent]
-
     def work(self, *turns: Turn, validation: ValidationSettings | None = None) -> tuple[SessionView, list[str]]:
-        """Run a session with these turns to its end. Returns it, and the prompts between the turns."""
+        """Run a session with these turns to its end: the task in the first, a heal prompt in each further one. Returns
+        it, and the prompts between the turns."""
         settings = FixedSettings(Settings(validation=validation or ValidationSettings()))
-        self.agent.validation = Validation(
-            self.database, settings=settings, repairs=lambda **about: (), tweaks=lambda **about: ()
-        )
-        self.agent.turns, self.agent.prompts = iter(turns), []
-        return self.wait(self.begin_prose("make it right"), 60), self.agent.prompts
+        loop = Validation(self.database, settings=settings, repairs=lambda **about: (), tweaks=lambda **about: ())
+        remaining, prompts = iter(turns), []
+
+        def take_turns(live: LiveSession, folder: SessionFolder) -> ValidationResult:
+            def heal(text: str):
+                prompts.append(text)
+                next(remaining)(live, folder)
+
+            next(remaining)(live, folder)
+            return loop.validate(live, self.sessions.get(live.id), folder, heal)
+
+        self.agent.work = take_turns
+        return self.wait(self.begin_prose("make it right"), 60), prompts
 
     def read_events(self, *kinds: str) -> list[str]:
         """The events of these kinds in the ledger, the oldest first."""
@@ -154,21 +143,6 @@ def test_tests_that_failed_before_are_not_the_agents_to_fix(world: ValidationWor
     assert view.result is Result.FAILED  # the task may have been to mend it
     assert world.find_change(view).check == view.check
     assert world.read_events("ValidationFailed", "ValidationHealed") == []
-
-
-@pytest.mark.long
-def test_what_cannot_be_tested_without_the_changes_is_not_known_to_have_failed_before(
-    world: ValidationWorld, monkeypatch: pytest.MonkeyPatch
-):
-    def refuse(*_: object) -> Never:
-        raise CannotRun("node_modules is not a folder of your tree", "run it in a terminal")
-
-    monkeypatch.setattr(suite_runs, "link_packages", refuse)
-    wrong = write_files(cart=WRONG)
-    view, _ = world.work(wrong, wrong, wrong)
-    assert view.check.failed_before is None
-    assert "it is not known whether it failed before" in view.summary
-    assert world.find_change(view).files[0].path == "cart.py"
 
 
 def test_a_change_without_tests_is_not_checked(world: ValidationWorld):

@@ -18,12 +18,8 @@ def test_a_change_set_has_its_files_state_and_check(world: LandingWorld):
         (folder / "esc\x1b[31m.txt").write_text("\x1b[2Jhello\n")
 
     check = CheckResult("pytest", 3, 1, failing=("t::x",), durations=(("t::x", 0.5),))
-    stored = world.run_session(edit, check=check)
-
-    change_set = world.changes.get(stored.id)
-
-    assert change_set.state is ChangeState.WAITING
-    assert change_set.check == check
+    change_set = world.make_change(edit, check=check).current
+    assert (change_set.state, change_set.check) == (ChangeState.WAITING, check)
     assert set(change_set.files) == {
         FileChange("a.txt", "modified", 1, 0),
         FileChange("b.txt", "deleted", 0, 1),
@@ -32,8 +28,6 @@ def test_a_change_set_has_its_files_state_and_check(world: LandingWorld):
         FileChange("esc\\x1b[31m.txt", "added", 1, 0),
     }
     assert world.changes.list(state=ChangeState.WAITING, workspace=str(world.root)) == [change_set]
-    assert world.changes.list(state=ChangeState.LANDED) == []
-    assert world.changes.for_session("session_1") == change_set
 
 
 def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld):

@@ -21,13 +21,9 @@ CASES = {
     "a renamed file with an edit": (Edit("rename", "a.txt", "moved.txt"), Edit("line", "a.txt"), None, "undone"),
     "another case of a name": (Edit("rename", "a.txt", "A.txt"), None, None, "undone"),
     "an ignored file where a file comes": (Edit("write", "new"), Edit("ignored", "new"), None, "refused"),
-    "an ignored folder where a file comes": (Edit("write", "new"), Edit("ignored", "new/deep/er"), None, "refused"),
-    "an ignored file where a folder comes": (Edit("write", "sub/new"), Edit("ignored", "sub"), None, "refused"),
     "an empty folder where a file comes": (Edit("write", "new"), Edit("empty_folder", "new"), None, "undone"),
-    "later bytes": (LINE, None, Edit("write", "a.txt"), "undo refused"),
     "a later mode": (LINE, None, Edit("mode", "a.txt"), "undo refused"),
     "later gone": (LINE, None, Edit("delete", "a.txt"), "undo refused"),
-    "later a link": (LINE, None, Edit("link", "a.txt"), "undo refused"),
     "later a file where the folder was": (Edit("delete", "d/c.txt"), None, Edit("write", "d"), "undo refused"),
 }
 """What the session does, what the operator does meanwhile and later, and what becomes of the landing and its undo."""

@@ -24,19 +24,6 @@ def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, r
     assert set((repository.path / ".git" / "objects").rglob("*")) == objects
 
 
-def test_the_best_order_is_compared_with_the_worst(repository: Repository, run_flow: RunFlow):
-    lines = [f"{number}\n" for number in range(20)]
-    repository.commit("begin", {"a.txt": "".join(lines)})
-    for branch, changed_lines in (("wide", (3, 15)), ("low", (3,)), ("high", (15,))):
-        repository.git("checkout", "-q", "-b", branch, "main")
-        text = "".join(f"{branch}\n" if number in changed_lines else line for number, line in enumerate(lines))
-        repository.commit(branch, {"a.txt": text})
-    repository.git("checkout", "-q", "main")
-    run = run_flow("forecast_conflicts", base="main", branches=["wide", "low", "high"])
-    assert run.summary.endswith(": 1 conflict; the worst order has 2")
-    assert run.facts["order"].index("wide") == 2
-
-
 @pytest.mark.long
 def test_a_rehearsed_merge_is_tested_and_moves_no_branch(project: Repository, run_flow: RunFlow):
     commit_shop(project)

@@ -46,15 +46,6 @@ def test_the_cause_is_read_from_the_output(row: dict[str, str]):
     assert find_cause(row["output"], "/repo") == Cause(row["error"], row["message"], row["place"])
 
 
-def test_failures_that_differ_by_chance_and_by_line_have_one_signature():
-    def sign(line: int, price: int) -> str:
-        trace = f"tests/t.py:3: in test_a\n    f()\nsrc/b.py:{line}: in f\n    g()\n"
-        cause = find_cause(f"{trace}E   ValueError: {price} is too much\n", "/repo")
-        return cause.make_signature("tests/t.py::test_a")
-
-    assert sign(7, 21) == sign(12, 36)
-
-
 # Unreliable and slow tests
 
 

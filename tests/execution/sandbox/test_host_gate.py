@@ -5,16 +5,18 @@ import select
 import socket
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from engine.config import Settings, WorkspaceSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import host_gate
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import SessionState
 from tests.execution.sandbox.gate_world import LISTED, PUBLIC_ADDRESS, GateOpener
-from tests.execution.session_world import ScriptWorld
+from tests.execution.session_world import MakeWorld, ScriptWorld, run_python
 from tests.support.helpers import read_table, wait_until
 
 ROWS = read_table(__file__)
@@ -192,3 +194,26 @@ def test_a_session_reaches_its_host_and_nothing_else(world: ScriptWorld, server:
     listed = f"127.0.0.1:{server}"
     refusal = f"network: evil.example.org:443 is not one of the allowed hosts of this session: {listed}"
     assert refusal in world.read_lines(view, ("note",))
+
+
+@needs_a_gate
+def test_commands_with_network_reach_the_gate_and_nothing_of_this_machine(make_world: MakeWorld, tmp_path: Path):
+    allowed = {str(tmp_path / "work space ü"): WorkspaceSettings(network=True)}
+    world = make_world(sandbox=find_best_sandbox(), settings=Settings(workspaces=allowed))
+    with socket.socket() as outside:
+        outside.bind(("127.0.0.1", 0))
+        outside.listen()
+        port = outside.getsockname()[1]
+        script = f"""
+import os, socket, urllib.request
+try:
+    socket.create_connection(("127.0.0.1", {port}), timeout=2); print("reached")
+except OSError: print("not reached")
+try:
+    socket.create_connection(("127.0.0.1", int(os.environ["HTTP_PROXY"].rpartition(":")[2]))).close(); print("gate")
+except OSError: print("no gate")
+"""
+        view = world.run(lambda live: run_python(live, script))
+    world.sessions.close()
+    assert world.read_lines(view) == ["not reached", "gate"]
+    assert find_best_sandbox().describe(network=True) == "bubblewrap, with network"

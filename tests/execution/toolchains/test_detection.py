@@ -68,16 +68,3 @@ def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeyp
     monkeypatch.setattr(sys, "prefix", str(ours / ".venv"))
     assert read_project(project).tool is None
     assert read_project(project).linters == ()
-
-
-@pytest.mark.parametrize(
-    "file, text, title",
-    TABLE["targets"],
-)
-def test_a_target_named_test_is_the_test_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, title: str
-):
-    (tmp_path / file).write_text(text)
-    monkeypatch.setenv("PATH", str(make_programs(tmp_path, "make", "just", "task")))
-    tool = read_project(tmp_path).tool
-    assert (tool.title, tool.test_command([], tmp_path / "r").argv) == (title, tuple(title.split()))

@@ -75,32 +75,6 @@ def test_a_changed_file_has_its_related_tests(tmp_path: Path, changed: str, rela
     assert find_related_tests(tmp_path, [changed]) == {changed: related}
 
 
-@pytest.mark.parametrize(
-    "changed, exports, related",
-    [
-        ("src/click/utils.py", "", ["tests/test_help.py"]),
-        ("src/click/utils.py", "from .utils import echo as echo\n", ["tests/test_echo.py", "tests/test_help.py"]),
-        (
-            "src/click/core.py",
-            "from click.core import Context\n",
-            ["tests/test_echo.py", "tests/test_help.py", "tests/test_other.py"],
-        ),
-        ("src/click/inner.py", "from .utils import echo as echo\n", []),
-    ],
-    ids=["not exported", "by a relative import", "by its full name", "another module"],
-)
-def test_tests_of_a_package_belong_to_the_modules_whose_names_it_exports(
-    tmp_path: Path, changed: str, exports: str, related: list[str]
-):
-    tests = {
-        "tests/test_echo.py": "from click import echo\n",
-        "tests/test_help.py": "import click\nclick.utils.shorten('x')\n",
-        "tests/test_other.py": "from click.core import Context\n",
-    }
-    write_files(tmp_path, {**tests, "src/click/__init__.py": exports})
-    assert find_related_tests(tmp_path, [changed]) == {changed: related}
-
-
 def write_files(folder: Path, texts: Mapping[str, str]):
     for path, text in texts.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

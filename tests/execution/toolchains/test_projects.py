@@ -67,14 +67,6 @@ def test_folders_that_are_too_deep_or_foreign_are_no_projects(repository: Reposi
     assert list(projects) == ["", "a/b/c/d"]
 
 
-def test_the_top_runs_the_tests_outside_of_the_projects_below(repository: Repository, tmp_path: Path):
-    projects = commit_projects(repository, {**PYTHON, **move_below("packages/py", PYTHON)})
-    top = projects[""].tool
-    assert name_tools(projects) == {"": ["pytest"], "packages/py": ["pytest"]}
-    assert top.test_command([], tmp_path / "r").argv[-1] == "--ignore=packages/py"
-    assert "--ignore=packages/py" not in top.test_command(["tests/test_cart.py"], tmp_path / "r").argv
-
-
 @pytest.mark.parametrize("row", read_table(__file__)["collected"], ids=lambda row: row["tool"])
 def test_a_runner_that_collects_the_members_runs_them(repository: Repository, row: dict[str, Any]):
     projects = commit_projects(repository, {**row["top"], **move_below("packages/m", row["member"])})

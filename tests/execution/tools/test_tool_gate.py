@@ -84,21 +84,6 @@ def test_production_is_always_asked_about(make_belt_world: MakeBeltWorld):
     assert "said no" in world.get_problem("write", path="link/live.yml", content="x"), "a link is no way around"
 
 
-def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(make_belt_world: MakeBeltWorld):
-    world = make_belt_world(policy=Policy(allow=("read",), ask=("write", "exec")))
-    world.answer_request(ALLOW_SESSION)
-    world.get_answer("write", path="a.txt", content="1")
-    assert "holds for every write" in world.permissions.latest()[0].reason
-    world.get_answer("write", path="b.txt", content="2")
-    world.answer_request(ALLOW_SESSION)
-    world.get_answer("exec", command="echo 1")
-    world.get_answer("exec", command="echo 1")
-    world.answer_request(DENY_SESSION)
-    world.get_problem("exec", command="echo 2")
-    world.get_problem("exec", command="echo 2")
-    assert world.permissions.waiting() == []
-
-
 @needs_sandbox
 @pytest.mark.parametrize(
     "kind, arguments, rule",
