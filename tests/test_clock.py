@@ -22,8 +22,6 @@ CLOCK_CHANGES = [
     "zone, day, hours",
     [
         ("Europe/Berlin", (2026, 3, 29), 23),
-        ("Europe/Berlin", (2026, 10, 25), 25),
-        ("America/New_York", (2026, 3, 8), 23),
         ("America/New_York", (2026, 11, 1), 25),
         ("Europe/Berlin", (2026, 6, 1), 24),
     ],

@@ -208,13 +208,10 @@ def test_each_draft_is_decided_once_and_a_promoted_quote_may_guide(world: Nights
     "change, fault",
     [
         ({}, ""),
-        ({"source": "[session_1:2]"}, ""),
         ({"fact": "The key is sk-" + "a1" * 15}, "secret"),
         ({"source": "session_9"}, "is not in the day"),
         ({"group": "../etc"}, "facts.0.group"),
-        ({"fact": " "}, "facts.0.fact"),
         ({"fact": "x" * 1_001}, "facts.0.fact"),
-        ({"bucket": "nowhere"}, "facts.0.bucket"),
     ],
 )
 def test_a_fact_of_an_answer_is_valid_and_from_the_day(change: dict[str, str], fault: str):

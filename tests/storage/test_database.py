@@ -3,6 +3,7 @@
 
 import shutil
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -162,3 +163,34 @@ def test_a_cached_result_is_read_again_only_after_a_commit_that_changed_its_tabl
     assert current() == 3
     state.finish_intent_now(database, intent)
     assert (current(), current()) == (4, 4)
+
+
+def test_read_then_write_loses_no_update(database: Database):
+    """Many threads count upwards; with one writer each sees what the one before wrote."""
+
+    def increment(tx: Transaction):
+        state.put(tx, "count", state.get(tx.session, "count", 0) + 1)
+
+    threads = [threading.Thread(target=lambda: [database.write(increment) for _ in range(25)]) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    with database.read() as session:
+        assert state.get(session, "count") == 200
+
+
+def test_a_deferred_value_is_stored_with_the_next_write_that_succeeds(database: Database):
+    def read_cursor() -> object:
+        with database.read() as session:
+            return state.get(session, "cursor")
+
+    commits = database.commits
+    state.put_with_next_write(database, "cursor", 1)
+    state.put_with_next_write(database, "cursor", 2)
+    assert (database.commits, read_cursor()) == (commits, None)
+    with pytest.raises(ZeroDivisionError):
+        database.write(lambda tx: 1 / 0)
+    assert read_cursor() is None
+    database.write(lambda tx: tx.record(TaskAdded(title="anything")))
+    assert (database.commits, read_cursor()) == (commits + 1, 2)

@@ -1,9 +1,9 @@
-"""A stand-in for the database that machines share: SQLite runs the statements, and connections can be cut."""
+"""A stand-in for the database that machines share: SQLite runs the statements."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,27 +11,17 @@ from engine.storage.shared import SharedDatabase
 
 
 class LocalSharedDatabase(SharedDatabase):
-    """A shared database in memory.
+    """A shared database in memory."""
 
-    `cuts` has a word for each of the next connections: "before" cuts it before its statements, "after" when they took
-    effect but the client does not know yet, "" does not cut it.
-    """
-
-    def __init__(self, url: str = "shared", cuts: Sequence[str] = ()):
-        super().__init__(url)
-        self.cuts = list(cuts)
+    def __init__(self):
+        super().__init__("shared")
         self._connection = sqlite3.connect(":memory:", check_same_thread=False, factory=_Connection)
         self._connection.create_function("pg_advisory_xact_lock", 1, lambda lock_id: None)
 
     @contextmanager
     def connect(self) -> Iterator[Any]:
-        cut = self.cuts.pop(0) if self.cuts else ""
-        if cut == "before":
-            raise ConnectionError("cut before")
         with self._connection:
             yield self._connection
-        if cut == "after":
-            raise ConnectionError("cut after")
 
     def documents(self) -> list[dict[str, Any]]:
         """All documents, the oldest change first."""

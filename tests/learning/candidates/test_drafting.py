@@ -46,19 +46,12 @@ def make_record(kind: RecordKind, session: str = "sess_1", label: str = "", /, *
     )  # fmt: skip
 
 
-def make_heal_record(
-    session: str = "sess_1", attempts: int = 2, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)
-) -> LearningRecord:
+def make_heal_record(*failing: str) -> LearningRecord:
     """A session fixed the tests that it broke."""
     return make_record(
-        RecordKind.SUCCESSFUL_HEAL, session, f"successful_heal/{failing[0]}", test=failing[0], failing=list(failing),
-        attempts=attempts, cost=cost,
+        RecordKind.SUCCESSFUL_HEAL, "sess_1", f"successful_heal/{TOTAL}", test=TOTAL, failing=[TOTAL, *failing],
+        attempts=2, cost=100_000,
     )  # fmt: skip
-
-
-def make_failed_retry(session: str = "sess_1", attempts: int = 4, cost: int = 300_000) -> LearningRecord:
-    """The attempts of a session left the same test failing."""
-    return make_record(RecordKind.REPEATED_RETRY, session, attempts=attempts, cost=cost, failing=[TOTAL])
 
 
 def make_draft(
@@ -93,31 +86,11 @@ def test_a_fix_template_is_the_agents_last_message_and_the_changes():
         ("say", "total() left the discount out;"), ("say", "it is subtracted now."),
         ("tool", "edit cart.py failed: no_match"), ("tool", "edit cart.py:4"), ("command", "pytest"), ("say", "Done."),
     )  # fmt: skip
-    assert make_draft(make_heal_record(failing=(TOTAL, "t.py::other")), sources=sources).effect == FixTemplate(
+    assert make_draft(make_heal_record("t.py::other"), sources=sources).effect == FixTemplate(
         (TOTAL, "t.py::other"),
         (HEALED_BY, "in cart.py it replaced `return net` by `return net - discount`", "it wrote new.py"),
         sources.patches["sess_1"],
     )
-
-
-# Limits
-
-
-@pytest.mark.parametrize(
-    "records, tweak",
-    [
-        ([make_failed_retry()], PolicyTweak(1)),
-        ([make_failed_retry(attempts=3)], PolicyTweak(1)),
-        ([make_failed_retry(), make_heal_record("sess_2")], PolicyTweak(1, 150_000)),
-        ([make_failed_retry(), make_heal_record("sess_2", attempts=3)], PolicyTweak(2, 150_000)),
-        ([make_failed_retry(cost=140_000), make_heal_record("sess_2")], PolicyTweak(1)),  # the cap would save nothing
-        ([make_failed_retry(), make_heal_record("sess_2", cost=0)], PolicyTweak(1, 50_000)),
-    ],
-)
-def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
-    records: list[LearningRecord], tweak: PolicyTweak
-):
-    assert make_draft(*records, sources=StandInSources()).effect == tweak
 
 
 ERROR = make_record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")

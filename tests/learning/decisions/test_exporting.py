@@ -2,7 +2,7 @@
 finds what a provider would refuse."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -65,17 +65,6 @@ def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter,
     assert (export.records, export.new) == (50, 50)
     assert check_preferences(read_lines(exporter.file)) == []
     assert len(read_lines(export.weights)) == 50
-
-
-def test_a_batch_is_due_once_a_day_and_has_each_pair_once(database: Database, exporter: Exporter, clock: FakeClock):
-    add_pairs(database, 50)
-    exporter.export_batch()
-    add_pairs(database, 60, "two")
-    assert not exporter.is_due(clock.now() + timedelta(hours=24) - timedelta(seconds=1))
-    assert exporter.is_due(clock.now() + timedelta(hours=24))
-    assert exporter.export_batch().new == 60
-    exported = read_situations(exporter.file)
-    assert len(exported) == len(set(exported)) == 110
 
 
 @pytest.mark.parametrize(

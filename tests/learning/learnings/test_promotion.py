@@ -189,16 +189,6 @@ def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_ke
     refused("not_waiting", lambda: promoted_world.learnings.keep(entry.id))
 
 
-def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promoted_world: ChainWorld):
-    source = promoted_world.learnings.view(find_project_entry(promoted_world).id).promoted_from[0]
-    report = promoted_world.learnings.retract(source.id, "it was pip")
-    assert len(report.queued) == 2
-    promoted_world.learnings.keep(source.id)
-    assert promoted_world.learnings.waiting() == []
-    entries = [promoted_world.learnings.view(id).entry for id in report.queued]
-    assert [(entry.active, entry.review, entry.review_since) for entry in entries] == [(True, "", None)] * 2
-
-
 def test_forgetting_erases_a_text_in_every_scope_and_on_every_page(promoted_world: ChainWorld):
     texts, terms = promoted_world.learnings.texts, SearchTerms([UV])
     entry = find_project_entry(promoted_world)

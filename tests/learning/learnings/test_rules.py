@@ -20,9 +20,7 @@ from engine.model import (
     PermissionAnswer,
     PermissionRequest,
     Score,
-    Trust,
 )
-from engine.model.learnings import Correction
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.chain_world import make_ledger_entry, make_view
 
@@ -40,10 +38,6 @@ def make_permission_request(answer: PermissionAnswer | None, by: str = "operator
     return PermissionRequest(
         "perm_1", "s1", "ada", "/shop", "exec", title, title, "it pushes", MONDAY_MORNING, MONDAY_MORNING, answer, by=by
     )
-
-
-def find_in_edit(original: str, edited: str) -> list[Finding]:
-    return find_findings(edit=Correction(original, edited))
 
 
 @pytest.mark.parametrize(
@@ -78,16 +72,6 @@ def test_only_permission_answers_of_the_operator_are_findings():
     assert find_findings(permissions=(make_permission_request(PermissionAnswer.DENY_ONCE, by="nobody"),)) == []
     reused = make_permission_request(PermissionAnswer.ALLOW_SESSION, by="operator (perm_0, for this session)")
     assert find_findings(permissions=(reused, make_permission_request(None))) == []
-
-
-def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones():
-    (added,) = find_in_edit("Round the totals.", "Round the totals. Leave the fixtures alone. Go.")
-    assert (added.text, added.phase, added.trust) == ("Leave the fixtures alone", "intent-alignment", Trust.OPERATOR)
-    assert added.basis is Basis.OPERATOR
-    (removed,) = find_in_edit("Round the totals. Always update the docs.", "Round the totals.")
-    assert (removed.text, removed.trust) == ("Not wanted: Always update the docs.", Trust.QUOTED)
-    assert removed.general == ""
-    assert find_in_edit("Round the totals", "round the  totals.") == []
 
 
 def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_are_of_the_operator():
