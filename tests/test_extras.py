@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from engine.api import model_checks
-from engine.api.doctor import examine
 from engine.api.notify.delivery import store_address
 from engine.home import Home
 from engine.installed import EXTRAS, find_missing_extras, install_command, make_extras_command
 from engine.model import Refusal
 from engine.storage.shared import SharedDatabase
-from tests.support.helpers import write_settings
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,19 +33,6 @@ def test_each_extra_is_declared_by_the_package():
     assert set(EXTRAS) == set(declared) - {"all", "local-model", "test"}
     assert declared["all"] == [f"clawpy-console[{','.join(sorted(EXTRAS))}]"]
     assert find_missing_extras() == ()
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("bare")
-def test_doctor_names_missing_extras_and_the_command_that_installs_them(home: Home):
-    write_settings(home, '[providers.ollama]\nmodel = "qwen3:8b"\n[notify.phone]\nurl = "ntfys://ntfy.sh/x"\n')
-    diagnosis = examine(home, [])
-    assert diagnosis["ok"], "nothing that is broken"
-    checks = {check["name"]: check for check in diagnosis["checks"]}
-    assert make_extras_command(*EXTRAS) in checks["extras"]["message"]
-    assert checks["provider"]["fix"] == make_extras_command("models")
-    assert make_extras_command("models") in checks["prose"]["fix"]
-    assert checks["notify"]["fix"] == make_extras_command("notify")
 
 
 @pytest.mark.usefixtures("bare")

@@ -56,7 +56,7 @@ def test_the_local_model_embeds_meaning_and_each_text_by_itself(local_embedder: 
 
 
 @pytest.mark.long
-def test_a_named_endpoint_gives_unit_vectors(endpoint: Endpoint):
+def test_a_named_endpoint_gives_unit_vectors_or_says_why_it_cannot_be_used(endpoint: Endpoint):
     embeddings = EndpointEmbedder("mine", "small", lambda name: endpoint).embed(["abc", "abcdef"])
     of_3_letters, of_6_letters = (embedding.array for embedding in embeddings)
     assert float(of_3_letters @ of_3_letters) == pytest.approx(1)
@@ -65,9 +65,6 @@ def test_a_named_endpoint_gives_unit_vectors(endpoint: Endpoint):
     request = EmbeddingHandler.requests[-1]
     assert (request["path"], request["key"], request["model"]) == ("/v1/embeddings", "Bearer k1", "small")
 
-
-@pytest.mark.long
-def test_an_endpoint_that_cannot_be_used_says_why(endpoint: Endpoint):
     with pytest.raises(NoEmbedder, match="404"):
         EndpointEmbedder("mine", "large", lambda name: endpoint).embed(["abc"])
     with pytest.raises(NoEmbedder, match="clawpy key set mine"):

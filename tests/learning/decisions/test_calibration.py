@@ -1,17 +1,10 @@
-"""What scores are worth by their outcomes: those of the Twin (SPEC 2.6), those of kinds of card (8.6), and those of the
-time of the day and week (2.5)."""
-
-from dataclasses import replace
+"""What scores are worth by their outcomes: those of the Twin (SPEC 2.6), and those of kinds of card (8.6)."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.learning.decisions.calibration import KindCalibration, TwinCalibration
-from engine.learning.decisions.decisions import PastDecision
-from engine.learning.decisions.habits import Habits
-from engine.model import PartOfDay
-from tests.learning.decisions.card_features import MORNING_CARD
 
 SCORE = st.floats(0, 1)
 CASES = st.lists(st.tuples(st.sampled_from(["tests", "lint", "docs"]), SCORE, st.booleans()), max_size=60)
@@ -63,18 +56,3 @@ def test_a_low_score_never_lowers_a_kind_that_was_always_approved(
     weight = sum(0.9592**number for number in range(len(scores)))  # with each decision the others count 4 % less
     share = (weight + 3 * calibration.base_rate) / (weight + 3)
     assert calibration.calibrate("bisect", score) >= share - 0.001
-
-
-def test_the_time_share_depends_on_part_of_the_day_weekend_and_hour():
-    in_evening = replace(MORNING_CARD, part=PartOfDay.EVENING, hour=20)
-    at_weekend = replace(MORNING_CARD, weekend=True)
-    at_six = replace(MORNING_CARD, hour=6)
-    habits = Habits()
-    for _ in range(10):
-        habits.add(PastDecision(MORNING_CARD, chosen=True, weight=1.0, waited_hours=2.0))
-        for card in (in_evening, at_weekend, at_six):
-            habits.add(PastDecision(card, chosen=False, weight=1.0, waited_hours=2.0))
-    assert habits.compute_time_share(MORNING_CARD) > 0.6
-    assert habits.compute_time_share(in_evening) < 0.4
-    assert habits.compute_time_share(replace(at_weekend, hour=None)) < 0.4
-    assert habits.compute_time_share(at_six) < 0.4

@@ -170,11 +170,8 @@ def test_every_format_is_read_as_it_was_written(context: str, chosen: str, rejec
     "line, reason",
     [
         ("{", "no JSON"),
-        ("[]", "the line is not an object"),
         ('{"prompt": "a", "chosen": "b", "rejected": " "}', "rejected: "),
         ('{"prompt": "a", "chosen": "b", "rejected": "b"}', "the same"),
-        ('{"input": {"messages": [{"role": "user", "content": "a"}]}, "preferred_output": [], '
-         '"non_preferred_output": []}', "preferred_output"),
         ('{"prompt": [{"role": "user", "content": "a"}], "chosen": [{"role": "assistant", "content": "b"}, '
          '{"role": "assistant", "content": "c"}], "rejected": [{"role": "assistant", "content": "d"}]}',
          "chosen"),

@@ -1,13 +1,11 @@
 """Pages of entries: they are read as they were written, and what is not changed stays byte for byte."""
 
-from datetime import UTC, datetime
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.learning.learnings.page import Change, Page, clean_text, make_change, make_title
-from engine.model import EntrySource, LearningKind, LearningScope, LearningStatus, LearningType
+from engine.model import LearningKind, LearningScope, LearningStatus, LearningType
 from tests.learning.learnings.made_up_entries import make_entry
 
 PLACE = {
@@ -122,21 +120,3 @@ def test_an_entry_that_cannot_be_read_is_reported_with_its_line_and_left_alone(d
 def test_a_bad_value_is_reported(line: str, error: str):
     (found,) = read_page(f"---\nid: lrn_a\n{line}\n---\ntext\n".encode()).errors
     assert error in found
-
-
-@pytest.mark.parametrize(
-    "written, field, value",
-    [
-        ("title: Use uv: always", "title", "Use uv: always"),
-        ("created_at: 2026-01-02", "created_at", datetime(2026, 1, 2, tzinfo=UTC)),
-        ("reasons:\n# why\n- you said so", "reasons", ("you said so",)),
-        ("title: 404", "title", "404"),
-        ("title: Fix: this\n  and that", "title", "Fix: this and that"),
-        ("reasons: I said so", "reasons", ("I said so",)),
-        ("promoted_from: lrn_a@ses_1", "promoted_from", (EntrySource("lrn_a", "ses_1"),)),
-    ],
-)
-def test_values_are_read_as_people_write_them_without_quotes_and_brackets(written: str, field: str, value: object):
-    page = read_page(f"---\ntype: directive\n{written}\n---\ntext\n".encode())
-    assert page.errors == []
-    assert getattr(page.entries[0], field) == value
