@@ -21,11 +21,11 @@ from engine.model.adaptation import (
 from tests.learning.candidates.adaptation_world import AGENT, make_record
 
 
-def make_candidate(drafted_from: LearningRecord, effect: Effect = PolicyTweak(1)) -> Candidate:
+def make_candidate(drafted_from: LearningRecord, effect: Effect | None = None) -> Candidate:
     """A candidate that was drafted from a record."""
     return Candidate(
         "cand_1", CandidateType.POLICY_TWEAK, drafted_from.scope_type, drafted_from.scope_id, drafted_from.source_label,
-        "t", CandidateStatus.DRAFTED, drafted_from.score, effect, drafted_from.at, drafted_from.at,
+        "t", CandidateStatus.DRAFTED, drafted_from.score, effect or PolicyTweak(1), drafted_from.at, drafted_from.at,
         agent_id=AGENT, drafted_from=(drafted_from.id,),
     )  # fmt: skip
 
