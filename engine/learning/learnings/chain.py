@@ -9,33 +9,31 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsExtracted
-from engine.learning.learnings.findings import Finding, SessionRecord, SessionSource
+from engine.learning.learnings.findings import Finding, SessionRecord, SessionSource, make_entry
 from engine.learning.learnings.page import Change
 from engine.learning.learnings.promotion import (
-    VALID,
-    Provenance,
+    SHARED_SCOPES,
     add_promoted,
-    find_obstacle,
+    explain_why_not_promotable,
     is_about_own_tools,
-    make_entry,
-    make_report,
     plan_compaction,
-    plan_decision,
     plan_global,
     plan_project,
+    plan_reinstatement,
     plan_retraction,
     promote_entry,
 )
 from engine.learning.learnings.questions import ask_judge, ask_learnings
 from engine.learning.learnings.recurrence import Vectors
 from engine.learning.learnings.rules import find_assumptions, find_in_event, find_learnings, find_risks
-from engine.learning.learnings.store import GLOBAL, LearningStore, NotWritable, Scope, make_project_key
+from engine.learning.learnings.store import GLOBAL, LearningStore, NotWritable, Provenance, Scope, make_project_key
 from engine.model import (
     Asks,
     ChainReport,
@@ -163,7 +161,7 @@ class Chain:
                     plan, _ = plan_retraction(other, self._read_provenance(), LANDED_AFTER_ALL, entry.at)
                     self._store.apply(plan)
                 elif entry.kind == "LandingUndone" and findings and other.retired_because == LANDED_AFTER_ALL:
-                    self._store.apply(plan_decision(other, self._read_provenance(), VALID, entry.at))
+                    self._store.apply(plan_reinstatement(other, self._read_provenance(), entry.at))
             extracted = [
                 (make_entry(finding, record, entry.at, secrets), finding.general)
                 for finding in (*findings, *(claims or ()))
@@ -296,8 +294,8 @@ class Chain:
         """Promote an entry from its project to all projects, as the operator decided; returns the id of the entry
         that it became or reinforced. Raises `Refusal`: `not_promotable`, `already_promoted`."""
         with self._store.lock:
-            if obstacle := find_obstacle(entry):
-                raise Refusal("not_promotable", f"{entry.id} {obstacle}", "see `clawpy learnings show`")
+            if reason := explain_why_not_promotable(entry):
+                raise Refusal("not_promotable", f"{entry.id} {reason}", "see `clawpy learnings show`")
             plan = self._plan_global(entry, "operator")
             if not plan:
                 raise Refusal("already_promoted", f"all projects already have what {entry.id} says")
@@ -327,7 +325,7 @@ class Chain:
                     log.warning("the promotion chain: %s", refusal)
                     self._sessions.report("learnings", str(refusal))
                     errors.append(str(refusal))
-            return make_report(before, self._store.read_entries(), judged, errors)
+            return _make_report(before, self._store.read_entries(), judged, errors)
 
     def _judge(self) -> Iterator[tuple[str, str]]:
         """Ask the model about each project entry that is not global yet, and promote the entry if the answer is a clear
@@ -372,3 +370,22 @@ class Chain:
         if message not in self._reported:
             self._reported.add(message)
             self._sessions.report("learnings", message)
+
+
+def _make_report(
+    before: Sequence[LearningEntry], after: Sequence[LearningEntry], judged: Mapping[str, str], errors: Sequence[str]
+) -> ChainReport:
+    """The report of a run, from the entries of a home before and after it."""
+    former = {entry.id: entry for entry in before}
+    changed = [(entry, former.get(entry.id)) for entry in after if former.get(entry.id) != entry]
+    shared = [(entry, old) for entry, old in changed if entry.scope in SHARED_SCOPES]
+    return ChainReport(
+        extracted=Counter(entry.session_id for entry, old in changed if not old and entry.scope not in SHARED_SCOPES),
+        promoted=tuple(entry.id for entry, old in shared if not old),
+        reinforced=tuple(entry.id for entry, old in shared if old and entry.last_reinforced != old.last_reinforced),
+        compacted=tuple(
+            entry.id for entry, old in changed if entry.merged_into and (old is None or not old.merged_into)
+        ),
+        judged=judged,
+        faults=tuple(errors),
+    )

@@ -1,4 +1,5 @@
-"""What learnings are made of (SPEC 6.6, 6.7): findings, each rated, and the record of the session that they are from.
+"""What learnings are made of (SPEC 6.6, 6.7): findings, each rated, the record of the session that they are from, and
+the entries that they become.
 
 `SessionSource` is the protocol by which this package reads sessions; `engine.wiring.learnings` implements it.
 """
@@ -6,16 +7,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
 from engine.frozen import frozen
 from engine.inference import share
-from engine.learning.learnings.page import make_title
+from engine.learning.learnings.page import get_domain, make_title
+from engine.learning.learnings.store import Scope, make_project_key, place_entry
 from engine.model import (
     MICRO,
     LearningEntry,
     LearningKind,
+    LearningScope,
+    LearningStatus,
     LearningType,
     PermissionRequest,
     Score,
@@ -23,7 +29,7 @@ from engine.model import (
     TranscriptLine,
     Trust,
 )
-from engine.model.learnings import Correction
+from engine.model.learnings import UNPROVEN_PHASES, Correction, make_lesson_id
 from engine.model.secrets import redact
 from engine.model.text import count, money
 from engine.storage.ledger import LedgerEntry
@@ -41,6 +47,12 @@ failure of four things gives 0.60, which is the minimum of the gate of importanc
 
 FULL_SECONDS, FULL_COST, FULL_REACH = 1800.0, MICRO // 2, 5
 """The time in seconds, the cost in micro-dollars and the number of things that give the full weight."""
+
+MAX_TEXT_CHARS = 2_000
+"""Maximum number of characters of an entry that the engine writes."""
+
+NOT_GENERAL_YET = "about one thing; three tasks must confirm it"
+"""The reason why an order of the operator is not general yet (SPEC 6.8)."""
 
 ENTRY_KINDS = (
     "ValidationHealed",
@@ -163,6 +175,43 @@ class SessionRecord:
         if view.started_at is None or view.ended_at is None:
             return 0.0
         return max(0.0, (view.ended_at - view.started_at).total_seconds())
+
+
+def make_entry(finding: Finding, record: SessionRecord, at: datetime, secrets: Iterable[str]) -> LearningEntry:
+    """A finding as an entry, without secrets and texts that look like one (SPEC 11.1). A risk, an assumption and what
+    is about the operator are entries of the session, others of the team, which is the most specific scope."""
+    view = record.view
+    session = Scope(make_project_key(view.workspace), view.id)
+    stays = finding.phase in UNPROVEN_PHASES or finding.kind is LearningKind.PROXY
+    text, about, title = (redact(part, secrets) for part in (finding.text, finding.about, finding.title))
+    text = text[:MAX_TEXT_CHARS]
+    confidence, importance = rate_confidence(finding.basis), rate_importance(finding.impact)
+    validity = () if about or finding.trust is not Trust.OPERATOR else (finding.general or NOT_GENERAL_YET,)
+    entry = LearningEntry(
+        id="",
+        scope=LearningScope.SESSION,
+        scope_id="",
+        kind=finding.kind,
+        type=finding.type,
+        domain=get_domain(finding.kind),
+        text=text,
+        title=title or make_title(text),
+        importance=importance.value,
+        confidence=confidence.value,
+        reasons=(*confidence.reasons, *importance.reasons, *validity),
+        phase=finding.phase,
+        status=LearningStatus.ACTIVE,
+        created_at=at,
+        session_id=view.id,
+        session_task=record.task_title,
+        workspace=view.workspace,
+        agent=view.agent,
+        about=about,
+        continues=record.continues,
+        trust=finding.trust,
+        lesson=make_lesson_id(text),
+    )
+    return place_entry(entry, session if stays else replace(session, team=record.leader))
 
 
 class SessionSource(Protocol):

@@ -18,10 +18,10 @@ from engine.events import LearningKept
 from engine.learning.learnings.chain import FOLLOWED_KINDS, Chain
 from engine.learning.learnings.findings import SessionSource
 from engine.learning.learnings.page import Page, make_change
-from engine.learning.learnings.promotion import VALID, Provenance, plan_decision, plan_retraction
+from engine.learning.learnings.promotion import VALID_FIELDS, plan_reinstatement, plan_retraction
 from engine.learning.learnings.prompt_part import load_prompts_with
 from engine.learning.learnings.recurrence import StoredVectors
-from engine.learning.learnings.store import LearningStore, Scope, make_project_key
+from engine.learning.learnings.store import LearningStore, Provenance, Scope, make_project_key
 from engine.model import (
     Asks,
     ChainReport,
@@ -48,7 +48,7 @@ RETRACTED = "learnings.retracted"
 """Key in the state table: the ids of the lessons that the operator retracted."""
 
 ERASED = {
-    **VALID, "status": LearningStatus.RETIRED, "retired_because": "forgotten", "title": "", "about": "",
+    **VALID_FIELDS, "status": LearningStatus.RETIRED, "retired_because": "forgotten", "title": "", "about": "",
     "session_task": "", "reasons": (), "text": "",
 }  # fmt: skip
 """The fields of an entry whose words were forgotten."""
@@ -226,10 +226,10 @@ class Learnings:
             if not entry.can_be_kept:
                 message = f"{entry.id} is neither waiting for review nor retracted"
                 raise Refusal("not_waiting", message, "see `clawpy learnings show`")
-            values: dict[str, Any] = dict(VALID)
+            approval: dict[str, Any] = {}
             if entry.trust is Trust.QUOTED:
-                values |= {"approved_by": "operator", "approved_at": self._clock.now()}
-            plan = plan_decision(entry, provenance, values, self._clock.now())
+                approval = {"approved_by": "operator", "approved_at": self._clock.now()}
+            plan = plan_reinstatement(entry, provenance, self._clock.now(), **approval)
             event = LearningKept(subject=entry.id, workspace=entry.workspace)
             self.files.apply([replace(plan[0], event=event), *plan[1:]])
             self._mark_lesson(entry.lesson, is_retracted=False)

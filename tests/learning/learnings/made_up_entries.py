@@ -8,8 +8,7 @@ from zlib import crc32
 
 import numpy
 
-from engine.learning.learnings.promotion import place_entry
-from engine.learning.learnings.store import Scope
+from engine.learning.learnings.store import Scope, place_entry
 from engine.model import LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Trust
 from engine.model.learnings import make_lesson_id
 from tests.conftest import MONDAY_MORNING

@@ -10,11 +10,10 @@ import pytest
 from engine import tokenizer
 from engine.config import FixedSettings, MemorySettings, Settings
 from engine.learning.learnings.page import Change
-from engine.learning.learnings.promotion import place_entry
 from engine.learning.learnings.prompt_part import (
     LearningsPart,
 )
-from engine.learning.learnings.store import LearningStore, Scope, make_project_key
+from engine.learning.learnings.store import LearningStore, Scope, make_project_key, place_entry
 from engine.model import Contribution, LearningEntry, LearningKind, LearningStatus, PromptRequest
 from engine.storage.database import Database
 from tests.learning.learnings.made_up_entries import make_entry
