@@ -30,7 +30,6 @@ from engine.model import (
     FileChange,
     FileDiff,
     FilePart,
-    Hold,
     Phase,
     PromptPart,
     Randomness,
@@ -39,7 +38,6 @@ from engine.model import (
     SessionView,
     Source,
     Status,
-    StopLevel,
     Tier,
     TranscriptLine,
     microusd,
@@ -107,12 +105,7 @@ class StandInCards(ValuesById):
         pending = [card for card in self.by_id.values() if card.status is Status.PENDING]
         return [card for card in pending if channel in (None, card.assignment.channel)]
 
-    def list_recent(self, limit: int = 50) -> list[Card]:
-        return list(self.by_id.values())[:limit]
-
     def _become(self, card_id: str, **changes: Any) -> Card:
-        if self.get(card_id).status is not Status.PENDING and "status" in changes:
-            raise Refusal("already_decided", f"{card_id} was decided already", "undo it first")
         self.by_id[card_id] = replace(self.get(card_id), **changes)
         return self.by_id[card_id]
 
@@ -125,10 +118,6 @@ class StandInCards(ValuesById):
     def snooze(self, card_id: str, *, span: timedelta) -> Card:
         self.spans.append(span)
         return self._become(card_id, snoozed_until=self.now + span)
-
-    def undo(self, card_id: str) -> tuple[Card, int]:
-        self.by_id[card_id] = replace(self.get(card_id), status=Status.PENDING)
-        return self.by_id[card_id], 0
 
     def propose(self, text: str, *, workspace: str, **options: Any) -> Card:
         self.proposed.append({"text": text, "workspace": workspace, **options})
@@ -205,29 +194,10 @@ class StandInChanges(ValuesById):
         return [FileDiff("a.py", "modified", "", binary=False, hunks="@@ -1 +1 @@\n+x\n@@ -9 +9 @@\n+y", landed=(2,))]
 
 
-class StandInKillSwitch:
-    def __init__(self, now: datetime):
-        self._now = now
-        self._holds: dict[str, Hold] = {}
-
-    def holds(self) -> list[Hold]:
-        return list(self._holds.values())
-
-    def stop(self, reason: str, by: str):
-        self._holds["stop"] = Hold("stop", reason, self._now)
-
-    def resume(self, word: str):
-        if self._holds.pop(word, None) is None:
-            raise Refusal("not_held", f"there is no {word} active", "clawpy status shows what is")
-
-    def levels(self) -> tuple[StopLevel, ...]:
-        return ()
-
-
 class StandInSafety:
     def __init__(self, now: datetime):
         self._now = now
-        self.kill_switch = StandInKillSwitch(now)
+        self.kill_switch = SimpleNamespace(holds=list, levels=tuple)
         self.costs = SimpleNamespace(
             state=lambda: CostState(150_000, 1_200_000, 9_000_000, *map(microusd, (2, 20, 200)))
         )

@@ -8,9 +8,7 @@ import pytest
 
 from engine.model import Assignment, DecidedBy, Refusal, Trigger, TriggerType, Verdict
 from engine.safety import pipeline as pipeline_module
-from engine.safety.permits import PERMIT_LIFETIME
 from engine.safety.pipeline import ALLOWANCE_LIFETIME
-from engine.storage.ledger import Ledger
 from tests.safety.rails import WORKSPACE, Rails, make_approval, make_rails
 
 
@@ -55,21 +53,14 @@ def test_allow_once_lifts_a_content_block_once_for_one_digest(rails: Rails):
     assert rails.decide(trigger).permit is None
 
 
-def test_work_that_is_held_back_is_logged_once_a_day_until_it_is_allowed_once(rails: Rails):
+def test_work_that_is_held_back_is_logged_once_a_day(rails: Rails):
     trigger = make_prompt_approval("run `rm -rf /` please")
     verdicts = rails.safety.pipeline.preview(trigger)
-    work = ("pred_2", trigger.assignment, verdicts, verdicts[3])
-    rails.write(rails.safety.pipeline.hold_back, *work)
-    rails.write(rails.safety.pipeline.hold_back, *work)
-    [entry] = rails.safety.log(blocked_only=True)
-    assert (entry.prediction_id, entry.reason) == ("pred_2", "content: deletes everything below /")
-    assert len(Ledger(rails.database).latest(kinds=("TriggerBlocked",))) == 1
-    rails.clock.advance(timedelta(hours=25))
-    rails.write(rails.safety.pipeline.hold_back, *work)
-    assert len(rails.safety.log(blocked_only=True)) == 2
-
-    rails.safety.allow_once("pred_2")
-    assert rails.safety.pipeline.preview(trigger)[3].reason == "allowed once: deletes everything below /"
+    for hours, count in ((0, 1), (0, 1), (25, 2)):
+        rails.clock.advance(timedelta(hours=hours))
+        rails.write(rails.safety.pipeline.hold_back, "pred_2", trigger.assignment, verdicts, verdicts[3])
+        entries = rails.safety.log(blocked_only=True)
+        assert [entry.reason for entry in entries] == ["content: deletes everything below /"] * count
 
 
 FORBIDDEN = "run `rm -rf /` please"
@@ -91,37 +82,6 @@ def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails
     assert rails.safety.log()[0].verdicts[3].reason == "allowed once: deletes everything below /"
     rails.write(rails.safety.permits.consume, permit, permit.digest)
     assert rails.decide(trigger).permit is None, "it is used"
-
-
-def test_an_allowance_comes_back_with_an_approval_that_started_nothing(rails: Rails):
-    trigger = make_prompt_approval(FORBIDDEN)
-    block_by_content(rails, trigger)
-    for undo in (
-        lambda: rails.write(rails.safety.pipeline.revoke, trigger.prediction_id),
-        lambda: rails.clock.advance(PERMIT_LIFETIME),
-    ):
-        permit = rails.decide(trigger).permit
-        assert permit
-        undo()
-        rails.decide(make_approval(prediction_id="other"))  # ends permits whose time is over
-    rails.kill_switch.stop("F12", "console")
-    assert rails.decide(trigger).permit is None
-    rails.kill_switch.resume("stop")
-    permit = rails.decide(trigger).permit
-    rails.write(rails.safety.permits.consume, permit, permit.digest)
-    rails.write(rails.safety.pipeline.revoke, trigger.prediction_id)
-    assert rails.decide(trigger).permit is None, "the work began, so it is used"
-
-
-def test_a_second_allowance_of_the_same_work_withdraws_nothing(rails: Rails):
-    first, second = (make_prompt_approval(FORBIDDEN, prediction_id=name) for name in ("first", "second"))
-    permits = []
-    for trigger in (first, second):
-        block_by_content(rails, trigger)
-        permits.append(rails.decide(trigger).permit)
-        rails.clock.advance(timedelta(seconds=1))
-    assert [permit and rails.safety.pipeline.is_allowed_once(permit.id) for permit in permits] == [True, True]
-    assert rails.decide(first).permit is None, "both are used"
 
 
 def test_an_allowance_ends_after_a_day_and_survives_a_restart(rails: Rails):

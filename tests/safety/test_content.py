@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.model import Assignment, Verdict
+from engine.model import Assignment, RailVerdict, Verdict
 from engine.safety.content import check_assignment, check_command, check_prompt, prompts, rulebook, targets
 from engine.safety.content.commands import load_text_rules
-from engine.safety.content.shell import fold_text, parse
+from engine.safety.content.shell import parse
 from tests.safety.examples import read_examples
 
 
@@ -62,17 +62,6 @@ def test_a_name_in_a_parameter_is_data(prompt: str, parameters: dict[str, object
     assert check_assignment(assignment, {"koji-core"}).verdict is Verdict.BLOCK
 
 
-@pytest.mark.parametrize("name", ["test_total[*]", "test_total[$HOME]", "[ERROR] Cart.java"])
-def test_the_name_of_a_test_in_the_title_of_a_card_runs_nothing(name: str):
-    assignment = Assignment(f"Run `{name}` again", "koji-core", "/w", "flow", "x", {"tests": [f"test_cart.py::{name}"]})
-    assert check_assignment(assignment, {"koji-core"}, data={"tests"}).verdict is Verdict.ALLOW
-
-
-def test_look_alikes_and_invisible_characters_are_folded():
-    assert fold_text("ѕυdo\u00a0r\u200bm \u2014rf") == "sudo rm -rf"
-    assert fold_text("naïve café") == "naïve café"
-
-
 @settings(max_examples=300)
 @given(st.text(alphabet="rm -rf/ ;|&$(){}`'\"\\<>#\n=xabc~*!", max_size=120) | st.text(max_size=200))
 def test_any_text_has_a_verdict(text: str):
@@ -117,15 +106,62 @@ def test_no_input_takes_long(check: Callable[[str], object], limit_s: float):
     assert slow == []
 
 
-def test_a_long_option_hides_no_short_option_after_it():
-    assert check_command("git push -quietforce -f origin main").verdict is Verdict.BLOCK
-    assert check_command("git push -quietforce origin main").verdict is Verdict.ALLOW
+def read_quotable_commands(name: str) -> list[str]:
+    """The commands of a list that can stand in one line between backticks."""
+    return [text for text in read_examples(name) if "\n" not in text and "`" not in text]
 
 
 @pytest.mark.parametrize(
-    "command", ["chmod -R 755 build /etc", "chown -R me: build /etc lib", "setfacl -R -m u:me:rwx build /etc"]
+    "name, check",
+    [
+        ("ordinary_commands", check_command),
+        ("looking_commands", check_command),
+        ("ordinary_shell", check_command),
+        ("creative_safe", check_command),
+        ("ordinary_prompts", check_prompt),
+    ],
 )
-def test_the_reason_names_the_system_path_among_others(command: str):
-    verdict = check_command(command)
-    assert verdict.verdict is Verdict.BLOCK
-    assert "changes who may use /etc and everything below" in verdict.reason
+def test_ordinary_work_is_not_stopped(name: str, check: Callable[[str], RailVerdict]):
+    texts = read_examples(name)
+    verdicts = [(text, check(text)) for text in texts]
+    assert [(text, verdict.rule) for text, verdict in verdicts if verdict.verdict is not Verdict.ALLOW] == []
+    assert len(texts) >= 30
+
+
+@pytest.mark.parametrize(
+    "name, check",
+    [
+        ("disguised_commands", check_command),
+        ("vendor_commands", check_command),
+        ("disguises", check_command),
+        ("orders_to_destroy", check_prompt),
+    ],
+)
+def test_destructive_work_is_stopped(name: str, check: Callable[[str], RailVerdict]):
+    assert [text for text in read_examples(name) if check(text).verdict is Verdict.ALLOW] == []
+
+
+@pytest.mark.parametrize(
+    "prompt, name",
+    [
+        ("Run `{}` now", "ordinary_commands"),
+        ("Write a test that `{}` is refused", "disguised_commands"),
+        ("Explain why `{}` is dangerous", "disguised_commands"),
+        ("Never run `{}`", "disguised_commands"),
+    ],
+)
+def test_ordinary_commands_and_talk_about_destructive_ones_are_not_stopped_in_a_prompt(prompt: str, name: str):
+    commands = read_quotable_commands(name)
+    assert [text for text in commands if check_prompt(prompt.format(text)).verdict is not Verdict.ALLOW] == []
+
+
+@pytest.mark.parametrize(
+    "name, min_stopped, count",
+    [("creative_tuned", 44, 47), ("creative_aside", 39, 46), ("creative_blind", 12, 12)],
+)
+def test_creative_commands_are_stopped(name: str, min_stopped: int, count: int):
+    """The rules were tuned on the first list alone; the others were set aside. The least number that is stopped is what
+    the rules reached, so that no list gets worse."""
+    texts = read_examples(name)
+    assert len(texts) == count
+    assert sum(check_command(text).verdict is not Verdict.ALLOW for text in texts) >= min_stopped

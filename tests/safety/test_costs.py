@@ -1,18 +1,20 @@
 """The caps of an hour, a day and a month, at their boundaries and across changes of the clock (SPEC 3.4)."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlmodel import select
 
 from engine.clock import FakeClock
-from engine.model import MICRO, CostState, Refusal
-from engine.safety.costs import AgentBudget, decide_cost
+from engine.model import MICRO, CostState, Refusal, SessionState
+from engine.safety.costs import AgentBudget, decide_cost, measure_burn
 from engine.safety.kill_switch import BY_COST_CAP, PAUSE
+from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.safety.rails import Rails, make_approval, make_ended_session, make_rails
+from tests.safety.rails import Rails, make_approval, make_ended_session, make_rails, start_session
 
 NOTHING_SPENT = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
 NO_BUDGET = AgentBudget("a")
@@ -102,3 +104,100 @@ def test_other_paid_calls_count_in_the_same_caps(rails: Rails):
     rails.write(rails.costs.release, entry)
     assert rails.costs.state().hour == 10_000
     assert rails.decide(make_approval(estimate=60_000)).permit
+
+
+def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rails):
+    rails.decide(make_approval(estimate=50_000))
+    assert rails.costs.state().hour == 50_000
+    ended = make_ended_session("pred_1", 20_000)
+    rails.write(rails.costs.session_started, ended)
+    rails.write(rails.safety.session_ended, ended)
+    rails.write(rails.safety.session_ended, ended)
+    assert rails.costs.state().hour == 20_000
+    with rails.database.read() as session:
+        results = {row.prediction_id: row.result for row in session.exec(select(CrosspollLog))}
+    assert results == {
+        "old": None,
+        "pred_1": {"session": "auto_1", "state": "succeeded", "summary": "done", "cost": 0.02},
+    }
+    rails.clock.advance(timedelta(minutes=60, microseconds=1))
+    assert (rails.costs.state().hour, rails.costs.state().day) == (0, 20_000)
+
+
+def test_a_session_that_never_started_gives_its_reservation_back(rails: Rails):
+    rails.decide(make_approval())
+    rails.write(rails.safety.session_ended, make_ended_session("pred_1", 0, started=False))
+    assert rails.costs.state().day == 0
+    rails.decide(make_approval(prediction_id="pred_2"))
+    rails.write(rails.safety.pipeline.revoke, "pred_2")
+    assert rails.costs.state().day == 0
+
+
+def test_a_running_session_cannot_pass_a_cap(rails: Rails):
+    start_session(rails)
+    cap = rails.costs.state().hour_cap
+    assert rails.costs.raise_reservation("auto_1", cap) == "", "a cap may be reached"
+    assert "the hour's cap" in rails.costs.raise_reservation("auto_1", cap + 1)
+    assert rails.costs.state().hour == cap, "and nothing was changed"
+
+
+def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails):
+    permits = {}
+    for name in ("ended", "running", "waiting", "lost"):
+        permits[name] = rails.decide(make_approval(prediction_id=name, estimate=100_000)).permit
+    for name in ("ended", "running"):  # what has begun has used its permit up
+        permit = permits[name]
+        rails.write(rails.safety.permits.consume, permit, permit.digest)
+    rails.write(rails.safety.permits.revoke, "lost")
+    sessions = {
+        "ended": make_ended_session("ended", 30_000),
+        "running": make_ended_session("running", 0, state=SessionState.RUNNING),
+        # of an earlier approval, which was undone
+        "waiting": make_ended_session("waiting", 0, started=False, state=SessionState.CANCELLED),
+    }
+    assert rails.safety.recover(sessions.get, frozenset()) == 2
+    assert rails.costs.state().day == 230_000
+    assert rails.safety.recover(sessions.get, frozenset()) == 0
+
+
+@pytest.mark.parametrize("counted, price", [(0, 100_000), (99_999, 100_000), (130_000, 130_000)])
+def test_an_interrupted_session_costs_at_least_its_reservation(rails: Rails, counted: int, price: int):
+    rails.decide(make_approval(estimate=100_000))
+    ended = make_ended_session("pred_1", counted, state=SessionState.INTERRUPTED)
+    rails.write(rails.costs.session_started, ended)
+    rails.write(rails.safety.session_ended, ended)
+    assert rails.costs.state().day == price
+    rails.clock.advance(timedelta(hours=1, microseconds=1))
+    assert rails.costs.state().hour == 0, "it is settled, not reserved for ever"
+
+
+def test_after_a_restart_a_call_costs_its_reservation_unless_it_goes_on_elsewhere(rails: Rails):
+    costs = rails.costs
+    entry = rails.write(costs.reserve_call, "training", 70_000)
+    rails.write(costs.reserve_call, "twin", 10_000)
+    assert rails.safety.recover(lambda prediction_id: None, {entry}) == 1
+    rails.write(costs.settle, entry, 90_000)
+    assert costs.state().day == 100_000
+
+
+NOW = datetime(2026, 3, 10, 14, 12, tzinfo=UTC)
+
+
+def test_reserved_and_spent_money_are_shown_apart(rails: Rails):
+    rails.decide(make_approval(estimate=60_000))
+    costs = rails.costs
+    entry = rails.write(costs.reserve_call, "twin", 50_000)
+    rails.write(costs.settle, entry, 10_000)
+    burns = [(burn.window, burn.spent, sum(burn.buckets), burn.reserved) for burn in costs.history()]
+    assert burns == [(window, 10_000, 10_000, 60_000) for window in ("hour", "day", "month")]
+    assert costs.sum_settled_since(rails.clock.now() - timedelta(minutes=1)) == 10_000
+
+
+def test_the_time_at_which_a_cap_is_reached_follows_from_the_recent_pace():
+    day = measure_burn("day", NOW, [(NOW - timedelta(hours=1), 3 * MICRO)], MICRO, 10 * MICRO)
+    assert day.pace == MICRO
+    assert day.reached_at == NOW + timedelta(hours=6)
+    late = measure_burn("day", NOW, [(NOW - timedelta(hours=1), 3 * MICRO)], MICRO, 14 * MICRO)
+    assert late.reached_at is None  # midnight comes first
+    assert measure_burn("day", NOW, [], MICRO, MICRO).reached_at == NOW
+    assert measure_burn("day", NOW, [], 0, MICRO).reached_at is None

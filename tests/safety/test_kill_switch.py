@@ -1,7 +1,6 @@
 """The kill switch (SPEC 3.7): four levels, what each ends and blocks, and holds that end by their own word alone."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,51 +9,43 @@ from engine.clock import FakeClock
 from engine.model import Refusal, Verdict
 from engine.safety import stop_file
 from engine.safety.kill_switch import PAUSE
+from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.safety.rails import Rails, make_approval
-from tests.support.helpers import refused
+from tests.safety.rails import Rails, make_approval, make_rails
+from tests.support.helpers import refused, wait_until
+
+LEVELS: dict[str, tuple[Callable[[Rails], object], Callable[[Rails], object], str, str]] = {
+    "config": (
+        lambda rails: rails.settings.change(cross_poll_enabled=False),
+        lambda rails: rails.settings.change(cross_poll_enabled=True),
+        "config",
+        "crossPollEnabled is false",
+    ),
+    "api": (
+        lambda rails: rails.kill_switch.set_enabled(False),
+        lambda rails: rails.kill_switch.set_enabled(True),
+        "api",
+        "switched off for this run",
+    ),
+    "key": (
+        lambda rails: rails.kill_switch.stop("F12 pressed", "operator"),
+        lambda rails: rails.kill_switch.resume("stop"),
+        "stop",
+        "F12 pressed",
+    ),
+    "outside": (
+        lambda rails: stop_file.request_stop(rails.data, "enough", "ann"),
+        lambda rails: rails.kill_switch.resume("stop"),
+        "stop",
+        "enough",
+    ),
+}
+"""By level: what activates it, what ends it, the rule that then blocks, and the reason."""
 
 
-def request_stop_from_outside(rails: Rails):
-    stop_file.request_stop(rails.data, "enough", "ann")
-
-
-@pytest.mark.parametrize(
-    "level, throw, end, rule, reason",  # `throw` activates the level, `end` ends it
-    [
-        (
-            "config",
-            lambda rails: rails.settings.change(cross_poll_enabled=False),
-            lambda rails: rails.settings.change(cross_poll_enabled=True),
-            "config",
-            "crossPollEnabled is false",
-        ),
-        (
-            "api",
-            lambda rails: rails.kill_switch.set_enabled(False),
-            lambda rails: rails.kill_switch.set_enabled(True),
-            "api",
-            "switched off for this run",
-        ),
-        (
-            "key",
-            lambda rails: rails.kill_switch.stop("F12 pressed", "operator"),
-            lambda rails: rails.kill_switch.resume("stop"),
-            "stop",
-            "F12 pressed",
-        ),
-        ("outside", request_stop_from_outside, lambda rails: rails.kill_switch.resume("stop"), "stop", "enough"),
-    ],
-    ids=["config", "api", "key", "outside"],
-)
-def test_each_level_blocks_ends_running_sessions_and_is_shown(
-    rails: Rails,
-    level: str,
-    throw: Callable[[Rails], None],
-    end: Callable[[Rails], None],
-    rule: str,
-    reason: str,
-):
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_level_blocks_ends_running_sessions_and_is_shown(rails: Rails, level: str):
+    throw, end, rule, reason = LEVELS[level]
     throw(rails)
     rails.kill_switch.poll()
     assert rails.find_blocking_rule() == f"kill:{rule}"
@@ -64,6 +55,15 @@ def test_each_level_blocks_ends_running_sessions_and_is_shown(
     end(rails)
     assert (rails.find_blocking_rule(), rails.kill_switch.kill_reason()) == ("", "")
     assert not any(shown.thrown for shown in rails.kill_switch.levels())
+
+
+def test_the_setting_is_a_hold_that_only_the_setting_ends(rails: Rails):
+    rails.settings.change(cross_poll_enabled=False)
+    rails.kill_switch.poll()
+    assert rails.list_hold_words() == ["config"]
+    with pytest.raises(Refusal, match="crossPollEnabled is false") as refused:
+        rails.kill_switch.resume("config")
+    assert "clawpy config set crossPollEnabled true" in refused.value.fix
 
 
 def test_a_pause_and_a_month_stop_end_no_running_session(rails: Rails):
@@ -80,26 +80,6 @@ def test_a_switch_is_off_although_sessions_cannot_be_ended_and_ends_them_later(r
     rails.cannot_stop = False
     rails.kill_switch.poll()
     assert len(rails.stopped) == 1
-
-
-def test_the_switch_of_the_gateway_and_the_setting_are_holds_and_only_the_first_is_resumed(
-    rails: Rails, clock: FakeClock
-):
-    rails.settings.change(cross_poll_enabled=False)
-    rails.kill_switch.poll()
-    clock.advance(timedelta(minutes=30))
-    rails.kill_switch.set_enabled(False)
-    holds = [(hold.word, hold.since) for hold in rails.kill_switch.holds()]
-    assert holds == [("config", None), ("api", clock.now())], "the settings do not say when they were changed"
-    with pytest.raises(Refusal, match="crossPollEnabled is false") as refused:
-        rails.kill_switch.resume("config")
-    assert "clawpy config set crossPollEnabled true" in refused.value.fix
-    rails.kill_switch.resume("api")
-    assert rails.find_blocking_rule() == "kill:config"
-    rails.settings.change(cross_poll_enabled=True)
-    assert rails.kill_switch.holds() == []
-    with pytest.raises(Refusal, match="not active"):
-        rails.kill_switch.resume("api")
 
 
 @pytest.mark.parametrize("disk_is_full", [False, True])
@@ -119,23 +99,6 @@ def test_a_stop_holds_when_the_database_does_not_answer(
     assert (verdict.verdict, verdict.reason) == ("block", "F12")
     assert (tmp_path / "data" / "STOP").exists() is not disk_is_full, "the file outlives the engine"
     assert [(hold.word, hold.reason, hold.by) for hold in rails.kill_switch.holds()] == [("stop", "F12", "console")]
-
-
-def test_a_stop_that_could_not_be_recorded_is_resumed(rails: Rails, monkeypatch: pytest.MonkeyPatch):
-    def fail(*_: object):
-        raise Refusal("disk_full", "the disk is full", "free some space")
-
-    with monkeypatch.context() as full_disk:
-        full_disk.setattr(stop_file, "request_stop", lambda *_: None)
-        full_disk.setattr(rails.database, "write", fail)
-        with pytest.raises(Refusal, match="everything was stopped, but the stop could not be recorded") as error:
-            rails.kill_switch.stop("F12", "console")
-    assert error.value.fix == "free some space; until then the stop lasts only as long as this engine runs"
-    assert rails.find_blocking_rule() == "kill:stop-file"
-    rails.kill_switch.resume("stop")
-    assert (rails.find_blocking_rule(), rails.kill_switch.holds()) == ("", [])
-    with pytest.raises(Refusal, match="not active"):
-        rails.kill_switch.resume("stop")
 
 
 def test_a_permit_is_not_consumed_while_stopped(rails: Rails):
@@ -161,3 +124,43 @@ def test_each_hold_ends_by_its_own_word_only(rails: Rails):
         rails.kill_switch.resume("stop")
     kinds = [entry.kind for entry in Ledger(rails.database).latest(kinds=("HoldPlaced", "HoldLifted"))]
     assert sorted(kinds) == ["HoldLifted", "HoldLifted", "HoldPlaced", "HoldPlaced"]
+
+
+def test_a_stop_file_blocks_at_once_and_becomes_a_hold(rails: Rails, tmp_path: Path):
+    rails.kill_switch.start()
+    file = stop_file.request_stop(tmp_path / "data", "the demo \x1b[31mwent wrong", "ann")
+    assert rails.kill_switch.current_verdict().verdict == "block"
+    wait_until(lambda: rails.stopped)
+    wait_until(lambda: not file.exists())
+    assert [(hold.word, hold.reason, hold.by) for hold in rails.kill_switch.holds()] == [
+        ("stop", "the demo went wrong", "ann")
+    ]
+    rails.kill_switch.resume("stop")
+    assert rails.kill_switch.current_verdict().verdict == "allow"
+
+
+def test_an_empty_stop_file_found_at_start_is_adopted(database: Database, clock: FakeClock, tmp_path: Path):
+    (tmp_path / "STOP").touch()
+    rails = make_rails(database, clock, tmp_path)
+    assert rails.find_blocking_rule().startswith("kill:stop-file")
+    rails.kill_switch.start()
+    try:
+        assert [(hold.word, hold.by) for hold in rails.kill_switch.holds()] == [("stop", "outside")]
+    finally:
+        rails.kill_switch.close()
+
+
+def test_a_folder_that_cannot_be_searched_counts_as_a_stop(tmp_path: Path):
+    (tmp_path / "data").touch()
+    assert stop_file.is_requested(tmp_path / "data" / "STOP")
+
+
+def test_resume_removes_a_stop_file_or_says_that_it_cannot(rails: Rails, tmp_path: Path):
+    file = stop_file.request_stop(tmp_path / "data", "enough", "ann")
+    rails.kill_switch.resume("stop")
+    assert not file.exists()
+    assert rails.find_blocking_rule() == ""
+    file.mkdir()
+    with pytest.raises(Refusal, match="cannot be removed"):
+        rails.kill_switch.resume("stop")
+    assert rails.find_blocking_rule() == "kill:stop-file"

@@ -1,17 +1,29 @@
 """The pipeline (SPEC 3.1): the order of the rails, the log, and how long and for what a permit is valid."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from sqlmodel import select
 
-from engine.model import Refusal, TriggerType, Verdict
+from engine.api.control import ask
+from engine.api.operations import dispatch
+from engine.autonomy.autonomy import ACT_JOB, CARD_JOB, STATE_JOB
+from engine.autonomy.heartbeat import PULSE
+from engine.clock import FakeClock
+from engine.engine import Engine
+from engine.execution.session_store import SessionRow
+from engine.lock import read_holder
+from engine.model import RailState, Refusal, TriggerType, Verdict
 from engine.safety import costs
 from engine.safety import pipeline as pipeline_module
-from engine.safety.permits import PERMIT_LIFETIME
-from engine.safety.pipeline import RAIL_ORDER
+from engine.safety.permits import PERMIT_LIFETIME, PermitRow
+from engine.safety.pipeline import CrosspollLog
 from engine.storage.ledger import Ledger
-from tests.safety.rails import Rails, make_approval, make_unattended
+from tests.autonomy.autonomy_world import AutonomyWorld
+from tests.safety.rails import Rails, make_approval, make_unattended, move_to_channel
 
 
 def find_refusal_code(rails: Rails, permit: object, digest: str) -> str:
@@ -21,15 +33,6 @@ def find_refusal_code(rails: Rails, permit: object, digest: str) -> str:
 
 
 # Rails and log
-
-
-def test_six_rails_are_asked_in_order_and_logged_in_one_row(rails: Rails):
-    assert RAIL_ORDER == ("loop", "rate", "cost", "content", "gate", "kill")
-    verdicts = rails.decide(make_approval()).verdicts
-    assert tuple(verdict.rail for verdict in verdicts) == RAIL_ORDER
-    entry = rails.safety.log()[0]
-    assert (entry.blocked, entry.channel, entry.from_channel, entry.estimate) == (False, "koji-core", "owner", 50_000)
-    assert entry.verdicts == verdicts
 
 
 def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails):
@@ -56,14 +59,6 @@ def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch
     ruling = rails.decide(make_approval())
     assert ruling.permit is None
     assert ruling.blocked_by.rule == "fault"
-
-
-def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails):
-    gate = rails.find_gate_verdict(make_approval())
-    assert gate.verdict is Verdict.ASK
-    assert "low-confidence" in gate.rule
-    assert all(entry.prediction_id == "old" for entry in rails.safety.log())
-    assert rails.costs.state().hour == 0
 
 
 # Permits
@@ -98,3 +93,89 @@ def test_a_permit_lives_fifteen_minutes(rails: Rails):
     before = rails.costs.state().day
     rails.decide(make_approval(prediction_id="c", estimate=0))
     assert rails.costs.state().day == before - 50_000
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[AutonomyWorld]:
+    world = AutonomyWorld(tmp_path, clock, monkeypatch)
+    with world.opened():
+        yield world
+
+
+def count_sessions_with_permits(engine: Engine) -> int:
+    """The number of sessions. Checks that each has a used permit of its own, that a row of the pipeline belongs to the
+    permit, and that every rail allowed exactly what the session was to do."""
+    with engine.database.read() as session:
+        rows = session.exec(select(SessionRow)).all()
+        for row in rows:
+            permit = session.get(PermitRow, row.permit_id)
+            assert permit.consumed_at is not None
+            assert (permit.prediction_id, permit.digest) == (row.prediction_id, row.assignment.digest)
+            [logged] = session.exec(select(CrosspollLog).where(CrosspollLog.permit_id == permit.id)).all()
+            assert not logged.blocked
+            assert [verdict.verdict for verdict in logged.verdicts] == ["allow"] * 6
+            assert logged.digest == row.assignment.digest
+    assert len({row.permit_id for row in rows}) == len(rows)
+    return len(rows)
+
+
+@pytest.mark.long
+def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: AutonomyWorld):
+    engine = world.engine
+    world.earn()  # an own prompt, approved
+    assert count_sessions_with_permits(engine) == 1
+    engine.autonomy.schedule.run(CARD_JOB)
+    engine.autonomy.schedule.run(STATE_JOB)
+    engine.autonomy.schedule.run(PULSE)
+    engine.checks.run(requested=True)
+    assert count_sessions_with_permits(engine) == 1, "cycles, chores and heartbeats start nothing"
+    by_verb = engine.cards.propose("report_branches days=7", workspace=world.workspace)
+    dispatch(engine, "approve", {"id": by_verb.id, "wait": True})
+    assert count_sessions_with_permits(engine) == 2
+    over_socket = engine.cards.propose("report_branches days=8", workspace=world.workspace)
+    holder = read_holder(world.home)
+    ask(holder.address, "approve", {"id": over_socket.id, "wait": True})
+    assert count_sessions_with_permits(engine) == 3
+    world.go_away()
+    world.wait_for_session(world.run_cycle().acted)
+    assert count_sessions_with_permits(engine) == 4
+    world.go_away()
+    engine.autonomy.schedule.run(ACT_JOB)
+    assert count_sessions_with_permits(engine) <= 5
+
+
+def find_rail_state(rails: Rails, name: str) -> RailState:
+    return next(state for state in rails.safety.rails() if state.rail == name)
+
+
+def test_the_rate_limiter_shows_until_when_it_waits(rails: Rails):
+    began = rails.clock.now()
+    assert rails.decide(make_unattended()).permit is not None
+    assert find_rail_state(rails, "rate").until == began + timedelta(minutes=10)
+    rails.clock.advance(timedelta(minutes=10))
+    free = find_rail_state(rails, "rate")
+    assert (free.verdict, free.brief, free.until, free.last_at) == (Verdict.ALLOW, "free", None, began)
+
+
+def test_each_rail_shows_its_last_verdict_and_how_many_triggers_it_blocked_first_today(rails: Rails):
+    rails.decide(make_approval("clean up with rm -rf /"))
+    content, gate = find_rail_state(rails, "content"), find_rail_state(rails, "gate")
+    assert content.last.verdict is Verdict.BLOCK
+    assert content.last_at == rails.clock.now()
+    assert content.stopped == 1
+    assert gate.stopped == 0
+    rails.clock.advance(timedelta(hours=24))
+    assert find_rail_state(rails, "content").stopped == 0
+
+
+def test_the_chain_shows_depth_repeats_and_how_long_a_link_back_is_blocked(rails: Rails):
+    rails.decide(make_approval())
+    rails.clock.advance(timedelta(minutes=10))
+    rails.know_pairs(("koji-core", "garden"))
+    assert rails.decide(move_to_channel("garden", make_unattended(from_channel="koji-core"))).permit is not None
+    newest, first = rails.safety.chain()
+    assert (newest.from_channel, newest.to_channel, newest.depth, newest.runs) == ("koji-core", "garden", 2, 1)
+    assert newest.answer_until == rails.clock.now() + timedelta(minutes=5)
+    assert (first.from_channel, first.depth, first.runs, first.answer_until) == ("owner", 1, 0, None)
+    rails.clock.advance(timedelta(minutes=5))
+    assert rails.safety.chain(limit=1)[0].answer_until is None

@@ -25,17 +25,12 @@ ROWS = read_table(__file__)
     "prompt, parameters, expected",
     [
         ("restart https://me@shop.example.com:8443/x", {}, "host shop.example.com"),
-        ("log in at root@shop.example.com:/srv", {}, "host shop.example.com"),
         ("run kubectl --context=live get pods", {}, "context live"),
         ("push it to heroku/x", {}, "remote heroku"),
-        ("do it", {"remote": "heroku"}, "remote heroku"),
         ("do it", {"branch": "stable"}, "branch stable"),
-        ("do it", {"target": "STABLE"}, "branch STABLE"),
         ("do it", {"file": "infra/dns.tf"}, "path infra/dns.tf"),
-        ("do it", {"file": "./infra//dns.tf"}, "path ./infra//dns.tf"),
         ("do it", {"branch": "feature", "other": "heroku"}, ""),
         ("merge feature/x into stable", {}, "branch stable"),
-        ("git push origin HEAD:stable", {}, "branch stable"),
         ("explain the stable function", {}, ""),
     ],
 )

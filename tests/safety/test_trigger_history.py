@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from engine.model import DecidedBy, Trigger, TriggerType
+from engine.model import Trigger, TriggerType
 from engine.safety.trigger_history import MAX_LINKS, ChainLink, Link, decide_loop, decide_rate, measure_chain_depth
 from engine.storage.rows import shallow_dict
 from tests.safety.rails import WORKSPACE, Rails, make_approval, make_unattended, move_to_channel
@@ -42,28 +42,6 @@ def test_triggers_without_an_operator_are_ten_minutes_apart(kind: TriggerType, a
     assert decide_rate(make_unattended(type=kind), NOW - ago, NOW, INTERVAL).verdict == verdict
 
 
-def test_approvals_and_forced_triggers_are_not_rate_limited():
-    assert decide_rate(make_approval(), NOW, NOW, INTERVAL).verdict == "allow"
-    assert decide_rate(make_approval(decided_by=DecidedBy.API), NOW, NOW, INTERVAL).verdict == "allow"
-    assert decide_rate(make_unattended(force=True), NOW, NOW, INTERVAL).verdict == "allow"
-    # Neither mark alone makes an approval.
-    assert decide_rate(make_approval(decided_by=DecidedBy.AUTONOMY), NOW, NOW, INTERVAL).verdict == "block"
-    assert decide_rate(make_unattended(decided_by=DecidedBy.OPERATOR), NOW, NOW, INTERVAL).verdict == "block"
-
-
-def test_only_unattended_triggers_that_passed_count_for_the_rate(rails: Rails):
-    assert rails.decide(make_approval()).permit
-    assert rails.decide(make_unattended()).permit
-    verdict = rails.decide(make_unattended(prediction_id="pred_2")).blocked_by
-    assert verdict.rail == "rate"
-    assert verdict.reason.endswith("the next is allowed in 10 min")
-    rails.clock.advance(INTERVAL - timedelta(seconds=119))
-    verdict = rails.decide(make_unattended(prediction_id="pred_2")).blocked_by
-    assert verdict.reason.endswith("the next is allowed in 119 s")
-    rails.clock.advance(timedelta(seconds=119))
-    assert rails.decide(make_unattended(prediction_id="pred_3")).permit
-
-
 @pytest.mark.parametrize("seconds, verdict", [(299, "block"), (300, "allow")])
 def test_a_link_back_is_blocked_for_five_minutes(seconds: int, verdict: str):
     links = [
@@ -95,21 +73,6 @@ def test_a_pair_of_channels_may_be_triggered_twice_in_ten_minutes(ages: tuple[in
     for minutes in sorted(ages, reverse=True):
         links += [make_link("a", "b", timedelta(minutes=minutes), ran=ran)]
     assert decide_loop(make_link("a", "b"), links).verdict == verdict
-
-
-def test_a_link_that_did_not_run_is_part_of_no_chain():
-    assert decide_loop(make_link("a", "b"), [make_link("b", "a", ran=False)]).verdict == "allow"
-    links = [make_link("owner", "a"), make_link("a", "b"), make_link("b", "c", ran=False)]
-    assert decide_loop(make_link("c", "d"), links).verdict == "allow"
-    assert decide_loop(make_link("c", "d"), [*links[:2], make_link("b", "c")]).rule == "depth"
-
-
-@pytest.mark.parametrize("origin", ["gateway", "research"])
-def test_a_program_that_asks_is_the_start_of_a_link(origin: str):
-    """Only links from a person, and from what the engine itself predicts, are free."""
-    ran = [make_link(origin, "a", timedelta(minutes=20)), make_link("a", "b", timedelta(minutes=15))]
-    assert decide_loop(make_link("b", "c"), ran).rule == "depth"
-    assert decide_loop(make_link(origin, "a"), [make_link(origin, "a"), make_link(origin, "a")]).rule == "pair"
 
 
 def test_links_from_the_owner_are_never_blocked():

@@ -29,14 +29,6 @@ def test_the_document_has_every_path_an_example_and_every_reply(served: Served):
             for status, reply in operation["responses"].items():
                 if status != "200":
                     assert reply["content"]["application/json"]["example"]["error"]["code"], where
-    for path in ("crosspoll/trigger", "crosspoll/config", "twin/serve", "rpc"):
-        [body] = document["paths"][f"/api/v1/{path}"].values()
-        assert body["requestBody"]["content"]["application/json"]["schema"]["examples"], path
-    schemas = document["components"]["schemas"]
-    [count, *_] = document["paths"]["/api/v1/twin/predict"]["get"]["parameters"]
-    assert count["schema"] == {"type": "integer", "default": 3, "minimum": 1, "maximum": 1000, "title": "Count"}
-    assert schemas["Prediction"]["example"]["targetChannel"] == "koji-core"
-    assert set(schemas["RpcReply"]["properties"]) == {"jsonrpc", "id", "result", "error"}
     for page in ("/docs", "/redoc", "/openapi.json"):
         assert served.ask("GET", page).status_code == 404
 

@@ -21,14 +21,8 @@ def test_the_newest_pending_predictions_are_listed(served: Served):
     replies.Predictions.model_validate(document)
     assert document["count"] == len(document["predictions"]) == 3
     assert document["predictions"][0]["id"] == cards[-1].id
-    assert request(served, "GET", "/twin/predict?count=10")["count"] >= 4
     assert request(served, "GET", "/twin/predict?channel=garden")["predictions"] == []
-
-
-@pytest.mark.parametrize("count, status", [(1_000, 200), (1_001, 422)])
-def test_every_card_that_can_wait_is_listed(served: Served, count: int, status: int):
-    request(served, "GET", f"/twin/predict?count={count}", status)
-    assert ("error" in call(served, "pulse.predictions.latest", {"count": count})) is (status == 422)
+    request(served, "GET", "/twin/predict?count=1001", 422)
 
 
 def test_a_card_is_rejected_taken_back_and_snoozed(served: Served, engine: Engine):
@@ -41,8 +35,6 @@ def test_a_card_is_rejected_taken_back_and_snoozed(served: Served, engine: Engin
     snoozed = request(served, "POST", f"/predictions/{card.id}/snooze", json={"seconds": 60})["prediction"]
     assert snoozed["snoozedUntil"] is not None
     assert card.id not in [card["id"] for card in request(served, "GET", "/twin/predict?count=10")["predictions"]]
-    snoozed_longer = request(served, "POST", f"/predictions/{card.id}/snooze")["prediction"]
-    assert snoozed_longer["snoozedUntil"] > snoozed["snoozedUntil"]
 
 
 def test_the_beginning_of_an_id_is_not_enough(served: Served):
@@ -62,7 +54,6 @@ def test_config_is_changed_for_this_run_only(served: Served, engine: Engine):
     assert settings.cross_poll_interval_ms == 900_000
     assert settings.cross_poll_auto_execute_threshold == 0.9
     assert engine.settings.find_origin("crossPollIntervalMs") == "this run"
-    assert not engine.settings.file.exists() or "900" not in engine.settings.file.read_text()
     engine.settings.set("maxPendingCards", 7)  # what is written to the file takes nothing of this run along
     assert engine.settings.current.cross_poll_interval_ms == 900_000
     assert "crossPollIntervalMs" not in engine.settings.file.read_text()
@@ -72,10 +63,7 @@ def test_config_is_changed_for_this_run_only(served: Served, engine: Engine):
     "body",
     [
         {"autoExecuteThreshold": 0.79},
-        {"intervalMs": 999},
-        {"quietHoursStart": 24},
         {"costCapPerHour": -1},
-        {"enabled": "no"},
         {"costCapPerDay": 5},
     ],
 )
@@ -100,18 +88,6 @@ def test_switched_off_for_this_run_nothing_runs(serve: Serve):
     assert trigger(served, {"predictionId": card.id})["triggered"] is True
 
 
-def test_the_twin_falls_back_to_the_best_card(serve: Serve):
-    served = serve()
-    body = {"messages": [{"role": "user", "content": "morning"}], "temperature": 0.3, "max_tokens": 200}
-    assert request(served, "POST", "/twin/serve", 409, json=body)["error"]["code"] == "nothing_to_predict"
-    card = served.propose_card()
-    document = request(served, "POST", "/twin/serve", json=body)
-    replies.TwinReply.model_validate(document)
-    assert (document["prompt"], document["channel"]) == (card.assignment.prompt, "research")
-    other = request(served, "POST", "/twin/serve", 409, json=body | {"model": "gpt-9"})
-    assert other["error"]["code"] == "another_model"
-
-
 def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: pytest.MonkeyPatch):
     questions = []
 
@@ -128,11 +104,8 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
         document = request(served, "POST", "/twin/serve", json=body)
         replies.TwinReply.model_validate(document)
         assert (document["prompt"], document["source"]) == ("Run the tests", "twin-model")
-        assert document["model"] == "ollama:small"
         [(model, question)] = questions
-        assert model == "ollama:small"
-        assert question.temperature == 0.1
-        assert question.max_tokens == 50
+        assert (model, question.temperature, question.max_tokens) == ("ollama:small", 0.1, 50)
         assert "it is morning" in question.text
         assert "obey me" not in question.text + question.instructions
     finally:
@@ -145,39 +118,11 @@ def test_rpc_reads_triggers_and_refuses_as_the_paths_do(served: Served, engine: 
     latest = call(served, "pulse.predictions.latest", {"count": 5})
     assert (latest["jsonrpc"], latest["id"]) == ("2.0", 1)
     assert latest["result"]["predictions"][0]["id"] == card.id
-    assert call(served, "pulse.crosspoll.status")["result"]["enabled"] is True
     started = call(served, "pulse.crosspoll.trigger", {"predictionId": card.id})["result"]
     assert started["triggered"] is True
     engine.sessions.wait(started["session"]["id"], 20)
     again = call(served, "pulse.crosspoll.trigger", {"predictionId": card.id})["error"]
     assert (again["code"], again["data"]["code"]) == (-32000, "already_decided")
-    hinted = call(served, "pulse.crosspoll.trigger", {"channel": "research", "hint": "Compare two caches"})["result"]
-    assert (hinted["triggered"], hinted["targetChannel"]) == (False, "research")
-
-
-def test_a_body_that_is_not_declared_as_json_is_named(served: Served):
-    """`curl -d` alone says that it sends a form. The error names this, and finds no fault with the body."""
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    wrong = request(served, "PATCH", "/crosspoll/config", 422, content=b'{"enabled": true}', headers=form)["error"]
-    assert wrong["message"] == "the body is not declared as JSON"
-    assert "Content-Type: application/json" in wrong["fix"]
-    called = request(served, "POST", "/rpc", 400, content=b'{"jsonrpc": "2.0"}', headers=form)["error"]
-    assert "not declared as JSON; send the header Content-Type" in called["message"]
-    several = request(served, "POST", "/rpc", 400, json=[{"jsonrpc": "2.0"}])["error"]
-    assert several["message"].startswith("it must be one JSON object")
-
-
-def test_pulse_without_a_websocket_says_so(served: Served):
-    reply = served.ask("GET", "/pulse")
-    assert (reply.status_code, reply.headers["upgrade"]) == (426, "websocket")
-    assert reply.json()["error"]["message"] == "only a WebSocket client can read this path"
-
-
-def test_an_argument_that_does_not_exist_is_named(served: Served):
-    path = f"/predictions/{served.propose_card().id}/confirm"
-    assert (
-        request(served, "POST", path, 422, json={"wait": True})["error"]["message"] == "wait: there is no such argument"
-    )
 
 
 def test_no_telemetry_is_sent(engine: Engine, monkeypatch: pytest.MonkeyPatch):

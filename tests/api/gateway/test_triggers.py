@@ -4,16 +4,12 @@ import re
 from typing import Any
 
 import pytest
-from pydantic.fields import FieldInfo
 
 from engine.api.gateway import replies
-from engine.api.operations import dispatch
 from engine.engine import Engine
-from engine.execution.runners.flows import FLOWS
 from engine.model import DecidedBy, Status, TriggerType, Verdict
-from tests.api.gateway.calls import call, trigger
+from tests.api.gateway.calls import trigger
 from tests.api.gateway.served import Served
-from tests.support.helpers import refused
 
 
 @pytest.mark.parametrize("mismatch", [{"hint": "Delete the project"}, {"targetChannel": "garden"}], ids=str)
@@ -87,39 +83,3 @@ def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, fo
 )
 def test_wrong_triggers_are_refused(served: Served, body: dict[str, Any], status: int, code: str):
     assert trigger(served, body, status)["error"]["code"] == code
-
-
-def test_a_folder_that_is_not_watched_is_refused_with_those_that_are(served: Served, engine: Engine):
-    refusal = trigger(served, {"hint": "x", "workspace": "/etc"}, 404)["error"]
-    assert refusal["fix"] == f"one of {', '.join(engine.workspaces)}"
-
-
-NEED_PARAMETERS = [
-    name
-    for name, flow in FLOWS.items()
-    if name != "summarise_day" and any(map(FieldInfo.is_required, flow.model_fields.values()))
-]
-"""Flows that do not run by their name alone, which of `summarise_day` means today."""
-
-
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        *NEED_PARAMETERS, "Bisect.", 'bisect {"good": "v1"}', "bisect good=v1 speed=9", "report_branches days=soon",
-        "prepare_environment command=nonsense",
-    ],
-)  # fmt: skip
-def test_a_flow_whose_parameters_are_wrong_or_missing_leaves_no_card(served: Served, engine: Engine, prompt: str):
-    pending, workspace = engine.cards.list_pending(include_snoozed=True), engine.workspaces[0]
-    flow = re.split("[ .]", prompt.lower())[0]
-    text = {"text": prompt, "workspace": workspace}
-    for refusal in (
-        refused("bad_parameters", lambda: dispatch(engine, "propose", text)),
-        refused("bad_parameters", lambda: dispatch(engine, "suggest", text | {"by": "claude"})),  # the tool of MCP
-    ):
-        assert all(f"{parameter}=…" in refusal.fix for parameter in FLOWS[flow].model_fields)
-    over_http = trigger(served, {"hint": prompt}, 409)
-    assert over_http["error"]["code"] == "bad_parameters"
-    over_rpc = call(served, "pulse.crosspoll.trigger", {"hint": prompt})
-    assert over_rpc["error"]["data"]["code"] == "bad_parameters"
-    assert engine.cards.list_pending(include_snoozed=True) == pending

@@ -2,12 +2,8 @@
 by local programs."""
 
 import json
-import os
-import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from apprise.plugins.discord import NotifyDiscord
@@ -19,7 +15,6 @@ from engine.api.notify.delivery import (
     Button,
     DeliveryFailure,
     deliver,
-    describe_failure,
     store_address,
 )
 from engine.api.notify.notes import Form, Note, NotificationContent, NotificationKind, make_note
@@ -66,15 +61,6 @@ def send(url: str, note: Note, surface: Surface = Surface.PHONE, **buttons: Butt
     return deliver(Address(surface, url, "settings"), note, buttons)
 
 
-def make_fake_program(folder: Path, name: str) -> Path:
-    """Make a program that writes its arguments to a file; returns the file."""
-    program, arguments_file = folder / name, folder / f"{name}.arguments"
-    write_arguments = f'open({str(arguments_file)!r}, "w").write("\\0".join(sys.argv[1:]))'
-    program.write_text(f"#!{sys.executable}\nimport sys\n{write_arguments}\n")
-    program.chmod(0o755)
-    return arguments_file
-
-
 @pytest.mark.parametrize("url", ADDRESSES["open"])
 def test_addresses_without_a_secret_may_stand_in_the_settings(url: str):
     assert find_address_problem(url) == ""
@@ -107,14 +93,6 @@ def test_an_address_is_of_the_environment_or_as_the_settings_say(
     assert (found.url, found.source, found.service) == address
 
 
-@pytest.mark.parametrize("stored, code", [({}, "no_address"), ({"notify-phone": "hunter2"}, "bad_address")])
-def test_a_stored_address_that_is_missing_or_malformed_is_refused(stored: dict[str, str], code: str):
-    refusal = refused(
-        code, lambda: Addresses(make_settings("key"), StandInKeys(stored), environment={}).find(Surface.PHONE)
-    )
-    assert "hunter2" not in str(refusal)
-
-
 def test_an_address_is_not_shown():
     address = Address(Surface.PHONE, "discord://1/hunter2", "keyring")
     assert "hunter2" not in repr(address)
@@ -130,11 +108,6 @@ def test_secret_parts_of_known_addresses_are_listed():
     stored.find(Surface.PHONE)
     assert "passw0rd1" in stored.secrets()
     assert "services" not in stored.secrets(), "a word of everyday use is cut out of nothing"
-
-
-def test_storing_an_address_says_that_its_surface_is_switched_off(home: Home):
-    stored = store_address(home, "glasses", "speak://", in_file=True, write={}.__setitem__)
-    assert stored["message"].endswith("first: clawpy config set glassesAlertsEnabled true")
 
 
 def test_without_a_keyring_a_secret_address_is_refused_with_the_other_ways(home: Home):
@@ -168,13 +141,6 @@ def test_a_card_reaches_ntfy_with_its_buttons(server: NotificationServer):
         ("Snooze", f"{base}/snooze", "Bearer pass_snooze"),
     ]
     assert {(action["action"], action["method"], action["clear"]) for action in actions} == {("http", "POST", True)}
-
-
-def test_a_voice_of_this_machine_does_not_ask_for_an_answer(server: NotificationServer):
-    assert send(server.json, make_test_note(Form.SPOKEN), Surface.GLASSES) is None
-    [post] = server.posts
-    assert post.body["aps"]["alert"]["body"].endswith("Confidence 72 percent.")
-    assert "answers" not in post.body
 
 
 def test_a_program_that_can_answer_is_asked(server: NotificationServer):
@@ -222,28 +188,3 @@ def test_a_server_that_never_answers_is_a_failure(server: NotificationServer, mo
     assert send(server.ntfy, make_test_note(Form.BANNER)) == DeliveryFailure(
         "it did not accept the notification within 0.05 s"
     )
-
-
-@pytest.mark.parametrize("lines", [[], ["something else entirely at ntfy://user:pass@host"]])
-def test_the_words_of_a_library_are_never_repeated(lines: list[str]):
-    assert describe_failure(lines) == DeliveryFailure("it did not accept the notification")
-
-
-@pytest.mark.skipif(sys.platform == "darwin", reason="there it is osascript")
-def test_a_program_shows_a_note_and_another_reads_it_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    notifier, spoken = make_fake_program(tmp_path, "notify-send"), make_fake_program(tmp_path, "spd-say")
-    assert send("desktop://", make_test_note(Form.CARD), Surface.DESKTOP) is None
-    assert notifier.read_text().split("\0") == [
-        "--app-name=clawpy", "--urgency=normal", "--", "🔮 Cross-Pollination",
-        "koji-core • 72% confidence\nRun tests on &lt;changed&gt; *modules* @everyone",
-    ]  # fmt: skip
-    assert send("speak://", make_test_note(Form.SPOKEN, replace(CARD, text="--help me")), Surface.GLASSES) is None
-    assert spoken.read_text().split("\0")[2].startswith("Cross-pollination suggestion: --help me. Confidence 72")
-
-
-def test_a_machine_without_a_desktop_fails_for_good(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(sys, "platform", "linux")
-    failure = send("desktop://", make_test_note(Form.CARD), Surface.DESKTOP)
-    assert failure.lasting

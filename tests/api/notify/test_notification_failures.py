@@ -4,7 +4,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,6 @@ from engine.config.sections import Surface
 from engine.events import CostWarned, EventBus
 from engine.model import microusd
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger
 from tests.api.notify.notify_events import COST, EVERYWHERE, PAUSED
 from tests.api.notify.notify_world import NotifyWorld
 from tests.conftest import MONDAY_MORNING
@@ -38,57 +37,7 @@ def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(phone_world: 
     assert (waiting.kind, waiting.title) == ("notification", "phone missed a notification: it cannot be reached")
 
 
-def test_nothing_is_tried_before_the_interval_is_over(phone_world: NotifyWorld, clock: FakeClock):
-    phone_world.courier.failures[Surface.PHONE] = DeliveryFailure("it cannot be reached")
-    phone_world.record_events(PAUSED, COST)
-    phone_world.deliver()
-    assert len(phone_world.courier.sent) == 1
-    clock.advance(timedelta(seconds=BACKOFF_S[0] - 1))
-    phone_world.record_events(PAUSED)
-    assert phone_world.notifications.senders[Surface.PHONE].deliver_due() == 1
-    assert len(phone_world.courier.sent) == 1
-    phone_world.courier.failures.clear()
-    clock.advance(timedelta(seconds=1))
-    phone_world.deliver()
-    assert len(phone_world.courier.sent) == 4
-    assert phone_world.notifications.senders[Surface.PHONE].last_failure == ""
-
-
-def test_a_retry_while_the_pause_is_looked_at_fails_nothing(phone_world: NotifyWorld, clock: FakeClock):
-    """Another thread may end the pause between two looks at it."""
-    phone_world.courier.failures[Surface.PHONE] = DeliveryFailure("it cannot be reached")
-    phone_world.record_events(PAUSED)
-    phone_world.deliver()
-
-    class RetryingTime(datetime):
-        """A time that is compared while a retry begins."""
-
-        def __lt__(self, other: datetime) -> bool:
-            phone_world.notifications.retry(Surface.PHONE)
-            return super().__lt__(other)
-
-    clock.now = lambda: RetryingTime.fromtimestamp(MONDAY_MORNING.timestamp(), UTC)
-    assert phone_world.notifications.senders[Surface.PHONE].deliver_due() == BACKOFF_S[0]
-
-
-def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyWorld):
-    phone_world.record_events(PAUSED)
-    phone_world.set_addresses(phone="")
-    phone_world.deliver()
-    assert not phone_world.courier.sent
-    assert phone_world.notifications.outbox.waiting_surfaces() == frozenset()
-
-
 # Exactly once
-
-
-def test_an_entry_that_is_read_twice_is_sent_once(phone_world: NotifyWorld, database: Database):
-    """The cursor is stored after the rows: a crash between the two reads the entry again."""
-    phone_world.record_events(PAUSED)
-    entries = Ledger(database).read_since(0)
-    phone_world.notifications._store([entry for entry in entries if entry.kind == "StateChanged"])
-    phone_world.deliver()
-    assert len(phone_world.courier.sent) == 1
 
 
 def test_an_entry_older_than_a_day_is_skipped(phone_world: NotifyWorld, clock: FakeClock):
@@ -97,28 +46,6 @@ def test_an_entry_older_than_a_day_is_skipped(phone_world: NotifyWorld, clock: F
     phone_world.record_events(COST)
     phone_world.deliver()
     assert [note.body[:4] for note in phone_world.courier.find_notes(Surface.PHONE)] == ["82 %"]
-
-
-def test_finished_rows_are_deleted_after_a_week(phone_world: NotifyWorld, clock: FakeClock):
-    phone_world.record_events(PAUSED)
-    phone_world.deliver()
-    clock.advance(timedelta(days=7, seconds=1))
-    phone_world.record_events(COST)
-    with phone_world.database.read() as reading:
-        count = reading.connection().exec_driver_sql("SELECT count(*) FROM notifications").scalar()
-    assert count == 1
-
-
-def test_an_entry_of_another_version_delays_no_other(phone_world: NotifyWorld):
-    phone_world.database.write(
-        lambda tx: tx.session.connection().exec_driver_sql(
-            "INSERT INTO memory_events (at, kind, subject, workspace, payload)"
-            " VALUES ('2026-01-05T09:30:00.000000Z', 'SessionEnded', 'sess_a', '', '{}')"
-        )
-    )
-    phone_world.record_events(PAUSED)
-    phone_world.deliver()
-    assert len(phone_world.courier.sent) == 1
 
 
 # Threads

@@ -136,22 +136,13 @@ def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(phone_wo
 # Buttons
 
 
-@pytest.mark.parametrize("is_listening, gateway", [(False, "https://here"), (True, "")])
-def test_a_card_has_no_buttons_that_nothing_would_answer(world: NotifyWorld, is_listening: bool, gateway: str):
-    world.gateway_listens = is_listening
-    world.set_addresses(phone=EVERYWHERE["phone"], gateway=gateway)
-    world.add_card()
-    world.record_events(make_created())
-    world.deliver()
-    assert world.courier.buttons == [{}]
-
-
 def test_a_card_has_buttons_while_the_gateway_listens(world: NotifyWorld):
-    world.gateway_listens = True
     world.set_addresses(phone=EVERYWHERE["phone"], gateway="https://here/")
     world.add_card()
-    world.record_events(make_created(), PAUSED)
-    world.deliver()
+    for listens in (False, True):
+        world.gateway_listens = listens
+        world.record_events(make_created())
+        world.deliver()
     verbs = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
     path = "https://here/api/v1/predictions/pred_a"
     pressed = {name: Button(f"{path}/{verb}", "signed-pass") for name, verb in verbs.items()}

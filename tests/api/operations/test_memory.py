@@ -1,22 +1,14 @@
-"""Operations on memory: notes and suggestions of agents, forgetting (SPEC 4, 9.8, 10.4)."""
+"""Notes and suggestions of agents that work elsewhere, and the names that they may have (SPEC 9.8, 10.4)."""
 
 import pytest
 
-from clawpy_console.cli.printing import render_document
-from engine.api.operations import dispatch
 from engine.api.operations.memory import RESERVED_NAMES, parse_agent_name
-from engine.engine import Engine
-from engine.memory.captures import CaptureRow
-from engine.model import RETENTION_BY_KIND, NewMemory, RememberResult, Retention, Trust
+from engine.model import RETENTION_BY_KIND, NewMemory, RememberResult, Retention
 from tests.api.operations.conftest import Ask
 from tests.api.stand_in import StandIn
-from tests.conftest import MONDAY_MORNING
 from tests.support.helpers import read_table, refused
 
 TABLE = read_table(__file__)
-
-
-# Notes and suggestions of agents that work elsewhere
 
 
 def test_a_note_is_stored_with_its_author(engine: StandIn, ask: Ask):
@@ -73,39 +65,3 @@ def test_a_name_of_its_own_is_kept(name: str):
 
 
 # forget
-
-
-def store_captures(engine: Engine, *texts: str):
-    """Store `texts` as captured from a session."""
-    rows = [
-        CaptureRow(
-            id=f"cap_{number}", kind="fact", text=text, tags=[], digest=str(number), session_id="session_1",
-            line=number, agent="backend_builder", workspace="/home/me/shop", at=MONDAY_MORNING,
-            last_session="session_1", trust=Trust.QUOTED,
-        )
-        for number, text in enumerate(texts)
-    ]  # fmt: skip
-    engine.database.write(lambda tx: tx.session.add_all(rows))
-
-
-def test_recall_as_an_agent_that_never_existed_is_refused(shop_engine: Engine):
-    refused("unknown_agent", lambda: dispatch(shop_engine, "recall", {"query": "rounding", "agent": "nobody"}))
-    shop_engine.agents.retire("cfo")
-    assert dispatch(shop_engine, "recall", {"query": "rounding", "agent": "cfo"})["results"] == []
-
-
-def test_forget_shows_first_what_it_would_delete_everywhere(shop_engine: Engine):
-    engine, phone_number = shop_engine, "My phone number is 555 0101"
-    engine.memory.remember([NewMemory(f"{phone_number}.", speaker="me")])
-    store_captures(engine, f"{phone_number}, call me", "The service listens on port 8000")
-    preview = dispatch(engine, "forget", {"what": phone_number})
-    assert (preview["forgotten"], preview["counts"]) == (False, {"memories": 1, "captures": 1})
-    text = render_document("forget", preview)
-    assert "would be forgotten\n  2 places: 1 in memories · 1 in captures" in text
-    assert "--yes" in text
-    assert len(engine.knowledge.captures.read_entries(words="phone")) == 1
-    report = dispatch(engine, "forget", {"what": phone_number, "yes": True})
-    assert (report["forgotten"], report["counts"]) == (True, {"memories": 1, "captures": 1})
-    assert report["left"]
-    assert engine.knowledge.captures.read_entries(words="phone") == []
-    assert phone_number.encode() not in engine.home.database.read_bytes()
