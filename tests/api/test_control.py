@@ -70,17 +70,6 @@ def test_the_socket_is_private(serve: Serve):
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_refusal_arrives_whole(serve: Serve):
-    def refuse(verb: str, arguments: Any) -> Any:
-        raise Refusal("blocked", "the hour's cap is reached", "wait until 14:30")
-
-    with pytest.raises(Refusal) as caught:
-        ask(serve(refuse).address, "approve", {})
-    assert (caught.value.code, caught.value.message, caught.value.fix) == (
-        "blocked", "the hour's cap is reached", "wait until 14:30",
-    )  # fmt: skip
-
-
 def test_a_bug_is_reported_and_the_next_request_served(serve: Serve, caplog: pytest.LogCaptureFixture):
     def fail(verb: str, arguments: Any) -> Any:
         if verb == "bad":

@@ -4,7 +4,6 @@ import json
 import os
 import sqlite3
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 
 from engine.api import doctor
 from engine.api.doctor import check_database, check_index_server, check_notifications, check_shared_database
-from engine.api.offline import read_rows
 from engine.api_keys import Keys
 from engine.clock import FakeClock
 from engine.config import MemorySettings, Settings
@@ -131,19 +129,6 @@ def test_a_damaged_database_is_to_be_moved_away(home: Home):
     check = check_database(home.database)
     assert (check.state, check.message) == ("fail", f"{home.database} cannot be read: file is not a database")
     assert check.fix.startswith("move clawpy.db away to start afresh, but keep it")
-
-
-def test_a_database_that_another_program_writes_to_is_waited_for(home: Home, monkeypatch: pytest.MonkeyPatch):
-    home.data.mkdir(parents=True)
-    create_or_check(home.database)
-    monkeypatch.setattr(doctor, "read_rows", partial(read_rows, seconds=0))
-    with closing(sqlite3.connect(home.database, isolation_level=None)) as writer:
-        writer.execute("PRAGMA locking_mode=EXCLUSIVE")
-        writer.execute("BEGIN EXCLUSIVE")
-        check = check_database(home.database)
-    assert (check.state, check.message) == ("fail", f"{home.database} cannot be read: database is locked")
-    assert check.fix.startswith("another program is writing to it")
-    assert check_database(home.database).state == "ok"
 
 
 # Beyond this machine. A shared database that answers: `tests/hierarchy/test_postgres.py`

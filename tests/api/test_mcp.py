@@ -66,17 +66,6 @@ async def test_recall_is_of_this_project_unless_everywhere_is_asked_for():
     ]
 
 
-@pytest.mark.parametrize("agent, by", [("", "mcp"), ("reviewer", "reviewer")])
-async def test_what_an_agent_remembers_has_its_name(agent: str, by: str):
-    ask = ScriptedAnswers(note={"id": "mem_1", "new": True, "by": by})
-    async with make_client(ask, agent=agent) as session:
-        await session.call_tool("remember", {"text": "the port is 8001", "kind": "decision"})
-    [(verb, arguments)] = ask.requests
-    assert verb == "note"
-    assert arguments["by"] == by
-    assert arguments["workspace"] == "/srv/shop"
-
-
 async def test_a_refusal_is_told_with_its_remedy_and_without_secrets():
     refused = Refusal("x", "sk-abcdefghijklmnopqrstuvwx is not a key", "take another")
     async with make_client(ScriptedAnswers(cards=refused)) as session:

@@ -1,9 +1,7 @@
-"""Makes four sets for the benchmarks of recall, with other kinds of text than those on which the weights were fitted.
+"""Makes three sets for the benchmarks of recall, with other kinds of text than those on which the weights were fitted.
 
 - `chats`: the conversations as people type. A turn becomes several short messages in a row, in small letters, without
   full stops, often without question marks.
-- `long_messages`: a user and an assistant who write 1,500 to 3,000 characters each. What the user says about themselves
-  stands somewhere in the middle, and the questions are in the first person.
 - `documents`: an assistant answers with documentation. The questions use the words of a text's summary, which the text
   itself does not have.
 - `code`: an assistant shows functions. The questions use the words of a docstring, which the shown code does not
@@ -23,8 +21,6 @@ from engine.model import NewMemory
 from tests.benchmarks.recall_sets import NOW, Conversation, Question
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
-MIN_CHARS, MAX_CHARS = 1_500, 3_000
-"""Characters of a long message."""
 
 DOCUMENTED_MODULES = (
     "numpy numpy.linalg numpy.random sqlalchemy sqlalchemy.orm argparse asyncio email.message inspect "
@@ -55,29 +51,6 @@ def make_chats(conversation: Conversation) -> Conversation:
         for question in conversation.questions
     )
     return Conversation(f"{conversation.name} as a chat", tuple(turns), questions)
-
-
-def make_long_messages(conversation: Conversation, texts: Sequence[str]) -> Conversation:
-    """The statements of one speaker in long messages to an assistant."""
-    rng = random.Random(1)
-    names = sorted({turn.speaker for turn in conversation.turns})
-    name = max(names, key=lambda speaker: sum(speaker in question.text for question in conversation.questions))
-    turns_of_speaker = [turn for turn in conversation.turns if turn.speaker == name]
-    refs = {turn.ref for turn in turns_of_speaker}
-    turns = []
-    for turn in turns_of_speaker:
-        before, after = make_prose(rng, texts, 500, 1_400), make_prose(rng, texts, 500, 1_400)
-        turns.append(replace(turn, text=f"{before} {turn.text} {after}", speaker="user"))
-        answer = make_prose(rng, texts, MIN_CHARS, MAX_CHARS)
-        turns.append(replace(turn, text=answer, speaker="assistant", ref=f"{turn.ref}/answer"))
-    questions = tuple(
-        Question(_turn_into_first_person(question.text, name), question.evidence)
-        for question in conversation.questions
-        if question.evidence <= refs
-        and name in question.text
-        and not any(other in question.text for other in names if other != name)
-    )
-    return Conversation(f"{conversation.name} at length", tuple(turns), questions)
 
 
 def make_documents(count: int = 150) -> Conversation:
@@ -151,14 +124,3 @@ def make_prose(rng: random.Random, texts: Sequence[str], min_length: int, max_le
         start = rng.randrange(len(sentences))
         text += " ".join(sentences[start : start + 4]) + " "
     return text[:max_length].strip()
-
-
-def _turn_into_first_person(question: str, name: str) -> str:
-    """A question about the person `name` as that person asks it."""
-    text = re.sub(rf"\b{name}['’]s\b", "my", question)
-    text = re.sub(
-        rf"\b(?:does|has|is|was) {name}\b",
-        lambda match: {"does": "do", "has": "have", "is": "am", "was": "was"}[match[0].split()[0]] + " I",
-        text,
-    )
-    return re.sub(rf"\b{name}\b", "I", text)

@@ -7,8 +7,8 @@ each question the share of its evidence that is found is measured. The means are
 text alone, of vectors alone, and of the sum of both.
 
 The weights were fitted on these conversations. So the line that counts has weights that were fitted without the
-conversation on which it is measured. Nothing was fitted on the other sets: the same conversations as chats and as long
-messages, documentation, code, and memories of sessions (`generated_recall_sets`, `recall_sets.read_work`). They show
+conversation on which it is measured. Nothing was fitted on the other sets: the same conversations as chats,
+documentation, code, and memories of sessions (`generated_recall_sets`, `recall_sets.read_work`). They show
 that the ranking helps, and does no harm, in texts without names and dates.
 """
 
@@ -18,13 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.generated_recall_sets import (
-    make_chats,
-    make_code,
-    make_documents,
-    make_long_messages,
-    read_docstrings,
-)
+from tests.benchmarks.generated_recall_sets import make_chats, make_code, make_documents
 from tests.benchmarks.recall_fitting import rank_without_itself
 from tests.benchmarks.recall_measuring import collect_rankings, observe, observe_sets, print_recall
 from tests.benchmarks.recall_sets import Conversation, read_locomo, read_work
@@ -63,12 +57,6 @@ def test_recall_is_best_on_sets_that_nothing_was_fitted_on(
 
 
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with locomo.json")
-@pytest.mark.parametrize("form", ["chats", "long messages"])
-def test_conversations_in_other_forms(form: str, tmp_path: Path):
-    conversations = read_locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")
-    conversation = (
-        make_chats(conversations[0])
-        if form == "chats"
-        else make_long_messages(conversations[2], sorted(set(read_docstrings())))
-    )
-    assert_recall_is_best(conversation, tmp_path)
+def test_a_conversation_as_a_chat(tmp_path: Path):
+    conversation = read_locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")[0]
+    assert_recall_is_best(make_chats(conversation), tmp_path)

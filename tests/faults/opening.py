@@ -1,14 +1,12 @@
-"""Parts of an engine in a folder, opened by the process that is killed and by the test that looks at what is left."""
+"""A memory in a folder, opened by the process that is killed and by the test that looks at what is left."""
 
 from pathlib import Path
 
-from engine.clock import FakeClock, SystemClock
+from engine.clock import SystemClock
 from engine.config import FixedSettings
 from engine.events import EventBus
 from engine.memory.memory import MemoryService
 from engine.storage.database import Database
-from tests.conftest import MONDAY_MORNING
-from tests.learning.candidates.adaptation_world import AdaptationWorld
 from tests.memory.conftest import WordVectors
 
 
@@ -21,9 +19,3 @@ def open_memory(folder: Path) -> tuple[MemoryService, Database]:
     )
     memory.start()
     return memory, database
-
-
-def open_adaptation(folder: Path) -> AdaptationWorld:
-    """Adaptation in `folder`."""
-    clock = FakeClock(MONDAY_MORNING)
-    return AdaptationWorld(Database(folder / "clawpy.db", clock=clock, bus=EventBus()), clock)

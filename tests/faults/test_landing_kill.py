@@ -1,4 +1,4 @@
-"""kill -9 in the middle of landing, undoing, branching, discarding and making worktrees (SPEC 3.9, 11.3).
+"""kill -9 in the middle of landing, undoing, branching and discarding (SPEC 3.9, 11.3).
 
 Real processes and real SIGKILL: at every single step, and at random instants. After `recover()` either everything of
 a decision happened or nothing, in the files as in the database. `-s` prints how often which.
@@ -6,10 +6,8 @@ a decision happened or nothing, in the files as in the database. `-s` prints how
 
 import os
 import random
-import re
 import shutil
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -128,16 +126,6 @@ def read_states_around_landing(folder: Path, change_set_id: str) -> tuple[FileSt
     return before, after
 
 
-def _let_git_finish(folder: Path):
-    """Wait for a git that the killed process had started. At a real start it would have ended long before."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        processes = subprocess.run(["pgrep", "-f", f"git.*{re.escape(str(folder))}"], capture_output=True, check=False)
-        if processes.returncode:
-            return
-        time.sleep(0.01)
-
-
 def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(prepared_landing: tuple[Path, str]):
     folder, change_set_id = prepared_landing
     before, after = read_states_around_landing(folder, change_set_id)
@@ -206,29 +194,3 @@ def test_a_kill_at_any_step_leaves_a_branch_or_discard_whole_or_undone(tmp_path:
             break
         at += 1
     assert at >= 1
-
-
-def test_a_kill_while_a_worktree_is_made_leaves_nothing_behind(tmp_path: Path):
-    world = LandingWorld(tmp_path)
-    world.repository.commit("one", {f"d{number}/a.txt": TEXT for number in range(50)})
-    state = world.git_state
-    world.close()
-    chance = random.Random(7)
-
-    def work(name: str) -> Callable[[LandingWorld], object]:
-        return lambda world: world.make_change(lambda folder: shutil.rmtree(folder / "d1"), name=name)
-
-    for number in range(40):
-        run_in_process(tmp_path, work(f"session_{number}"), after=chance.uniform(0, 0.25))
-        _let_git_finish(tmp_path)
-        world = LandingWorld(tmp_path)
-        world.changes.recover()
-        waiting = {change.session_id for change in world.changes.list(state=ChangeState.WAITING)}
-        assert {file.name for file in world.home.worktrees.glob("*")} == waiting
-        assert {file.name for file in (world.root / ".git/worktrees").glob("*")} == waiting
-        assert {line.split("/")[2] for line in world.refs} == waiting
-        assert world.git_state == state
-        for change in world.changes.list():
-            if change.state is ChangeState.WAITING:
-                world.changes.discard(change.id)
-        world.close()

@@ -1,6 +1,5 @@
 """Opening and closing the gateway, and where it listens (SPEC 10.1, 11.1)."""
 
-import socket
 import ssl
 import subprocess
 from typing import Any
@@ -65,22 +64,6 @@ def test_the_gateway_opens_and_closes_as_the_settings_say(serve: Serve):
     settings.set("gateway.enabled", False)
     gateway.apply_settings()
     assert not gateway.state().url
-
-
-@pytest.mark.long
-def test_a_port_in_use_is_reported_once(serve: Serve):
-    served = serve()
-    served.gateway.close()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        refused("port_taken", lambda: served.gateway.open(port=port))
-        served.engine.settings.set("gateway.port", port)
-        served.engine.settings.set("gateway.enabled", True)
-        served.gateway.apply_settings()
-        served.gateway.apply_settings()
-    faults = served.engine.ledger.latest(10, kinds=("FaultReported",))
-    assert [fault.payload["where"] for fault in faults] == ["gateway"]
-    assert "used by another program" in served.gateway.state().description
 
 
 def test_a_gateway_that_was_opened_by_hand_takes_on_names_and_origins_of_the_settings(serve: Serve):

@@ -120,20 +120,6 @@ def count_connections(served: Served) -> int:
 
 
 @pytest.mark.long
-def test_a_client_that_does_not_subscribe_is_disconnected(serve: Serve):
-    with listening(serve(limits=replace(SMALL, subscribe_seconds=0.4))) as listener:
-        assert read_closing(listener) == (1008, "subscribe first")
-
-
-def test_a_client_that_sends_too_many_messages_is_disconnected(served: Served):
-    with listening(served) as listener:
-        listener.subscribe()
-        for _ in range(SMALL.message_burst):  # no more: who writes to a closed line may never read why it closed
-            listener.connection.send("{}")
-        assert read_closing(listener) == (1008, "too many messages")
-
-
-@pytest.mark.long
 def test_a_client_that_does_not_read_is_cut_off_and_delays_no_other(serve: Serve):
     served = serve(limits=replace(SMALL, stall_seconds=1.0))
     with listening(served) as quick, connect_silently(served.port, served.token):

@@ -1,12 +1,22 @@
 """Notifications of a fresh home."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.storage.database import Database
+from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.notify_events import EVERYWHERE
 from tests.api.notify.notify_world import NotifyWorld
+
+
+@pytest.fixture
+def server() -> Iterator[NotificationServer]:
+    """A service that takes notifications, on loopback."""
+    with NotificationServer() as server:
+        yield server
 
 
 @pytest.fixture

@@ -41,15 +41,13 @@ class StandInKeys(Keys):
 
 @dataclass
 class StandInCourier:
-    """Records the notes and buttons that are delivered, and fails on the surfaces in `failures`."""
+    """Records the notes that are delivered, and fails on the surfaces in `failures`."""
 
     sent: list[tuple[Surface, Note]] = field(default_factory=list)
     failures: dict[Surface, DeliveryFailure] = field(default_factory=dict)
-    buttons: list[Mapping[str, Button]] = field(default_factory=list)
 
     def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> DeliveryFailure | None:
         self.sent.append((address.surface, note))
-        self.buttons.append(buttons)
         return self.failures.get(address.surface)
 
     def find_notes(self, surface: Surface) -> list[Note]:
@@ -84,8 +82,6 @@ class NotifyWorld:
         self.courier = StandInCourier()
         self.quiet = False
         """Whether these are quiet hours."""
-        self.gateway_listens = False
-        """Whether the gateway listens, so that notifications have buttons."""
         engine = SimpleNamespace(
             database=database,
             clock=clock,
@@ -99,19 +95,16 @@ class NotifyWorld:
         )
         self.notifications = Notifications(
             engine,
-            issue_pass=self._issue_pass,
+            issue_pass=lambda method, path, *, until: "",
             addresses=Addresses(self.settings, self.keys, environment=self.environment),
             deliver_note=deliver if real else lambda *parcel: self.courier.deliver(*parcel),
         )
 
-    def set_addresses(self, gateway: str = "", **urls: str):
-        """Set the addresses of surfaces, and the gateway that their buttons call."""
+    def set_addresses(self, **urls: str):
+        """Set the addresses of surfaces."""
         sections = {name: SurfaceSettings(url=url) for name, url in urls.items()}
-        notify = NotifySettings(digest_minutes=5, gateway=gateway, **sections)
+        notify = NotifySettings(digest_minutes=5, **sections)
         self.settings.current = self.settings.current.model_copy(update={"notify": notify})
-
-    def _issue_pass(self, method: str, path: str, *, until: float) -> str:
-        return "signed-pass" if self.gateway_listens else ""
 
     def _get_session(self, session_id: str) -> SessionView:
         if session_id not in self.sessions:

@@ -104,12 +104,6 @@ def test_the_payload_of_a_phone_is_the_one_of_the_spec():
     }
 
 
-def test_a_card_about_which_the_filter_asks_has_no_approve_button():
-    assert make_test_note(replace(CARD, must_be_read=True), Form.CARD).actions == ("reject", "snooze")
-    assert make_test_note(replace(CARD, must_be_read=True), Form.SPOKEN).question == READ_IT
-    assert make_test_note(replace(CARD, must_be_read=True), Form.SPOKEN).actions == ("reject",)
-
-
 @pytest.mark.parametrize("text", ["run " * MAX_CHARS, "run it with hunter2hunter2"], ids=["long", "a secret"])
 def test_a_prompt_that_is_cut_has_no_approve_button(text: str):
     """The end of a long prompt, or what was cut out of it, is read before it is approved."""

@@ -3,13 +3,11 @@
 import io
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from engine.api.notify.delivery import BUTTON_LIFETIME, Button
 from engine.api.notify.notes import Form
 from engine.clock import FakeClock
 from engine.config.sections import Surface
@@ -50,20 +48,6 @@ def test_a_card_is_high_if_it_is_at_risk_or_likely_wanted(
     assert (Surface.GLASSES in read_forms(world)) is high  # they get only high cards
 
 
-def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: NotifyWorld, clock: FakeClock):
-    world.set_addresses(**EVERYWHERE)
-    world.add_card(confidence=0.59)
-    world.record_events(make_created(confidence=0.59))
-    clock.advance(timedelta(seconds=299))
-    world.deliver()
-    assert not world.courier.sent
-    clock.advance(timedelta(seconds=1))
-    world.deliver()
-    assert read_forms(world) == {
-        Surface.PHONE: Form.CARD, Surface.WEB: Form.CARD, Surface.DESKTOP: Form.CARD, Surface.WATCH: Form.BADGE,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "event, words",
     [
@@ -100,16 +84,15 @@ def test_what_the_operator_did_is_not_notified(world: NotifyWorld, event: Event)
 
 
 def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_sent(phone_world: NotifyWorld, clock: FakeClock):
-    phone_world.add_card("pred_a", confidence=0.4)
-    phone_world.add_card("pred_b", confidence=0.4)
-    phone_world.record_events(make_created("pred_a", 0.4), make_created("pred_b", 0.4))
-    phone_world.add_card("pred_c", confidence=0.4)
-    phone_world.record_events(make_created("pred_c", 0.4))
+    for name in ("pred_a", "pred_b", "pred_c"):
+        phone_world.add_card(name, confidence=0.4)
+        phone_world.record_events(make_created(name, 0.4))
     phone_world.dismiss("pred_a")
-    phone_world.cards.cards_by_id["pred_c"] = replace(
-        phone_world.cards.cards_by_id["pred_c"], snoozed_until=clock.now() + timedelta(hours=2)
-    )
-    clock.advance(timedelta(minutes=5))
+    phone_world.add_card("pred_c", snoozed_until=clock.now() + timedelta(hours=2))
+    clock.advance(timedelta(seconds=299))
+    phone_world.deliver()
+    assert not phone_world.courier.sent, "cards that are not urgent are collected for five minutes"
+    clock.advance(timedelta(seconds=1))
     phone_world.deliver()
     [note] = phone_world.courier.find_notes(Surface.PHONE)
     assert note.prediction_id == "pred_b"
@@ -133,31 +116,7 @@ def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(phone_wo
     assert "Failed: 2 tests" in morning.body
 
 
-# Buttons
-
-
-def test_a_card_has_buttons_while_the_gateway_listens(world: NotifyWorld):
-    world.set_addresses(phone=EVERYWHERE["phone"], gateway="https://here/")
-    world.add_card()
-    for listens in (False, True):
-        world.gateway_listens = listens
-        world.record_events(make_created())
-        world.deliver()
-    verbs = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
-    path = "https://here/api/v1/predictions/pred_a"
-    pressed = {name: Button(f"{path}/{verb}", "signed-pass") for name, verb in verbs.items()}
-    assert world.courier.buttons == [{}, pressed]
-    assert "signed-pass" not in repr(pressed)
-    assert timedelta(hours=4) == BUTTON_LIFETIME
-
-
 # Secrets
-
-
-@pytest.fixture
-def server() -> Iterator[NotificationServer]:
-    with NotificationServer() as server:
-        yield server
 
 
 @pytest.fixture

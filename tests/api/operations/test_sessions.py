@@ -31,13 +31,6 @@ def test_work_takes_a_session_or_a_change_set_and_the_beginning_of_either(ask: A
     assert (file["hunks"].count("@@ -"), file["landedHunks"]) == (2, [2])
 
 
-@pytest.mark.parametrize("verb, state", [("land", "landed"), ("branch", "branched"), ("discard", "discarded")])
-def test_a_change_set_is_decided(engine: StandIn, ask: Ask, verb: str, state: str):
-    engine.cards.approve("pred_abc1")
-    decision = {"yes": True} if verb == "discard" else {}
-    assert ask(verb, id="pred_abc1", **decision)["changeSet"]["state"] == state
-
-
 def test_all_but_some_files_are_landed(engine: StandIn, ask: Ask, refused: Refused):
     files = tuple(
         FileChange(path, "added", 1, 0, refused="a link" * (path == "evil")) for path in ("a.py", "b.py", "evil")

@@ -15,7 +15,6 @@ from engine.events import EventBus, StateChanged
 from engine.storage.database import Database
 from tests.api.notify.notify_world import NotifyWorld
 from tests.autonomy.autonomy_world import AutonomyWorld
-from tests.support.helpers import refused
 
 
 def test_the_last_state_is_that_of_an_engine_and_not_of_verbs(
@@ -78,15 +77,3 @@ def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: Notif
     world.deliver()
     assert carry_out_notify(world, action="dismiss")["dismissed"] == 1
     assert carry_out_notify(world)["surfaces"][0]["undelivered"] == 0
-
-
-def test_a_test_notification_says_how_it_went(world: NotifyWorld):
-    refused("no_surface", lambda: carry_out_notify(world, action="test"))
-    world.set_addresses(phone="ntfy://topic")
-    world.courier.failures[Surface.PHONE] = DeliveryFailure("it cannot be reached")
-    assert render_document("notify", carry_out_notify(world, action="test")).startswith(
-        "✗ phone    it cannot be reached  is its address right? clawpy notify set phone"
-    )
-    world.courier.failures.clear()
-    assert carry_out_notify(world, action="test")["tested"][0]["delivered"]
-    assert world.courier.sent[-1][1].body == "a test of the phone: notifications arrive"
