@@ -12,7 +12,6 @@ from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.model import (
     Assignment,
     DecidedBy,
-    RailVerdict,
     Randomness,
     Ruling,
     SessionState,
@@ -100,10 +99,6 @@ class Rails:
         """RAIL:RULE that blocks an approval; "" if none does."""
         ruling = self.decide(make_approval())
         return "" if ruling.blocked_by is None else f"{ruling.blocked_by.rail}:{ruling.blocked_by.rule}"
-
-    def find_gate_verdict(self, trigger: Trigger) -> RailVerdict:
-        """What the human gate says to a trigger; nothing is stored."""
-        return next(verdict for verdict in self.safety.pipeline.preview(trigger) if verdict.rail == "gate")
 
     def write(self, method: Callable[..., Any], *arguments: object) -> Any:
         """The result of a method that is called with a transaction before its arguments."""

@@ -1,7 +1,9 @@
 """The content filter (SPEC 3.5): every rule's examples, prompts and parameters, and a bound on time for any input."""
 
+import base64
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -29,11 +31,6 @@ def test_a_rule_on_prompts_stops_and_passes_its_examples():
     assert [text for rule, text in stops if check_prompt(text).verdict is not rule.verdict] == []
     passes = [text for rule in prompts.load_prompt_rules() for text in rule.passes]
     assert [text for text in passes if check_prompt(text).verdict is not Verdict.ALLOW] == []
-
-
-@pytest.mark.parametrize("prompt", read_examples("commands_in_prompts"))
-def test_commands_and_payloads_in_a_prompt_are_found(prompt: str):
-    assert check_prompt(prompt).verdict is Verdict.BLOCK
 
 
 def test_the_parameters_and_the_channel_of_an_assignment_are_checked():
@@ -165,3 +162,53 @@ def test_creative_commands_are_stopped(name: str, min_stopped: int, count: int):
     texts = read_examples(name)
     assert len(texts) == count
     assert sum(check_command(text).verdict is not Verdict.ALLOW for text in texts) >= min_stopped
+
+
+SIMPLE = re.compile(r"[\w./:=@-]+(?: [\w./:=@-]+)*")
+"""A command of plain words: nothing in it is quoted already."""
+STOPPED = sorted({text for rule in rulebook.load_command_rules() for text in rule.stops if SIMPLE.fullmatch(text)})
+ORDINARY = sorted({text for text in read_examples("ordinary_commands") if SIMPLE.fullmatch(text)})
+
+LOOKALIKES = str.maketrans("aeopcxsi", "\u0430\u0435\u043e\u0440\u0441\u0445\u0455\u0456")
+WRAPPINGS = read_examples("wrappings")
+
+
+def judge(text: str) -> Verdict:
+    return check_command(text).verdict
+
+
+@pytest.mark.long
+@settings(max_examples=200)
+@given(st.data(), st.sampled_from(STOPPED))
+def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject, command: str):
+    text = "".join(letter.translate(LOOKALIKES) if data.draw(st.booleans()) else letter for letter in command)
+    at = data.draw(st.integers(0, len(command)))
+    invisible = data.draw(st.sampled_from(["", "\u200b", "\u2060", "\ufeff"]))
+    assert judge(text[:at] + invisible + text[at:]) is judge(command)
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(STOPPED), st.sampled_from(WRAPPINGS))
+def test_a_stopped_command_is_stopped_in_any_wrapping(command: str, wrapping: str):
+    assert judge(wrapping.format(command)) is not Verdict.ALLOW
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(ORDINARY), st.sampled_from(WRAPPINGS))
+def test_an_ordinary_command_passes_in_any_wrapping(command: str, wrapping: str):
+    assert judge(wrapping.format(command)) is Verdict.ALLOW
+
+
+ENCODINGS: Mapping[str, Callable[[str], str]] = {
+    "base64": lambda command: f"echo {base64.b64encode(command.encode()).decode()} | base64 -d | sh",
+    "hexadecimal": lambda command: f"echo {command.encode().hex()} | xxd -r -p | bash",
+    "reversed": lambda command: f"echo '{command[::-1]}' | rev | sh",
+    "octal": lambda command: f"printf '{''.join(f'{chr(92)}{ord(letter):03o}' for letter in command)}' | sh",
+}
+
+
+@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS)
+@settings(max_examples=150)
+@given(st.sampled_from(STOPPED))
+def test_encoding_hides_nothing(encode: Callable[[str], str], command: str):
+    assert judge(encode(command)) is not Verdict.ALLOW

@@ -157,17 +157,6 @@ def test_the_rate_limiter_shows_until_when_it_waits(rails: Rails):
     assert (free.verdict, free.brief, free.until, free.last_at) == (Verdict.ALLOW, "free", None, began)
 
 
-def test_each_rail_shows_its_last_verdict_and_how_many_triggers_it_blocked_first_today(rails: Rails):
-    rails.decide(make_approval("clean up with rm -rf /"))
-    content, gate = find_rail_state(rails, "content"), find_rail_state(rails, "gate")
-    assert content.last.verdict is Verdict.BLOCK
-    assert content.last_at == rails.clock.now()
-    assert content.stopped == 1
-    assert gate.stopped == 0
-    rails.clock.advance(timedelta(hours=24))
-    assert find_rail_state(rails, "content").stopped == 0
-
-
 def test_the_chain_shows_depth_repeats_and_how_long_a_link_back_is_blocked(rails: Rails):
     rails.decide(make_approval())
     rails.clock.advance(timedelta(minutes=10))

@@ -75,11 +75,6 @@ def test_a_pair_of_channels_may_be_triggered_twice_in_ten_minutes(ages: tuple[in
     assert decide_loop(make_link("a", "b"), links).verdict == verdict
 
 
-def test_links_from_the_owner_are_never_blocked():
-    links = [make_link("owner", "a"), make_link("a", "owner"), make_link("owner", "a")]
-    assert decide_loop(make_link("owner", "a"), links).verdict == "allow"
-
-
 def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails):
     rails.know_pairs(("koji-core", "research"))
     old = Link("owner", "garden", "p", WORKSPACE, rails.clock.now() - INTERVAL)
