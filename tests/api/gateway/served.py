@@ -1,4 +1,4 @@
-"""A real engine whose gateway listens, and requests to it."""
+"""A real engine whose gateway listens, requests to it, and the documents of its replies."""
 
 import json
 import socket
@@ -105,3 +105,22 @@ def open_served(place: Path, *, limits: GatewayLimits = SMALL, throw_away: bool 
 
 Serve = Callable[..., Served]
 """Opens an engine with a gateway; its options are those of `open_served`."""
+
+
+def request(served: Served, method: str, path: str, status: int = 200, **options: Any) -> dict[str, Any]:
+    """The document of a reply that must have this status."""
+    reply = served.ask(method, f"/api/v1{path}", **options)
+    assert reply.status_code == status, reply.text
+    assert reply.headers["cache-control"] == "no-store"
+    return reply.json()
+
+
+def trigger(served: Served, body: dict[str, Any], status: int = 200) -> dict[str, Any]:
+    """The document of a reply to a trigger, which must have this status."""
+    return request(served, "POST", "/crosspoll/trigger", status, json=body)
+
+
+def call(served: Served, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The document of a reply to a call over JSON-RPC."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method} | ({} if params is None else {"params": params})
+    return request(served, "POST", "/rpc", json=body)

@@ -9,8 +9,7 @@ from collections import Counter
 
 import pytest
 
-from tests.api.gateway.calls import request
-from tests.api.gateway.served import Serve, Served
+from tests.api.gateway.served import Serve, Served, request
 
 
 def test_the_document_has_every_path_an_example_and_every_reply(served: Served):

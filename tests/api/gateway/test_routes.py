@@ -1,14 +1,21 @@
-"""The routes of the gateway over a real engine: cards, settings of this run, the Twin, JSON-RPC (SPEC 10.1)."""
+"""The routes of the gateway over a real engine: cards, triggers, settings of this run, the Twin, JSON-RPC (SPEC 3.1,
+3.3, 3.6, 10.1)."""
 
 import json
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
+from engine.api.control import ask
 from engine.api.gateway import replies
 from engine.engine import Engine
-from engine.model import Answer, DecidedBy, Question
-from tests.api.gateway.calls import call, request, trigger
-from tests.api.gateway.served import Serve, Served
+from engine.lock import read_holder
+from engine.model import Answer, DecidedBy, Question, Refusal, SessionState, Status, TriggerType, Verdict
+from tests.api.gateway.served import Serve, Served, call, request, trigger
 
 
 def test_the_newest_pending_predictions_are_listed(served: Served):
@@ -103,3 +110,110 @@ def test_rpc_reads_triggers_and_refuses_as_the_paths_do(served: Served, engine: 
     engine.sessions.wait(started["session"]["id"], 20)
     again = call(served, "pulse.crosspoll.trigger", {"predictionId": card.id})["error"]
     assert (again["code"], again["data"]["code"]) == (-32000, "already_decided")
+
+
+@pytest.mark.parametrize("mismatch", [{"hint": "Delete the project"}, {"targetChannel": "garden"}], ids=str)
+def test_a_trigger_that_describes_another_card_approves_none(served: Served, engine: Engine, mismatch: dict[str, str]):
+    card = served.propose_card()
+    document = trigger(served, {"predictionId": card.id} | mismatch, 409)
+    assert document["error"]["code"] == "another_card"
+    assert engine.cards.get(card.id).status is Status.PENDING
+
+
+def test_a_trigger_approves_the_card_that_it_describes(served: Served, engine: Engine):
+    card = served.propose_card()
+    described = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
+    document = trigger(served, described)
+    replies.Triggered.model_validate(document)
+    assert document["triggered"] is True
+    engine.sessions.wait(document["session"]["id"], 20)
+
+
+def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engine: Engine):
+    """Without an id it is no approval. The human gate is asked as for what runs by itself, and `force` does not open
+    it."""
+    body = {"targetChannel": "koji-core", "force": True, "workspace": None}
+    pending = len(engine.cards.list_pending())
+    document = trigger(served, body | {"hint": "lint"})
+    assert document["triggered"] is False
+    assert re.search("gate|runner|tool", document["message"]), document["message"]
+    assert document["session"] is None
+    assert document["prediction"]["reasoning"] == "requested over the gateway"
+    again = trigger(served, body | {"hint": document["prediction"]["prompt"]})
+    assert again["prediction"]["id"] == document["prediction"]["id"], "the same hint makes no second card"
+    assert again["triggered"] is False, "nor does saying it twice approve it"
+    assert len(engine.cards.list_pending()) == pending + 1
+
+
+def test_an_agent_that_names_its_channel_asks_and_does_not_approve(served: Served, engine: Engine):
+    card = served.propose_card("report_branches days=9")
+    body = {"predictionId": card.id, "fromChannel": "garden"}
+    assert trigger(served, body)["triggered"] is False
+    [logged] = [entry for entry in engine.safety.log() if entry.prediction_id == card.id]
+    assert (logged.from_channel, logged.decided_by) == ("garden", DecidedBy.AUTONOMY)
+    unknown = trigger(served, body | {"fromChannel": "nowhere"}, 404)
+    assert unknown["error"]["code"] == "unknown_channel"
+    engine.cards.dismiss(card.id)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, force: bool):
+    hint = "report_branches days=8" if force else "summarise_day"
+    document = trigger(served, {"hint": hint, "force": force})
+    [logged] = [entry for entry in engine.safety.log() if entry.prediction_id == document["prediction"]["id"]]
+    assert logged.blocked
+    assert (logged.trigger_type, logged.decided_by) == (TriggerType.CRON, DecidedBy.AUTONOMY)
+    assert [verdict.rail for verdict in logged.verdicts] == ["loop", "rate", "cost", "content", "gate", "kill"]
+    assert (logged.verdicts[1].rule == "force") is force
+    assert logged.verdicts[4].verdict is Verdict.ASK
+    assert "suggested" in logged.verdicts[4].rule, "whatever its confidence and its record"
+    assert document["prediction"]["source"] == "predictor-hook"
+    engine.cards.dismiss(document["prediction"]["id"])
+
+
+ATTEMPTS = 100
+
+Approve = Callable[[], object]
+"""Approves the card, or is refused."""
+
+
+def make_ways_to_approve(served: Served, card_id: str, client: httpx.Client) -> list[Approve]:
+    """Over HTTP, as the console does it, and over the control socket as verbs do it."""
+    holder = read_holder(served.engine.home)
+
+    def approve_by_path():
+        reply = client.post(f"/api/v1/predictions/{card_id}/confirm")
+        if reply.status_code == 409:
+            raise Refusal(reply.json()["error"]["code"], "over HTTP")
+        assert reply.status_code == 200, reply.text
+
+    return [
+        approve_by_path,
+        lambda: served.engine.cards.approve(card_id),
+        lambda: ask(holder.address, "approve", {"id": card_id}),
+    ]
+
+
+@pytest.mark.long
+def test_a_card_that_is_approved_a_hundred_times_at_once_runs_once(served: Served):
+    card = served.propose_card()
+    start = threading.Barrier(ATTEMPTS)
+    with httpx.Client(base_url=served.url, headers=served.headers, timeout=60, trust_env=False) as client:
+        ways = make_ways_to_approve(served, card.id, client)
+
+        def attempt(number: int) -> str:
+            start.wait()
+            try:
+                ways[number % len(ways)]()
+            except Refusal as refusal:
+                return refusal.code
+            return ""
+
+        with ThreadPoolExecutor(ATTEMPTS) as pool:
+            outcomes = list(pool.map(attempt, range(ATTEMPTS)))
+    assert outcomes.count("") == 1
+    assert set(outcomes) - {""} == {"already_decided"}
+    [session] = [session for session in served.engine.sessions.list(limit=1000) if session.prediction_id == card.id]
+    assert served.engine.sessions.wait(session.id, 30).state is SessionState.SUCCEEDED
+    permits = [entry for entry in served.engine.safety.log(limit=1000) if entry.prediction_id == card.id]
+    assert len(permits) == 1, "the rails were asked once"

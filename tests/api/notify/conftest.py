@@ -8,8 +8,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.storage.database import Database
 from tests.api.notify.notification_server import NotificationServer
-from tests.api.notify.notify_events import EVERYWHERE
-from tests.api.notify.notify_world import NotifyWorld
+from tests.api.notify.notify_world import EVERYWHERE, NotifyWorld
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Notifications over a real database and ledger; cards and sessions are values."""
+"""Notifications over a real database and ledger, of which cards and sessions are values. At the end, some events."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,8 +12,8 @@ from engine.api_keys import Key, Keys
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.config.sections import NotifySettings, Surface, SurfaceSettings
-from engine.events import Event, EventBus
-from engine.model import Card, Refusal, SessionView, Status
+from engine.events import CostWarned, Event, EventBus, PredictionCreated, SessionEnded, StateChanged
+from engine.model import Card, CheckResult, Refusal, SessionView, Source, Status, microusd
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.api.stand_in import make_card
@@ -130,3 +130,22 @@ class NotifyWorld:
         for surface in surfaces:
             while self.notifications.senders[surface].deliver_due() == 0:
                 pass
+
+
+EVERYWHERE = {surface.value: "json://nowhere.invalid/x" for surface in Surface}
+
+
+def make_created(
+    card_id: str = "pred_a", confidence: float = 0.72, source: Source = Source.TEMPLATE, **more: Any
+) -> PredictionCreated:
+    fields = {"flow": "run_tests", "channel": "koji-core", "stated": True} | more
+    return PredictionCreated(subject=card_id, confidence=confidence, source=source.value, **fields)
+
+
+def make_ended(state: str = "succeeded", summary: str = "41 passed") -> SessionEnded:
+    return SessionEnded(subject="sess_a", prediction_id="pred_a", state=state, summary=summary, cost=0)
+
+
+ONE_FAILED = CheckResult("pytest", passed=40, failed=1, errors=0, skipped=0, seconds=1.0, failing=("test_a",))
+PAUSED = StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row")
+COST = CostWarned(window="day", spent=microusd(16.4), cap=microusd(20))
