@@ -11,10 +11,18 @@ from datetime import timedelta
 from pathlib import Path
 
 from engine.execution.runners.model.host_client import ModelHost
-from tests.benchmarks.closed_loop import LADDERS, MEMORY, SEEDS, Shop, approve_candidates, has_passed
+from tests.benchmarks.closed_loop import (
+    LADDERS,
+    MEMORY,
+    PHASES_HEADING,
+    SEEDS,
+    Shop,
+    approve_candidates,
+    compare_phases,
+    has_passed,
+)
 from tests.benchmarks.shop_model import ShopModel
 from tests.benchmarks.shop_tasks import make_tasks
-from tests.benchmarks.sign_test import PHASES_HEADING, compare_phases
 from tests.support.model_server import ModelServer
 
 DAYS, CORRECTED_DAYS = 20, 12

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.generated_recall_sets import make_chats, make_code, make_documents
-from tests.benchmarks.recall_fitting import rank_without_itself
 from tests.benchmarks.recall_measuring import collect_rankings, observe, observe_sets, print_recall
 from tests.benchmarks.recall_sets import Conversation, read_locomo, read_work
+from tests.benchmarks.refit_recall import rank_without_itself
 
 BARS = {"talk": (0.81, 0.86), "long chats": (0.66, 0.75)}
 """The least recall at 10 and at 20, by kind of conversation."""
