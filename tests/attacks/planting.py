@@ -47,28 +47,23 @@ class Trap:
         self.mark.unlink()
         return text or "something"
 
-    def assert_works(self, folder: Path, command: str, *, terminal: bool = False):
+    def assert_works(self, folder: Path, command: str):
         """Check that plain git starts the program: otherwise the attack proves nothing."""
         self.pop_mark()
-        run_plain_git(folder, command, terminal=terminal)
+        run_plain_git(folder, command)
         assert self.pop_mark(), "the attack does not work with plain git: it proves nothing"
 
 
-def run_plain_git(folder: Path, command: str, *, terminal: bool = False):
+def run_plain_git(folder: Path, command: str):
     """A shell command as the operator might type it, with all that the configuration brings. It may fail."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SSH_"))}
     git_settings = {name: os.environ[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")}
-    environment |= git_settings | {"GIT_TERMINAL_PROMPT": "0", "TERM": "xterm"}
-    controller, terminal_fd = os.openpty() if terminal else (None, None)
-    out = subprocess.DEVNULL if terminal_fd is None else terminal_fd
+    environment |= git_settings | {"GIT_TERMINAL_PROMPT": "0"}
     with contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run(
             ["sh", "-c", command], cwd=folder, env=environment, check=False, timeout=20,
-            stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            stdin=subprocess.DEVNULL, capture_output=True,
         )  # fmt: skip
-    for descriptor in (controller, terminal_fd):
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 HOOKS = (
@@ -92,15 +87,12 @@ class Attack:
     """The last commit is signed in this way."""
     missing_object: bool = False
     """A partial clone lacks the contents of a file which every log with patches reads: some work is refused."""
-    alternate_store: bool = False
-    """Objects lie in the store of another repository, too."""
     moved: str = ""
     """The repository lies in `store`, with a configuration of its own: behind a `file`, a `link` or a `commondir`."""
     store: str = "store"
     inner: str = ""
     """The folder of a repository in the repository, which is the one that is attacked."""
     proof: str = "git status"
-    terminal: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -119,8 +111,6 @@ class Attack:
             shop.write(name, text.format(trap=trap))
         if self.missing_object:
             remove_promised_object(shop)
-        if self.alternate_store:
-            add_alternate_store(shop)
         if self.moved:
             self._move(shop.path)
 
@@ -152,12 +142,6 @@ def remove_promised_object(shop: Repository):
     shop.git("config", "remote.origin.promisor", "true")
     blob = shop.git("rev-parse", "HEAD:b.py")
     (shop.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
-
-
-def add_alternate_store(shop: Repository):
-    other = Repository(shop.path.parent / "other-store")
-    other.commit("elsewhere", {"x": "1"})
-    shop.write(".git/objects/info/alternates", f"{other.path}/.git/objects\n")
 
 
 def make_project(world: LandingWorld) -> Repository:

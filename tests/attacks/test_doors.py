@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from engine.api.gateway.access import GatewayLimits
 from engine.home import Home
 from tests.api.gateway.conftest import serve
 from tests.api.gateway.served import Serve, Served
-from tests.support.programs import make_clawpy_command
 
 __all__ = ["serve"]
 
@@ -42,11 +41,6 @@ def control_server(tmp_path: Path) -> Iterator[ControlServer]:
     server.start()
     yield server
     server.close()
-
-
-def link_to_pipe(home: Home):
-    os.mkfifo(home.root / "pipe")
-    home.config_file.symlink_to(home.root / "pipe")
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", WITHOUT_BODY])
@@ -82,36 +76,3 @@ def test_another_user_does_not_reach_the_control_socket(control_server: ControlS
     )
     assert completed.returncode != 0
     assert b"PermissionError" in completed.stderr
-
-
-@pytest.mark.slow_attack
-def test_no_agent_takes_the_name_of_an_authority(tmp_path: Path):
-    argv = make_clawpy_command(tmp_path / "home", "mcp", "--agent", "0perator")
-    completed = subprocess.run(argv, input=b"", capture_output=True, timeout=60, cwd=tmp_path)
-    assert completed.returncode == 1
-    assert completed.stdout == b""
-    assert b"no agent may be named" in completed.stderr
-
-
-UNUSUAL_FILES: dict[str, Callable[[Home], object]] = {
-    "pipe": lambda home: os.mkfifo(home.config_file),
-    "link to a pipe": link_to_pipe,
-    "device": lambda home: home.config_file.symlink_to("/dev/zero"),
-    "folder": lambda home: home.config_file.mkdir(),
-    "empty database": lambda home: home.database.touch(),
-}
-
-
-@pytest.mark.slow_attack
-@pytest.mark.parametrize("make", UNUSUAL_FILES.values(), ids=UNUSUAL_FILES)
-def test_an_unusual_file_in_the_home_blocks_nothing(tmp_path: Path, make: Callable[[Home], object]):
-    home = Home.locate(tmp_path / "home")
-    home.config.mkdir(parents=True)
-    home.data.mkdir(parents=True, exist_ok=True)
-    make(home)
-    argv = make_clawpy_command(home.root, "cards", "--json")
-    completed = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, cwd=tmp_path)
-    assert completed.returncode == 1
-    output = completed.stdout + completed.stderr
-    assert b'"code"' in output
-    assert b'"internal"' not in output

@@ -3,14 +3,12 @@
 
 import os
 import pty
-import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import Confinement
 from tests.attacks.victim import Victim
+from tests.conftest import Repository
 from tests.support.helpers import read_table
 
 ATTEMPTS = read_table(__file__)
@@ -45,30 +43,6 @@ def test_no_link_replaces_a_folder_that_the_next_command_mounts(worker: Victim):
     worker.attempt("write('/tmp/.bashrc'); write('/tmp/notes.txt')")
     assert (worker.user / ".bashrc").read_text() == "# the operator's\n"
     assert (worker.user / "notes.txt").read_text() == "the operator's notes\n"
-
-
-def test_a_hidden_folder_in_the_workspace_is_not_moved_out_of_its_place(checker: Victim):
-    inner = checker.project / "deep" / "er"
-    inner.mkdir(parents=True)
-    (inner / "key").write_text("PRIVATE")
-    checker.confinement = Confinement(
-        checker.project,
-        checker.confinement.scratch,
-        checker.confinement.caches,
-        hidden=(*checker.confinement.hidden, inner),
-    )
-    checker.assert_held("attempt(read, 'deep/er/key'); attempt(os.rename, 'deep', 'moved')")
-    checker.assert_held("attempt(read, 'deep/er/key'); attempt(read, 'moved/er/key')")
-
-
-def test_files_of_other_programs_in_tmp_are_not_seen(worker: Victim):
-    with tempfile.NamedTemporaryFile(dir="/tmp", prefix="clawpy-other-", mode="w") as file:
-        file.write("a session of another program")
-        file.flush()
-        attempt = worker.attempt("attempt(write, P['file']); attempt(read, P['file'])", file=file.name)
-        assert attempt.exit_code == 0, attempt.errors
-        assert "of another program" not in attempt.output
-        assert Path(file.name).read_text() == "a session of another program"
 
 
 def test_nothing_is_left_in_the_tmp_of_the_machine(worker: Victim):
@@ -111,10 +85,42 @@ def test_nothing_is_typed_into_the_terminal_of_the_operator(worker: Victim):
     assert not attempt.escapes
 
 
-def test_the_session_is_killed_first_when_memory_runs_out(worker: Victim):
-    attempt = worker.attempt(
-        "print(open('/proc/self/oom_score_adj').read())\nattempt(write, '/proc/self/oom_score_adj', '-1000')"
-    )
-    assert int(attempt.output.split()[0]) > int(Path("/proc/self/oom_score_adj").read_text())
-    if sys.platform == "linux" and os.geteuid() != 0:
-        assert not attempt.escapes
+def add_submodule(tree: Path) -> list[Path]:
+    """Make a submodule in a folder two levels down; the files that lead git into it."""
+    inner = tree / "deep" / "inner"
+    Repository(inner)
+    (tree / ".gitmodules").write_text('[submodule "inner"]\n\tpath = deep/inner\n\turl = ./inner\n')
+    return [inner / ".git" / "config", tree / ".gitmodules"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "action",
+    [
+        "write, '.git'",
+        "os.unlink, '.git'",
+        "os.rename, '.git', 'old'",
+        "lambda: (os.unlink('.git'), os.symlink('/etc', '.git'))",
+    ],
+)
+def test_the_git_file_of_a_worktree_is_unchanged_after_the_command(worker: Victim, action: str):
+    own_git = worker.confinement.folder / ".git"
+    before = own_git.read_bytes()
+    attempt = worker.attempt(f"attempt({action}); attempt(lambda: os.rename(P['folder'], P['folder'] + '2'))")
+    assert attempt.exit_code == 0, attempt.errors
+    assert not own_git.is_symlink()
+    assert own_git.read_bytes() == before
+    assert worker.confinement.folder.is_dir()
+
+
+SUBMODULE = """
+attempt(write, 'deep/inner/.git/config'); attempt(os.rename, 'deep/inner/.git', 'old')
+attempt(os.rename, 'deep', 'moved'); attempt(write, '.gitmodules'); attempt(os.unlink, '.gitmodules')
+"""
+
+
+def test_the_configuration_of_a_submodule_is_unchanged(checker: Victim):
+    files = add_submodule(checker.project)
+    before = [file.read_bytes() for file in files]
+    checker.attempt(f"os.chdir(P['project'])\n{SUBMODULE}")
+    assert [file.read_bytes() for file in files] == before

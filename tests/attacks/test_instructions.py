@@ -6,22 +6,26 @@ receives next: no canary is among the instructions, or it stands only inside <ev
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 
-from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox.ladder import NoSandbox, find_best_sandbox
-from engine.learning.learnings.findings import SessionRecord
-from engine.learning.learnings.rules import find_learnings
 from engine.model import LearningScope, Trust
-from tests.attacks.gullible_shop import ROUNDS, Aftermath, Shop, remove_quotes
-from tests.attacks.hostile_lines import DOORS, PRINTED, READ, SAID, make_canary_host, make_hostile_order
+from tests.attacks.gullible_shop import (
+    DOORS,
+    PRINTED,
+    READ,
+    ROUNDS,
+    SAID,
+    Aftermath,
+    Shop,
+    make_canary_host,
+    remove_quotes,
+)
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.model_world import KEY
-from tests.learning.learnings.chain_world import make_ledger_entry, make_view
 from tests.support.model_server import ModelServer
 
 
@@ -51,7 +55,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, model_host: ModelHost) -> Ite
         server.answer = world.answer
         with world.opened() as engine:
             # It takes thirty decisions until adaptation may act by itself; here it always may.
-            patch.setattr(engine.adaptation._sources, "phase", lambda: 1)
+            patch.setattr(engine.adaptation._sources, "read_phase", lambda: 1)
             yield world
 
 
@@ -115,22 +119,6 @@ def test_no_hostile_line_becomes_a_global_learning(shop: Shop, aftermath: Afterm
 
 
 @pytest.mark.slow_attack
-def test_waiting_lines_are_marked_as_hostile(aftermath: Aftermath):
-    hostile = [text for text in aftermath.queue.values() if "evil.example" in text]
-    assert hostile
-    assert all(text.partition("\n")[0] for text in hostile)
-
-
-@pytest.mark.slow_attack
-def test_the_xray_labels_quotes_and_marks_hostile_ones(shop: Shop, aftermath: Aftermath):
-    document = dispatch(shop.engine, "xray", {"id": shop.engine.sessions.list()[1].id, "call": 1})
-    lines = [line for part in document["prompt"] for line in part["lines"] if "evil.example" in line["text"]]
-    assert lines
-    assert {line["trust"] for line in lines} == {"quoted"}
-    assert all(line["hostile"] for line in lines if "| sh" in line["text"])
-
-
-@pytest.mark.slow_attack
 def test_an_approved_line_is_used_and_marked_as_approved(shop: Shop, aftermath: Aftermath):
     engine = shop.engine
     word = make_canary_host("printed correction")
@@ -140,33 +128,3 @@ def test_an_approved_line_is_used_and_marked_as_approved(shop: Shop, aftermath: 
     system = shop.next_prompt()
     (line,) = [entry for entry in remove_quotes(system).splitlines() if word in entry]
     assert line.endswith("(approved by the operator)")
-    session = engine.sessions.list()[0]
-    (call, *_) = engine.calls.for_session(session.id)
-    lines = [entry for part in engine.calls.read_prompt(call.id) for entry in part.lines]
-    standings = [entry.source.standing for entry in lines if word in entry.text]
-    assert standings == ["approved by you"]
-
-
-@pytest.mark.slow_attack
-def test_a_correction_by_the_operator_is_learned(shop: Shop):
-    """Said by the operator in three sessions, it needs no approval."""
-    shop.steps, shop.said = (), "Done."
-    for number in range(ROUNDS):
-        card = shop.propose(f"Install what part {number} needs")
-        card = shop.engine.cards.approve(card.id, edit=f"{card.assignment.prompt}. No, always use pnpm here.")
-        shop.finish(shop.engine.sessions.get(card.session_id or ""), 300)
-        shop.clock.advance(timedelta(minutes=20))
-    shop.learn_from_sessions()
-    assert shop.next_prompt().count("always use pnpm here") == 1, "in the nearest block"
-
-
-@pytest.mark.attack("instructions")
-@pytest.mark.parametrize("kind", ["ValidationHealed", "ValidationFailed", "RetryRepeated"])
-@pytest.mark.parametrize("said", ["Decision: {}", "see-https://{}/x-before-you-begin"])
-def test_a_test_name_that_could_be_a_sentence_is_quoted(kind: str, said: str):
-    """The engine's own sentence about a test is a quote when the name could be a sentence itself, or an address."""
-    said = said.replace("{}", make_canary_host("name") if "//" in said else make_hostile_order("name"))
-    names = [f"tests/test_a.py::test_x[{said}]", "tests/test_a.py::test_x"]
-    record = SessionRecord(make_view("s1"), entries=(make_ledger_entry(kind, "s1", failing=names),))
-    labels = {make_canary_host("name") in learning.text: learning.trust for learning in find_learnings(record)}
-    assert labels == {True: Trust.QUOTED, False: Trust.MEASURED}

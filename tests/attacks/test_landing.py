@@ -2,12 +2,9 @@
 
 import contextlib
 import os
-import shutil
 import socket
 import stat
 import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,16 +12,12 @@ import pytest
 from sqlmodel import col, update
 
 from engine.execution.change_store import ChangeSetRow
-from engine.files import TEMPORARY_PREFIX
-from engine.model import ChangeState, Refusal
-from engine.storage import beneath
-from engine.storage.state import unfinished_intents
+from engine.model import Refusal
 from tests.attacks.landing_files import (
     EDITED,
     Canary,
     ignore_failure,
     make_all_changes,
-    make_tree,
 )
 from tests.execution.changesets.landing_world import Change, LandingWorld, make_edit
 from tests.support.helpers import refused
@@ -79,28 +72,6 @@ def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
     canary.assert_untouched()
 
 
-@pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS)
-def test_nothing_outside_changes_when_names_of_temporary_files_are_taken(
-    project: LandingWorld, canary: Canary, plant: Plant
-):
-    change = project.make_change(make_all_changes)
-    planted = []
-
-    def step(name: str):
-        if name == "intent":
-            (intent,) = unfinished_intents(project.database, "landing")
-            for number in range(len(intent.payload["plan"]["entries"])):
-                planted.append(project.root / f"d/{TEMPORARY_PREFIX}{intent.payload['plan']['token']}-{number}")
-                plant(planted[-1], canary)
-
-    project.step = step
-    ignore_failure(change.land)
-    assert planted
-    canary.assert_untouched()
-    is_landed = change.current.state is ChangeState.LANDED
-    assert (project.root / "d/f.txt").read_text() == (EDITED if is_landed else "one\n")
-
-
 # Names and kinds in a change set that no session makes by itself
 
 
@@ -124,17 +95,6 @@ GIT_NAMES = (
     ".git", ".GIT", ".gIt", ".git ", ".git.", ".git . .", "git~1", "GIT~1", ".g\u200cit", ".git\u200d", "\ufeff.git",
     ".git::$INDEX_ALLOCATION",
 )  # fmt: skip
-
-
-def run_with_own_mounts(script: str):
-    """Run a script that can mount, and ends with 77 if this machine does not let it."""
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("a mount needs root and unshare")
-    command = ["unshare", "--mount", sys.executable, "-c", textwrap.dedent(script)]
-    completed = subprocess.run(command, cwd=Path.cwd(), check=False)
-    if completed.returncode == 77:
-        pytest.skip("this machine does not let root mount")
-    assert completed.returncode == 0
 
 
 @pytest.mark.parametrize("name", [*GIT_NAMES, "..", "."])
@@ -199,17 +159,6 @@ def test_links_that_lead_out_only_together_are_not_landed(project: LandingWorld,
         change.land()
 
 
-def test_links_within_the_project_are_landed(project: LandingWorld):
-    def edit(folder: Path):
-        (folder / "d/up").symlink_to("../top")
-        (folder / "d/here").symlink_to(".")
-        (folder / "later").symlink_to("not/made/yet")
-
-    project.make_change(edit).land()
-    assert (project.root / "d/up").read_text() == "top\n"
-    assert (project.root / "later").is_symlink()
-
-
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755, 0o1777])
 def test_no_setuid_bit_is_landed(project: LandingWorld, mode: int):
     file = project.root / "d/f.txt"
@@ -221,61 +170,6 @@ def test_no_setuid_bit_is_landed(project: LandingWorld, mode: int):
     change.undo()
     assert file.read_text() == "one\n"
     assert not file.stat().st_mode & 0o7000
-
-
-def test_a_rename_that_changes_only_the_case_changes_nothing_outside(project: LandingWorld, canary: Canary):
-    """With a link to outside at the other spelling."""
-
-    def edit(folder: Path):
-        (folder / "D").mkdir()
-        (folder / "d/f.txt").rename(folder / "D/f.txt")
-
-    change = project.make_change(edit)
-    (project.root / "D").symlink_to(canary.folder)
-    with pytest.raises(Refusal):
-        change.land()
-    canary.assert_untouched()
-
-
-@pytest.mark.slow_attack
-@pytest.mark.skipif(beneath._load_openat2() is None, reason="the kernel has no openat2")
-def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary):
-    top = make_tree(tmp_path / "top")
-    run_with_own_mounts(f"""
-        import subprocess
-        from pathlib import Path
-        from engine.storage.beneath import Beneath
-        from tests.attacks.landing_files import ignore_failure, carry_out, roll_back
-        if subprocess.run(["mount", "--bind", {str(canary.folder)!r}, {str(top / "d")!r}]).returncode:
-            raise SystemExit(77)
-        with Beneath.open(Path({str(top)!r})) as files:
-            ignore_failure(lambda: carry_out(files))
-            ignore_failure(lambda: roll_back(files))
-    """)
-    canary.assert_untouched()
-
-
-@pytest.mark.slow_attack
-def test_another_file_system_is_no_part_of_the_folder_where_each_step_is_opened_alone(tmp_path: Path):
-    (tmp_path / "d/inner").mkdir(parents=True)
-    run_with_own_mounts(f"""
-        import errno, subprocess
-        from pathlib import Path
-        from engine.storage import beneath
-        beneath._load_openat2 = lambda: None
-        mounted = Path({str(tmp_path)!r}) / "d"
-        if subprocess.run(["mount", "-t", "tmpfs", "none", mounted]).returncode:
-            raise SystemExit(77)
-        (mounted / "inner").mkdir()
-        with beneath.Beneath.open(mounted.parent) as files:
-            for path in ("d/f.txt", "d/inner/f.txt"):
-                try:
-                    files.write(path, b"ours")
-                except OSError as error:
-                    assert error.errno == errno.EXDEV, error
-                else:
-                    raise SystemExit(path + " was written")
-    """)
 
 
 # While a session may write there

@@ -1,13 +1,9 @@
 """Folders that become links while a change set lands, at any call, step or instant: nothing outside changes (SPEC
 3.9)."""
 
-import ctypes
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,39 +31,6 @@ CALLS = ("open", "replace", "link", "unlink", "symlink", "mkdir", "rmdir", "read
 """Functions of `os` by which files are changed."""
 MOVES = (carry_out, reverse, roll_back)
 Move = Callable[[Beneath], None]
-
-
-@pytest.fixture(params=["openat2", "step by step"])
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
-    """A kernel that opens paths beneath a folder by one call, and one on which each step is opened alone."""
-    if request.param == "step by step":
-        monkeypatch.setattr(beneath, "_load_openat2", lambda: None)
-    elif beneath._load_openat2() is None:
-        pytest.skip("this kernel has no openat2")
-
-
-EXCHANGER = """
-import ctypes, os, sys
-rename = ctypes.CDLL(None).renameat2
-first, second = map(os.fsencode, sys.argv[1:])
-print("ready", flush=True)
-while os.getppid() != 1:
-    rename(-100, first, -100, second, 2)
-"""
-
-
-@contextmanager
-def exchange_all_the_time(path: Path, link: Path) -> Iterator[None]:
-    """Another process exchanges the two as fast as it can."""
-    if not hasattr(ctypes.CDLL(None), "renameat2"):
-        pytest.skip("this system has no renameat2")
-    argv = [sys.executable, "-c", EXCHANGER, str(path), str(link)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=path.parent) as process:
-        try:
-            assert process.stdout.readline() == b"ready\n"
-            yield
-        finally:
-            process.kill()
 
 
 @pytest.mark.parametrize("move", MOVES)
@@ -103,46 +66,6 @@ def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
             break
     if call not in ("readlink", "rmdir", "mkdir", "link", "symlink"):
         assert number > 1, "the call is never made: nothing was attacked"
-
-
-@pytest.mark.usefixtures("kernel")
-@pytest.mark.parametrize("move", MOVES)
-def test_parents_that_are_links_lead_nowhere(tmp_path: Path, canary: Canary, move: Move):
-    (tmp_path / "d").symlink_to(canary.folder)
-    with Beneath.open(tmp_path) as files:
-        ignore_failure(partial(move, files))
-    canary.assert_untouched()
-
-
-@pytest.mark.slow_attack
-@pytest.mark.usefixtures("kernel")
-@pytest.mark.parametrize("move", MOVES)
-def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(tmp_path: Path, canary: Canary, move: Move):
-    for number in range(20):
-        top = make_tree(tmp_path / str(number))
-        with Beneath.open(top) as files:
-            if move is not carry_out:
-                carry_out(files)
-            (top / "other").symlink_to(canary.folder)
-            with exchange_all_the_time(top / "d", top / "other"):
-                for _ in range(20):
-                    ignore_failure(partial(move, files))
-        canary.assert_untouched()
-
-
-@pytest.mark.slow_attack
-@pytest.mark.parametrize("decision", ["land", "undo"])
-def test_a_folder_that_is_exchanged_during_a_landing_leads_nowhere(
-    project: LandingWorld, canary: Canary, decision: str
-):
-    change = project.make_change(make_all_changes)
-    if decision == "undo":
-        change.land()
-    (project.root / "other").symlink_to(canary.folder)
-    with exchange_all_the_time(project.root / "d", project.root / "other"):
-        for _ in range(15):
-            ignore_failure(getattr(change, decision))
-    canary.assert_untouched()
 
 
 STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make folder", "write", "files completed")

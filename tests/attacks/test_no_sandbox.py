@@ -13,7 +13,7 @@ from engine.api.operations import dispatch
 from engine.engine import Engine, open_engine
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
-from engine.model import Card, DecidedBy, Refusal, Verdict
+from engine.model import Card, DecidedBy, Refusal
 from engine.services import Overrides
 from tests.conftest import Repository
 from tests.support.helpers import refused, write_settings
@@ -53,34 +53,21 @@ def allow_without_sandbox(engine: Engine, repository: Repository):
     assert engine.settings.current.workspace(str(repository.path)).without_sandbox
 
 
-def approve_twice(engine: Engine, card: Card):
-    with pytest.raises(Refusal):
-        engine.cards.approve(card.id)
-    engine.cards.approve(card.id)
-
-
-def ask_gateway(engine: Engine, operation: str, **arguments: str):
-    OperationRunner(engine, max_slow_operations=1).run(operation, arguments)
-
-
 Start = Callable[[Engine, Card], object]
 
 BY_THE_OPERATOR: dict[str, Start] = {
     "approve": lambda engine, card: engine.cards.approve(card.id),
-    "approve twice": approve_twice,
     "approve edited": lambda engine, card: engine.cards.approve(card.id, edit="paths: []"),
     "verb": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "wait": True}),
-    "verb with false": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": False}),
     "verb with a text": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": "yes"}),
-    "answer over the gateway": lambda engine, card: ask_gateway(engine, "approve", id=card.id),
-    "trigger over the gateway": lambda engine, card: ask_gateway(engine, "trigger", prediction_id=card.id),
+    "over the gateway": lambda engine, card: OperationRunner(engine, max_slow_operations=1).run(
+        "trigger", {"prediction_id": card.id}
+    ),
 }
 WITHOUT_THE_OPERATOR: dict[str, Start] = {
-    "by itself": lambda engine, card: engine.cards.approve(card.id, by=DecidedBy.AUTONOMY),
     "confirmed by itself": lambda engine, card: engine.cards.approve(
         card.id, by=DecidedBy.AUTONOMY, without_sandbox=True
     ),
-    "by a program": lambda engine, card: engine.cards.trigger(card.id, by="gateway"),
     "forced by a program": lambda engine, card: engine.cards.trigger(card.id, force=True, by="gateway"),
 }
 """Ways to start the card."""
@@ -105,25 +92,12 @@ def test_no_setting_lets_a_session_start_by_itself_without_a_sandbox(
     assert not mark_file.exists()
 
 
-def test_an_approval_for_a_sandbox_does_not_run_without_one(engine: Engine, card: Card, mark_file: Path):
-    """It was approved where a sandbox worked; after a restart none does."""
-    admission = engine.sessions.admission
-    refused("no_sandbox", lambda: admission.admit(card.assignment, "approved", without_sandbox=False))
-    assert admission.find_late_blocking_reason(card.assignment, "approved", without_sandbox=False)
-    assert not mark_file.exists()
-
-
-def test_the_card_names_the_missing_sandbox(engine: Engine, repository: Repository, card: Card):
+def test_the_card_names_the_missing_sandbox(engine: Engine, card: Card):
     document = dispatch(engine, "cards", {})["predictions"][0]
     assert document["withoutSandbox"]
     assert document["needsConfirmation"]
     assert "no sandbox on this machine" in document["undoNote"]
-    [gate] = [rail for rail in engine.cards.preview_rails(card.id) if rail.rail == "gate"]
-    assert gate.verdict is Verdict.ASK
-    assert gate.reason.startswith("no sandbox on this machine")
     assert "bubblewrap" in refused("no_sandbox", lambda: engine.cards.approve(card.id)).fix
-    without_commands = engine.cards.propose("look_for_leftovers", workspace=str(repository.path))
-    assert without_commands.undo_note == "nothing to undo: it only reads your tree"
 
 
 @pytest.mark.long

@@ -2,9 +2,7 @@
 
 import contextlib
 import os
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +12,7 @@ from engine.execution.sandbox.mounts import find_protected_git_paths
 from engine.git import Git
 from engine.git.reader import GitReader
 from engine.model import PromptRequest, Refusal
-from engine.prediction.context_reader import CalendarReader
-from tests.conftest import MONDAY_MORNING, Repository
+from tests.conftest import Repository
 from tests.support.helpers import read_table
 
 pytestmark = pytest.mark.attack("planted repository")
@@ -36,23 +33,6 @@ def test_a_pipe_in_the_tree_blocks_nothing(repository: Repository, name: str):
             read(repository.path)
     find_protected_git_paths(repository.path)
     ProjectPart().make_part(PromptRequest("", "build", str(repository.path), "work", folder=str(repository.path)))
-
-
-@pytest.mark.usefixtures("alarm_after_a_minute")
-@pytest.mark.parametrize("name", [".git/config", ".git"])
-def test_a_repository_whose_own_files_are_pipes_is_refused(repository: Repository, name: str):
-    place = repository.path / name
-    shutil.rmtree(place) if place.is_dir() else place.unlink()
-    os.mkfifo(place)
-    with pytest.raises(Refusal):
-        GitReader().read(repository.path)
-
-
-@pytest.mark.usefixtures("alarm_after_a_minute")
-def test_a_calendar_that_is_a_pipe_is_refused(tmp_path: Path):
-    os.mkfifo(tmp_path / "meetings.ics")
-    with pytest.raises(Refusal, match="not a regular file"):
-        CalendarReader().read_meetings([str(tmp_path / "meetings.ics")], MONDAY_MORNING)
 
 
 @pytest.mark.long

@@ -5,7 +5,6 @@ import functools
 import os
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -91,17 +90,6 @@ def test_the_environment_of_another_process_is_not_read(reading: Reading):
     assert reading.token not in reading.output
 
 
-def test_the_environment_of_the_first_process_is_not_read(reading: Reading):
-    """The machine's own, not that of the namespace."""
-    try:
-        environment = Path("/proc/1/environ").read_bytes().decode("latin-1")
-    except OSError as error:
-        pytest.skip(f"the engine cannot read it either: {error}")
-    if not environment:
-        pytest.skip("it is empty")
-    assert environment not in reading.output
-
-
 @pytest.mark.parametrize("way", PLACES["other_paths"])
 def test_a_key_is_not_read_by_another_path(victim: Victim, way: str):
     word = make_canary()
@@ -110,3 +98,23 @@ def test_a_key_is_not_read_by_another_path(victim: Victim, way: str):
     output = victim.run(["sh", "-c", f"{command}; echo the end"])
     assert "the end" in output
     assert word not in output
+
+
+CANARIES = {name: make_canary() for name in PLACES["variables"]}
+"""Secrets, and variables that control tools, each with a word of its own."""
+
+
+@functools.cache
+def run_env(rung: Sandbox) -> str:
+    """The environment of a session while each variable of the engine's contains its canary."""
+    with folder_outside_tmp() as root:
+        victim = Victim(root, rung)
+        victim.environment |= CANARIES
+        return victim.run(["env"])
+
+
+@pytest.mark.parametrize("name", PLACES["variables"])
+def test_a_variable_of_the_engine_does_not_reach_a_session(rung: Sandbox, name: str):
+    output = run_env(rung)
+    assert "PATH=" in output
+    assert CANARIES[name] not in output

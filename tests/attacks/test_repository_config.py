@@ -25,7 +25,7 @@ def test_a_program_that_the_repository_names_is_not_run(world: LandingWorld, tra
     attack.plant(shop, trap)
     copy = world.folder / "copy"
     shutil.copytree(shop.path, copy, symlinks=True)
-    trap.assert_works(copy, attack.proof, terminal=attack.terminal)
+    trap.assert_works(copy, attack.proof)
 
     refused = use_operator_tree(world)
     assert not trap.pop_mark()

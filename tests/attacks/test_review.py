@@ -2,7 +2,6 @@
 deleted tests (SPEC 3.9)."""
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,12 +9,11 @@ import pytest
 
 from clawpy_console.cli.printing import render_document
 from engine.api.documents import document
-from engine.execution.diffs import explain_automatic_use, load_auto_executed_files
+from engine.execution.diffs import explain_automatic_use
 from engine.model import ChangeSet, FileChange, Refusal
 from tests.conftest import Repository
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.support.helpers import read_table
-from tests.support.programs import run_git
 
 TABLE = read_table(__file__)
 
@@ -44,15 +42,6 @@ def print_work(change_set: ChangeSet) -> str:
 @pytest.mark.parametrize("path", TABLE["auto_executed"])
 def test_a_file_that_a_tool_executes_has_an_explanation(path: str):
     assert explain_automatic_use(path)
-
-
-@pytest.mark.parametrize("path", TABLE["ordinary"])
-def test_an_ordinary_file_has_no_explanation(path: str):
-    assert explain_automatic_use(path) == ""
-
-
-def test_each_explanation_names_the_program_and_the_occasion():
-    assert all(len(text) > 10 and pattern == pattern.strip() for pattern, text in load_auto_executed_files().items())
 
 
 def test_files_that_are_executed_automatically_have_a_note(world: LandingWorld):
@@ -96,26 +85,6 @@ def test_a_link_that_leads_out_shows_its_target_and_is_refused(world: LandingWor
         world.changes.land(change_set.id)
 
 
-def test_a_file_that_becomes_a_link_and_a_link_that_becomes_a_file_have_a_note(world: LandingWorld):
-    def edit(folder: Path):
-        (folder / "a.txt").unlink()
-        (folder / "a.txt").symlink_to("d/f.txt")
-        (folder / "link").unlink()
-        (folder / "link").write_text("a\n")
-
-    change_set, files = change_files(world, edit)
-    assert files["a.txt"].note == "a link to d/f.txt"
-    assert files["link"].note == "was a link to a.txt"
-    assert not any(file.refused for file in files.values())
-    assert "a link to d/f.txt" in print_work(change_set)
-
-
-def test_control_characters_in_the_target_of_a_link_are_escaped(world: LandingWorld):
-    change_set, files = change_files(world, lambda folder: (folder / "x").symlink_to("d\x1b[2J\u202e/f\nlanded"))
-    assert files["x"].note == "a link to d\\x1b[2J\\u202e/f\\nlanded"
-    assert "\x1b[2J" not in print_work(change_set)
-
-
 def test_a_changed_mode_has_a_note(world: LandingWorld):
     def edit(folder: Path):
         (folder / "run.sh").chmod(0o755)
@@ -140,30 +109,6 @@ def test_a_nested_repository_is_named_and_left_out(world: LandingWorld):
     assert not (world.root / "nested").exists()
 
 
-def test_a_bare_repository_is_named(world: LandingWorld):
-    def edit(folder: Path):
-        run_git(folder, "init", "-q", "--bare", "data")
-        (folder / "data/hooks/post-checkout").write_text("#!/bin/sh\n")
-
-    _, files = change_files(world, edit)
-    for path in ("data/HEAD", "data/config", "data/hooks/post-checkout"):
-        assert "a bare git repository" in files[path].note
-
-
-def test_a_submodule_is_named_and_refused(world: LandingWorld):
-    def edit(folder: Path):
-        (folder / "d/f.txt").unlink()
-        (folder / "d").rmdir()
-        Repository(folder / "d").commit("x")
-        (folder / "a.txt").write_text("b\n")
-
-    change_set, files = change_files(world, edit)
-    submodules = [file for path, file in files.items() if path.rstrip("/") == "d"]
-    assert submodules
-    assert all("submodule" in file.note or file.status == "left out" for file in submodules)
-    assert re.search("git repository|submodule", print_work(change_set))
-
-
 @pytest.mark.parametrize("name", TABLE["names"])
 def test_invisible_characters_in_a_name_are_shown(world: LandingWorld, name: str):
     change_set, files = change_files(world, lambda folder: (folder / name).write_text("x\n"))
@@ -179,11 +124,3 @@ def test_invisible_characters_in_a_line_are_shown(world: LandingWorld, line: str
     (diff,) = world.changes.diff(change_set.id)
     assert "x<U+" in diff.hunks
     assert all(part.isprintable() for part in diff.hunks.split("\n"))
-
-
-def test_a_very_long_line_is_cut_with_a_note(world: LandingWorld):
-    change_set, _ = change_files(world, lambda folder: (folder / "a.txt").write_text("x" * 50_000 + "\nafter\n"))
-    (diff,) = world.changes.diff(change_set.id)
-    assert "more characters in this line" in diff.hunks
-    assert "+after" in diff.hunks
-    assert max(map(len, diff.hunks.split("\n"))) < 1_100

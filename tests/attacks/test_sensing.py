@@ -1,14 +1,10 @@
 """Looking at a repository starts no program that reads configuration, plugins or code of it (SPEC 3.8)."""
 
-import base64
-import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -51,76 +47,46 @@ def inspect_project(folder: Path):
     assert reader.inspect(folder, reader.read(folder), now, now).unknown == {}
 
 
-def find_poetry_environment(workspace: Path, home: Path) -> Path:
-    """Where Poetry keeps the environment of a project."""
-    digest = hashlib.sha256(os.path.realpath(workspace).encode()).digest()
-    return home / ".cache/pypoetry/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}-py3.11"
+@pytest.fixture
+def tools(trap: Trap, tmp_path: Path) -> Path:
+    """A folder in which the trap stands for every tool."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for name in TOOLS:
+        (folder / name).symlink_to(trap.program)
+    return folder
 
 
-def find_pipenv_environment(workspace: Path, home: Path) -> Path:
-    """Where Pipenv keeps the environment of a project."""
-    digest = hashlib.sha256(str(workspace / "Pipfile").encode()).digest()[:6]
-    return home / ".local/share/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}"
-
-
-def make_environment(folder: Path, trap: Trap):
-    """A virtual environment with pytest, whose interpreter is the trap."""
-    package = folder / "lib/python3.11/site-packages/pytest"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (folder / "bin").mkdir()
-    (folder / "bin/python").symlink_to(trap.program)
-
-
-def all_or_each(names: list[str]) -> list[Any]:
-    """All these programs at once, and in the long run each alone, as if there were no other."""
-    each = [pytest.param([name], id=name, marks=pytest.mark.long) for name in names]
-    return [pytest.param(names, id="all"), *each]
-
-
-@pytest.mark.parametrize("names", all_or_each(TOOLS))
 def test_sensing_starts_no_tool(
-    trapped_repository: Repository, trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
+    trapped_repository: Repository, trap: Trap, tools: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name in names:
-        (tools / name).symlink_to(trap.program)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
     inspect_project(trapped_repository.path)
     assert not trap.pop_mark()
-    for name in names:
+    for name in TOOLS:
         subprocess.run([name], stdin=subprocess.DEVNULL, capture_output=True, check=True)
         assert trap.pop_mark(), f"the stand-in for {name} does not leave a mark: it proves nothing"
 
 
 @pytest.mark.parametrize("entry", [".", "", "bin", "REPOSITORY/bin", "REPOSITORY/.venv/bin"])
-@pytest.mark.parametrize("names", all_or_each(["git", "python3", "python", "gh"]))
 def test_sensing_starts_no_program_of_the_repository(
-    trapped_repository: Repository,
-    trap: Trap,
-    clock: FakeClock,
-    monkeypatch: pytest.MonkeyPatch,
-    names: list[str],
-    entry: str,
+    trapped_repository: Repository, trap: Trap, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, entry: str
 ):
     """`entry` is first on the PATH, and leads into the repository."""
     entry = entry.replace("REPOSITORY", str(trapped_repository.path))
     folder = trapped_repository.path / (entry or ".")
     folder.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        (folder / name).symlink_to(trap.program)
     monkeypatch.chdir(trapped_repository.path)
     monkeypatch.setenv("PATH", f"{entry}{os.pathsep}{os.environ['PATH']}")
-    for name in names:
+    for name in ("git", "python3", "python", "gh"):
+        (folder / name).symlink_to(trap.program)
         subprocess.run([name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
         assert trap.pop_mark(), f"{name} is not found: it proves nothing"
     inspect_project(trapped_repository.path)
     Git(trapped_repository.path).text("log")
-    if "gh" in names:
-        github = GitHub(clock)
-        github.latest(str(trapped_repository.path))
-        github.settle()
+    github = GitHub(clock)
+    github.latest(str(trapped_repository.path))
+    github.settle()
     assert not trap.pop_mark()
 
 
@@ -136,50 +102,17 @@ def test_code_of_the_repository_is_not_imported_by_the_operators_interpreter(
     assert not trap.pop_mark()
 
 
-@pytest.mark.parametrize("locate", [find_poetry_environment, find_pipenv_environment])
-def test_an_environment_kept_elsewhere_is_found_and_not_run(
-    trapped_repository: Repository,
-    trap: Trap,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    locate: Callable[[Path, Path], Path],
-):
-    for variable in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "WORKON_HOME"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    environment = locate(trapped_repository.path, tmp_path / "me")
-    make_environment(environment, trap)
-    tool = find_projects(trapped_repository.path)[0].tool
-    assert (tool.name, tool.interpreter) == ("pytest", str(environment / "bin/python"))
-    assert not trap.pop_mark()
-
-
-def test_the_repository_cannot_say_where_its_environment_is(
-    trapped_repository: Repository, trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    planted = trapped_repository.path / "envs"
-    trapped_repository.write("poetry.toml", f'[virtualenvs]\npath = "{planted}"\n')
-    make_environment(planted / find_poetry_environment(trapped_repository.path, planted).name, trap)
-    interpreters = [tool.interpreter for project in find_projects(trapped_repository.path) for tool in project.tools]
-    assert not any(interpreter.startswith(str(planted)) for interpreter in interpreters)
-    assert not trap.pop_mark()
-
-
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
 def test_clawpy_starts_no_program_of_the_repository(
     trapped_repository: Repository,
     trap: Trap,
+    tools: Path,
     tmp_path: Path,
     fork_server: ForkServer,
     monkeypatch: pytest.MonkeyPatch,
     verb: str,
 ):
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name in TOOLS:
-        (tools / name).symlink_to(trap.program)
     (trapped_repository.path / "git").symlink_to(trap.program)
     monkeypatch.setenv("PATH", f".{os.pathsep}{tools}{os.pathsep}{os.environ['PATH']}")
     run_clawpy(fork_server, verb, tmp_path / "home", trapped_repository.path)

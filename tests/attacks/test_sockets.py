@@ -5,7 +5,6 @@ import contextlib
 import os
 import select
 import socket
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox.host_gate import HostGate
-from tests.attacks.victim import PYTHON, Victim, make_canary
+from tests.attacks.victim import Victim, make_canary
 from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)
@@ -73,34 +72,6 @@ def test_a_socket_of_the_operator_is_not_reached(victim: Victim, place: str, kin
     with listening(path, socket.SOCK_STREAM if kind == "stream" else socket.SOCK_DGRAM) as server:
         assert "ready" in victim.run_python(CONNECT, kind, "0", path)
         assert not has_heard(server)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("place", ["home", "the tree", "a terminal multiplexer", "an abstract name", "shared memory"])
-def test_a_socket_made_while_a_command_runs_is_not_reached(victim: Victim, place: str):
-    path = find_place(victim, place)
-    process = victim.start([*PYTHON, CONNECT, "stream", "0.4", path])
-    assert process.stdout.readline() == "ready\n"
-    with listening(path) as server:
-        output, _ = process.communicate(timeout=30)
-        assert not has_heard(server), output
-
-
-@pytest.mark.parametrize("place", ["home", "the tree", "tmp"])
-def test_a_pipe_of_the_operator_is_not_written(victim: Victim, place: str):
-    folder = {"home": victim.user, "the tree": victim.project, "tmp": Path(tempfile.gettempdir())}[place]
-    pipe = folder / f"clawpy-pipe-{os.getpid()}"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        code = "import os, sys\nprint('begun', flush=True)\n"
-        code += "os.write(os.open(sys.argv[1], os.O_RDWR | os.O_NONBLOCK), b'rm -rf ~')"
-        assert "begun" in victim.run_python(code, pipe)
-        with contextlib.suppress(BlockingIOError):
-            assert os.read(reader, 100) == b""
-    finally:
-        os.close(reader)
-        pipe.unlink()
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,19 @@
 """`clawpy stop` against processes that want to live, while the engine does nothing (SPEC 3.7)."""
 
-import shutil
+import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from engine.execution.sandbox import Sandbox
+from engine.execution.sandbox import SESSION_MARK, Sandbox
 from engine.execution.session_processes import get_pid_folder
 from engine.home import Home
 from tests.attacks.stopped_attack import CHILDREN, IGNORE_SIGNALS, Attack, run_clawpy_stop
 from tests.attacks.victim import find_sleepers
-from tests.support.helpers import wait_until
 
 pytestmark = [
     pytest.mark.attack("stop"),
@@ -67,45 +67,54 @@ def test_stop_kills_processes_that_fork_all_the_time(attack: Attack, group: str)
     assert document["killed"]  # how many is chance
 
 
-@pytest.mark.long
-def test_stop_ends_two_sessions(every_rung: Sandbox, outside: Path):
-    attacks = []
-    for name in ("a", "b"):
-        (outside / name).mkdir()
-        attacks.append(Attack(outside / name, every_rung))
-    home = outside / "a" / "home"
-    attacks[1].root.joinpath("home").symlink_to(home)
-    try:
-        for session in attacks:
-            session.start(CHILDREN["setsid"], 20)
-        document = run_clawpy_stop(home)
-        assert document["stopped"] == sorted(session.session for session in attacks)
-        assert not any(session.find_living() for session in attacks)
-    finally:
-        for session in attacks:
-            session.end()
+def _read_stat(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text()
+
+
+def _make_earlier_stat(pid: int) -> str:
+    head, _, tail = _read_stat(pid).rpartition(")")
+    fields = tail.split()
+    fields[19] = str(int(fields[19]) - 1)
+    return f"{head}) {' '.join(fields)}"
+
+
+FORGED_FILES: dict[str, tuple[str, Callable[[int], str]]] = {
+    "its number and its beginning": ("sess_x.1.command", _read_stat),
+    "its number alone": ("sess_x.1.command", str),
+    "another beginning": ("sess_x.1.command", _make_earlier_stat),
+    "an empty session": (".1.command", _read_stat),
+    "a number below zero": ("sess_x.1.command", lambda pid: f"-{pid} (sleep) S" + " 1" * 40),
+    "bytes": ("sess_x.1.command", lambda pid: "\xff\0" * 10_000),
+    "the root of groups": ("sess_x.group", lambda pid: "/sys/fs/cgroup"),
+}
+"""By what is forged: the file's name, and its content for the id of a process."""
+
+
+@pytest.fixture
+def pids(outside: Path) -> Path:
+    """The folder in which the engine of `outside`/home keeps the processes of its sessions."""
+    folder = get_pid_folder(Home.locate(outside / "home"))
+    folder.mkdir(parents=True)
+    return folder
 
 
 @pytest.mark.long
-def test_stop_in_a_copy_of_the_home_ends_nothing_of_the_original(attack: Attack):
-    """The files that name the processes are copied with the home."""
-    attack.start(CHILDREN["setsid"], 20)
-    before = attack.find_living()
-    copy = attack.root / "copy"
-    shutil.copytree(attack.home, copy, symlinks=True)
-    document = run_clawpy_stop(copy)
-    assert attack.find_living() == before
-    assert (document["killed"], document["stopped"]) == (0, [])
+@pytest.mark.parametrize("name, content", FORGED_FILES.values(), ids=FORGED_FILES)
+def test_a_forged_pid_file_kills_no_other_process(
+    outside: Path, pids: Path, other_process: subprocess.Popen[bytes], name: str, content: Callable[[int], str]
+):
+    (pids / name).write_bytes(content(other_process.pid).encode("latin-1"))
+    os.mkfifo(pids / "sess_y.1.command")  # nothing waits for it
+    document = run_clawpy_stop(outside / "home")
+    assert psutil.Process(other_process.pid).status() == psutil.STATUS_SLEEPING
+    assert (document["killed"], document["left"]) == (0, [])
 
 
 @pytest.mark.long
-def test_stop_finds_nothing_of_a_killed_engine(attack: Attack):
-    """An engine that is killed takes its sessions with it. A later stop finds nothing and forgets them."""
-    attack.start(CHILDREN["all of it"], 20)
-    attack.engine.kill()
-    attack.engine.communicate()
-    attack.engine = None
-    wait_until(lambda: not find_sleepers(attack.seconds))
-    document = run_clawpy_stop(attack.home)
-    assert document["left"] == []
-    assert not list(get_pid_folder(Home.locate(attack.home)).glob("*.command"))
+def test_a_reused_process_id_is_not_killed(outside: Path, pids: Path):
+    """The process that the file names is gone. The one that has its id now carries the mark of a session."""
+    with subprocess.Popen(["sleep", "60"], env={SESSION_MARK: "sess_other"}) as process:
+        (pids / "sess_x.1.command").write_text(_make_earlier_stat(process.pid))
+        run_clawpy_stop(outside / "home")
+        assert process.poll() is None
+        process.kill()
