@@ -358,7 +358,7 @@ class ConsoleApp(CardConsole):
 
     def action_connect_agent(self) -> None:
         """Let a coding agent or a model of this machine serve koji-core."""
-        from clawpy_console.screens.own_prompt import choose_agent
+        from clawpy_console.screens.agent_dialogs import choose_agent
 
         if len(self.screen_stack) == 1:
             choose_agent(self)

@@ -1,4 +1,5 @@
-"""The dialogs that change agents: edit a file (SPEC 4.1) or the guidance of a leader (SPEC 1.4), move, create.
+"""The dialogs that change agents: edit a file (SPEC 4.1) or the guidance of a leader (SPEC 1.4), move, create; and the
+choice of the agent or model that serves koji-core.
 
 No edit is lost, neither the operator's nor another program's.
 """
@@ -6,11 +7,12 @@ No edit is lost, neither the operator's nor another program's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.widgets import Input, TextArea
 
 from clawpy_console.fields import Document, text_line
@@ -18,7 +20,7 @@ from clawpy_console.fields.agent import make_edit_fields, make_move_fields
 from clawpy_console.formats import crop, has_words
 from clawpy_console.keys import bindings
 from clawpy_console.screens.agent_tree import OWNER, make_search_text
-from clawpy_console.screens.dialog import Dialog, PreviewDialog
+from clawpy_console.screens.dialog import Answer, Dialog, PreviewDialog, Question, show_text
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.texts import PlainText
@@ -35,6 +37,7 @@ from engine.model import (
 if TYPE_CHECKING:
     from clawpy_console.console import Console
     from engine import Engine
+    from engine.model import FoundAgent, LocalModels, SetupStep
 
 
 class EditDialog(Dialog[None]):
@@ -358,3 +361,106 @@ class NewAgent(Dialog[None]):
             self.submit(lambda engine: engine.agents.add(agent_id, reports_to=self._leader, **values), self._on_created)
         else:
             self.show_refusal(Refusal("bad_id", "The id is missing.", ID_HINT))
+
+
+# Who serves koji-core
+
+
+class ChannelOptions(NamedTuple):
+    """Who serves koji-core, and the agents and models of this machine that could."""
+
+    served_by: str
+    """The agent or model that serves it now, "" for none."""
+    agents: list[FoundAgent]
+    local: LocalModels
+    next_step: SetupStep
+    """The next step towards a model, if nothing serves it."""
+
+
+def read_channel_options(engine: Engine) -> ChannelOptions:
+    """Find the agents and models of this machine. Blocking: call it in a thread."""
+    setup = engine.channel_setup
+    return ChannelOptions(setup.served_by(), setup.find_agents(), setup.find_local_models(), setup.find_next_step())
+
+
+def choose_agent(app: Console, on_assigned: Callable[[], object] = lambda: None) -> None:
+    """List the agents and models on this machine, and let the operator choose one for koji-core. `on_assigned` is
+    called once it serves the channel."""
+    app.load_for_dialog(read_channel_options, lambda options: _ask_for_agent(app, options, on_assigned))
+
+
+AGENT_KEYS = "123456789abcdefghi"
+"""The keys of the answers."""
+
+
+def _ask_for_agent(app: Console, options: ChannelOptions, on_assigned: Callable[[], object]) -> None:
+    """Let the operator choose one of `options`, and say what is missing if there is none."""
+    agents, models, faults = options.agents, options.local.ids, options.local.faults
+    if not agents and not models:
+        step = f"Run `{options.next_step.shown_command}` to use a model."
+        app.show_toast("; ".join((*faults, f"No coding agent on the PATH and no local model. {step}")), "warning")
+        return
+    for fault in faults:
+        app.show_toast(fault, "warning")
+    details = {agent.name: _describe_agent(agent) for agent in agents} | dict.fromkeys(
+        models, "a model on this machine"
+    )
+
+    def on_choice(answer: Answer) -> None:
+        name = answer.label
+
+        def on_result(agent: FoundAgent | None) -> None:
+            _report_assignment(app, name, agent)
+            on_assigned()
+
+        app.call_engine(lambda engine: _assign(engine, name, is_model=name in models), on_result)
+
+    answers = [Answer(key, *choice) for key, choice in zip(AGENT_KEYS, details.items(), strict=False)]
+    text = ""
+    if unlisted := len(details) - len(answers):
+        text = f"{unlisted} more: `clawpy config set channels.koji-core.model local:NAME`"
+    question = Question("Which agent or model should serve koji-core?", answers, text=text, present=options.served_by)
+    app.ask(question, on_choice)
+
+
+def _report_assignment(app: Console, name: str, agent: FoundAgent | None) -> None:
+    """Say that a model or an agent serves koji-core, and how to log in to the agent."""
+    app.reload(["settings", "cards"])
+    if agent is None:
+        app.show_toast(f"koji-core is served by {name}")
+    else:
+        message = "It gets its own folder and no access to the rest of your home, so log in once:"
+        show_text(app, f"koji-core is served by {agent.title}", f"{message}\n\n{agent.login}")
+
+
+def _assign(engine: Engine, name: str, *, is_model: bool) -> FoundAgent | None:
+    """Have a model or an agent serve koji-core. Returns the agent."""
+    agent = None
+    if is_model:
+        engine.channel_setup.assign_model(name)
+    else:
+        agent = engine.channel_setup.assign_agent(name)
+    engine.approvals.refresh_runners()  # pending cards say at once who would do them
+    return agent
+
+
+def _describe_agent(agent: FoundAgent) -> str:
+    """The title of an agent, and what it needs or which hosts it reaches."""
+    if agent.missing:
+        return f"{agent.title}, once its adapter is installed: {agent.missing}"
+    if not agent.hosts:
+        return agent.title
+    others = f" and {len(agent.hosts) - 1} more" if len(agent.hosts) > 1 else ""
+    return f"{agent.title}; reaches {agent.hosts[0]}{others}"
+
+
+def make_channel_hint(options: ChannelOptions, key: str) -> Content:
+    """The agent or model that answers text prompts. If there is none: those that `key` or a verb can connect."""
+    if options.served_by:
+        return Content.styled(f"text prompts go to {crop(options.served_by, 60)}", "$grey")
+    ready_names = [agent.title for agent in options.agents if not agent.missing] + list(options.local.ids)
+    names = ready_names or [f"{agent.title} (adapter missing)" for agent in options.agents]
+    if not names:
+        return Content.styled(f"{options.next_step.problem}: {options.next_step.shown_command}", "$grey")
+    text = f" connects {crop(' or '.join(names), 60)}, found here; or {options.next_step.shown_command}"
+    return Content.assemble(("no model configured: ", "$grey"), (key, "$accent"), (text, "$grey"))

@@ -1,13 +1,13 @@
 """Screen 5, learning: candidates and learnings, with the keys that decide which of them agents use (SPEC 5, 6).
 
-`learning_rows` makes the rows and carries the decisions out.
+`learning_rows` makes the rows, and has the decisions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Literal
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -15,7 +15,7 @@ from textual.containers import Horizontal
 from textual.content import Content
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, text_line
+from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
@@ -23,10 +23,14 @@ from clawpy_console.screens.base import CURSOR_DEBOUNCE_S, FILTER_DEBOUNCE_S, Co
 from clawpy_console.screens.dialog import ReasonDialog, confirm
 from clawpy_console.screens.learning_rows import (
     CANDIDATE_HEADINGS,
+    DECISIONS,
     FAULT,
     NEEDS_DECISION,
     ListedRow,
+    View,
+    find_subject,
     is_candidate,
+    is_decision_possible,
     make_link_rows,
     read_list,
     select_rows,
@@ -34,13 +38,9 @@ from clawpy_console.screens.learning_rows import (
 from clawpy_console.widgets.rows import Pane, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText, render_fields
 from engine import document
-from engine.frozen import frozen
-from engine.model import LearningEntry, LearningView, Refusal
-from engine.model.adaptation import CANDIDATE_MOVES, Candidate, CandidateView, LearningRecord
+from engine.model import LearningEntry, Refusal
+from engine.model.adaptation import Candidate, CandidateView, LearningRecord
 from engine.model.learnings import ChainReport, RetractReport
-
-if TYPE_CHECKING:
-    from engine import Engine
 
 EMPTY_TEXT = "Learnings come from sessions. A candidate appears when the same thing happens repeatedly."
 """The text in place of the details while there is nothing to list."""
@@ -52,8 +52,13 @@ REFRESH_S = 5.0
 UNWRAPPED_CELLS = 10_000
 """A width at which no line wraps: the dialog wraps the text itself."""
 
-View = CandidateView | LearningView
-"""What is read of the row under the cursor, with its links."""
+
+class UndoStep(Enum):
+    """How far the undo of a decision is. After it the candidate is read again."""
+
+    NONE = auto()
+    RUNNING = auto()
+    READING = auto()
 
 
 class LearningScreen(ConsoleScreen):
@@ -72,11 +77,12 @@ class LearningScreen(ConsoleScreen):
     _links = getters.query_one("#links", Rows)
 
     _listed: list[ListedRow] | None = None  # None until they were read
-    _shown_only = ""  # the only heading or kind of learning that is shown, "" for all
+    _shown_heading = ""  # the only heading that is shown, "" for all
+    _shown_kind = ""  # the only kind of learning that is shown, "" for all
     _view: View | None = None  # the candidate or learning that was read last
     _id_to_select = ""  # as soon as it is listed
     _last_decided_id = ""  # the candidate that was decided last, "" for none
-    _undo_step: Literal["", "running", "reading"] = ""  # after the undo the candidate is read again
+    _undo_step = UndoStep.NONE
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
@@ -96,7 +102,7 @@ class LearningScreen(ConsoleScreen):
         self.set_interval(REFRESH_S, self._refresh, name="learnings")
 
     def _refresh(self) -> None:
-        if self.is_current and self._undo_step != "running":
+        if self.is_current and self._undo_step is not UndoStep.RUNNING:
             self.read_again()
 
     def draw(self, changed: frozenset[str]) -> None:
@@ -149,8 +155,8 @@ class LearningScreen(ConsoleScreen):
     def _show_view(self, view: View | None) -> None:
         """Show what was read. An undo that the engine has made is over then."""
         before, self._view = self._view, view
-        if self._undo_step == "reading":
-            self._undo_step = ""
+        if self._undo_step is UndoStep.READING:
+            self._undo_step = UndoStep.NONE
         self._draw_view()
         if before is None or view is None or find_subject(before).id != find_subject(view).id:
             self.query_one("#detail").scroll_home(animate=False)
@@ -169,7 +175,8 @@ class LearningScreen(ConsoleScreen):
 
     def show(self, id: str) -> None:
         """Put the cursor on a candidate or a learning as soon as it was read; the filters are cleared."""
-        self._id_to_select, self._shown_only = id, ""
+        self._id_to_select = id
+        self._shown_heading = self._shown_kind = ""
         self.filter.close()
         self.read_again()
         self.go_to("list")
@@ -182,13 +189,13 @@ class LearningScreen(ConsoleScreen):
 
     def _draw_list(self) -> None:
         """Draw the candidates and learnings that match the filter and the group."""
-        groups = select_rows(self._listed or (), self.filter_words, self._shown_only)
-        empty = "No match." if self._shown_only else self.describe_empty_list("Nothing yet.")
+        groups = select_rows(self._listed or (), self.filter_words, self._shown_heading, self._shown_kind)
+        shown_only = self._shown_heading or (self._shown_kind and learning_fields.LEARNING_KINDS[self._shown_kind][1])
+        empty = "No match." if shown_only else self.describe_empty_list("Nothing yet.")
         rows = group_rows({f"{title}  {len(members):,}": members for title, members in groups.items()})
         self._list.show(rows, empty=empty)
-        _, shown_group = learning_fields.LEARNING_KINDS.get(self._shown_only, ("", self._shown_only))
         total = f"  {sum(map(len, groups.values())):,}" if groups else ""
-        only = f"  only: {shown_group}" if shown_group else ""
+        only = f"  only: {shown_only}" if shown_only else ""
         title = Content.assemble("LEARNING", (total, "$grey"), (only, "not bold $accent"))
         self.show_content("#list-title", title)
 
@@ -252,16 +259,20 @@ class LearningScreen(ConsoleScreen):
         else:
             self.app.show_toast("It does not come from a session.", "warning")
 
-    def action_only(self, filter_by: str) -> None:
+    def action_show_only(self, filter_by: str) -> None:
         """Show the next "group", or the next "kind" of learning, alone; after the last, all."""
-        choices = dict.fromkeys(CANDIDATE_HEADINGS.values()) if filter_by == "group" else learning_fields.LEARNING_KINDS
-        self._shown_only = find_next_choice(["", *choices], self._shown_only if self._shown_only in choices else "")
+        if filter_by == "group":
+            headings = dict.fromkeys(("", *CANDIDATE_HEADINGS.values()))
+            self._shown_heading, self._shown_kind = find_next_choice([*headings], self._shown_heading), ""
+        else:
+            kinds = ["", *learning_fields.LEARNING_KINDS]
+            self._shown_heading, self._shown_kind = "", find_next_choice(kinds, self._shown_kind)
         self._draw_list()
         self.go_to("list")
 
     def leave(self) -> bool:
         if self.pane == "list":
-            self._shown_only = ""
+            self._shown_heading = self._shown_kind = ""
             self._draw_list()
         return self.go_to("list")
 
@@ -290,9 +301,14 @@ class LearningScreen(ConsoleScreen):
                 lambda engine: decision.carry_out(engine, subject.id, reason), partial(self._on_decided, name, view)
             )
 
-        if not decision.question:
+        if decision.question:
+            self._ask_before(name, view, decide)
+        else:
             decide("")
-            return
+
+    def _ask_before(self, name: str, view: View, decide: Callable[[str], None]) -> None:
+        """Show what a decision changes, and ask for its reason or its confirmation before `decide`."""
+        decision, subject = DECISIONS[name], find_subject(view)
         text = subject.text if isinstance(subject, LearningEntry) else ""
         title = f"{decision.question} {crop(learning_fields.make_title(subject.title, text), 60)}"
         make_effect = decision.make_effect or partial(learning_fields.make_decision_fields, move=name)
@@ -319,9 +335,10 @@ class LearningScreen(ConsoleScreen):
 
     def _refuse_while_undoing(self) -> bool:
         """Whether an undo is still running, which is said."""
-        if self._undo_step:
+        is_undoing = self._undo_step is not UndoStep.NONE
+        if is_undoing:
             self.app.show_toast("Undo is still running. Try again in a moment.", "warning")
-        return bool(self._undo_step)
+        return is_undoing
 
     def action_undo(self) -> None:
         """Undo the last decision about a candidate."""
@@ -330,16 +347,16 @@ class LearningScreen(ConsoleScreen):
             return
 
         def on_undone(restored: Candidate) -> None:
-            self._last_decided_id, self._undo_step = "", "reading"
+            self._last_decided_id, self._undo_step = "", UndoStep.READING
             self.workers.cancel_group(self, "view")  # the candidate as it was before
             self.app.show_toast(f"Undone: {learning_fields.CANDIDATE_STATUS[restored.status].words}, as before")
             self._refresh_all()
 
         def on_refusal(refusal: Refusal) -> None:
-            self._undo_step = ""
+            self._undo_step = UndoStep.NONE
             self.app.show_toast(refusal, "error")
 
-        self._undo_step = "running"
+        self._undo_step = UndoStep.RUNNING
         self.app.call_engine(lambda engine: engine.adaptation.undo(id), on_undone, on_refusal)
 
     def action_chain(self) -> None:
@@ -348,11 +365,7 @@ class LearningScreen(ConsoleScreen):
         self.app.call_engine(lambda engine: engine.learnings.run_chain(), self._on_chain_report, group="chain")
 
     def _on_chain_report(self, report: ChainReport) -> None:
-        counts = {"found": sum(report.extracted.values()), "promoted": len(report.promoted),
-                  "repeated": len(report.reinforced), "merged": len(report.compacted)}  # fmt: skip
-        self.app.show_toast(
-            ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "Nothing new recurs."
-        )
+        self.app.show_toast(_describe_chain_report(report))
         for fault in report.faults[:3]:
             self.app.show_toast(fault, "warning")
         self._refresh_all()
@@ -362,66 +375,12 @@ class LearningScreen(ConsoleScreen):
         self.read_again()
 
 
-# Decisions, and what they change
-
-
-@frozen
-class Decision:
-    """A decision about a candidate or a learning."""
-
-    question: str
-    """Asked before, "" for no question."""
-    message: str
-    """Shown when it is done."""
-    carry_out: Callable[[Engine, str, str], object]
-    """`carry_out(engine, id, reason)`: blocking. Raises the engine's refusals."""
-    verb: str = ""
-    """The answer that confirms it, "" where the question asks for a reason."""
-    is_possible: Callable[[LearningEntry], bool] = lambda entry: False
-    """Whether it can be made about a learning now. Those about a candidate are in `CANDIDATE_MOVES`."""
-    make_effect: Callable[[Document], Iterable[Field]] | None = None
-    """What it changes for a learning."""
-
-
-DECISIONS = {
-    "approve": Decision(
-        "Activate it?", "Active now", lambda engine, id, _: engine.adaptation.approve(id), verb="activate"
-    ),
-    "reject": Decision("Reject it?", "Rejected", lambda engine, id, reason: engine.adaptation.reject(id, reason)),
-    "roll back": Decision(
-        "Roll it back?",
-        "Rolled back: its changes are removed",
-        lambda engine, id, reason: engine.adaptation.roll_back(id, reason),
-    ),
-    "retract": Decision(
-        "Retract it?",
-        "Retracted",
-        lambda engine, id, reason: engine.learnings.retract(id, reason),
-        is_possible=lambda entry: entry.active,
-        make_effect=learning_fields.make_retraction_fields,
-    ),
-    "keep": Decision(
-        "", "It is valid", lambda engine, id, _: engine.learnings.keep(id), is_possible=lambda entry: entry.can_be_kept
-    ),
-    "promote": Decision(
-        "Apply it in all projects?",
-        "It now applies in all projects",
-        lambda engine, id, _: engine.learnings.promote(id),
-        verb="apply everywhere",
-        is_possible=lambda entry: entry.can_be_promoted,
-        make_effect=learning_fields.make_promotion_fields,
-    ),
-}
-"""The decisions by their name in the table of keys."""
-
-
-def find_subject(view: View) -> Candidate | LearningEntry:
-    """The candidate or the learning that `view` is about."""
-    return view.candidate if isinstance(view, CandidateView) else view.entry
-
-
-def is_decision_possible(name: str, view: View) -> bool:
-    """Whether the decision `name` can be made about it now."""
-    if isinstance(view, CandidateView):
-        return (view.candidate.status, name) in CANDIDATE_MOVES
-    return DECISIONS[name].is_possible(view.entry)
+def _describe_chain_report(report: ChainReport) -> str:
+    """How many learnings a run of the chain found, promoted, saw again and merged."""
+    counts = {
+        "found": sum(report.extracted.values()),
+        "promoted": len(report.promoted),
+        "repeated": len(report.reinforced),
+        "merged": len(report.compacted),
+    }
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "Nothing new recurs."

@@ -8,16 +8,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from clawpy_console import formats
+from clawpy_console.fields import Document, Field
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import has_words, one_line
 from clawpy_console.widgets.rows import Row
+from engine.frozen import frozen
 from engine.model import LearningEntry, LearningScope, LearningView, Refusal
 from engine.model.adaptation import (
+    CANDIDATE_MOVES,
     Candidate,
     CandidateStatus,
     CandidateView,
@@ -29,6 +32,9 @@ from engine.model.adaptation import (
 if TYPE_CHECKING:
     from engine import Engine
 
+
+View = CandidateView | LearningView
+"""A candidate or a learning, with its links."""
 
 MAX_LISTED_ITEMS = 500
 """Maximum number of candidates, and of learnings, that are listed. Of the learnings, those of sessions are left out
@@ -124,12 +130,14 @@ def _does_harm(lift: Lift | None) -> bool:
     return lift is not None and lift.verdict is LiftVerdict.HARMS
 
 
-def select_rows(listed: Sequence[ListedRow], words: Sequence[str], only: str) -> dict[str, list[Row]]:
-    """The rows by their headings: those that have `words`, and the heading or kind of learning `only`, if any."""
+def select_rows(
+    listed: Sequence[ListedRow], words: Sequence[str], only_heading: str, only_kind: str
+) -> dict[str, list[Row]]:
+    """The rows by their headings: those that have `words`, and the heading or the kind of learning, if it is not ""."""
     groups: dict[str, list[Row]] = {heading: [] for heading in CANDIDATE_HEADINGS.values()}
     for heading, kind, text, row in listed:
-        is_fault = row.id.startswith(FAULT)
-        if only in ("", heading, kind) and (is_fault or has_words(text, words)):
+        is_chosen = only_heading in ("", heading) and only_kind in ("", kind)
+        if is_chosen and (row.id.startswith(FAULT) or has_words(text, words)):
             groups.setdefault(heading, []).append(row)
     return {heading: rows for heading, rows in groups.items() if rows}
 
@@ -160,7 +168,7 @@ def make_learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> 
     return Row(prefix + entry.id, text, sign, found_at, style=text_style, mark_style=tone, right_style="grey")
 
 
-def make_link_rows(view: CandidateView | LearningView, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:
+def make_link_rows(view: View, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:
     """The links of a candidate (its records) or a learning (its sources, its copies, the prompts that contained it).
 
     The ids of the rows are `record:ID`, `learning:ID` and `session:ID`. `prompts` are those of sessions, by id.
@@ -204,3 +212,68 @@ def _make_provenance_rows(view: LearningView, prompts: Mapping[str, str], now: d
         "sessions": [Row(f"session:{id}", prompts.get(id, id), "○") for id in view.sessions],
         f"reached {formats.count(view.prompts, 'prompt')}, the newest": reached,
     }
+
+
+# Decisions, and what they change
+
+
+@frozen
+class Decision:
+    """A decision about a candidate or a learning."""
+
+    question: str
+    """Asked before, "" for no question."""
+    message: str
+    """Shown when it is done."""
+    carry_out: Callable[[Engine, str, str], object]
+    """`carry_out(engine, id, reason)`: blocking. Raises the engine's refusals."""
+    verb: str = ""
+    """The answer that confirms it, "" where the question asks for a reason."""
+    is_possible: Callable[[LearningEntry], bool] = lambda entry: False
+    """Whether it can be made about a learning now. Those about a candidate are in `CANDIDATE_MOVES`."""
+    make_effect: Callable[[Document], Iterable[Field]] | None = None
+    """What it changes for a learning."""
+
+
+DECISIONS = {
+    "approve": Decision(
+        "Activate it?", "Active now", lambda engine, id, _: engine.adaptation.approve(id), verb="activate"
+    ),
+    "reject": Decision("Reject it?", "Rejected", lambda engine, id, reason: engine.adaptation.reject(id, reason)),
+    "roll back": Decision(
+        "Roll it back?",
+        "Rolled back: its changes are removed",
+        lambda engine, id, reason: engine.adaptation.roll_back(id, reason),
+    ),
+    "retract": Decision(
+        "Retract it?",
+        "Retracted",
+        lambda engine, id, reason: engine.learnings.retract(id, reason),
+        is_possible=lambda entry: entry.active,
+        make_effect=learning_fields.make_retraction_fields,
+    ),
+    "keep": Decision(
+        "", "It is valid", lambda engine, id, _: engine.learnings.keep(id), is_possible=lambda entry: entry.can_be_kept
+    ),
+    "promote": Decision(
+        "Apply it in all projects?",
+        "It now applies in all projects",
+        lambda engine, id, _: engine.learnings.promote(id),
+        verb="apply everywhere",
+        is_possible=lambda entry: entry.can_be_promoted,
+        make_effect=learning_fields.make_promotion_fields,
+    ),
+}
+"""The decisions by their name in the table of keys."""
+
+
+def find_subject(view: View) -> Candidate | LearningEntry:
+    """The candidate or the learning that `view` is about."""
+    return view.candidate if isinstance(view, CandidateView) else view.entry
+
+
+def is_decision_possible(name: str, view: View) -> bool:
+    """Whether the decision `name` can be made about it now."""
+    if isinstance(view, CandidateView):
+        return (view.candidate.status, name) in CANDIDATE_MOVES
+    return DECISIONS[name].is_possible(view.entry)

@@ -337,13 +337,13 @@ class MissionScreen(ConsoleScreen):
 
     def action_own_prompt(self) -> None:
         """Write a prompt; one that names a flow runs at once."""
-        from clawpy_console.screens.own_prompt import write_own_prompt  # not before the first frame
+        from clawpy_console.screens.own_prompt import open_prompt_box  # not before the first frame
 
         def start(card: Card) -> None:
             self._stack.chosen_id = ""  # its next step may come in front
             self._on_decision(card, "approve")
 
-        write_own_prompt(self.app, self.app.workspace_filter, self.show, start)
+        open_prompt_box(self.app, self.app.workspace_filter, self.show, start)
 
     def action_predict(self) -> None:
         """Check for new cards."""

@@ -398,7 +398,8 @@ def read_first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: boo
 
     Blocking: call it in a thread.
     """
-    from clawpy_console.screens.own_prompt import make_channel_hint, read_channel_options  # not before the first frame
+    # not before the first frame
+    from clawpy_console.screens.agent_dialogs import make_channel_hint, read_channel_options
 
     def key(action: str) -> tuple[str, str]:
         return (format_key(action, keymap), "$accent")

@@ -1,4 +1,4 @@
-"""The prompt box: a prompt of your own, or a flow, for one of the workspaces, and the choice of who serves prompts.
+"""The prompt box: a prompt of your own, or a flow, for one of the workspaces.
 
 Mission control, the work screen and the palette open it. What is written becomes a card.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from textual import events, getters, on
 from textual.app import ComposeResult
@@ -18,16 +18,19 @@ from textual.widgets import TextArea
 
 from clawpy_console.formats import crop, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens.dialog import Answer, Dialog, Question, show_text
+from clawpy_console.screens.agent_dialogs import (
+    ChannelOptions,
+    choose_agent,
+    make_channel_hint,
+    read_channel_options,
+)
+from clawpy_console.screens.dialog import Dialog
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.texts import PlainText, ReflowingText
 from engine.model import Card, FlowForm, Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
-    from clawpy_console.console import Console
-    from engine import Engine
-    from engine.model import FoundAgent, LocalModels, SetupStep
 
 
 Completion = tuple[str, str]
@@ -73,7 +76,7 @@ class PromptArea(TextArea):
     class Left(Message):
         """Towards what was written before (-1), or after that (1)."""
 
-        by: int
+        direction: int
 
     def on_key(self, event: events.Key) -> None:
         """Enter is the dialog's: it comes there after the keys before it have become text."""
@@ -93,44 +96,44 @@ class PromptArea(TextArea):
             self.post_message(self.Left(1))
 
 
-def write_own_prompt(
+def open_prompt_box(
     app: CardConsole,
     workspace: str | None,
     show: Callable[[Card], object] | None = None,
     start: Callable[[Card], object] | None = None,
 ) -> None:
-    """Ask for a prompt, and make a card of it. It is for `workspace`, or without one for the first; for `show` and
-    `start` see `CardController.take_own_card`."""
-
-    if not isinstance(app.screen, OwnPrompt):  # its key was pressed twice before it was there
+    """Ask for a prompt for `workspace`, by default the first, and make a card of it. `show` puts the card in front, and
+    `start` approves it; without them the card waits among the others. Nothing happens if the box is open already,
+    because its key was pressed twice."""
+    if not isinstance(app.screen, PromptBox):
         workspaces, last = app.state.workspaces, app.last
         workspace = workspace or next(iter(workspaces), "")
         workspaces = tuple(dict.fromkeys((*workspaces, workspace)))
         if last.draft and last.draft_of not in ("", workspace):  # ↑ shows it
             app.update_last_screen(draft="", prompts=(last.draft, *last.prompts))
         on_card = partial(app.cards.take_own_card, show=show, start=start)
-        app.push_screen(OwnPrompt(workspaces, workspace, app.last.draft, on_card))
+        app.push_screen(PromptBox(workspaces, workspace, app.last.draft, on_card))
 
 
 MAX_COMPLETIONS = 6
 """Maximum number of completions that are shown at once."""
 
 
-class OwnPrompt(Dialog[None]):
+class PromptBox(Dialog[None]):
     """Calls `on_card` with the card that the engine made of the text, also if the box was closed before the engine
     answered. What was typed is kept by the app until then, and is there again the next time."""
 
     BINDINGS = bindings("prompt")
     AUTO_FOCUS = "#text"
     DEFAULT_CSS = """
-    OwnPrompt #text { height: auto; min-height: 4; max-height: 12; }
-    OwnPrompt #options { min-height: 8; margin: 0 0 1 0; }
-    OwnPrompt #status { height: auto; display: none; margin: 0 0 1 0; }
-    OwnPrompt.-with-status #status { display: block; }
-    OwnPrompt.-with-status #options { min-height: 5; }  /* or the keys below would leave a low terminal */
-    OwnPrompt.-low #text { max-height: 8; }
-    OwnPrompt.-low.-long #options { min-height: 0; margin: 0; }
-    OwnPrompt KeyLine { background: $surface; dock: none; padding: 0; }
+    PromptBox #text { height: auto; min-height: 4; max-height: 12; }
+    PromptBox #completions { min-height: 8; margin: 0 0 1 0; }
+    PromptBox #status { height: auto; display: none; margin: 0 0 1 0; }
+    PromptBox.-with-status #status { display: block; }
+    PromptBox.-with-status #completions { min-height: 5; }  /* or the keys below would leave a low terminal */
+    PromptBox.-low #text { max-height: 8; }
+    PromptBox.-low.-long #completions { min-height: 0; margin: 0; }
+    PromptBox KeyLine { background: $surface; dock: none; padding: 0; }
     """
 
     _area = getters.query_one("#text", PromptArea)
@@ -143,12 +146,12 @@ class OwnPrompt(Dialog[None]):
         self._history = [text]  # the texts that ↑ and ↓ go through, the newest first
         self._history_index = 0
         self._flows: list[FlowForm] = []
-        self._options: list[Completion] = []
+        self._completions: list[Completion] = []
         self._selected = -1  # the completion that stands in the text
         self._model_hint = Content("")  # that nothing runs text, and what could
         self._can_connect = False  # an agent or a model of this machine
         self._confirmed_text = ""  # the text that may be sent although nothing can run it
-        self._lookup_started = False
+        self._has_loaded = False
 
     def compose(self) -> ComposeResult:
         with self.make_frame("New prompt"):
@@ -159,21 +162,21 @@ class OwnPrompt(Dialog[None]):
             area.placeholder = "Text for an agent, or a flow: run the tests"
             yield area
             yield PlainText(id="status")
-            yield ReflowingText(id="options")
+            yield ReflowingText(id="completions")
             yield KeyLine()
 
     def on_mount(self) -> None:
         self._area.select_all()  # typing replaces the draft; an arrow key goes on with it
         self._history += [prompt for prompt in self.app.last.prompts if prompt != self._history[0]]
         self._draw_place()
-        self._look_up()
+        self._load_flows_and_agents()
 
-    def _look_up(self) -> None:
+    def _load_flows_and_agents(self) -> None:
         """Read which flows there are, and whether anything runs text; at a later key if the engine still starts."""
-        if not self._lookup_started and self.app.engine is not None:
-            self._lookup_started = True
+        if not self._has_loaded and self.app.engine is not None:
+            self._has_loaded = True
             self.app.call_engine(lambda engine: engine.flows.forms(), self._show_flows)
-            self._look_for_agents()
+            self._load_channel_options()
 
     @property
     def _workspace(self) -> str:
@@ -185,17 +188,17 @@ class OwnPrompt(Dialog[None]):
         if self.is_running:
             self._complete_again()
 
-    def _look_for_agents(self) -> None:
+    def _load_channel_options(self) -> None:
         """Say before anything is sent that nothing can run text, and what could."""
-        self.app.call_engine(read_channel_options, self._show_agents)
+        self.app.call_engine(read_channel_options, self._show_channel_options)
 
-    def _show_agents(self, options: ChannelOptions) -> None:
+    def _show_channel_options(self, options: ChannelOptions) -> None:
         if self.is_running:
             key = self.key_of("prompt.hire")
             self._model_hint = Content("") if options.served_by else make_channel_hint(options, key)
             self._can_connect = not options.served_by and bool(options.agents or options.local.ids)
             self.refresh_bindings()
-            self._draw_options()
+            self._draw_completions()
 
     def _draw_place(self) -> None:
         key = self.key_of("prompt.place")
@@ -211,22 +214,22 @@ class OwnPrompt(Dialog[None]):
         text = self._area.text
         if self not in self.app.screen_stack:  # it was sent meanwhile, and is no draft any more
             return
-        self._look_up()
+        self._load_flows_and_agents()
         self.app.save_prompt(text, self._workspace)
-        if not (self._selected >= 0 and text == self._options[self._selected][0]):
+        if not (self._selected >= 0 and text == self._completions[self._selected][0]):
             self._complete_again()
         self.remove_class("-with-status")
 
     def _complete_again(self) -> None:
         self._selected = -1
-        self._options = complete_text(self._area.text, self._flows)
-        self._draw_options()
+        self._completions = complete_text(self._area.text, self._flows)
+        self._draw_completions()
 
-    def _draw_options(self) -> None:
+    def _draw_completions(self) -> None:
         """Draw the completions around the selected one, and the hint that nothing can run text yet."""
         self.set_class(self._area.wrapped_document.height > 2, "-long")
         first = max(0, self._selected - MAX_COMPLETIONS + 1)
-        shown = self._options[first : first + MAX_COMPLETIONS]
+        shown = self._completions[first : first + MAX_COMPLETIONS]
         word_width = max((len(text.split(" ")[-1] or text) for text, _ in shown), default=0)
 
         def draw(width: int) -> list[Content]:
@@ -236,21 +239,21 @@ class OwnPrompt(Dialog[None]):
                 word = text.rstrip().rpartition(" ")[2]
                 line = f"{word:<{word_width}}  {meaning}"
                 lines.append(Content.assemble((mark, "$accent"), (crop(line, width - 2), "$grey")))
-            if len(self._options) > first + MAX_COMPLETIONS:
-                lines.append(Content.styled(f"  {len(self._options) - first - MAX_COMPLETIONS} more", "$faint"))
+            if len(self._completions) > first + MAX_COMPLETIONS:
+                lines.append(Content.styled(f"  {len(self._completions) - first - MAX_COMPLETIONS} more", "$faint"))
             return [*lines, *self._model_hint.wrap(width)]
 
-        self.query_one("#options", ReflowingText).show(draw)
+        self.query_one("#completions", ReflowingText).show(draw)
 
     def action_complete(self) -> None:
         """Put the next completion into the text; a single one goes on at once with what follows it."""
-        if self._options:
-            self._selected = (self._selected + 1) % len(self._options)
-            self._set_text(self._options[self._selected][0])
-            if len(self._options) == 1:
+        if self._completions:
+            self._selected = (self._selected + 1) % len(self._completions)
+            self._set_text(self._completions[self._selected][0])
+            if len(self._completions) == 1:
                 self._complete_again()
             else:
-                self._draw_options()
+                self._draw_completions()
 
     def _set_text(self, text: str) -> None:
         self._area.text = text
@@ -259,7 +262,7 @@ class OwnPrompt(Dialog[None]):
     @on(PromptArea.Left)
     def _recall_prompt(self, message: PromptArea.Left) -> None:
         """↑ shows the prompt before, ↓ the one after; what was typed is the newest."""
-        index = self._history_index - message.by
+        index = self._history_index - message.direction
         if 0 <= index < len(self._history):
             if self._history_index == 0:
                 self._history[0] = self._area.text
@@ -275,7 +278,7 @@ class OwnPrompt(Dialog[None]):
         self._draw_place()
 
     def action_connect_agent(self) -> None:
-        choose_agent(self.app, self._look_for_agents)
+        choose_agent(self.app, self._load_channel_options)
 
     def offers(self, action: str, *parameters: object) -> bool:
         if action == "place":
@@ -289,9 +292,9 @@ class OwnPrompt(Dialog[None]):
         if text:
             self.show_status("Sending…", "$grey")
             self.app.save_prompt(self._area.text, workspace)
-            may_wait = text == self._confirmed_text  # if nothing can run it, it becomes a card when it is sent again
+            keep_as_card = text == self._confirmed_text  # it was sent before, and nothing could run it
             self.submit(
-                lambda engine: engine.cards.propose(text, workspace=workspace, may_wait=may_wait),
+                lambda engine: engine.cards.propose(text, workspace=workspace, may_wait=keep_as_card),
                 partial(self._on_card, text),
                 partial(self._on_refusal, text),
             )
@@ -319,99 +322,3 @@ class OwnPrompt(Dialog[None]):
     def show_status(self, text: str, style: str = "$wants") -> None:
         super().show_status(text, style)
         self.add_class("-with-status")
-
-
-class ChannelOptions(NamedTuple):
-    """Who serves koji-core, and the agents and models of this machine that could."""
-
-    served_by: str
-    """The agent or model that serves it now, "" for none."""
-    agents: list[FoundAgent]
-    local: LocalModels
-    next_step: SetupStep
-    """The next step towards a model, if nothing serves it."""
-
-
-def read_channel_options(engine: Engine) -> ChannelOptions:
-    """Find the agents and models of this machine. Blocking: call it in a thread."""
-    setup = engine.channel_setup
-    return ChannelOptions(setup.served_by(), setup.find_agents(), setup.find_local_models(), setup.find_next_step())
-
-
-def choose_agent(app: Console, on_assigned: Callable[[], object] = lambda: None) -> None:
-    """List the agents and models on this machine, and let the operator choose one for koji-core. `on_assigned` is
-    called once it serves the channel."""
-    app.load_for_dialog(read_channel_options, lambda options: _ask_for_agent(app, options, on_assigned))
-
-
-AGENT_KEYS = "123456789abcdefghi"
-"""The keys of the answers."""
-
-
-def _ask_for_agent(app: Console, options: ChannelOptions, on_assigned: Callable[[], object]) -> None:
-    """Let the operator choose one of `options`, and say what is missing if there is none."""
-    agents, models, faults = options.agents, options.local.ids, options.local.faults
-    if not agents and not models:
-        step = f"Run `{options.next_step.shown_command}` to use a model."
-        app.show_toast("; ".join((*faults, f"No coding agent on the PATH and no local model. {step}")), "warning")
-        return
-    for fault in faults:
-        app.show_toast(fault, "warning")
-    details = {agent.name: _describe_agent(agent) for agent in agents} | dict.fromkeys(
-        models, "a model on this machine"
-    )
-
-    def on_choice(answer: Answer) -> None:
-        name = answer.label
-        app.call_engine(
-            lambda engine: _assign(engine, name, is_model=name in models), lambda agent: on_result(name, agent)
-        )
-
-    def on_result(name: str, agent: FoundAgent | None) -> None:
-        app.reload(["settings", "cards"])
-        if agent is None:
-            app.show_toast(f"koji-core is served by {name}")
-        else:
-            message = "It gets its own folder and no access to the rest of your home, so log in once:"
-            show_text(app, f"koji-core is served by {agent.title}", f"{message}\n\n{agent.login}")
-        on_assigned()
-
-    answers = [Answer(key, *choice) for key, choice in zip(AGENT_KEYS, details.items(), strict=False)]
-    text = ""
-    if unlisted := len(details) - len(answers):
-        text = f"{unlisted} more: `clawpy config set channels.koji-core.model local:NAME`"
-    question = Question("Which agent or model should serve koji-core?", answers, text=text, present=options.served_by)
-    app.ask(question, on_choice)
-
-
-def _assign(engine: Engine, name: str, *, is_model: bool) -> FoundAgent | None:
-    """Have a model or an agent serve koji-core. Returns the agent."""
-    agent = None
-    if is_model:
-        engine.channel_setup.assign_model(name)
-    else:
-        agent = engine.channel_setup.assign_agent(name)
-    engine.approvals.refresh_runners()  # pending cards say at once who would do them
-    return agent
-
-
-def _describe_agent(agent: FoundAgent) -> str:
-    """The title of an agent, and what it needs or which hosts it reaches."""
-    if agent.missing:
-        return f"{agent.title}, once its adapter is installed: {agent.missing}"
-    if not agent.hosts:
-        return agent.title
-    others = f" and {len(agent.hosts) - 1} more" if len(agent.hosts) > 1 else ""
-    return f"{agent.title}; reaches {agent.hosts[0]}{others}"
-
-
-def make_channel_hint(options: ChannelOptions, key: str) -> Content:
-    """The agent or model that answers text prompts. If there is none: those that `key` or a verb can connect."""
-    if options.served_by:
-        return Content.styled(f"text prompts go to {crop(options.served_by, 60)}", "$grey")
-    ready_names = [agent.title for agent in options.agents if not agent.missing] + list(options.local.ids)
-    names = ready_names or [f"{agent.title} (adapter missing)" for agent in options.agents]
-    if not names:
-        return Content.styled(f"{options.next_step.problem}: {options.next_step.shown_command}", "$grey")
-    text = f" connects {crop(' or '.join(names), 60)}, found here; or {options.next_step.shown_command}"
-    return Content.assemble(("no model configured: ", "$grey"), (key, "$accent"), (text, "$grey"))

@@ -27,7 +27,7 @@ from clawpy_console.formats import crop, fit_to_width, has_words, one_line, work
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, format_key_with_letters, is_on_screen
 from clawpy_console.screens.base import GuardedScreen
 from clawpy_console.screens.dialog import Answer, Dialog, Question
-from clawpy_console.screens.own_prompt import write_own_prompt
+from clawpy_console.screens.own_prompt import open_prompt_box
 from clawpy_console.screens.safety import ask_to_resume, show_gateway, switch_gateway
 from clawpy_console.widgets.frame import SCREENS
 from clawpy_console.widgets.texts import Filter, ReflowingText
@@ -163,7 +163,7 @@ def make_commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemComma
 def _make_card_commands(app: CardConsole, bound: Collection[Action]) -> Iterable[SystemCommand]:
     """The commands for cards that no key of the screen in sight does."""
     if {BY_ID["mission.own"], BY_ID["work.own"]}.isdisjoint(bound):
-        write = partial(write_own_prompt, app, app.workspace_filter)
+        write = partial(open_prompt_box, app, app.workspace_filter)
         yield SystemCommand("New prompt", "for an agent, or a flow", write)
     if BY_ID["mission.predict"] not in bound:
         check = partial(app.cards.predict, lambda text, _: app.show_toast(text))

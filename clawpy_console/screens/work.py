@@ -19,7 +19,7 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.changes import Changes
 from clawpy_console.screens.diff_view import DiffView
-from clawpy_console.screens.own_prompt import write_own_prompt
+from clawpy_console.screens.own_prompt import open_prompt_box
 from clawpy_console.screens.permission_pane import PermissionPane
 from clawpy_console.state import SESSIONS_PER_PAGE, AppState
 from clawpy_console.widgets.frame import Columns
@@ -302,7 +302,7 @@ class WorkScreen(ConsoleScreen):
 
     def action_own_prompt(self) -> None:
         """Write a prompt for the workspace of the session under the cursor; one that names a flow runs at once."""
-        write_own_prompt(self.app, self.session.workspace if self.session else self.app.workspace_filter)
+        open_prompt_box(self.app, self.session.workspace if self.session else self.app.workspace_filter)
 
     def action_xray(self) -> None:
         from clawpy_console.screens.prompt_dialogs import XRay, open_source

@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.jump import Jump, make_labels
-from clawpy_console.screens.own_prompt import OwnPrompt
+from clawpy_console.screens.own_prompt import PromptBox
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
 from tests.console.driving import read_screen, running, until
@@ -47,7 +47,7 @@ async def test_a_label_goes_to_a_screen_and_a_row(console: ConsoleApp):
 @pytest.mark.long
 async def test_f2_jumps_while_text_is_typed(console: ConsoleApp):
     async with running(console, "n", size=(80, 24)) as pilot:
-        await until(pilot, lambda: isinstance(console.screen, OwnPrompt) and console.focused)
+        await until(pilot, lambda: isinstance(console.screen, PromptBox) and console.focused)
         await pilot.press("apostrophe")
         assert console.focused.text == "'"
         await pilot.press("f2")

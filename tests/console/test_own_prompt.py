@@ -7,7 +7,7 @@ import pytest
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.own_prompt import OwnPrompt, complete_text
+from clawpy_console.screens.own_prompt import PromptBox, complete_text
 from engine.execution.runners.flows import FlowRegistry
 from engine.model import Card
 from tests.console import stand_in_data
@@ -47,7 +47,7 @@ def open_box(text: str = "") -> tuple[Step, ...]:
     """Open the prompt box by its key; it has this text."""
     return (
         press("n"),
-        Until("the box", lambda app: isinstance(app.screen, OwnPrompt) and app.screen.query("#text")),
+        Until("the box", lambda app: isinstance(app.screen, PromptBox) and app.screen.query("#text")),
         box_has(text),
     )
 
