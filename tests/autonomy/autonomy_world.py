@@ -55,7 +55,10 @@ class AutonomyWorld:
         self._opened = 0
         self.calibrator = StandInCalibrator()
         self.configure()
-        self.date_files(timedelta(days=2))
+        stamp = (clock.now() - timedelta(days=2)).timestamp()
+        for path in self.repository.path.rglob("*"):
+            if path.is_file() and "objects" not in path.parts:
+                os.utime(path, (stamp, stamp))
         self.engine: Engine
 
     def configure(self, autonomy: str = "act", **settings: Any):
@@ -65,13 +68,6 @@ class AutonomyWorld:
         self.home.config.mkdir(parents=True, exist_ok=True)
         lines += [f'[workspaces."{self.workspace}"]', f'autonomy = "{autonomy}"']
         self.home.config_file.write_text("\n".join(lines) + "\n")
-
-    def date_files(self, span: timedelta):
-        """Date everything in the repository so long ago."""
-        stamp = (self.clock.now() - span).timestamp()
-        for path in self.repository.path.rglob("*"):
-            if path.is_file() and "objects" not in path.parts:
-                os.utime(path, (stamp, stamp))
 
     def edit_file(self, ago: timedelta = timedelta(0)):
         """A change of a file in an editor, `ago` on the fake clock."""

@@ -11,6 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.autonomy.autonomous_runs import (
+    ApprovalRecord,
+    AutonomyRequirements,
+    find_reason_not_to_start,
+    find_requirements,
+)
 from engine.autonomy.autonomy import CARD_JOB, Autonomy
 from engine.autonomy.schedule import Job, Schedule, compute_next_run
 from engine.autonomy.state import (
@@ -22,8 +28,9 @@ from engine.autonomy.state import (
     find_transitions,
 )
 from engine.clock import FakeClock, SystemClock
-from engine.config import FixedSettings, Settings
+from engine.config import FixedSettings, Settings, WorkspaceAutonomy
 from engine.events import EventBus
+from engine.inference import wilson_lower_bound
 from engine.learning.decisions.decisions import Decisions
 from engine.model import AutonomyState
 from engine.safety.kill_switch import BY_CONSOLE, PAUSE, PAUSE_DURATION, KillSwitch
@@ -176,7 +183,7 @@ def make_schedule(database: Database, action: Callable[[], None]) -> Schedule:
     return Schedule(database, SystemClock(UTC), [Job("cards", lambda: timedelta(minutes=10), action)])
 
 
-@pytest.mark.parametrize("last, expected", [(None, 0), (-3, 7), (-10, 0), (-1000, 0), (5, 10)])
+@pytest.mark.parametrize("last, expected", [(None, 0), (-3, 7), (-1000, 0), (5, 10)])
 def test_a_job_is_due_an_interval_after_it_ran_and_never_in_the_past(last: int | None, expected: int):
     """`last` and `expected` are minutes from now."""
     now = datetime(2026, 1, 5, tzinfo=UTC)
@@ -212,3 +219,78 @@ def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_
 @pytest.mark.long
 def test_apscheduler_is_imported_only_at_start():
     assert not find_imported("import engine.autonomy.autonomy", "apscheduler")
+
+
+# What is missing until something runs by itself (SPEC 7.2)
+
+
+def make_requirements(
+    *records: ApprovalRecord, autonomous: bool = True, phase: int = 1, autonomy: str = "act", decisions: int = 10
+) -> AutonomyRequirements:
+    return find_requirements(
+        autonomous=autonomous,
+        autonomies={"/home/me/my shop": WorkspaceAutonomy(autonomy)},
+        quiet="",
+        decisions=decisions,
+        phase=phase,
+        records=records,
+        threshold=0.8,
+    )
+
+
+def test_no_requirement_is_missing_where_a_kind_has_earned_it():
+    earned = make_requirements(
+        ApprovalRecord("run_tests", "koji-core", 11, 11), ApprovalRecord("status", "koji-core", 1, 4)
+    )
+    assert (earned.missing, earned.earned) == ((), ("“Tests of what changed” on koji-core",))
+    assert earned.words.endswith("on cards with a confidence of 0.80 or more: “Tests of what changed” on koji-core")
+
+
+def test_missing_requirements_are_one_line():
+    learning = make_requirements(
+        ApprovalRecord("status", "docs", 1, 4), ApprovalRecord("run_tests", "koji-core", 8, 8), phase=0
+    )
+    assert learning.words == (
+        "only `run` items of heartbeats may run by themselves yet: the Twin is still learning, "
+        "no kind of card has earned it yet "
+        "(best: “Tests of what changed” on koji-core, approved 8 of 8, needs 11 of 11)"
+    )
+    off = make_requirements(autonomous=False, autonomy="cards")
+    assert off.missing == (
+        "autonomous mode is off (clawpy config set autonomousModeEnabled true)",
+        "no workspace is set to `act` (clawpy config set 'workspaces.\"/home/me/my shop\".autonomy' act)",
+        "no kind of card has earned it yet",
+    )  # fmt: skip
+    assert off.words.startswith("does not act by itself yet: ")
+
+
+def test_run_items_of_heartbeats_wait_for_the_first_decisions_too():
+    first_days = make_requirements(phase=0, decisions=9)
+    assert first_days.words.startswith("does not act by itself yet: first days: 9 of 10 decisions made, ")
+    assert not first_days.orders_run
+    assert make_requirements(phase=0).orders_run
+
+
+@pytest.mark.parametrize(
+    "facts, reason",
+    [
+        ({}, ""),
+        ({"quiet": "do not disturb"}, "do not disturb: nothing runs by itself"),
+        ({"quiet": "quiet hours", "autonomy": "cards"}, "the autonomy of this workspace is not set to `act`"),
+        ({"autonomous": False, "stopped": "stopped by you"}, "stopped by you"),
+    ],
+)
+def test_what_stops_all_workspaces_is_said_before_what_stops_one(facts: dict[str, str | bool], reason: str):
+    values = {"stopped": "", "autonomous": True, "autonomy": "act", "quiet": ""} | facts
+    values["autonomy"] = WorkspaceAutonomy(values["autonomy"])
+    assert find_reason_not_to_start(**values) == reason
+
+
+@given(st.integers(1, 60), st.data())
+def test_the_stated_number_of_further_approvals_reaches_the_bound_and_one_less_does_not(
+    decided: int, data: st.DataObject
+):
+    record = ApprovalRecord("kind", "channel", data.draw(st.integers(0, decided)), decided)
+    further = int(record.progress.rpartition(" of ")[2]) - decided
+    assert wilson_lower_bound(record.approved + further, decided + further) >= 0.8
+    assert further == 0 or wilson_lower_bound(record.approved + further - 1, decided + further - 1) < 0.8

@@ -188,8 +188,7 @@ def test_a_task_follows_the_changes_of_its_item(database: Database, clock: FakeC
     """The task is done when its item is ticked or gone, and open when it is back. It is an order while the item says
     `run`."""
     run, plain = "- [ ] 2026-01-05 09:00 run: lint\n", "- [ ] 2026-01-05 09:00: lint\n"
-    pages = []
-    faults = []
+    pages, faults = [], []
     heartbeat = Heartbeat(database, clock, board=board, pages=lambda: (pages, faults), find_workspace=WORKSPACES.get)
 
     def pulse_with(text: str | None, *page_faults: str) -> tuple[str, str]:
@@ -202,12 +201,10 @@ def test_a_task_follows_the_changes_of_its_item(database: Database, clock: FakeC
 
     assert pulse_with(run) == ("order", "open")
     assert pulse_with(plain) == ("heartbeat", "open")
-    assert pulse_with(run) == ("order", "open")
     assert pulse_with(run.replace("[ ]", "[x]")) == ("heartbeat", "done")
     assert pulse_with(run) == ("order", "open")
     unreadable = pulse_with(None, "cto: heartbeat.md cannot be read")
     assert unreadable == ("heartbeat", "open"), "what was not read is not gone"
-    assert pulse_with(run) == ("order", "open")
     assert pulse_with(None) == ("heartbeat", "done")
     assert pulse_with(run + plain) == ("heartbeat", "open"), "one of the two does not say `run`"
     board.finish(board.list()[0].id)

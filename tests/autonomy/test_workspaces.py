@@ -14,7 +14,7 @@ from engine.prediction import workspace_watch
 from engine.prediction.workspace_watch import SETTLE_TIME
 from tests.autonomy.autonomy_world import AutonomyWorld
 from tests.conftest import Repository
-from tests.support.helpers import wait_until
+from tests.support.helpers import refused, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -36,12 +36,6 @@ def second_repository(tmp_path: Path) -> Repository:
     repository = Repository(tmp_path / "second_repository")
     repository.commit("Begin", {"src/rates.py": "RATE = 1\n"})
     return repository
-
-
-def set_autonomy(world: AutonomyWorld, autonomy: str, job: str):
-    """Set the autonomy of the workspace, and run the job that applies it."""
-    world.engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", autonomy)
-    world.engine.autonomy.schedule.run(job)
 
 
 def raise_error():
@@ -66,14 +60,19 @@ def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
     assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
 
 
-@pytest.mark.parametrize("job", [STATE_JOB, CARD_JOB])
-def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: AutonomyWorld, engine: Engine, job: str):
+def test_a_workspace_that_the_settings_switch_off_cannot_be_added(engine: Engine, second_repository: Repository):
+    engine.settings.set(f"workspaces.{json.dumps(str(second_repository.path))}.autonomy", "off")
+    refused("workspace_off", lambda: engine.watch_workspace(str(second_repository.path)))
+
+
+def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: AutonomyWorld, engine: Engine):
     engine.checks.run()
     cards = engine.cards.list_pending()
     assert cards
     engine.cards.snooze(cards[0].id)
     engine.cards.mark_shown([card.id for card in cards])
-    set_autonomy(world, "off", job)
+    engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", "off")
+    engine.autonomy.schedule.run(STATE_JOB)
     for card in (engine.cards.get(card.id) for card in cards):
         assert (card.status, card.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
         assert card.note == "autonomy is off in this workspace"

@@ -21,21 +21,18 @@ ISO_DAY = "2026-01-0{}T10:00:00+00:00"
 def test_commits_have_files_and_tags_and_a_merge_has_no_files_of_its_own(repository: Repository):
     first = repository.commit("begin", {"a.py": "1\n", "dir/b c.py": "1\n"}, at=ISO_DAY.format(1))
     repository.git("tag", "v1.0")
-    repository.git("tag", "-a", "-m", "the same", "first")
     repository.git("checkout", "-q", "-b", "side")
     repository.git("rm", "-q", "a.py")
-    repository.commit("side", {"dir/b c.py": "2\n", "ü.py": "1\n"}, at=ISO_DAY.format(2))
+    repository.commit("side", {"ü.py": "1\n"}, at=ISO_DAY.format(2))
     repository.git("checkout", "-q", "main")
-    repository.commit("main", {"c.py": "1\n"}, at=ISO_DAY.format(3))
-    repository.git("merge", "-q", "--no-ff", "-m", "merge", "side", at=ISO_DAY.format(4))
+    repository.git("merge", "-q", "--no-ff", "-m", "merge", "side", at=ISO_DAY.format(3))
     history = read_changes(Git(repository.path))
     assert [(change.subject, change.parent_count, change.files, change.deleted) for change in history] == [
         ("begin", 0, ("a.py", "dir/b c.py"), ()),
-        ("side", 1, ("a.py", "dir/b c.py", "ü.py"), ("a.py",)),
-        ("main", 1, ("c.py",), ()),
+        ("side", 1, ("a.py", "ü.py"), ("a.py",)),
         ("merge", 2, (), ()),
     ]
-    assert (history[0].id, history[0].committed, set(history[0].tags)) == (first, 1767261600, {"v1.0", "first"})
+    assert (history[0].id, history[0].committed, history[0].tags) == (first, 1767261600, ("v1.0",))
 
 
 def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository):
@@ -75,31 +72,16 @@ def format_ago(days: float) -> str:
     return (NOW - timedelta(days=days)).isoformat()
 
 
-@pytest.fixture
-def lost_tips(repository: Repository) -> tuple[str, str]:
-    """The last commits of two detached lines of work of two commits each, which no ref reaches."""
-    repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
-    tips = []
-    for name in ("left", "right"):
-        repository.git("checkout", "-q", "--detach", "main", at=format_ago(5))
-        repository.commit(f"{name} one", {f"{name}.txt": f"{name} has words\n"}, at=format_ago(4))
-        tips.append(repository.commit(f"{name} two", {f"{name}.txt": f"{name} has others\n"}, at=format_ago(3)))
-    repository.git("checkout", "-q", "main", at=format_ago(2))
-    return tips[0], tips[1]
-
-
-def read_lost_tips(repository: Repository) -> set[str]:
-    state = GitReader().read(repository.path)
-    return {line.tip for line in read_lost_commits(Git(repository.path), state, NOW)}
-
-
-def test_lines_of_commits_that_no_ref_reaches_are_found_for_a_month_with_their_length(
-    repository: Repository, lost_tips: tuple[str, str]
+@pytest.mark.parametrize("days, found", [(30, True), (32, False)])
+def test_commits_that_no_ref_reaches_are_found_for_a_month_with_their_length(
+    repository: Repository, days: int, found: bool
 ):
-    git, state = Git(repository.path), GitReader().read(repository.path)
-    lost = read_lost_commits(git, state, NOW)
-    assert {(line.tip, line.number) for line in lost} == {(tip, 2) for tip in lost_tips}
-    assert read_lost_commits(git, state, NOW + timedelta(days=31)) == ()
+    begin = repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(40))
+    repository.commit("one", {"left.txt": "left has words\n"}, at=format_ago(39))
+    tip = repository.commit("two", {"left.txt": "left has others\n"}, at=format_ago(38))
+    repository.git("reset", "-q", "--hard", begin, at=format_ago(days))
+    lost = read_lost_commits(Git(repository.path), GitReader().read(repository.path), NOW)
+    assert [(line.tip, line.number) for line in lost] == ([(tip, 2)] if found else [])
 
 
 @pytest.mark.parametrize("subjects", [["wip"], ["wip", "wip"], ["wip", "cart"]])
@@ -111,4 +93,5 @@ def test_commits_that_a_reset_dropped_are_lost_although_a_later_commit_has_a_sub
         tip = repository.commit(subject, {f"left{number}.txt": "1\n"}, at=format_ago(4 - number))
     repository.git("reset", "-q", "--hard", begin, at=format_ago(2))
     repository.commit("wip", {"other.txt": "1\n"}, at=format_ago(1))
-    assert read_lost_tips(repository) == {tip}
+    lost = read_lost_commits(Git(repository.path), GitReader().read(repository.path), NOW)
+    assert [line.tip for line in lost] == [tip]

@@ -69,12 +69,12 @@ def test_branches_have_dates_and_are_merged_or_not(repository: Repository, read_
     repository.git("checkout", "-q", "main")
     commit_at(repository, "two", {"a.py": "2"}, T0 + timedelta(days=2))
     state = read_state()
-    branches = {branch.name: branch for branch in state.branches}
-    assert [branch.name for branch in state.branches] == ["main", "feature/x", "done"]
-    assert branches["feature/x"].tip == tip
-    assert branches["feature/x"].at == T0 + timedelta(days=1)
-    assert (branches["done"].merged, branches["feature/x"].merged) == (True, False)
-    assert [branch.name for branch in state.open_branches] == ["feature/x"]
+    assert [(branch.name, branch.merged) for branch in state.branches if branch.name != "main"] == [
+        ("feature/x", False),
+        ("done", True),
+    ]
+    [branch] = state.open_branches
+    assert (branch.name, branch.tip, branch.at) == ("feature/x", tip, T0 + timedelta(days=1))
 
 
 @pytest.mark.parametrize("value", ["a\fb", "a\u2028b", "a\x1cb", "a\x0bb", "a\x85b", "a\rb", "sess_1\n and more"])
@@ -90,29 +90,15 @@ def test_a_commit_message_cannot_break_the_list_of_branches(repository: Reposito
 def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Repository, tmp_path: Path):
     repository.git("branch", "-m", "stable")
     commit_at(repository, "one", {"a.py": "1"}, T0)
-    repository.git("branch", "idea")
     repository.git("clone", "-q", ".", str(tmp_path / "clone"))
     commit_at(repository, "theirs", {"a.py": "2"}, T0 + timedelta(days=1))
     clone = Repository(tmp_path / "clone")
-    assert GitReader().read(clone.path).base == "stable"
     commit_at(clone, "mine 1", {"b.py": "1"}, T0)
     commit_at(clone, "mine 2", {"b.py": "2"}, T0)
     clone.git("fetch", "-q")
     state = GitReader().read(clone.path)
     assert (state.base, state.upstream, state.ahead, state.behind) == ("origin/stable", "origin/stable", 2, 1)
     assert [commit.subject for commit in state.recent] == ["mine 2", "mine 1", "one"]
-    assert {branch.name for branch in state.branches} == {"stable", "origin/stable", "origin/idea"}
-
-
-@pytest.mark.parametrize("default, base", [("release/2026", "release/2026"), ("gone", "develop"), ("", "develop")])
-def test_the_base_of_a_repository_without_a_remote_can_be_named_by_git_itself(
-    repository: Repository, read_state: Read, default: str, base: str
-):
-    repository.commit("one", {"a.py": "1"})
-    repository.git("branch", "-m", "release/2026")
-    repository.git("branch", "develop")
-    repository.git("config", "init.defaultBranch", default)
-    assert read_state().base == base
 
 
 def test_a_commit_is_in_the_history_of_a_later_one_and_files_between_are_listed(repository: Repository):

@@ -26,17 +26,6 @@ from engine.prediction.tasks import TaskBoard
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
 
 
-def test_an_approved_card_runs_with_its_permit(world: DecisionWorld):
-    card = world.cards.approve(world.make_card().id)
-    assert (card.status, card.decided_by) == (Status.APPROVED, DecidedBy.OPERATOR)
-    ((permit, assignment, mode),) = world.sessions.started
-    assert (permit.prediction_id, assignment, mode) == (card.id, card.assignment, "approved")
-    assert card.session_id == "session_1"
-    assert world.read_signals() == ["approved"]
-    assert (world.rails.triggers[0].type, world.rails.triggers[0].from_channel) == (TriggerType.MANUAL, "owner")
-    assert world.cards.list_pending() == []
-
-
 def test_a_blocked_card_stays_pending_with_the_reason(world: DecisionWorld):
     card = world.propose("run_tests paths=forbidden")
     with pytest.raises(Refusal, match="allow it once in the list of blocked work on the safety screen") as refused:
@@ -46,16 +35,6 @@ def test_a_blocked_card_stays_pending_with_the_reason(world: DecisionWorld):
     assert blocked.note == "content: it is forbidden"
     assert world.sessions.started == []
     assert world.read_signals() == []
-
-
-def test_a_stop_is_not_noted_on_a_card(world: DecisionWorld):
-    card = world.make_card()
-    world.rails.is_stopped = True
-    with pytest.raises(Refusal) as refused:
-        world.cards.approve(card.id)
-    assert refused.value.code == "blocked"
-    assert refused.value.fix == "the card stays pending; resume and approve it again"
-    assert world.cards.get(card.id).note == ""
 
 
 def test_an_edit_that_asks_is_shown_first(world: DecisionWorld):
@@ -74,8 +53,6 @@ def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: DecisionWor
     assert (approved.assignment.flow, approved.assignment.prompt) == ("run_tests", "Run the tests.")
     assert approved.undo_note == "nothing to undo"
     assert world.sessions.started[0][1].flow == "run_tests"
-    card = world.propose("look at the cart")
-    assert world.cards.approve(card.id, edit="run_tests paths=src").assignment.parameters == {"paths": "src"}
 
 
 @pytest.mark.parametrize("change", ["", "edited", "withdrawn", "demoted"])
@@ -200,7 +177,6 @@ def test_another_runner_is_shown_first_and_used_when_approved_again(world: Decis
     assert not world.sessions.started
     card_after = world.cards.get(card.id)
     assert (card_after.status, card_after.estimate) == (Status.PENDING, 900_000)
-    assert card_after.consent_text.startswith("openai:gpt")
     assert card_after.note == refused.value.message
     assert world.cards.approve(card.id).status is Status.APPROVED
     assert world.sessions.started[0][1].runner == "model"

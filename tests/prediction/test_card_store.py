@@ -177,10 +177,8 @@ def test_the_last_decision_on_the_changes_of_a_card_is_its_signal(
 @pytest.mark.parametrize(
     "state, outcome",
     [
-        (SessionState.SUCCEEDED, Outcome.SUCCEEDED),
         (SessionState.FAILED, Outcome.FAILED),
         (SessionState.CANCELLED, Outcome.CANCELLED),
-        (SessionState.CANNOT_RUN, Outcome.CANNOT_RUN),
         (SessionState.BLOCKED, Outcome.BLOCKED),
         (SessionState.INTERRUPTED, Outcome.FAILED),
     ],

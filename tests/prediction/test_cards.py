@@ -24,14 +24,6 @@ def test_deciding_twice_is_refused(world: DecisionWorld):
     assert find_refusal_code(world.cards.get, "pred_none") == "unknown_card"
 
 
-def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: DecisionWorld):
-    own = world.propose("think about the cache")
-    suggestion = world.suggest("tidy the cart")
-    assert (own.source, own.kind) == (Source.OPERATOR, "own")
-    assert (suggestion.source, suggestion.kind) == (Source.PREDICTOR_HOOK, "suggested")
-    assert suggestion.reasoning == "by claude"
-
-
 @pytest.mark.parametrize(
     "flow, check_only, work, changes",
     [

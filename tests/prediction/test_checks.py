@@ -128,34 +128,26 @@ def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
 # Errors, stops and workspaces that are off
 
 
-def test_nothing_is_withdrawn_when_a_source_failed(world: DecisionWorld):
-    card = world.make_card("a")
-    world.context_errors = ("runs: the table is locked",)
-    world.proposals = []
-    report = world.checks.run()
-    assert (report.withdrawn, report.errors) == ((), ("/shop: runs: the table is locked",))
-    assert world.cards.get(card.id).status is Status.PENDING
-
-
-def test_a_card_stays_while_the_inspection_that_its_kind_depends_on_fails(world: DecisionWorld):
-    staying = world.make_card("a", kind="lost_commits")
-    (leaving,) = world.check(*world.proposals, make_proposal("b", kind="lint"))
-    world.failed_inspections = {"lost": "git took too long"}
-    world.proposals = []
-    report = world.checks.run()
-    assert (report.withdrawn, report.errors) == ((leaving.id,), (f"{SHOP}: lost: git took too long",))
-    assert world.cards.get(staying.id).status is Status.PENDING
-
-
-def test_an_error_of_a_template_leaves_the_cards_of_others(world: DecisionWorld):
-    pending = world.make_card("a")
-    world.template_errors = (KeyError("head"),)
+@pytest.mark.parametrize(
+    "failure, error",
+    [
+        ({"context_errors": ("runs: the table is locked",)}, "runs: the table is locked"),
+        ({"failed_inspections": {"lost": "git took too long"}}, "lost: git took too long"),
+        ({"template_errors": (KeyError("head"),)}, "KeyError: 'head'"),
+    ],
+)
+def test_a_card_stays_while_nobody_can_see_whether_its_reason_is_gone(
+    world: DecisionWorld, failure: dict[str, Any], error: str
+):
+    card = world.make_card("a", kind="lost_commits")
+    for name, value in failure.items():
+        setattr(world, name, value)
     world.proposals = [make_proposal("b"), make_proposal("c", channel="gone")]
     report = world.checks.run()
-    assert [card.subject for card in report.created] == ["b"]
+    assert [created.subject for created in report.created] == ["b"], "others are made all the same"
     assert report.withdrawn == ()
-    assert report.errors == ("/shop: KeyError: 'head'", "/shop: run_tests: there is no channel 'gone'")
-    assert world.cards.get(pending.id).status is Status.PENDING
+    assert report.errors == (f"{SHOP}: {error}", f"{SHOP}: run_tests: there is no channel 'gone'")
+    assert world.cards.get(card.id).status is Status.PENDING
 
 
 def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_gone(world: DecisionWorld):

@@ -142,16 +142,6 @@ def test_a_folder_without_a_repository_gives_an_error_and_no_proposals(tmp_path:
     assert propose_all(context) == []
 
 
-def test_changes_since_a_run_of_an_older_commit(world: SensedWorkspace, repository: Repository):
-    old = repository.git("rev-parse", "HEAD")
-    commit_at(repository, "two", {"b.py": "2"}, AFTER)
-    repository.write("new.py", "1")
-    world.runs = [PastRun(old, tree=repository.git("rev-parse", f"{old}^{{tree}}"))]
-    context = world.sense()
-    assert [file.path for file in context.parts[0].changed] == ["b.py", "new.py"]
-    assert context.ancestors == {old}
-
-
 def test_a_deletion_is_a_change_since_the_last_run(world: SensedWorkspace, repository: Repository):
     commit_at(repository, "two", {"b.py": "2", "test_c.py": "1"}, BEFORE)
     head, tree = repository.git("rev-parse", "HEAD"), repository.git("rev-parse", "HEAD^{tree}")

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.model import Card, DismissReason, Outcome, Source, Status
+from engine.model import Card, DismissReason, Outcome, Source
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
 
 SITE, DAY = "/site", timedelta(days=1)
@@ -34,20 +34,6 @@ def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: Decisi
     assert world.check(make_proposal("d", kind="lint")) == []
     (kind,) = world.cards.list_mutes()
     assert (kind.kind, kind.workspace, kind.subject, kind.until) == ("lint", SHOP, "", None)
-
-
-def test_dismissals_of_work_that_is_done_switch_no_kind_off(world: DecisionWorld):
-    dismiss(world, *"abcd", reason=DismissReason.ALREADY_DONE)
-    assert [mute.subject for mute in world.cards.list_mutes()] == ["d", "c", "b", "a"]
-
-
-def test_undo_switches_the_kind_on_again(world: DecisionWorld):
-    third = dismiss(world, "a", "b", "c")[-1]
-    world.proposals = [make_proposal("c", kind="lint")]
-    world.cards.undo(third.id)
-    assert world.cards.get(third.id).status is Status.PENDING
-    assert [mute.subject for mute in world.cards.list_mutes()] == ["b", "a"]
-    assert len(world.check(*world.proposals, make_proposal("d", kind="lint"))) == 1
 
 
 @pytest.mark.parametrize("reason, elsewhere", [("never-here", 1), ("never-anywhere", 0)])

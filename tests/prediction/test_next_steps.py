@@ -9,7 +9,6 @@ from engine.clock import FakeClock
 from engine.model import (
     CheckResult,
     Proposal,
-    SessionState,
     SessionView,
     Source,
     Status,
@@ -40,12 +39,9 @@ def fail_tests(world: DecisionWorld, name: str = "a", *others: Proposal):
         (make_session(check=RED), FOLLOW_UPS_OF_FAILED_TESTS),
         (make_session("bisect", check=RED), tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != "bisect")),
         (make_session(check=GREEN), ()),
-        (make_session(check=CheckResult("pytest", passed=0, failed=0)), ()),
         (make_session("lint"), ()),
         (make_session("lint", next_step="fix_lint"), ("fix_lint",)),
         (make_session("fix_lint"), (FIX_BY_AGENT,)),
-        (make_session("lint", state=SessionState.FAILED), ()),
-        (make_session(None), ()),
     ],
 )
 def test_kinds_that_may_follow_a_session(view: SessionView, kinds: tuple[str, ...]):

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.config import FixedSettings, Settings
-from engine.model import Answer, Question, Source
+from engine.model import Answer, Question
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.predictors import (
     ModelTwin,
@@ -62,17 +62,6 @@ def world(repository: Repository) -> SensedWorkspace:
 @pytest.fixture
 def context(world: SensedWorkspace) -> WorkspaceContext:
     return world.sense()
-
-
-def test_a_reply_becomes_a_proposal(context: WorkspaceContext):
-    model = ScriptedModel(json.dumps(GOOD))
-    [proposal] = make_twin(model).propose(context)
-    assert (proposal.prompt, proposal.channel, proposal.confidence) == ("fix the rounding", "koji-core", 0.7)
-    assert (proposal.source, proposal.reasoning) == (Source.TWIN_MODEL, "red since noon")
-    [question] = model.questions
-    assert (question.temperature, question.max_tokens) == (0.3, 200)
-    assert question.text.startswith(context.text)
-    assert model.reports == [("ollama:twin", "")]
 
 
 def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext):
@@ -137,15 +126,6 @@ class HookedFile:
 @pytest.fixture
 def hooked_file(database: Database, world: SensedWorkspace, tmp_path: Path) -> HookedFile:
     return HookedFile(database, world, tmp_path / "predictions.jsonl")
-
-
-def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked_file: HookedFile):
-    assert hooked_file.propose_prompts() == []
-    hooked_file.file.write_bytes(encode_line())
-    [proposal] = hooked_file.hook.propose(hooked_file.world.sense())
-    assert (proposal.source, proposal.confidence, proposal.channel) == (Source.PREDICTOR_HOOK, 0.72, "koji-core")
-    assert (proposal.flow, proposal.reasoning) == ("run_tests", "red")
-    assert proposal.evidence_at == NOW - timedelta(minutes=30)
 
 
 def test_a_half_written_line_is_read_when_it_is_whole(hooked_file: HookedFile):

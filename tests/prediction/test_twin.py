@@ -52,13 +52,6 @@ def twin_world(database: Database, clock: FakeClock) -> TwinWorld:
     return TwinWorld(database, clock)
 
 
-def test_a_decision_is_learnt_when_the_twin_is_next_asked(twin_world: TwinWorld):
-    first = twin_world.twin.predict(MORNING_CARD).probability
-    twin_world.decide(0, 5)
-    assert twin_world.twin.predict(MORNING_CARD).probability > first
-    assert twin_world.twin.predict(MORNING_CARD).reasons == ("you approved 5 of 5 like this in the morning",)
-
-
 def test_a_decision_that_is_taken_back_is_unlearnt(twin_world: TwinWorld):
     twin_world.decide(0, 6)
     before = compute_figures(twin_world.twin)

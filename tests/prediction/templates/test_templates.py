@@ -62,21 +62,6 @@ def test_every_proposal_has_what_a_card_needs(world: SensedWorkspace, repository
         FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
 
 
-@pytest.mark.long
-def test_fingerprints_do_not_depend_on_the_time(world: SensedWorkspace, repository: Repository):
-    before = {proposal.kind: proposal.fingerprint for proposal in propose_when_busy(world, repository)}
-    world.now += timedelta(hours=4)
-    after = {proposal.kind: proposal.fingerprint for proposal in propose_all(world.sense())}
-    assert after == before
-
-
-def test_a_related_task_lends_its_channel(world: SensedWorkspace, repository: Repository):
-    proposed = {proposal.kind: proposal for proposal in propose_when_busy(world, repository)}
-    for kind in ("lint", "check_clean_head"):
-        assert proposed[kind].channel == "garden"
-        assert proposed[kind].task_id is None, "what is only related to a task does not do it"
-
-
 def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: SensedWorkspace, repository: Repository):
     repository.commit("evil \x1b]0;gone\x07 subject\x1b[2J", {"bad\x1b[31m.py": "1", "-rf.py": "1", "ok.py": "1"})
     repository.git("tag", "v1\u202e2", "HEAD~1")
