@@ -10,11 +10,9 @@ from engine.autonomy.autonomy import CARD_JOB, STATE_JOB
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.model import Outcome, Status
-from engine.prediction import workspace_watch
-from engine.prediction.workspace_watch import SETTLE_TIME
 from tests.autonomy.autonomy_world import AutonomyWorld
 from tests.conftest import Repository
-from tests.support.helpers import refused, wait_until
+from tests.support.helpers import refused
 
 pytestmark = pytest.mark.slow
 
@@ -77,27 +75,6 @@ def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: Auto
         assert (card.status, card.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
         assert card.note == "autonomy is off in this workspace"
     assert engine.decisions.load_newest() == [], "that says nothing about the cards"
-
-
-@pytest.mark.long
-def test_a_workspace_whose_files_change_is_checked_within_seconds(
-    world: AutonomyWorld, engine: Engine, second_repository: Repository, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(workspace_watch, "POLL_MS", 20)
-    engine.watch_workspace(str(second_repository.path))
-    engine.checks.run()
-    before = engine.checks.read_last_checked()
-
-    def is_checked_again() -> bool:
-        world.clock.advance(SETTLE_TIME)
-        return engine.checks.read_last_checked() != before
-
-    engine.workspace_watch.start()
-    wait_until(engine.workspace_watch.began.is_set)
-    second_repository.write("src/rates.py", "RATE = 2\n")
-    wait_until(is_checked_again)
-    after = engine.checks.read_last_checked()
-    assert [path for path in before if after[path] != before[path]] == [str(second_repository.path)]
 
 
 @pytest.mark.long

@@ -26,13 +26,6 @@ def describe_wait(**entry: object) -> str:
     return "" if wait is None else f"{wait.step.value} by {wait.by} since {wait.since}"
 
 
-def test_pull_requests_are_read_with_their_failing_checks(tmp_path: Path):
-    state = ask_github("github.com/shop/cart", make_answering_gh(tmp_path))
-    assert [request.number for request in state.pull_requests] == [7, 8]
-    assert state.pull_requests[0].title == "Carts"
-    assert state.failing == (("feature/x", "tests"), ("feature/x", "old/status"))
-
-
 def test_a_pull_request_waits_for_you_in_these_states():
     me, bob = {"login": "ada"}, {"login": "bob"}
     comment = {"author": bob, "createdAt": "2026-01-04T08:00:00Z"}

@@ -1,6 +1,6 @@
 """The past of a repository: commits, tags, reflogs, and commits that no ref reaches any more (SPEC 2.1)."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -8,7 +8,6 @@ from engine.git import Git
 from engine.git.history import (
     ProjectIds,
     read_changes,
-    read_reflog,
 )
 from engine.git.lost_commits import read_lost_commits
 from engine.git.reader import GitReader
@@ -46,17 +45,6 @@ def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository):
         (1, ("\x01odd\nname",)),
         (1, ("M",)),
     ]
-
-
-def test_a_reflog_is_read_whatever_it_holds(repository: Repository):
-    first = repository.commit("begin", at=ISO_DAY.format(1))
-    second = repository.commit("second: ünï", at=ISO_DAY.format(2))
-    log = repository.path / ".git/logs/HEAD"
-    log.write_bytes(log.read_bytes() + b"garbage\n\xff\xfe\n" + b"0" * 40 + b" short\n")
-    entries = read_reflog(Git(repository.path))
-    assert [(entry.old, entry.new) for entry in entries] == [("0" * 40, first), (first, second)]
-    assert entries[1].at == datetime(2026, 1, 2, 10, tzinfo=UTC)
-    assert entries[1].action == "commit: second: ünï"
 
 
 def test_a_project_is_its_first_commit_and_a_shallow_clone_has_none(repository: Repository):

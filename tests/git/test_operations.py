@@ -65,15 +65,6 @@ def test_a_merge_names_what_is_resolved_and_what_is_not(apart: Repository):
     assert (merge.continue_command, merge.abort_commands) == ("git merge --continue", ("git merge --abort",))
 
 
-def test_the_commits_that_a_rebase_has_left_are_read(apart: Repository):
-    apart.git("checkout", "-q", "side")
-    following = [apart.commit(f"more {number}", {f"{number}.txt": "x"}) for number in range(2)]
-    run_git_that_stops(apart.path, "rebase", "main")
-    rebase = read_current(apart)
-    assert (rebase.name, rebase.rebased, rebase.ours.name, find_subject(rebase)) == ("rebase", "side", "main", "side")
-    assert [commit[:7] for commit in rebase.remaining] == [commit[:7] for commit in following]
-
-
 @pytest.mark.parametrize("begin, damaged", TABLE["damaged"])
 @pytest.mark.parametrize("is_deleted", [True, False])
 def test_an_operation_whose_state_is_damaged_is_ended_by_its_commands(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git, unpushed
-from engine.git.inspection import Inspection, read_fixups
+from engine.git.inspection import Inspection
 from engine.git.reader import GitReader
 from engine.git.unpushed import CommitSpan, UnpushedProblem, UnpushedWork, read_commits
 from tests.conftest import Repository
@@ -50,17 +50,6 @@ def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository
     result = inspect_repository(repository, now).unpushed
     assert (result.shared, list_places(result)) == (False, [("config.py", 1)])
     assert list_places(inspect_repository(repository, now + timedelta(days=6)).unpushed) == []
-
-
-def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository: Repository):
-    repository.commit("begin", {"a.py": "x = 1\n", "b [1].py": "y = 1\n"}, at="2020-01-01T00:00:00+00:00")
-    repository.write("a.py", f"x = 1\nKEY = '{GITHUB_TOKEN}'\n")
-    repository.git("add", "a.py")
-    repository.write("a.py", "x = 1\n")  # taken out again, but it is still staged
-    repository.write("b [1].py", f"y = '{GITHUB_TOKEN}'\n")
-    repository.write(".env", f"KEY={GITHUB_TOKEN}\n")
-    uncommitted = inspect_repository(repository).uncommitted
-    assert [(problem.path, problem.line) for problem in uncommitted] == [("a.py", 2), ("b [1].py", 1)]
 
 
 KIND_BY_FILE: dict[str, tuple[int, str]] = {
@@ -122,13 +111,3 @@ def test_commits_beyond_the_limit_are_counted_and_not_read(repository: Repositor
     repository.commit("key", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n"})
     result = read_commits(Git(repository.path), CommitSpan("HEAD", base))
     assert (result.unread, list_places(result)) == (1, [("config.py", 1)])
-
-
-def test_fixups_are_counted_up_to_the_first_commit(repository: Repository):
-    repository.commit("begin: words", {"a.txt": "1\n"})
-    repository.commit("other", {"b.txt": "1\n"})
-    repository.commit("fixup! begin: words", {"a.txt": "2\n"})
-    repository.commit("fixup! fixup! begin: words", {"a.txt": "3\n"})
-    repository.commit("fixup! nothing like it", {"a.txt": "4\n"})
-    result = read_fixups(Git(repository.path), GitReader().read(repository.path))
-    assert (len(result.subjects), result.targets, result.onto) == (2, ("begin: words",), "")

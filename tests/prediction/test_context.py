@@ -7,9 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.git.state import FileState
 from engine.model import SessionState, Thread
-from engine.prediction.context import find_files_changed_since
 from engine.prediction.problems import find_unsolved_problem
 from engine.prediction.signals import OurWrite
 from tests.conftest import Repository
@@ -32,25 +30,6 @@ from tests.support.past_run import PastRun
 @pytest.fixture
 def world(repository: Repository) -> SensedWorkspace:
     return make_old_workspace(repository)
-
-
-@pytest.mark.parametrize(
-    "between, exact, at, expected",
-    [
-        ((), True, BEFORE, ["a"]),  # the run saw the file as HEAD has it, now it differs
-        (("a",), True, BEFORE, []),  # it differed already, and was not written since
-        (("a",), True, AFTER, ["a"]),  # it was written since
-        ((), False, BEFORE, []),  # what the run saw is unknown: the time of the file decides
-        ((), False, AFTER, ["a"]),
-        (None, False, RUN, []),  # written exactly at the time of the run
-    ],
-)
-def test_whether_an_uncommitted_file_changed_since_a_run(
-    between: tuple[str, ...] | None, exact: bool, at: object, expected: list[str]
-):
-    files = [FileState("a", modified=True, modified_at=at)]
-    changed = find_files_changed_since(RUN, between, files, exact=exact)
-    assert [file.path for file in changed] == expected
 
 
 FAILED = "`test_a` failed at 08:30 and has not passed since; fix it"

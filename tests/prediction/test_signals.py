@@ -7,15 +7,13 @@ import pytest
 
 from engine.git.github import GitHubState, PullRequest
 from engine.git.state import FileState, GitState, Touch
-from engine.model import CheckResult, SessionState, SessionView, Thread
+from engine.model import CheckResult, SessionState, SessionView
 from engine.prediction.signals import (
     ANY_NEW_FILE,
     OurWrite,
     compute_session_relevance,
-    compute_thread_relevance,
     find_last_activity,
     find_related_task,
-    make_conversations_signal,
     make_git_signal,
     make_silence_signal,
     make_tasks_signal,
@@ -23,11 +21,6 @@ from engine.prediction.signals import (
 from tests.prediction.sensing import NOW, make_session, make_task
 
 HALF_HOUR = timedelta(minutes=30)
-
-
-def make_thread(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = False) -> Thread:
-    """A conversation with another agent that grew last some time `ago`."""
-    return Thread("claude-code:s1", "Claude Code", "/w", "Add the cart", asks, unanswered, NOW - ago)
 
 
 @pytest.mark.parametrize(
@@ -107,21 +100,6 @@ def test_a_session_that_was_left_open_is_more_relevant_than_one_that_ended_well(
     session: SessionView, hours: int, relevance: float
 ):
     assert compute_session_relevance(session, NOW + timedelta(hours=hours)) == pytest.approx(relevance)
-
-
-@pytest.mark.parametrize(
-    "thread, relevance",
-    [
-        (make_thread(asks="Shall I?"), 1.0),
-        (make_thread(), 0.4),
-        (make_thread(timedelta(minutes=10), unanswered=True), 0.8),
-        (make_thread(timedelta(minutes=9, seconds=59), unanswered=True), 0.0),
-    ],
-    ids=["asks", "asks nothing", "unanswered", "may be answered now"],
-)
-def test_an_open_question_of_another_agent_is_as_relevant(thread: Thread, relevance: float):
-    assert compute_thread_relevance(thread, NOW) == pytest.approx(relevance, abs=0.01)
-    assert make_conversations_signal([], [thread], NOW).relevance == pytest.approx(relevance, abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.model import Randomness, SessionState, SessionView
-from engine.prediction.tasks import TaskBoard, name_workspaces
+from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.prediction.deciding import DecisionWorld, find_refusal_code
@@ -141,20 +141,3 @@ def test_a_task_of_a_file_is_open_again_when_its_box_is_unchecked(board: TaskBoa
     assert state_after("- [ ] cart\n") == "open"
     board.finish(board.list()[0].id)
     assert state_after("- [ ] cart\n") == "done", "it was done on the board, and the file did not change"
-
-
-@pytest.mark.parametrize(
-    "watched, checked_before, workspace",
-    [
-        (["/srv/shop"], ["/old/shop"], "/srv/shop"),
-        (["/srv/shop", "/old/shop"], [], ""),
-        (["/srv/api"], ["/old/shop", "/srv/shop"], "/srv/shop"),
-    ],
-    ids=["it is watched", "two of its name are watched", "another is watched, it was checked last"],
-)
-def test_a_file_belongs_to_the_workspace_of_its_name_also_while_another_one_is_watched(
-    watched: list[str], checked_before: list[str], workspace: str, board: TaskBoard, tmp_path: Path
-):
-    (tmp_path / "shop.md").write_text("- [ ] cart\n")
-    board.update_from_files(tmp_path, name_workspaces(watched, checked_before))
-    assert [(task.title, task.workspace) for task in board.list()] == [("cart", workspace)]

@@ -1,6 +1,7 @@
 """The embedded Twin follows decisions; confidence, its bands and the phases (SPEC 2.3, 2.5, 2.6)."""
 
 import random
+from collections.abc import Iterable
 from datetime import timedelta
 
 import pytest
@@ -9,7 +10,7 @@ from engine.clock import FakeClock
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Band, CalibrationCheck, DecidedBy, DecidedCard, DecisionSignal
 from engine.prediction.twin import EmbeddedTwin, compute_confidence, compute_phase, compute_urgency, find_band
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
 from tests.learning.decisions.card_features import MORNING_CARD
 
@@ -20,56 +21,41 @@ def compute_figures(twin: EmbeddedTwin) -> list[float]:
     return [answer.probability, answer.pattern_share, answer.time_share, twin.calibrate("run_tests", 0.6)]
 
 
-class TwinWorld:
-    """Decisions, and a Twin that follows them."""
-
-    def __init__(self, database: Database, clock: FakeClock):
-        self.database = database
-        self.decisions = Decisions(database, clock)
-        self.twin = EmbeddedTwin(self.decisions)
-
-    def decide(self, first: int, last: int, signal: DecisionSignal = DecisionSignal.APPROVED):
-        """Record this signal on the cards with these numbers."""
-
-        def record(tx: Transaction):
-            for number in range(first, last):
-                card = DecidedCard(
-                    f"pred_{number}", "run_tests", "koji-core", "/shop", "run_tests", f"run tests {number % 7}", 0.5,
-                    DecidedBy.OPERATOR, raw=0.5,
-                )  # fmt: skip
-                self.decisions.record(tx, signal, card)
-
-        self.database.write(record)
-
-    def take_back(self, *numbers: int):
-        """Take back the decisions on the cards with these numbers."""
-        for number in numbers:
-            self.database.write(lambda tx, number=number: self.decisions.take_back(tx, f"pred_{number}"))
-
-
 @pytest.fixture
-def twin_world(database: Database, clock: FakeClock) -> TwinWorld:
-    return TwinWorld(database, clock)
+def decisions(database: Database, clock: FakeClock) -> Decisions:
+    return Decisions(database, clock)
 
 
-def test_a_decision_that_is_taken_back_is_unlearnt(twin_world: TwinWorld):
-    twin_world.decide(0, 6)
-    before = compute_figures(twin_world.twin)
-    twin_world.decide(6, 9, DecisionSignal.DISMISSED)
-    assert compute_figures(twin_world.twin) != before
-    twin_world.take_back(6, 7, 8)
-    assert compute_figures(twin_world.twin) == before
+def decide(database: Database, decisions: Decisions, numbers: Iterable[int], signal: DecisionSignal):
+    """Record this signal on the cards with these numbers."""
+    for number in numbers:
+        card = DecidedCard(
+            f"pred_{number}", "run_tests", "koji-core", "/shop", "run_tests", f"run tests {number % 7}", 0.5,
+            DecidedBy.OPERATOR, raw=0.5,
+        )  # fmt: skip
+        database.write(lambda tx, card=card: decisions.record(tx, signal, card))
 
 
-def test_a_calibration_needs_100_held_out_decisions(twin_world: TwinWorld):
+def test_a_decision_that_is_taken_back_is_unlearnt(database: Database, decisions: Decisions):
+    twin = EmbeddedTwin(decisions)
+    decide(database, decisions, range(6), DecisionSignal.APPROVED)
+    before = compute_figures(twin)
+    decide(database, decisions, [6], DecisionSignal.DISMISSED)
+    assert compute_figures(twin) != before
+    database.write(lambda tx: decisions.take_back(tx, "pred_6"))
+    assert compute_figures(twin) == before
+
+
+def test_a_calibration_needs_100_held_out_decisions(database: Database, decisions: Decisions):
     """About half of the cards are approved, and each had a confidence of a half."""
-    chance = random.Random(3)
+    twin, chance = EmbeddedTwin(decisions), random.Random(3)
     for number in range(99):
-        twin_world.decide(number, number + 1, chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED]))
-    assert not twin_world.twin.check().is_calibrated
-    assert twin_world.twin.check().reason.startswith("99 of 100")
-    twin_world.decide(99, 100)
-    check = twin_world.twin.check()
+        signal = chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED])
+        decide(database, decisions, [number], signal)
+    assert not twin.check().is_calibrated
+    assert twin.check().reason.startswith("99 of 100")
+    decide(database, decisions, [99], DecisionSignal.APPROVED)
+    check = twin.check()
     assert (check.held_out, check.is_calibrated) == (100, True)
     assert check.error <= check.bound
 

@@ -133,11 +133,9 @@ class Situation:
         return [card.kind for card in self.predict_cards()]
 
     def predict_top_card(self, kind: str, tier: Tier | None = None, prompt: str = "") -> Card:
-        """Run a cycle, and return the card on top, which must be of this kind, and of this tier and with this prompt if
-        they are given."""
-        card, *_ = self.predict_cards()
-        expected = (kind, tier or card.tier, prompt or card.assignment.prompt)
-        assert (card.kind, card.tier, card.assignment.prompt) == expected
+        """As `predict_card`; the card must be on top."""
+        card = self.predict_card(kind, tier, prompt)
+        assert card == self.engine.cards.list_pending()[0]
         return card
 
     def predict_card(self, kind: str, tier: Tier | None = None, prompt: str = "") -> Card:

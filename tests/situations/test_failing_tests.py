@@ -36,15 +36,6 @@ def test_failures_are_grouped_by_cause(shop: Situation):
     assert "still_red" not in shop.predict_kinds()
 
 
-@pytest.mark.long
-def test_a_test_that_failed_in_the_whole_suite_and_alone_leads_to_neither_again(shop: Situation):
-    shop.commit("Broken", {"tests/test_new.py": "def test_a():\n    assert 0\n\ndef test_b():\n    pass\n"}, days_ago=2)
-    shop.run_tests()
-    session = shop.approve(shop.predict_top_card("still_red"))
-    assert session.check.failing == ("tests/test_new.py::test_a",)
-    assert not {"still_red", "rerun_failing"} & set(shop.predict_kinds())
-
-
 def check_head(shop: Situation, committed: str) -> SessionView:
     """Commit this, break it in an edit, and run the card that asks whether HEAD fails too."""
     shop.commit("Rounding", {"cart.py": f"# rounded\n{committed}"}, days_ago=0)

@@ -29,15 +29,6 @@ def test_an_uncommitted_breakpoint_is_named(shop: Situation):
     assert {"leftovers", "remove_leftovers"}.isdisjoint(shop.predict_kinds())
 
 
-def test_an_unpushed_console_log_is_named(pushed: Situation):
-    pushed.checkout("-b", "cart")
-    pushed.commit("Wäre es größer?", {"src/größe äö.ts": "export const a = 1;\n  console.log(a);\n"}, days_ago=0.1)
-    pushed.commit("More", {"b.txt": "b\n"}, days_ago=0.05)
-
-    card = pushed.predict_top_card("leftovers")
-    assert card.reasoning == "You added `console.log` in src/größe äö.ts:2, not pushed yet."
-
-
 def test_staged_conflict_markers_block_others_and_are_not_removed(shop: Situation):
     shop.write("rates.py", "<<<<<<< HEAD\na = 1\n=======\na = 2\n>>>>>>> theirs\n", days_ago=0.01)
     shop.git("add", "rates.py")

@@ -35,12 +35,10 @@ def test_no_bisect_without_all_of_its_evidence(world: SensedWorkspace, head: str
     green = PastRun(older, tree="t1", ran_at=NOW - 26 * HOUR)
     cases = {
         "it never passed": [red],
-        "it passes by now": [PastRun(head, tree="t3", ran_at=NOW), red, green],
         "it failed with edits": [replace(red, clean=False), green],
         "it passed with edits": [red, replace(green, clean=False)],
         "it passed on another line of history": [red, replace(green, head=elsewhere)],
         "only other tests ran": [red, replace(green, full=False)],
-        "nothing ran": [red, replace(green, passed=0)],
     }
     for name, case in cases.items():
         world.runs = case
@@ -80,10 +78,9 @@ def test_failing_ci_offers_a_run_here(
     [
         ((3.0, 2.6, 0.5, 0.6, 0.5), "`test_cart` took 2.6 s in the last two runs, and 0.5 s before."),
         ((3.0, 0.6, 0.5, 0.6, 0.5), ""),
-        ((0.9, 0.9, 0.1, 0.1, 0.1), ""),
         ((3.0, 3.0, 0.5, 0.5), ""),
     ],
-    ids=["twice as long", "only in the last run", "by less than a second", "only four runs"],
+    ids=["twice as long", "only in the last run", "only four runs"],
 )
 def test_a_test_is_slower_when_it_took_twice_as_long_in_the_last_two_runs(
     world: SensedWorkspace, repository: Repository, head: str, times: tuple[float, ...], expected: str

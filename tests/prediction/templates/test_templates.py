@@ -11,7 +11,6 @@ from engine.execution.runners.flows import FLOWS
 from engine.model import Proposal
 from engine.prediction.kinds import KINDS
 from engine.prediction.signals import WEIGHTS
-from engine.prediction.templates.changes import leftovers
 from engine.prediction.templates.history import publishing_warnings
 from engine.prediction.templates.offers import is_usable, is_usable_path
 from tests.conftest import Repository
@@ -114,21 +113,6 @@ def test_waiting_work_is_proposed_at_this_age_and_not_a_minute_sooner(
 KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"
 TOKEN = "glp" + "at-" + "x7Kq2mWz9RtB4vNc8LpS"
 """Made-up secrets. They are put together here, so that no scanner takes this file for a leak."""
-
-
-def test_lines_above_a_breakpoint_make_no_new_card_and_a_second_breakpoint_does(
-    world: SensedWorkspace, repository: Repository
-):
-    repository.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices)\n")
-    [card] = leftovers(world.sense())
-    assert card.subject == "breakpoint in cart.py"
-    repository.write("cart.py", "\n\ndef total(prices):\n    breakpoint()\n    return sum(prices)\n")
-    [moved] = leftovers(world.sense())
-    assert moved.prompt == "Show what is left in cart.py:4"
-    assert moved.fingerprint == card.fingerprint
-    repository.write("cart.py", "def total(prices):\n    breakpoint()\n    breakpoint()\n    return sum(prices)\n")
-    [second] = leftovers(world.sense())
-    assert second.fingerprint != card.fingerprint
 
 
 def test_another_secret_in_the_same_file_is_another_subject(world: SensedWorkspace, repository: Repository):
