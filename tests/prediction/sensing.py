@@ -24,20 +24,16 @@ from tests.conftest import Repository
 from tests.support.helpers import make_session_view
 from tests.support.past_run import PastRun
 
-
-def make_project(test: str = "pytest", linter: str = "ruff") -> Project:
-    """The project at the top, with the tools of these names in the table."""
-    folder = Path("/srv/shop")
-    tools = [row for row in TEST_RUNNERS if row.name == test]
-    linters = [row for row in LINTERS if row.name == linter]
-    return Project(
-        "",
-        tuple(Toolchain(row=row, folder=folder, workspace=folder, title=row.title) for row in tools[:1]),
-        tuple(Linter(row=row, folder=folder, workspace=folder) for row in linters[:1]),
-    )
-
-
-PYTEST = make_project()
+_FOLDER = Path("/srv/shop")
+PYTEST = Project(
+    "",
+    tuple(
+        Toolchain(row=row, folder=_FOLDER, workspace=_FOLDER, title=row.title)
+        for row in TEST_RUNNERS
+        if row.name == "pytest"
+    ),
+    tuple(Linter(row=row, folder=_FOLDER, workspace=_FOLDER) for row in LINTERS if row.name == "ruff"),
+)
 """A project that is tested with pytest and linted with ruff."""
 
 
@@ -49,7 +45,6 @@ class SensedWorkspace:
     runs: Sequence[PastRun] = ()
     tasks: Sequence[Task] = ()
     sessions: Sequence[SessionView] = ()
-    projects: Sequence[Project] = (PYTEST,)
     now: datetime = NOW
     github: Any = field(default_factory=lambda: SimpleNamespace(latest=lambda workspace: None))
     threads: Any = field(
@@ -64,7 +59,7 @@ class SensedWorkspace:
 
     def find_projects(self, folder: Path) -> tuple[Project, ...]:
         self._fail("tools")
-        return tuple(self.projects)
+        return (PYTEST,)
 
     def _fail(self, name: str):
         if name in self.broken:

@@ -73,24 +73,17 @@ def test_a_heartbeat_runs_by_itself_only_as_the_operator_wrote_it(world: Decisio
 
 
 def test_the_trigger_says_who_approved(world: DecisionWorld):
+    """Of a program's, as of autonomy's, the rails are asked as for work that runs by itself (SPEC 3.1, 3.2)."""
     world.cards.approve(world.make_card("a").id, by=DecidedBy.AUTONOMY)
-    world.cards.approve(world.make_card("b").id, by=DecidedBy.API)
-    assert [trigger.type for trigger in world.rails.triggers] == [TriggerType.AUTONOMOUS, TriggerType.MANUAL]
-    assert [mode for _, _, mode in world.sessions.started] == ["autonomous", "approved"]
-    assert world.read_signals() == ["approved"], "an approval by autonomy is no decision of the operator"
-
-
-def test_a_trigger_by_a_program_is_no_approval(world: DecisionWorld):
-    """The rails are asked as for work that runs by itself. Only the rate rail looks at `force` (SPEC 3.1, 3.2)."""
-    world.cards.trigger(world.make_card("a").id, by="gateway")
     world.cards.trigger(world.make_card("b").id, force=True, by="gateway")
-    ruled = [
-        (trigger.type, trigger.decided_by, trigger.from_channel, trigger.force) for trigger in world.rails.triggers
+    world.cards.approve(world.make_card("c").id, by=DecidedBy.API)
+    assert [(trigger.type, trigger.decided_by, trigger.force) for trigger in world.rails.triggers] == [
+        (TriggerType.AUTONOMOUS, DecidedBy.AUTONOMY, False),
+        (TriggerType.CRON, DecidedBy.AUTONOMY, True),
+        (TriggerType.MANUAL, DecidedBy.API, False),
     ]
-    by_program = (TriggerType.CRON, DecidedBy.AUTONOMY, "owner")
-    assert ruled == [(*by_program, False), (*by_program, True)]
-    assert [mode for _, _, mode in world.sessions.started] == ["autonomous", "autonomous"]
-    assert world.read_signals() == []
+    assert [mode for _, _, mode in world.sessions.started] == ["autonomous", "autonomous", "approved"]
+    assert world.read_signals() == ["approved"], "only the last is a decision of the operator"
 
 
 def test_a_card_that_cannot_start_is_pending_again(world: DecisionWorld):

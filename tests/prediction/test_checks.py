@@ -14,7 +14,6 @@ from engine.model import (
     CheckReport,
     Outcome,
     Status,
-    Tier,
 )
 from engine.prediction.card_rows import CardRow
 from engine.prediction.checks import CHANGED_SINCE
@@ -32,13 +31,6 @@ def make_new_commit_state(world: DecisionWorld) -> GitState:
 
 
 # Which proposals become cards
-
-
-def test_the_five_highest_proposals_become_cards(world: DecisionWorld):
-    tiers = [Tier.CHECK, Tier.AT_RISK, Tier.CHECK, Tier.BLOCKS, Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.UPKEEP]
-    created = world.check(*(make_proposal(str(n), kind=f"kind{n}", tier=tier) for n, tier in enumerate(tiers)))
-    assert [card.tier for card in created] == [1, 2, 3, 3, 3]
-    assert world.check(*world.proposals) == []
 
 
 def test_a_requested_check_says_when_there_is_no_room_for_a_card(world: DecisionWorld):

@@ -7,18 +7,16 @@ import pytest
 
 from engine.git.github import GitHubState, PullRequest
 from engine.git.state import FileState, GitState, Touch
-from engine.model import CheckResult, SessionState, SessionView
 from engine.prediction.signals import (
     ANY_NEW_FILE,
     OurWrite,
-    compute_session_relevance,
     find_last_activity,
     find_related_task,
     make_git_signal,
     make_silence_signal,
     make_tasks_signal,
 )
-from tests.prediction.sensing import NOW, make_session, make_task
+from tests.prediction.sensing import NOW, make_task
 
 HALF_HOUR = timedelta(minutes=30)
 
@@ -81,25 +79,6 @@ def test_a_task_is_related_to_a_text_with_a_word_of_its_title():
     tasks = [make_task("rounding in the cart", timedelta(days=7))]
     assert find_related_task(tasks, "Run the tests of cart.py") == tasks[0]
     assert find_related_task(tasks, "branches") is None
-
-
-FAILED = make_session(state=SessionState.FAILED, ended_at=NOW)
-
-
-@pytest.mark.parametrize(
-    "session, hours, relevance",
-    [
-        (FAILED, 0, 1.0),
-        (FAILED, 12, 0.5),
-        (make_session(check=CheckResult("pytest", 3, 1), ended_at=NOW), 0, 0.8),
-        (make_session(ended_at=NOW), 0, 0.4),
-    ],
-    ids=["failed", "half a day ago", "with a failed test", "ended well"],
-)
-def test_a_session_that_was_left_open_is_more_relevant_than_one_that_ended_well(
-    session: SessionView, hours: int, relevance: float
-):
-    assert compute_session_relevance(session, NOW + timedelta(hours=hours)) == pytest.approx(relevance)
 
 
 @pytest.mark.parametrize(

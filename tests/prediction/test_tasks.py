@@ -75,14 +75,6 @@ def test_a_session_has_a_task_of_its_own(world: DecisionWorld, board: TaskBoard)
     assert (board.get(task.id).state, board.get(task.id).note) == ("done", "23 passed")
 
 
-def test_a_session_that_did_not_succeed_leaves_a_failed_task(world: DecisionWorld, board: TaskBoard):
-    end(world, board, make_session(), SessionState.CANCELLED)
-    assert board.list() == [], "a session that ends before it starts has no task"
-    end(world, board, start(world, board), SessionState.FAILED, error="no pytest")
-    [task] = board.list()
-    assert (task.state, task.note) == ("failed", "failed: no pytest")
-
-
 def test_a_card_made_from_a_task_works_on_that_task(world: DecisionWorld, board: TaskBoard):
     task = board.add("cart rounding")
     view = start(world, board, task.id)
