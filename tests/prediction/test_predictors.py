@@ -26,7 +26,6 @@ from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, SensedWorkspace, commit_at
 
-CHANNELS = ("koji-core", "garden")
 GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
 
 

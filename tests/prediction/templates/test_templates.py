@@ -8,42 +8,24 @@ from datetime import datetime, timedelta
 import pytest
 
 from engine.execution.runners.flows import FLOWS
-from engine.model import Proposal
 from engine.prediction.kinds import KINDS
 from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates.history import publishing_warnings
 from engine.prediction.templates.offers import is_usable, is_usable_path
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, make_session, make_task, propose_all
+from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, make_session, propose_all
 
 DAY = timedelta(days=1)
 
 
-def make_branch(repository: Repository, name: str, at: datetime):
-    """Make a branch with a commit of this time."""
-    repository.git("checkout", "-q", "-b", name, "main")
-    commit_at(repository, name, {f"{name.replace('/', '_')}.py": "1"}, at)
-    repository.git("checkout", "-q", "main")
-
-
-def propose_when_busy(world: SensedWorkspace, repository: Repository) -> list[Proposal]:
-    """The proposals in a workspace for which many templates propose something."""
-    repository.git("tag", "v1", "HEAD~1")
-    make_branch(repository, "a", NOW - 40 * DAY)
-    make_branch(repository, "b", NOW - DAY)
+def test_every_proposal_has_what_a_card_needs(world: SensedWorkspace, repository: Repository):
     repository.git("branch", "done", "main~1")
-    make_branch(repository, "feature/x", NOW - DAY)
-    commit_at(repository, "three", {"cart.py": "3"}, NOW - DAY)
-    repository.git("checkout", "-q", "feature/x")
+    repository.git("checkout", "-q", "-b", "feature/x", "main~1")
+    commit_at(repository, "x", {"x.py": "1"}, NOW - DAY)
     repository.write("cart.py", "4")
     repository.write("cart_new.py", "4")
-    world.tasks = [make_task("cart rounding", 8 * DAY, channel="garden", workspace="/elsewhere")]
     world.sessions = [make_session("lint", facts={"rules": {"F401": 1}})]
-    return propose_all(world.sense())
-
-
-def test_every_proposal_has_what_a_card_needs(world: SensedWorkspace, repository: Repository):
-    proposals = propose_when_busy(world, repository)
+    proposals = propose_all(world.sense())
     assert len({proposal.kind for proposal in proposals}) >= 6
     assert len({proposal.fingerprint for proposal in proposals}) == len(proposals)
     for proposal in proposals:
