@@ -1,4 +1,4 @@
-"""Which workspaces are watched, and what follows when one is added or switched off (SPEC 2.9, 7.4), or a task added."""
+"""Which workspaces are watched, and what follows when one is added or switched off (SPEC 2.9, 7.4)."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The past of a repository: commits, tags, reflogs, and commits that no ref reaches any more (SPEC 2.1)."""
+"""The past of a repository: commits, tags, and commits that no ref reaches any more (SPEC 2.1)."""
 
 from datetime import timedelta
 

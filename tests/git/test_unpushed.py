@@ -1,4 +1,4 @@
-"""Secrets, large files and fixup commits in unpushed commits and uncommitted changes (SPEC 2.1, 2.9)."""
+"""Secrets and large files in unpushed commits (SPEC 2.1, 2.9)."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Cards: own prompts and suggestions, decisions, undo, snoozes, and which cards are read (SPEC 2.7, 2.9, 8.1)."""
+"""Cards: own prompts and suggestions, decisions, undo and snoozes (SPEC 2.7, 2.9, 8.1)."""
 
 from dataclasses import replace
 from datetime import timedelta

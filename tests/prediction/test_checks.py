@@ -69,6 +69,12 @@ def test_a_problem_is_not_stated_after_a_landing_until_the_next_check(world: Dec
     assert world.checks.read_remarks() == {SHOP: problem}
 
 
+def test_a_subject_has_one_card(world: DecisionWorld):
+    [card] = world.check(make_proposal("a"), make_proposal("a"))
+    world.cards.approve(card.id)
+    assert world.check(make_proposal("a")) == [], "a session works on it"
+
+
 # Pending cards in a later check
 
 

@@ -1,4 +1,4 @@
-"""The next step of a session (SPEC 2.10): the card that follows when it ends, and what is read again then."""
+"""The next step of a session (SPEC 2.10): the card that follows when it ends."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,5 +1,4 @@
-"""The signals (SPEC 2.1, 2.2): what raises silence, tasks, sessions, conversations and work that
-waits."""
+"""The signals (SPEC 2.1, 2.2): what raises silence, tasks and work that waits."""
 
 from datetime import datetime, timedelta
 

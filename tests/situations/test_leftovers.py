@@ -1,5 +1,4 @@
-"""A breakpoint, a `console.log` or conflict markers in what nobody else has yet are shown, and removed (SPEC 2.11,
-3.9)."""
+"""A breakpoint or conflict markers in what nobody else has yet are shown, and removed (SPEC 2.11, 3.9)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A pull request in which somebody asked for changes becomes a card; one that waits for others does not (SPEC 2.11)."""
+"""A pull request in which somebody asked for changes becomes a card (SPEC 2.11)."""
 
 import json
 import os

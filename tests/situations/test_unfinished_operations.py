@@ -1,4 +1,4 @@
-"""A merge, rebase, cherry-pick, revert or bisect that was begun and left is the first card (SPEC 2.11, tier 1)."""
+"""A merge, rebase or bisect that was begun and left is the first card (SPEC 2.11, tier 1)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Work that waits for days: files in no commit, commits that nobody has. Dismissed cards stay away (SPEC 2.9)."""
+"""Work that waits for days: files in no commit, commits that nobody has (SPEC 2.9)."""
 
 import pytest
 
