@@ -1,7 +1,6 @@
 """The habits of a project: files that change together, and the rhythm of its releases (SPEC 2.1)."""
 
 from collections.abc import Sequence
-from math import inf
 
 import pytest
 
@@ -102,15 +101,6 @@ def test_a_release_is_due_when_prepared_and_no_longer_when_released():
         extend_history(make_weekly_releases(6), "Bump version to 1.6.0", tags=("v1.6.0",))
     )
     assert (released.tag, released.preparing) == ("v1.6.0", "")
-
-
-def test_few_releases_have_no_rhythm_but_can_be_prepared():
-    assert measure_release_rhythm([]) is None
-    rhythm = measure_release_rhythm(extend_history(make_weekly_releases(2), "one"))
-    assert rhythm.usual_days == inf
-    assert not rhythm.is_due(rhythm.at + 1000 * DAY_S)
-    prepared = measure_release_rhythm(extend_history(make_weekly_releases(2), "Release 1.2.0"))
-    assert prepared.is_due(prepared.at)
 
 
 def test_a_tag_is_of_a_release_or_of_what_comes_before_it():

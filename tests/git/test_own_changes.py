@@ -97,13 +97,3 @@ def test_lines_of_a_patch_that_look_like_headers_are_lines():
     *_, file = read_patch(patch.split("\n"))
     assert (file.commit, file.path) == ("abc", "a.txt")
     assert [(line.line, line.text) for line in file.added] == [(1, "++ b/evil.txt"), (2, "second")]
-
-
-def test_the_added_lines_of_a_merge_are_those_that_no_parent_has():
-    patch = (
-        "\x01abc\n\ndiff --cc a.txt\nindex 1,2..3\n--- a.txt\n+++ a.txt\n@@@ -7,1 -4,2 +7,4 @@@\n"
-        " -theirs\n++both\n+ ours\n +kept\n--gone\n++new\n"
-    )
-    *_, file = read_patch(patch.split("\n"))
-    assert [(line.line, line.text) for line in file.added] == [(7, "both"), (10, "new")]
-    assert [line.text for line in file.removed] == ["gone"]

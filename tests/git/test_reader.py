@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.git.reader import GitReader, is_in_history, list_files_between
+from engine.git.reader import GitReader
 from engine.git.state import FileState, GitState
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
@@ -52,15 +52,6 @@ def test_a_clean_tree_is_clean_also_without_optional_locks(repository: Repositor
     assert index.stat().st_mtime_ns == before, "reading must not write"
 
 
-def test_files_that_tools_leave_are_no_work_of_a_person(repository: Repository, read_state: Read):
-    repository.commit("one", {"pkg/a.py": "1"})
-    for name in ("pkg/__pycache__/a.pyc", "node_modules/x/y.js", "new/__pycache__/b.pyc"):
-        repository.write(name, "1")
-    assert read_state().clean
-    repository.write("new/b.py", "1")
-    assert [file.path for file in read_state().files] == ["new/b.py"]
-
-
 def test_branches_have_dates_and_are_merged_or_not(repository: Repository, read_state: Read):
     commit_at(repository, "one", {"a.py": "1"}, T0)
     repository.git("branch", "done")
@@ -99,20 +90,6 @@ def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Reposit
     state = GitReader().read(clone.path)
     assert (state.base, state.upstream, state.ahead, state.behind) == ("origin/stable", "origin/stable", 2, 1)
     assert [commit.subject for commit in state.recent] == ["mine 2", "mine 1", "one"]
-
-
-def test_a_commit_is_in_the_history_of_a_later_one_and_files_between_are_listed(repository: Repository):
-    first = repository.commit("one", {"a.py": "1", "b.py": "1"})
-    second = repository.commit("two", {"a.py": "2"})
-    assert is_in_history(repository.path, first, second)
-    assert not is_in_history(repository.path, second, first)
-    assert not is_in_history(repository.path, "0" * 40, second)
-    assert list_files_between(repository.path, first, second) == ("a.py",)
-    repository.write(".venv/lib/site-packages/six.py", "1")
-    repository.git("add", "--all")
-    tree = repository.git("write-tree")
-    assert list_files_between(repository.path, tree, first) == ("a.py",), "an environment is no difference"
-    assert list_files_between(repository.path, "1" * 40, second) is None
 
 
 def test_a_check_that_fails_is_named_and_tried_again_after_a_change(repository: Repository):

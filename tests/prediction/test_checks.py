@@ -46,18 +46,6 @@ def test_a_requested_check_says_when_there_is_no_room_for_a_card(world: Decision
     assert world.checks.run().errors == (), "the operator did not request it"
 
 
-def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: DecisionWorld):
-    reason = "no commit yet; most cards need a history, so make a commit"
-    assert world.checks.run(requested=True).errors == (f"{SHOP}: {reason}",)
-    assert world.checks.read_remarks() == {SHOP: reason}
-    world.git_state = None
-    world.check()
-    assert world.checks.read_remarks() == {SHOP: reason}, "git could not be read, so nothing newer is known"
-    world.git_state = make_new_commit_state(world)
-    world.check()
-    assert world.checks.read_remarks() == {}
-
-
 def test_a_problem_is_not_stated_after_a_landing_until_the_next_check(world: DecisionWorld):
     world.check()
     [problem] = world.checks.read_remarks().values()

@@ -2,7 +2,6 @@
 still hold, sources that fail, and the situation in words."""
 
 from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,15 +12,12 @@ from engine.prediction.signals import OurWrite
 from tests.conftest import Repository
 from tests.prediction.sensing import (
     AFTER,
-    BEFORE,
     NOW,
     RUN,
     SensedWorkspace,
-    commit_at,
     make_old_workspace,
     make_session,
     make_task,
-    propose_all,
     touch,
 )
 from tests.support.past_run import PastRun
@@ -112,20 +108,3 @@ def test_a_source_that_fails_leaves_the_others(world: SensedWorkspace, broken: s
     context = world.sense()
     assert any(f"no {broken} today" in error for error in context.errors)
     assert [collected.name for collected in context.signals if collected.error] == ([signal] if signal else [])
-
-
-def test_a_folder_without_a_repository_gives_an_error_and_no_proposals(tmp_path: Path):
-    context = SensedWorkspace(tmp_path).sense()
-    assert context.git is None
-    assert [signal.name for signal in context.signals if signal.error] == ["git"]
-    assert propose_all(context) == []
-
-
-def test_a_deletion_is_a_change_since_the_last_run(world: SensedWorkspace, repository: Repository):
-    commit_at(repository, "two", {"b.py": "2", "test_c.py": "1"}, BEFORE)
-    head, tree = repository.git("rev-parse", "HEAD"), repository.git("rev-parse", "HEAD^{tree}")
-    world.runs = [PastRun(head, tree=tree, failing=("test_c.py::test_a",))]
-    for deleted, parameters in (("b.py", {"tests": ["test_c.py::test_a"]}), ("test_c.py", {"paths": []})):
-        (repository.path / deleted).unlink()
-        [card] = [card for card in propose_all(world.sense()) if card.kind == "rerun_failing"]
-        assert card.parameters == parameters, "a test that is gone cannot run again"

@@ -30,29 +30,16 @@ AGENTS = [
 ]
 
 
-class CachedEmbedder:
-    """The shipped embedder, which embeds each text once."""
-
-    def __init__(self):
-        self.helper = Helper()
-        self.vectors: dict[str, bytes] = {}
-
-    def __call__(self, texts: list[str]) -> list[bytes]:
-        missing = [text for text in texts if text not in self.vectors]
-        new = LocalEmbedder(self.helper).embed(missing) if missing else []
-        self.vectors |= {text: embedding.vector for text, embedding in zip(missing, new, strict=True)}
-        return [self.vectors[text] for text in texts]
-
-
 @pytest.fixture(scope="module")
-def embed() -> Iterator[CachedEmbedder]:
-    embedder = CachedEmbedder()
-    yield embedder
-    embedder.helper.close()
+def embed() -> Iterator[Callable[[list[str]], list[bytes]]]:
+    """The embedder that comes with the program."""
+    helper = Helper()
+    yield lambda texts: [embedding.vector for embedding in LocalEmbedder(helper).embed(texts)]
+    helper.close()
 
 
 @pytest.fixture
-def place(database: Database, embed: CachedEmbedder) -> Callable[..., Route]:
+def place(database: Database, embed: Callable[[list[str]], list[bytes]]) -> Callable[..., Route]:
     """Places a prompt for the first organisation of a home and one channel of the operator."""
     legal = ChannelSettings(agent="lawyer", specialty="contracts, licences, privacy")
     settings = FixedSettings(Settings(channels=Settings().channels | {"legal": legal}))

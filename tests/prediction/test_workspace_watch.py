@@ -111,18 +111,3 @@ def test_only_the_workspace_that_changed_is_checked_and_ignored_files_are_no_cha
         (site.path / "index.html").write_text("<p>hello\n")
 
     assert watched.check_after(change) == [str(site.path)]
-
-
-def test_a_failed_check_does_not_end_the_watch(
-    watch_over: Callable[..., Watched], shop: Repository, caplog: pytest.LogCaptureFixture
-):
-    watched = watch_over(shop.path)
-
-    def fail(workspaces: Sequence[str]):
-        watched.checked += workspaces
-        raise OSError("no space left")
-
-    watched.check = fail
-    watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 1\n"))
-    watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 2\n"))
-    assert "could not be checked" in caplog.text

@@ -3,7 +3,7 @@ landing undone (SPEC 2.10, 2.11)."""
 
 import pytest
 
-from engine.model import ChangeState, Refusal, SessionView, Tier
+from engine.model import ChangeState, Refusal, Tier
 from engine.prediction.kinds import FIX_BY_AGENT
 from tests.situations.situation import RIGHT_TOTAL, TESTS, WRONG_TOTAL, Situation
 
@@ -11,26 +11,6 @@ pytestmark = pytest.mark.long
 
 
 TEST = "tests/test_cart.py::test_total"
-
-
-def find_problem_after_decision(situation: Situation) -> str:
-    """Let the cards follow the last decision, and return the problem that the status then names, or ""."""
-    situation.engine.checks.follow_up()
-    return situation.problem
-
-
-def find_problem_after_cycle(situation: Situation) -> str:
-    """Run a cycle, and return the problem that the status then names, or ""."""
-    situation.predict_cards()
-    return situation.problem
-
-
-def break_and_rehearse_revert(shop: Situation) -> SessionView:
-    """Break a test by a commit, and rehearse its revert, which then waits for you."""
-    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
-    shop.run_tests()
-    shop.advance(minutes=1)
-    return shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
 
 
 def test_a_test_that_the_last_commit_broke_blames_it(shop: Situation):
@@ -70,26 +50,6 @@ def test_the_commit_that_broke_a_test_is_reverted(shop: Situation):
     assert (shop.path / "README.md").exists()
     shop.run_tests()
     assert not {"bisect", "rehearse_revert", "still_red"} & set(shop.predict_kinds())
-
-
-def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation):
-    reverted = break_and_rehearse_revert(shop)
-    assert find_problem_after_cycle(shop).endswith("has not passed since; its revert waits for you")
-    shop.advance(minutes=1)
-    shop.land(reverted)
-    assert find_problem_after_decision(shop) == "", "it is no problem any more, before the next cycle"
-
-    shop.write("cart.py", RIGHT_TOTAL)  # dates it by the clock of the situation
-    assert not {"apply_fix", "rerun_failing", "run_tests", "still_red"} & set(shop.predict_kinds())
-    assert find_problem_after_cycle(shop) == ""
-
-    change = reverted.change_set_id
-    shop.engine.changes.undo(change)
-    assert find_problem_after_decision(shop).endswith(f"its revert was undone; `clawpy land {change}` lands all of it")
-    shop.engine.adaptation.run_round()
-    branch = shop.engine.changes.branch(change).branch
-    assert find_problem_after_decision(shop).endswith(f"its revert is on the branch {branch}")
-    assert "apply_fix" not in shop.predict_kinds(), "it is the change on the branch"
 
 
 def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_of_the_test(

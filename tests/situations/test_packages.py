@@ -101,27 +101,6 @@ def make_manifest(version: str) -> str:
     return f'{{"name": "web", "dependencies": {{"is-number": "{version}"}}}}\n'
 
 
-needs_npm_and_bwrap = pytest.mark.skipif(
-    not (shutil.which("npm") and shutil.which("bwrap")), reason="npm or bubblewrap is not installed"
-)
-
-
-def install_packages(situation: Situation, ignored: str):
-    """Install the packages of a project that has no lock file, and ignores these files."""
-    situation.commit(
-        "Web",
-        {
-            "package.json": '{"name": "web", "scripts": {"test": "mocha"}, "dependencies": {"ms": "file:./ms"}}\n',
-            "ms/package.json": '{"name": "ms", "version": "1.0.0"}\n',
-            "test/price.test.js": "it('works', () => {});\n",
-            ".gitignore": ignored,
-        },
-        days_ago=9,
-    )
-    installed = situation.approve(situation.predict_card("prepare_environment"))
-    assert installed.state is SessionState.SUCCEEDED, situation.read_transcript(installed)
-
-
 @pytest.mark.long
 def test_a_lock_file_out_of_step_is_named_with_what_differs(situation: Situation):
     situation.commit(
@@ -136,17 +115,3 @@ def test_a_lock_file_out_of_step_is_named_with_what_differs(situation: Situation
     assert "the diff of package-lock.json waits for you" in card.reasoning
     situation.write("package-lock.json", LOCK.format("^6.0.0"))
     assert "update_lock" not in situation.predict_kinds(), "you did it yourself"
-
-
-@pytest.mark.long
-@needs_npm_and_bwrap
-def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: Situation):
-    install_packages(situation, "node_modules\n")
-    session = situation.approve(
-        situation.predict_card(
-            "update_lock", Tier.CHECK, "Make package-lock.json: npm install --package-lock-only --ignore-scripts"
-        )
-    )
-    assert situation.engine.changes.get(session.change_set_id).files[0].path == "package-lock.json"
-    situation.land(session)
-    assert "update_lock" not in situation.predict_kinds()

@@ -1,4 +1,5 @@
-"""When templates propose a card (SPEC 2.3): a bisect, runs of tests, a meeting, and when a day begins."""
+"""When templates propose a card (SPEC 2.1, 2.3): a bisect, runs of tests, a meeting, when a day begins, tasks of the
+board, and flows that were learned (SPEC 5.2)."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -10,14 +11,16 @@ import pytest
 from engine.clock import FakeClock
 from engine.git.github import GitHub
 from engine.model import Tier
+from engine.prediction.kinds import BLOCKED_TASK, KINDS, OPEN_TASK, STALE_TASK
 from engine.prediction.signals import Meeting
 from engine.prediction.templates.failures import bisect
 from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, prepare_meeting
 from engine.prediction.templates.offers import find_day_begin
 from engine.prediction.templates.runs import failing_ci, slower_tests
+from engine.prediction.templates.work import LearnedWork, open_task, propose_learned
 from tests.conftest import Repository
 from tests.git.gh_program import make_answering_gh
-from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, get_only
+from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, get_only, make_session, make_task
 from tests.support.helpers import read_table
 from tests.support.past_run import PastRun
 
@@ -120,3 +123,59 @@ def test_a_meeting_is_prepared_for_an_hour_before(repository: Repository):
     assert "sum up 1 commit since" in prompt
     assert prepare_prompts(NOW + PREPARATION_TIME + timedelta(seconds=1), timedelta(days=3)) == []
     assert prepare_prompts(NOW + PREPARATION_TIME, HOUR) == [], "there is no commit since the last one"
+
+
+@pytest.mark.parametrize("age, kind", [(timedelta(days=7, seconds=-1), OPEN_TASK), (timedelta(days=7), STALE_TASK)])
+def test_a_task_without_a_change_for_seven_days_is_stale(world: SensedWorkspace, age: timedelta, kind: str):
+    world.tasks = [make_task("Rework the cart", age)]
+    (card,) = open_task(world.sense())
+    assert (card.kind, card.task_id, card.prompt, card.flow) == (kind, "task_cart", "Rework the cart", None)
+    assert card.tier is KINDS[kind].tier
+    [signal] = [signal for signal in card.signals if signal.relevance]
+    assert signal.name == "tasks"
+    assert signal.evidence == ("“Rework the cart”, unchanged since 29 December 2025",)
+
+
+def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: SensedWorkspace):
+    stale = [make_task(f"stale{days}", timedelta(days=days)) for days in (8, 30)]
+    waiting = make_task("release", timedelta(days=9), needs=("task_schema",), waits_for=("task_schema",))
+    world.tasks = [make_task("docs", 2 * HOUR), make_task("schema", HOUR), waiting, *stale]
+    cards = open_task(world.sense())
+    assert [(card.kind, card.task_id) for card in cards] == [
+        (STALE_TASK, "task_stale30"),
+        (STALE_TASK, "task_stale8"),
+        (BLOCKED_TASK, "task_schema"),
+    ]
+    assert "“release” waits for it" in cards[2].reasoning
+
+
+def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: SensedWorkspace):
+    world.tasks = [make_task("run the tests", HOUR, note="failed: 2 tests", session_id="ses_1")]
+    (card,) = open_task(world.sense())
+    assert card.flow == "run_tests"
+    assert card.reasoning == "On the task board since 08:30. The last try: failed: 2 tests."
+
+
+def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(world: SensedWorkspace):
+    world.tasks = [
+        make_task("a", HOUR, workspace="/other"),
+        make_task("b", HOUR, source="session"),
+        make_task("c", HOUR, state="running"),
+    ]
+    assert open_task(world.sense()) == []
+
+
+WORK = LearnedWork("check_release", "Run git status, then pytest tests", NOW - timedelta(days=1))
+
+
+def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: SensedWorkspace):
+    (proposal,) = propose_learned(world.sense(), [WORK])
+    assert (proposal.kind, proposal.flow, proposal.parameters) == ("check_release", "check_release", {})
+    assert proposal.prompt == "Run git status, then pytest tests"
+    assert "has not run here yet" in proposal.reasoning
+    world.sessions = [replace(make_session("check_release"), created_at=NOW - timedelta(hours=1))]
+    assert propose_learned(world.sense(), [WORK]) == []
+    world.sessions = [replace(make_session("check_release"), created_at=NOW - timedelta(days=3))]
+    (later_proposal,) = propose_learned(world.sense(), [WORK])
+    assert later_proposal.fingerprint == proposal.fingerprint, "the same commit is the same card"
+    assert "It ran last" in later_proposal.reasoning
