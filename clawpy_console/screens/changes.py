@@ -6,7 +6,7 @@ key. It remembers marks, landings and operations by change set, so that going to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -71,13 +71,49 @@ DEBOUNCE_S = 0.2
 """Seconds without another mark until what landing would do is computed."""
 
 
+MarkedLines = dict[diff.Mark, str]
+"""The lines of the diff that each mark was made on."""
+
+
+class MarkMemory:
+    """The marks of change sets whose diff is not shown, and those that were landed.
+
+    A mark stays when the diff is read again, if its lines are still the same. If not, it is lost.
+    """
+
+    def __init__(self) -> None:
+        self.with_lost_marks: set[str] = set()
+        """The ids of change sets that lost marks, until the operator lands or marks again."""
+        self._waiting: dict[str, MarkedLines] = {}
+        """By the id of the change set."""
+        self._landed: dict[tuple[str, int], MarkedLines] = {}
+        """By the id of the change set and the number of its earlier landings."""
+
+    def remember(self, change_id: str, marked_lines: MarkedLines) -> None:
+        self._waiting[change_id] = marked_lines
+
+    def restore(self, change_id: str, lines: Mapping[diff.Mark, str]) -> tuple[set[diff.Mark], bool]:
+        """The marks of a change set that stay, now that its diff has these lines, and whether others were lost."""
+        marked_lines = self._waiting.pop(change_id, {})
+        unchanged = {mark for mark, marked in marked_lines.items() if lines.get(mark) == marked}
+        has_lost = len(unchanged) < len(marked_lines)
+        if has_lost:
+            self.with_lost_marks.add(change_id)
+        return unchanged, has_lost
+
+    def remember_landing(self, change: ChangeSet, marked_lines: MarkedLines) -> None:
+        self._landed[change.id, change.landings] = marked_lines
+
+    def take_landing(self, change: ChangeSet) -> MarkedLines | None:
+        """What was marked for the landing that follows on `change`, once; None if it was not landed here."""
+        return self._landed.pop((change.id, change.landings), None)
+
+
 class Changes(Pane):
     """Shows the change set of one session, or that it has none; lands it, branches it, discards it and undoes that.
 
-    A mark stays when the diff is read again, if its lines are still the same. If not, it is lost, and the change set
-    cannot be landed until the operator marks again, or was told and lands again.
-
-    An operation on a change set runs until the set is another than at its start. Until then no other begins.
+    A change set that lost marks (`MarkMemory`) cannot be landed until the operator marks again, or was told and lands
+    again. An operation on a change set runs until the set is another than at its start. Until then no other begins.
     """
 
     class OperationChanged(Message):
@@ -95,14 +131,7 @@ class Changes(Pane):
         self._diff_version: _DiffVersion | None = None
         """The version of the diff that is shown."""
 
-        self._marked_lines: dict[str, dict[diff.Mark, str]] = {}
-        """The lines of each mark, by the id of the change set."""
-
-        self._landed_lines: dict[tuple[str, int], dict[diff.Mark, str]] = {}
-        """What was marked when it was landed here, by the change set's id and the number of its earlier landings."""
-
-        self._lost_marks: set[str] = set()
-        """The ids of change sets that lost marks, until the operator lands or marks again."""
+        self._marks = MarkMemory()
 
         self._operations: dict[str, tuple[str, ChangeSet]] = {}
         """The last operation on each change set, by its id, and the set as it was at its start."""
@@ -132,7 +161,7 @@ class Changes(Pane):
         version = _DiffVersion(change.id, change.state, change.landed, files) if change else None
         if version != self._diff_version:
             if self._diff_version is not None and self.view.files:
-                self._marked_lines[self._diff_version.change_id] = self._read_marked_lines()
+                self._marks.remember(self._diff_version.change_id, self._read_marked_lines())
             self._diff_version, self._preview = version, None
             self.view.show_message("Loading…" if change else "")
             if change is not None:
@@ -142,7 +171,7 @@ class Changes(Pane):
         self._draw()
         return change is not None or (session is not None and session.check is not None)
 
-    def _read_marked_lines(self) -> dict[diff.Mark, str]:
+    def _read_marked_lines(self) -> MarkedLines:
         lines = diff.read_lines_by_mark(self.view.files)
         return {mark: lines[mark] for mark in self.view.marked}
 
@@ -156,11 +185,9 @@ class Changes(Pane):
         def on_files(files: list[diff.DiffFile]) -> None:
             if self._diff_version != version:  # another session is shown by now
                 return
-            lines, marked_lines = diff.read_lines_by_mark(files), self._marked_lines.pop(change.id, {})
-            unchanged_marks = {mark for mark in marked_lines if lines.get(mark) == marked_lines[mark]}
-            self.view.show(files, change.comments, unchanged_marks)
-            if len(unchanged_marks) < len(marked_lines):
-                self._lost_marks.add(change.id)
+            marks, has_lost_marks = self._marks.restore(change.id, diff.read_lines_by_mark(files))
+            self.view.show(files, change.comments, marks)
+            if has_lost_marks:
                 self.app.show_toast(
                     "The diff changed and lost hunks that you had marked. Look at the marks again.", "warning"
                 )
@@ -176,7 +203,7 @@ class Changes(Pane):
     @on(DiffView.Marked)
     def _on_marks_changed(self) -> None:
         if self._change is not None:
-            self._lost_marks.discard(self._change.id)
+            self._marks.with_lost_marks.discard(self._change.id)
         self._read_preview()
 
     def _read_preview(self) -> None:
@@ -295,18 +322,17 @@ class Changes(Pane):
 
     def _land(self, change: ChangeSet) -> None:
         """Land the marked hunks, or all changes. Marks that the diff has lost are reported first."""
-        if problem := self._find_landing_problem(change):
-            self.app.show_toast(problem, "warning")
+        if self._refuse_landing(change):
             return
         if self._find_refused_files(change):
-            self.app.show_toast(self._mark_landable_files(change, "Nothing was landed"), "warning")
+            self._mark_landable_files(change, "Nothing was landed")
             return
-        parts, landing = self.parts, (change.id, change.landings)
-        self._landed_lines[landing] = self._read_marked_lines()
+        parts = self.parts
+        self._marks.remember_landing(change, self._read_marked_lines())
         self.view.marked = set()
 
         def restore_marks() -> None:
-            marked_lines = self._landed_lines.pop(landing)
+            marked_lines = self._marks.take_landing(change) or {}
             if self._has_diff_of(change):
                 self.view.toggle_marks(marked_lines.keys() - self.view.marked)
 
@@ -319,16 +345,19 @@ class Changes(Pane):
             restore_marks,
         )
 
-    def _find_landing_problem(self, change: ChangeSet) -> str:
-        """Why `change` cannot be landed yet, "" when it can. Lost marks are a problem once: all of it would land
-        without them."""
+    def _refuse_landing(self, change: ChangeSet) -> bool:
+        """Whether `change` cannot be landed yet, which is said. Lost marks are said once: all of it would land without
+        them."""
         if not self.view.files or not self._has_diff_of(change):
-            return "The diff is not read yet. Try again in a moment."
-        if change.id in self._lost_marks:
-            self._lost_marks.discard(change.id)
+            self.app.show_toast("The diff is not read yet. Try again in a moment.", "warning")
+            return True
+        if change.id in self._marks.with_lost_marks:
+            self._marks.with_lost_marks.discard(change.id)
             lands = "what is still marked" if self.view.marked else "all of it"
-            return f"The diff changed and lost hunks that you had marked. Land again to land {lands}."
-        return ""
+            lost = "The diff changed and lost hunks that you had marked"
+            self.app.show_toast(f"{lost}. Land again to land {lands}.", "warning")
+            return True
+        return False
 
     def _find_refused_files(self, change: ChangeSet) -> list[FileChange]:
         """The files that keep what is marked, or all of `change`, from being landed."""
@@ -337,29 +366,30 @@ class Changes(Pane):
         refused = [file for file in change.files if file.refused]
         return refused if change.landable_files else list(change.files)
 
-    def _mark_landable_files(self, change: ChangeSet, consequence: str) -> str:
-        """Mark what can be landed of what is marked, else of all of `change`. Returns what is wrong, after the
+    def _mark_landable_files(self, change: ChangeSet, consequence: str) -> None:
+        """Mark what can be landed of what is marked, else of all of `change`. Say what is wrong, after the
         `consequence`, and the next step."""
         refused = self._find_refused_files(change) or [file for file in change.files if file.refused]
-        names = ", ".join(f"{file.path} ({file.refused or file.note})" for file in refused[:3])
-        more = f" and {len(refused) - 3} more" if len(refused) > 3 else ""
-        problem = f"{consequence}, because these cannot be landed: {names}{more}."
         landable = set().union(*(file.marks for file in self.view.files if file.change.can_land))
-        marks = self.view.marked & landable or landable
-        key_of = find_base_screen(self).key_of
-        if marks:
+        if marks := self.view.marked & landable or landable:
             self.view.marked = set()
             self.view.toggle_marks(marks)
-            is_one = len({path for path, _ in marks}) == 1
-            others, them = ("The other file is", "it") if is_one else ("The other files are", "them")
-            return f"{problem} {others} marked: {key_of('work.land')} lands {them}."
+        next_step = self._describe_next_step(len({path for path, _ in marks}))
+        self.app.show_toast(f"{_explain_refused_files(refused, consequence)} {next_step}", "warning")
+
+    def _describe_next_step(self, marked_files: int) -> str:
+        """What to do beside files that cannot be landed, when so many others are marked."""
+        key_of = find_base_screen(self).key_of
+        if marked_files:
+            others, them = ("The other file is", "it") if marked_files == 1 else ("The other files are", "them")
+            return f"{others} marked: {key_of('work.land')} lands {them}."
         source = f" from {self._session.cwd}" if self._session and not self._session.gone else ""
-        return f"{problem} Copy what you need{source}, then {key_of('work.discard')} discards them."
+        return f"Copy what you need{source}, then {key_of('work.discard')} discards them."
 
     def _branch(self, change: ChangeSet) -> None:
         """Commit the changes to a new branch."""
         if any(file.refused for file in change.files) and self.view.files and self._has_diff_of(change):
-            self.app.show_toast(self._mark_landable_files(change, "No branch was made"), "warning")
+            self._mark_landable_files(change, "No branch was made")
             return
         self._carry_out(
             "branching",
@@ -385,9 +415,9 @@ class Changes(Pane):
         """Undo the last landing. What it had landed is marked again, where that is known."""
 
         def describe(undone: ChangeSet) -> str:
-            marked_lines = self._landed_lines.pop((undone.id, undone.landings), None)
+            marked_lines = self._marks.take_landing(undone)
             if marked_lines is not None:
-                self._marked_lines[undone.id] = marked_lines
+                self._marks.remember(undone.id, marked_lines)
                 if self._has_diff_of(undone):
                     self._diff_version = None  # it is read again, and then marked
             is_known = marked_lines is not None or change.state is ChangeState.LANDED
@@ -424,6 +454,12 @@ class Changes(Pane):
             lambda result: self.app.report(describe(result), "changes", "sessions", "cards", "place"),
             on_refusal,
         )
+
+
+def _explain_refused_files(refused: Sequence[FileChange], consequence: str) -> str:
+    names = ", ".join(f"{file.path} ({file.refused or file.note})" for file in refused[:3])
+    more = f" and {len(refused) - 3} more" if len(refused) > 3 else ""
+    return f"{consequence}, because these cannot be landed: {names}{more}."
 
 
 def describe_landing(change: ChangeSet, landed: ChangeSet, parts: Sequence[FilePart]) -> str:
