@@ -388,7 +388,7 @@ class EffectPreview:
 
 
 @frozen
-class Station:
+class Stage:
     """One stage of SPEC 5.3: detect, draft, score, corroborate, review, and promote or reject. `state` is "done",
     "now", "ahead" or "failed"; `words` is its result, `at` its time."""
 
@@ -408,4 +408,4 @@ class CandidateView:
     preview: EffectPreview
     lift: Lift | None
     overlays: tuple[Overlay, ...]
-    stations: tuple[Station, ...]
+    stations: tuple[Stage, ...]

@@ -20,7 +20,7 @@ from engine.git.repository import LOST_CODES, find_workspace_refusal
 from engine.hierarchy.guidance import select_items
 from engine.learning.candidates import HealedTests, ModelPrice, ModelsUsed
 from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.evaluation import split_command
+from engine.learning.candidates.effects import split_command
 from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
 from engine.memory.capture_rules import CaptureKind
 from engine.model import ParaFact, Refusal, SessionView, TranscriptLine, Trust

@@ -24,7 +24,7 @@ from engine.hierarchy.profile_rows import ProfileSharing
 from engine.hierarchy.profile_text import find_lessons_in_soul
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.teaching import Teaching
-from engine.learning.candidates.candidates import CandidateTexts
+from engine.learning.candidates.life_cycle import CandidateEraser
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.exporting import Exporter
 from engine.memory.agent_files import AgentFiles
@@ -129,7 +129,7 @@ def build_knowledge(services: Services, overrides: Overrides) -> None:
         files=services.agent_files,
         model=MemoryModel(services),
         other_texts=OtherTexts(
-            (services.profiles, learnt, CandidateTexts(services.database)),
+            (services.profiles, learnt, CandidateEraser(services.database)),
             find_by_prefix={
                 "lrn": learnt.find_text,
                 "pred": lambda card_id: services.cards.get(card_id).assignment.prompt,

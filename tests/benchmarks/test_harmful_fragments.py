@@ -9,7 +9,7 @@ real engine (see `closed_loop`), and the lift of each fragment is checked again 
 from pathlib import Path
 
 from engine.execution.runners.model.host_client import ModelHost
-from engine.learning.candidates.candidates import add_candidate
+from engine.learning.candidates.life_cycle import add_candidate
 from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, Lift, PromptFragment
 from engine.storage.database import Transaction
 from tests.benchmarks.closed_loop import Shop

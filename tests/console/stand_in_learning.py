@@ -12,7 +12,7 @@ from engine.model.adaptation import (
     LearningRecord,
     Lift,
     Overlay,
-    Station,
+    Stage,
     compute_candidate_status,
 )
 from engine.model.learnings import ChainReport, EntrySource, RetractReport, ScopeState
@@ -31,7 +31,7 @@ SESSIONS = [entry.session_id for entry in FOUND]
 NAMES = ("detect", "draft", "score", "corroborate", "review")
 
 
-def make_stations(candidate: Candidate) -> tuple[Station, ...]:
+def make_stations(candidate: Candidate) -> tuple[Stage, ...]:
     """The stations of a candidate, as the engine shows them."""
     words_by_station = (
         "failed_tdd 4 times in backend_builder", "a fix template from 2 records",
@@ -40,16 +40,16 @@ def make_stations(candidate: Candidate) -> tuple[Station, ...]:
     )  # fmt: skip
     reached = {CandidateStatus.DRAFTED: 3, CandidateStatus.REVIEW: 4}.get(candidate.status, 5)
     stations = [
-        Station(
+        Stage(
             name, ago(hours=20 - 4 * number) if number <= reached else None, words if number <= reached else "",
             "done" if number < reached else "now" if number == reached else "ahead",
         )
         for number, (name, words) in enumerate(zip(NAMES, words_by_station, strict=True))
     ]  # fmt: skip
     rejected = candidate.status is CandidateStatus.REJECTED
-    last = Station("reject" if rejected else "promote", None, "", "ahead")
+    last = Stage("reject" if rejected else "promote", None, "", "ahead")
     if candidate.status.is_decided:
-        last = Station(
+        last = Stage(
             last.name, candidate.changed_at, f"by the operator: {candidate.reason}", "failed" if rejected else "done"
         )
     return (*stations, last)

@@ -4,10 +4,10 @@
 
 | modules | subject |
 |---|---|
-| `records` | the table of scored records, and which of them can become candidates |
-| `reflection`, `entry_readers` | scored records of ledger entries, with a reader for each kind of entry |
-| `drafting`, `evaluation` | drafts candidates, and judges their effects and their evidence |
-| `candidates` | the life cycle: proposed, active, rolled back |
+| `reflection`, `entry_readers` | scored records of ledger entries, by a reader for each kind of entry; their table |
+| `evaluation` | from which records candidates are drafted, and the evidence for and against a candidate |
+| `drafting`, `effects` | drafts candidates, and checks and describes what each would change |
+| `life_cycle` | the table of candidates: proposed, active, rolled back |
 | `overlays` | the active effects, in prompts and elsewhere, with the trials that measure them |
 | `adaptation` | the service |
 

@@ -13,35 +13,36 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 
 from engine.clock import Clock
 from engine.config import AdaptationMode, SettingsSource
 from engine.learning.candidates import Sources
-from engine.learning.candidates.candidates import (
+from engine.learning.candidates.drafting import NothingToDraft, StillRunning, draft_candidate
+from engine.learning.candidates.effects import is_same_change, list_texts, make_preview
+from engine.learning.candidates.evaluation import (
+    MIN_OPPORTUNITY_SCORE,
+    MIN_REVIEW_SCORE,
+    PROPOSED,
+    Evaluation,
+    Opportunity,
+    evaluate,
+    has_new_evidence,
+    select_opportunities,
+)
+from engine.learning.candidates.life_cycle import (
     CandidateRow,
     add_candidate,
     decide_candidate,
     find_candidate,
-    list_stations,
+    get_entry_time,
     load_candidates,
     store_evaluation,
     undo_decision,
 )
-from engine.learning.candidates.drafting import NothingToDraft, StillRunning, draft_candidate
-from engine.learning.candidates.evaluation import (
-    PROPOSED,
-    Evaluation,
-    evaluate,
-    has_new_evidence,
-    is_same_change,
-    list_texts,
-    make_preview,
-)
 from engine.learning.candidates.overlays import Trials
-from engine.learning.candidates.records import MIN_OPPORTUNITY_SCORE, Opportunity, Records, select_opportunities
-from engine.learning.candidates.reflection import Reflection
+from engine.learning.candidates.reflection import Records, Reflection
 from engine.model import Randomness, Refusal, Trust, Waiting, microusd
 from engine.model.adaptation import (
     Candidate,
@@ -55,7 +56,9 @@ from engine.model.adaptation import (
     LearningRecord,
     Lift,
     RecordKind,
+    Stage,
 )
+from engine.model.text import count
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
@@ -147,7 +150,7 @@ class Adaptation:
             preview=self._make_preview(candidate),
             lift=self._trials.measure_lifts().get(overlays[0].id) if overlays else None,
             overlays=tuple(overlays),
-            stations=list_stations(row, [record for record in records if record.id in row.drafted_from]),
+            stations=list_stages(row, [record for record in records if record.id in row.drafted_from]),
         )
 
     def list_records(self, kind: str = "", limit: int = 200) -> list[LearningRecord]:
@@ -431,3 +434,56 @@ def describe_lift(lift: Lift) -> str:
     return (
         f"{lift.with_good} of {lift.with_runs} went well with it, {lift.without_good} of {lift.without_runs} without it"
     )
+
+
+# -- the stages of its life in words
+
+
+def list_stages(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tuple[Stage, ...]:
+    """The stages of a candidate's life cycle in words; `drafted_from` are the records that it was drafted from."""
+    origin = drafted_from[0].reason if drafted_from else "its record is no longer stored"
+    detected_at = max((record.at for record in drafted_from), default=None)
+    score = max((record.score for record in drafted_from), default=0.0)
+    drafted_at, corroborated = get_entry_time(row.history[0]), _make_corroboration_stage(row)
+    return (
+        Stage("detect", detected_at, origin, "done"),
+        Stage("draft", drafted_at, f"from {count(len(row.drafted_from), 'record')}", "done"),
+        Stage("score", drafted_at, f"{score:.0f} of 100, from its own record", "done"),
+        corroborated,
+        *_make_decision_stages(row, corroborated.at),
+    )
+
+
+def _make_corroboration_stage(row: CandidateRow) -> Stage:
+    """The stage in which other records support a candidate."""
+    if row.status is CandidateStatus.DRAFTED:
+        reason = f"{row.reason}; it comes up for review from a score of {MIN_REVIEW_SCORE:.0f}"
+        return Stage("corroborate", None, reason, "now")
+    for entry in reversed(row.history):
+        if entry["move"] == CandidateMove.CORROBORATE:
+            return Stage("corroborate", get_entry_time(entry), entry["reason"], "done")
+    return Stage("corroborate", None, "it was rejected before", "ahead")
+
+
+_END_WORDS = {
+    CandidateStatus.ACTIVE: "it is active",
+    CandidateStatus.REJECTED: "rejected",
+    CandidateStatus.ROLLED_BACK: "rolled back",
+}
+"""The words for a decision in the last stage of a candidate's life cycle."""
+
+
+def _make_decision_stages(row: CandidateRow, corroborated_at: datetime | None) -> tuple[Stage, Stage]:
+    """The stages of review and of its result."""
+    last_entry = row.history[-1]
+    if not row.status.is_decided:
+        review = Stage("review", None, "", "ahead")
+        if row.status is CandidateStatus.REVIEW:
+            undone = f"; {last_entry['reason']}" if row.is_undone else ""
+            review = Stage("review", corroborated_at, f"needs your decision{undone}", "now")
+        return review, Stage("promote", None, "", "ahead")
+    at, reason = get_entry_time(last_entry), f": {last_entry['reason']}" if last_entry["reason"] else ""
+    name = "reject" if row.status is CandidateStatus.REJECTED else "promote"
+    state = "done" if row.status is CandidateStatus.ACTIVE else "failed"
+    review = Stage("review", at, f"by {last_entry['by']}", "done")
+    return review, Stage(name, at, f"{_END_WORDS[row.status]}{reason}", state)

@@ -16,8 +16,8 @@ from itertools import groupby, takewhile
 
 from engine.frozen import frozen
 from engine.learning.candidates import ModelPrice, ModelsUsed, Sources
-from engine.learning.candidates.evaluation import map_texts, validate_effect
-from engine.learning.candidates.records import Opportunity
+from engine.learning.candidates.effects import replace_texts, validate_effect
+from engine.learning.candidates.evaluation import Opportunity
 from engine.model import TranscriptLine, Trust
 from engine.model.adaptation import (
     MAX_PATCH_CHARS,
@@ -92,7 +92,7 @@ def draft_candidate(
     11.1). Raises `NothingToDraft`, and what `validate_effect` raises."""
     draft = DRAFTERS[opportunity.type](Evidence(opportunity.record, related, sources, max_attempts))
     secrets = tuple(sources.list_secrets())
-    effect = map_texts(draft.effect, lambda text: redact(text, secrets))
+    effect = replace_texts(draft.effect, lambda text: redact(text, secrets))
     if isinstance(effect, FlowOffload) and not effect.commands:
         raise NothingToDraft("its commands contain a key or a password")
     return replace(draft, effect=validate_effect(effect), title=redact(draft.title, secrets))

@@ -20,7 +20,7 @@ from engine.learning.candidates import Sources
 from engine.model import MICRO, PermissionAnswer, Trust
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.base import hex_hash
-from engine.model.learnings import distil_rule, find_added_sentences, normalise
+from engine.model.learnings import Correction, distil_rule, find_added_sentences, normalise
 from engine.model.text import count, jaccard, money, quote
 from engine.storage.ledger import LedgerEntry
 
@@ -39,13 +39,10 @@ MAX_ADDED_SENTENCES = 5
 SESSION_KINDS = frozenset({"ValidationFailed", "ValidationHealed", "RetryRepeated", "AgentErred", "ToolsUsed"})
 """The kinds of entries whose subject is a session. In other entries about a session, its id is a field."""
 
-NewRecords = Iterator[LearningRecord]
-"""The records that a reader makes of one entry."""
-
 RecordScope = tuple[str, str]
 """(type, id) of a scope."""
 
-Part = tuple[float, str]
+ScorePart = tuple[float, str]
 """(points, reason). The reason of a part without points is left out."""
 
 
@@ -53,7 +50,23 @@ Part = tuple[float, str]
 
 
 @frozen
-class Reading:
+class RecordIdentity:
+    """What distinguishes a record from others of its kind."""
+
+    cause: str = ""
+    """The signature of the cause, for a kind that has several causes. It is part of the label."""
+    key: str = ""
+    """Distinguishes the records of one entry."""
+    unique_by: str = ""
+    """All entries with the same value make only one record; "" for a record of each entry."""
+
+
+ONLY_RECORD = RecordIdentity()
+"""The identity of the only record of an entry, of a kind with one cause."""
+
+
+@frozen
+class EntryReading:
     """A ledger entry together with what its reader needs."""
 
     entry: LedgerEntry
@@ -80,28 +93,25 @@ class Reading:
         self,
         kind: RecordKind,
         scope: RecordScope,
-        parts: Iterable[Part],
+        parts: Iterable[ScorePart],
         details: Mapping[str, Any],
+        identity: RecordIdentity = ONLY_RECORD,
         *,
-        cause: str = "",
-        key: str = "",
-        once: str = "",
         agent: str = "",
         session_id: str = "",
     ) -> LearningRecord:
-        """A record of this entry. `cause` is the signature of the cause, for a kind that has several causes. `key`
-        distinguishes the records of one entry. All entries with the same `once` make only one record. By default, the
-        agent is that of the scope or of the entry, and the session that of the entry.
-        """
+        """A record of this entry. By default, the agent is that of the scope or of the entry, and the session that of
+        the entry."""
         entry, payload = self.entry, self.entry.payload
         session_of_entry = entry.subject if entry.kind in SESSION_KINDS else payload.get("session_id", "")
-        score, reason = add_parts(*parts)
-        identity = (kind, once) if once else (entry.id, kind, key)  # reading the entry again gives the same id
+        score, reason = sum_parts(*parts)
+        # Reading the entry again gives the same id.
+        unique_values = (kind, identity.unique_by) if identity.unique_by else (entry.id, kind, identity.key)
         return LearningRecord(
-            id="rec_" + hex_hash("\x1f".join(map(str, identity)), 12),
+            id="rec_" + hex_hash("\x1f".join(map(str, unique_values)), 12),
             at=entry.at,
             kind=kind,
-            source_label=make_label(kind, cause),
+            source_label=make_label(kind, identity.cause),
             scope_type=scope[0],
             scope_id=scope[1],
             score=score,
@@ -113,7 +123,7 @@ class Reading:
             details=details,
         )
 
-    def before(self, kind: RecordKind, cause: str, scope: RecordScope) -> int:
+    def count_earlier(self, kind: RecordKind, cause: str, scope: RecordScope) -> int:
         """The number of earlier records with the same cause."""
         return self.count_before(make_label(kind, cause), scope)
 
@@ -123,24 +133,24 @@ def make_label(kind: RecordKind, cause: str) -> str:
     return f"{kind}/{cause}" if cause else kind.value
 
 
-def add_parts(*parts: Part) -> tuple[float, str]:
+def sum_parts(*parts: ScorePart) -> tuple[float, str]:
     """The sum of the points, from 0 to 100, rounded to tenths, and its reason, such as "a call was wrong: +50"."""
     total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
     reason = "; ".join(f"{description}: {round(points, 1):+g}" for points, description in parts if abs(points) >= 0.05)
     return total, reason
 
 
-def _score_each(points: float, most: int, number: int, noun: str, ending: str = "") -> Part:
+def _score_each(points: float, most: int, number: int, noun: str, ending: str = "") -> ScorePart:
     """`points` for each of a `number` of things, of which `most` count."""
     return points * min(most, number), count(number, noun) + ending
 
 
-def _score_earlier(points: float, most: int, number: int, event: str) -> Part:
+def _score_earlier(points: float, most: int, number: int, event: str) -> ScorePart:
     """`points` for each time that an event happened before, of which `most` count."""
     return points * min(most, number), f"{event} once before" if number == 1 else f"{event} {number} times before"
 
 
-def _score_cost(points: float, cost: int) -> Part:
+def _score_cost(points: float, cost: int) -> ScorePart:
     """Up to `points` for a cost in micro-dollars."""
     return points * share(cost, FULL_COST_MICROUSD), f"{money(cost)} spent on it"
 
@@ -148,14 +158,14 @@ def _score_cost(points: float, cost: int) -> Part:
 # -- tests
 
 
-def _read_healed_tests(reading: Reading) -> NewRecords:
+def _read_healed_tests(reading: EntryReading) -> Iterator[LearningRecord]:
     """The tests of a session passed in the end, see `score_heal`."""
     attempts, cost, failing = reading.values("attempts", "cost", "failing")
     parts, details = score_heal(attempts, cost, len(failing)), reading.select("attempts", "cost")
     yield from _make_test_records(reading, RecordKind.SUCCESSFUL_HEAL, parts, failing, details)
 
 
-def score_heal(attempts: int, cost: int, failing: int) -> tuple[Part, ...]:
+def score_heal(attempts: int, cost: int, failing: int) -> tuple[ScorePart, ...]:
     """The points of a repair after which tests passed: 60, 20 divided by the number of attempts, up to 10 for the cost,
     up to 10 for the number of tests."""
     tries = max(1, attempts - 1)
@@ -167,7 +177,7 @@ def score_heal(attempts: int, cost: int, failing: int) -> tuple[Part, ...]:
     )
 
 
-def _read_failed_tests(reading: Reading) -> NewRecords:
+def _read_failed_tests(reading: EntryReading) -> Iterator[LearningRecord]:
     """The tests of a session still failed: 45 points, 10 for each attempt to fix them up to 30, up to 15 for the cost,
     up to 10 for the number of failing tests."""
     attempts, cost, failing, reason = reading.values("attempts", "cost", "failing", "reason")
@@ -182,26 +192,25 @@ def _read_failed_tests(reading: Reading) -> NewRecords:
 
 
 def _make_test_records(
-    reading: Reading,
+    reading: EntryReading,
     kind: RecordKind,
-    parts: Iterable[Part],
+    parts: Iterable[ScorePart],
     tests: Iterable[str],
     details: Mapping[str, Any],
     *,
     agent: str = "",
-) -> NewRecords:
+) -> Iterator[LearningRecord]:
     """A record for each test, in the scope of its workspace. A change set that was `landed` gives each test one record,
     however often it is read."""
     failing = sorted(map(str, tests))
     for test in failing[:MAX_TESTS]:
-        once = f"{details['landed']}/{test}" if "landed" in details else ""
+        unique_by = f"{details['landed']}/{test}" if "landed" in details else ""
+        identity = RecordIdentity(cause=test, key=test, unique_by=unique_by)
         test_details = {"test": test, "failing": failing, **details}
-        yield reading.record(
-            kind, reading.workspace_scope, parts, test_details, cause=test, key=test, once=once, agent=agent
-        )
+        yield reading.record(kind, reading.workspace_scope, parts, test_details, identity, agent=agent)
 
 
-def _read_retry(reading: Reading) -> NewRecords:
+def _read_retry(reading: EntryReading) -> Iterator[LearningRecord]:
     """Attempts changed nothing: 45 points, 10 for each attempt up to 30, up to 25 for their cost."""
     agent, attempts, cost = reading.values("agent", "attempts", "cost")
     parts = (
@@ -216,12 +225,12 @@ def _read_retry(reading: Reading) -> NewRecords:
 # -- overlaps, budgets and errors
 
 
-def _read_overlap(reading: Reading) -> NewRecords:
+def _read_overlap(reading: EntryReading) -> Iterator[LearningRecord]:
     """Two agents changed the same files. If both can land: 20 points, 4 for each file up to 20. If only one can: 50
     points, up to 25 for the share of files that conflict, 4 for each of these up to 20."""
     agent, files, conflicting = reading.values("agent", "files", "conflicting")
     common = _score_each(4.0, FULL_BREADTH, len(files), "file", " in common")
-    parts: tuple[Part, ...] = (20.0, "both can land"), common
+    parts: tuple[ScorePart, ...] = (20.0, "both can land"), common
     if conflicting:
         parts = (
             (50.0, "only one of the two can land"),
@@ -233,7 +242,7 @@ def _read_overlap(reading: Reading) -> NewRecords:
     yield reading.record(RecordKind.TASK_CONFLICT, ("agent", agent), parts, details)
 
 
-def _read_exceeded_budget(reading: Reading) -> NewRecords:
+def _read_exceeded_budget(reading: EntryReading) -> Iterator[LearningRecord]:
     """A budget blocked work: 50 points, up to 10 for the share that was spent, up to 40 for the amount above it. There
     is one record a day, even if the budget blocks the agent many times."""
     agent = reading.entry.subject
@@ -245,14 +254,15 @@ def _read_exceeded_budget(reading: Reading) -> NewRecords:
         (40.0 * share(max(0, spent - budget), budget), "it was exceeded"),
     )
     details = {"spent": spent, "budget": budget, "day": day}
-    yield reading.record(RecordKind.BUDGET_INCIDENT, ("agent", agent), parts, details, once=f"{agent}/{day}")
+    identity = RecordIdentity(unique_by=f"{agent}/{day}")
+    yield reading.record(RecordKind.BUDGET_INCIDENT, ("agent", agent), parts, details, identity)
 
 
 _ERROR_CODE = re.compile(r"^([a-z][a-z_]{2,40}): ")
 """The error code at the beginning of a tool's message."""
 
 
-def _read_error(reading: Reading) -> NewRecords:
+def _read_error(reading: EntryReading) -> Iterator[LearningRecord]:
     """An error: 50 points for a call that a tool refused, 45 for a command that could not run or did not end, and 30
     for a model or program that failed, since guidance cannot prevent that. 10 more if it has an error code, and 5 for
     each time that it happened before, up to 20."""
@@ -271,13 +281,13 @@ def _read_error(reading: Reading) -> NewRecords:
     parts = (
         part,
         (10.0 * (coded is not None), "the tool said what was wrong"),
-        _score_earlier(5.0, 4, reading.before(kind, cause, scope), "it happened"),
+        _score_earlier(5.0, 4, reading.count_earlier(kind, cause, scope), "it happened"),
     )
     details = {"tool": tool, "message": message}
-    yield reading.record(kind, scope, parts, details, cause=cause, key=f"{tool}/{message}")
+    yield reading.record(kind, scope, parts, details, RecordIdentity(cause, f"{tool}/{message}"))
 
 
-def _read_sync_failure(reading: Reading) -> NewRecords:
+def _read_sync_failure(reading: EntryReading) -> Iterator[LearningRecord]:
     """The shared database could not be reached: 40 points, 2 for each unsent row up to 30, 5 for each earlier outage
     up to 30."""
     kind, scope, cause = RecordKind.CLOUD_SYNC_FAILURE, ("leader", ""), reading.entry.subject
@@ -285,26 +295,31 @@ def _read_sync_failure(reading: Reading) -> NewRecords:
     parts = (
         (40.0, "the shared database could not be reached"),
         (2.0 * min(15, unsent), f"{unsent} unsent"),
-        _score_each(5.0, 6, reading.before(kind, cause, scope), "outage", " before"),
+        _score_each(5.0, 6, reading.count_earlier(kind, cause, scope), "outage", " before"),
     )
-    yield reading.record(kind, scope, parts, reading.entry.payload, cause=cause)
+    yield reading.record(kind, scope, parts, reading.entry.payload, RecordIdentity(cause))
 
 
 # -- what the operator decides
 
 
-def _read_card_approval(reading: Reading) -> NewRecords:
+def _read_card_approval(reading: EntryReading) -> Iterator[LearningRecord]:
     """The operator approved a card. Unchanged: 20 points, since nothing needs to change. After an edit of its prompt,
     each added sentence gets 50 points, up to 40 for the share of words that changed, and 10 if words were added."""
-    kind, card, payload = RecordKind.HUMAN_APPROVAL, reading.entry.subject, reading.entry.payload
+    payload = reading.entry.payload
     by = payload["decided_by"]
     if by == "autonomy":
         return
-    edit = reading.sources.find_correction(card) if payload.get("edited") else None
-    if edit is None:
-        part = (20.0, "a card was approved unchanged")
-        yield reading.record(kind, reading.workspace_scope, [part], {"by": by}, cause="card")
+    edit = reading.sources.find_correction(reading.entry.subject) if payload.get("edited") else None
+    if edit is not None:
+        yield from _read_edit(reading, edit, by)
         return
+    kind, part = RecordKind.HUMAN_APPROVAL, (20.0, "a card was approved unchanged")
+    yield reading.record(kind, reading.workspace_scope, [part], {"by": by}, RecordIdentity("card"))
+
+
+def _read_edit(reading: EntryReading, edit: Correction, by: str) -> Iterator[LearningRecord]:
+    """The operator edited a card's prompt before approving it: a record for each added sentence."""
     changed = 1.0 - jaccard(edit.original.lower().split(), edit.edited.lower().split())
     for number, sentence in enumerate(find_added_sentences(edit.original, edit.edited)[:MAX_ADDED_SENTENCES]):
         added = len(sentence.split())
@@ -314,7 +329,7 @@ def _read_card_approval(reading: Reading) -> NewRecords:
             (10.0 * (added > 0), f"{count(added, 'word')} added"),
         )
         details = {
-            "card": card,
+            "card": reading.entry.subject,
             "original": edit.original[:500],
             "edited": edit.edited[:500],
             "added": sentence[:300],
@@ -322,12 +337,14 @@ def _read_card_approval(reading: Reading) -> NewRecords:
             "channel": edit.channel,
             "by": by,
         }
-        cause = f"edited:{edit.channel}:{make_slug(distil_rule(sentence).text)}"
+        identity = RecordIdentity(
+            cause=f"edited:{edit.channel}:{make_slug(distil_rule(sentence).text)}", key=f"edit {number}"
+        )
         scope = ("agent", edit.agent)
-        yield reading.record(kind, scope, parts, details, cause=cause, key=f"edit {number}", session_id=edit.session)
+        yield reading.record(RecordKind.HUMAN_APPROVAL, scope, parts, details, identity, session_id=edit.session)
 
 
-def _read_permission(reading: Reading) -> NewRecords:
+def _read_permission(reading: EntryReading) -> Iterator[LearningRecord]:
     """The operator allowed a tool: 25 points for one call, 30 for the session. Nothing needs to change."""
     tool, answer = reading.values("tool", "answer")
     if not PermissionAnswer(answer).allows or reading.entry.payload.get("by"):  # `by`: an earlier answer was reused
@@ -336,10 +353,10 @@ def _read_permission(reading: Reading) -> NewRecords:
     if answer == PermissionAnswer.ALLOW_SESSION:
         part = (30.0, "a tool was allowed for the whole session")
     scope, cause = reading.workspace_scope, f"permission:{tool}"
-    yield reading.record(RecordKind.HUMAN_APPROVAL, scope, [part], {"tool": tool}, cause=cause)
+    yield reading.record(RecordKind.HUMAN_APPROVAL, scope, [part], {"tool": tool}, RecordIdentity(cause))
 
 
-def _read_landing(reading: Reading) -> NewRecords:
+def _read_landing(reading: EntryReading) -> Iterator[LearningRecord]:
     """Changes were landed or committed: 25 points, 2 for each file up to 10, once for each change set. The tests that
     they fixed get records too, see `score_heal`."""
     payload, change_set = reading.entry.payload, reading.entry.subject
@@ -349,7 +366,7 @@ def _read_landing(reading: Reading) -> NewRecords:
         return
     kind, scope, details = RecordKind.HUMAN_APPROVAL, reading.workspace_scope, {"files": files}
     parts = (25.0, "changes were landed"), _score_each(2.0, FULL_BREADTH, files, "file")
-    yield reading.record(kind, scope, parts, details, cause="change_set", once=change_set)
+    yield reading.record(kind, scope, parts, details, RecordIdentity("change_set", unique_by=change_set))
     repair = reading.sources.find_healed_tests(str(payload["session_id"]))
     if repair is not None:
         causes = sorted({cause for cause in repair.tests.values() if cause})
@@ -359,7 +376,7 @@ def _read_landing(reading: Reading) -> NewRecords:
         yield from _make_test_records(reading, kind, healed, repair.tests, details, agent=repair.agent)
 
 
-def _read_kept_fact(reading: Reading) -> NewRecords:
+def _read_kept_fact(reading: EntryReading) -> Iterator[LearningRecord]:
     """The operator kept a fact: 65 points, 10 if it is in the operator's own words or was measured, 5 for each time
     that the same fact was kept before, up to 20."""
     kind, scope, fact_id = RecordKind.HUMAN_APPROVAL, reading.workspace_scope, reading.entry.subject
@@ -370,16 +387,16 @@ def _read_kept_fact(reading: Reading) -> NewRecords:
     parts = (
         (65.0, f"you kept {quote(kept_fact.fact, 120)} as a fact"),
         (10.0 * (kept_fact.trust is not Trust.QUOTED), "in your own words, or measured"),
-        _score_earlier(5.0, 4, reading.before(kind, cause, scope), "the same fact was kept"),
+        _score_earlier(5.0, 4, reading.count_earlier(kind, cause, scope), "the same fact was kept"),
     )
     details = {"kept": fact_id, "text": kept_fact.fact, "trust": kept_fact.trust.value}
-    yield reading.record(kind, scope, parts, details, cause=cause)
+    yield reading.record(kind, scope, parts, details, RecordIdentity(cause))
 
 
 # -- guidance and recall
 
 
-def _read_findings(reading: Reading) -> NewRecords:
+def _read_findings(reading: EntryReading) -> Iterator[LearningRecord]:
     """Findings reached a leader: up to 50 points for their confidence, up to 50 for their importance."""
     columns = reading.values("bubbles", "patterns", "agents", "confidences", "importances")
     for bubble, pattern, agent, confidence, importance in zip(*columns, strict=True):
@@ -388,10 +405,10 @@ def _read_findings(reading: Reading) -> NewRecords:
             (50.0 * share(importance, 1.0), f"importance {importance:.2f}"),
         )
         details = {"bubble": bubble, "leader": reading.entry.subject, "pattern": pattern}
-        yield reading.record(RecordKind.SUCCESSFUL_BUBBLE, ("agent", agent), parts, details, key=bubble)
+        yield reading.record(RecordKind.SUCCESSFUL_BUBBLE, ("agent", agent), parts, details, RecordIdentity(key=bubble))
 
 
-def _read_guidance(reading: Reading) -> NewRecords:
+def _read_guidance(reading: EntryReading) -> Iterator[LearningRecord]:
     """Guidance was in a prompt: 20 points, 2 for each item up to 20, 5 for each leader up to 15."""
     items, leaders = reading.values("items", "sources")
     parts = (
@@ -403,7 +420,7 @@ def _read_guidance(reading: Reading) -> NewRecords:
     yield reading.record(RecordKind.GUIDANCE_APPLIED, ("agent", reading.entry.subject), parts, details)
 
 
-def _read_harm(reading: Reading) -> NewRecords:
+def _read_harm(reading: EntryReading) -> Iterator[LearningRecord]:
     """Work with an item of guidance or with an overlay fails more often: 60 points, up to 40 for the difference of the
     shares (all 40 from one half on). A harmful overlay is rolled back, and counts against similar candidates."""
     payload = reading.entry.payload
@@ -413,11 +430,11 @@ def _read_harm(reading: Reading) -> NewRecords:
         (60.0, "work with it fails more often than by chance"),
         (40.0 * share(harm, 0.5), f"by {harm:.0%} at least"),
     )
-    scope, cause = ("agent", payload["agent"]), "overlay" if is_overlay else ""
-    yield reading.record(RecordKind.GUIDANCE_NOISY, scope, parts, _add_reference(reading), cause=cause)
+    scope, identity = ("agent", payload["agent"]), RecordIdentity("overlay" if is_overlay else "")
+    yield reading.record(RecordKind.GUIDANCE_NOISY, scope, parts, _make_reference_details(reading), identity)
 
 
-def _read_stale_guidance(reading: Reading) -> NewRecords:
+def _read_stale_guidance(reading: EntryReading) -> Iterator[LearningRecord]:
     """Guidance is older than its limit: 40 points, up to 20 for the time above the limit (all 20 at twice the limit), 2
     for each recent session with it up to 20."""
     days, max_days, session_count, leader = reading.values("days", "most", "told", "leader")
@@ -426,15 +443,15 @@ def _read_stale_guidance(reading: Reading) -> NewRecords:
         (20.0 * share(days - max_days, max_days), f"{count(days, 'day')} old; the limit is {max_days}"),
         _score_each(2.0, 10, session_count, "session", " used it recently"),
     )
-    yield reading.record(RecordKind.STALE_GUIDANCE, ("leader", leader), parts, _add_reference(reading))
+    yield reading.record(RecordKind.STALE_GUIDANCE, ("leader", leader), parts, _make_reference_details(reading))
 
 
-def _add_reference(reading: Reading) -> Mapping[str, Any]:
+def _make_reference_details(reading: EntryReading) -> Mapping[str, Any]:
     """The fields of an entry about guidance, with its reference."""
     return {"ref": reading.entry.subject, **reading.entry.payload}
 
 
-def _read_teaching(reading: Reading) -> NewRecords:
+def _read_teaching(reading: EntryReading) -> Iterator[LearningRecord]:
     """Guidance was written into souls: 10 points, up to 40 for the share of souls that changed."""
     taught, unchanged = reading.values("taught", "unchanged")
     parts = (
@@ -444,19 +461,21 @@ def _read_teaching(reading: Reading) -> NewRecords:
     yield reading.record(RecordKind.TEACHING_REFRESH, ("leader", ""), parts, reading.entry.payload)
 
 
-def _read_recall(reading: Reading) -> NewRecords:
+def _read_recall(reading: EntryReading) -> Iterator[LearningRecord]:
     """A memory of another machine was useful here: 45 points, 5 for each time that it was before, up to 40."""
     kind, scope = RecordKind.CLOUD_MEMORY_RECALL_HIT, ("agent", reading.entry.subject)
     for memory, origin in zip(*reading.values("memories", "origins"), strict=True):
-        earlier = _score_earlier(5.0, 8, reading.before(kind, memory, scope), "it was useful")
+        earlier = _score_earlier(5.0, 8, reading.count_earlier(kind, memory, scope), "it was useful")
         parts = (45.0, "another machine's finding was useful"), earlier
-        yield reading.record(kind, scope, parts, {"memory": memory, "origin": origin}, cause=memory, key=memory)
+        details = {"memory": memory, "origin": origin}
+        yield reading.record(kind, scope, parts, details, RecordIdentity(cause=memory, key=memory))
 
 
 # -- signatures
 
-_STOP_WORDS_TEXT = "the and with for also please that this then into from its all too but"
-STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
+STOP_WORDS = {
+    "the", "and", "with", "for", "also", "please", "that", "this", "then", "into", "from", "its", "all", "too", "but",
+}  # fmt: skip
 """Words that `make_slug` leaves out."""
 
 _VARYING_PART = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"“”‘’]*[`'\"“”‘’]")
@@ -471,7 +490,7 @@ def make_slug(text: str) -> str:
     return "-".join(words[:6])[:60]
 
 
-READER_OF_KIND: Mapping[str, Callable[[Reading], NewRecords]] = {
+READER_OF_KIND: Mapping[str, Callable[[EntryReading], Iterator[LearningRecord]]] = {
     "ValidationFailed": _read_failed_tests,
     "ValidationHealed": _read_healed_tests,
     "RetryRepeated": _read_retry,

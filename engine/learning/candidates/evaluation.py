@@ -1,30 +1,24 @@
-"""Judges candidates: whether an effect is valid, what its texts are and how it reads in a preview (SPEC 5.4), and how
-well other records support a candidate (SPEC 5.3). Pure.
+"""Evaluates learning records: from which of them candidates are drafted (SPEC 5.2), and how well others support a
+candidate (SPEC 5.3). Pure.
 
-Records from which the candidate was drafted do not count, and each session counts once. Records against a candidate are
-listed but do not change its score: the operator compares both.
+Records from which a candidate was drafted are no evidence for it, and each session counts once. Records against a
+candidate are listed but do not change its score: the operator compares both.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import astuple, replace
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
-from itertools import chain
 from statistics import fmean
 
-from engine.config.sections import find_model_problem
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.learning.learnings.recurrence import may_be_same
-from engine.model import Refusal, sanitise
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
-    Effect,
-    EffectPreview,
+    CandidateType,
     FixTemplate,
     FlowOffload,
     LearningRecord,
@@ -32,178 +26,64 @@ from engine.model.adaptation import (
     PromptFragment,
     RecordKind,
     RoutingHint,
+    make_dedupe_key,
 )
 from engine.model.learnings import list_content_words, normalise
-from engine.model.text import jaccard, money, name_command, one_line
+from engine.model.text import jaccard, name_command
 
-# -- effects
+# -- the records from which candidates are drafted
 
-MAX_LINES = 20
-"""Maximum number of lines of guidance, repairs or commands in one effect."""
+MIN_OPPORTUNITY_SCORE = 60.0
+"""Minimum score of a record from which a candidate can be drafted. For example, a record of kind `failed_tdd` with this
+score leads to a fix template. With a lower score, it only supports a template drafted from another record."""
 
-MAX_LINE_CHARS = 500
-"""Maximum number of characters of each line."""
+MAX_OPPORTUNITIES = 25
+"""Maximum number of opportunities that a round tries."""
 
-_FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
-"""A valid name of a flow."""
-
-
-def validate_effect(effect: Effect) -> Effect:
-    """Check an effect, and return it with each text in a single line. Raises `Refusal` `bad_effect` with the
-    problem."""
-    match effect:
-        case PromptFragment():
-            return PromptFragment(_validate_lines("guidance", effect.guidance))
-        case FixTemplate():
-            _require(effect.failing, "it names no failing test")
-            return replace(effect, repairs=_validate_lines("repairs", effect.repairs))
-        case RoutingHint():
-            problem = find_model_problem(effect.model)
-            _require(not problem, problem)
-        case PolicyTweak():
-            _require((effect.tries, effect.cost) != (None, None), "it changes no limit")
-        case FlowOffload(name):
-            problem = f"{sanitise(name)[:80]!r} is not a valid flow name: use lower-case letters, digits and _"
-            _require(_FLOW_NAME.fullmatch(name), problem)
-            commands = _validate_lines("commands", effect.commands)
-            for command in commands:
-                split_command(command)
-            return FlowOffload(name, _validate_line(effect.title) or name, commands)
-    return effect
+KINDS_OF_TYPE = {
+    CandidateType(type): frozenset(map(RecordKind, kinds))
+    for type, kinds in read_table(__file__, "record_kinds.toml").items()
+}
+"""The kinds of records from which each type of candidate is drafted (SPEC 5.2)."""
 
 
-def split_command(command: str) -> list[str]:
-    """The program and arguments of a flow's command, which runs without a shell. Raises `Refusal` `bad_effect`."""
-    shown = f"{command[:80]!r}"
-    try:
-        tokens = list(shlex.shlex(command, posix=True, punctuation_chars=True))
-        arguments = shlex.split(command)
-    except ValueError as error:
-        raise _make_invalid_effect_refusal(f"{shown} is not a command: {error}") from error
-    _require(arguments and not arguments[0].startswith("-"), f"{shown} is not a command")
-    _require(not any(token and set(token) <= set("();<>|&") for token in tokens), f"{shown} needs a shell")
-    return arguments
+@frozen
+class Opportunity:
+    """A record from which a candidate of this type could be drafted."""
+
+    type: CandidateType
+    record: LearningRecord
+
+    @property
+    def key(self) -> str:
+        """The unique key of the candidate that is drafted from it."""
+        return make_dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
 
 
-def _validate_lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
-    """Check the texts of the field `name`, and return each that is not empty in a single line."""
-    lines = tuple(filter(None, map(_validate_line, texts)))
-    _require(lines, f"{name} says nothing")
-    _require(len(lines) <= MAX_LINES, f"{name} has {len(lines)} lines, at most {MAX_LINES}")
-    return lines
+def find_candidate_types(kind: RecordKind) -> tuple[CandidateType, ...]:
+    """The types that can be drafted from a kind of record."""
+    return tuple(type for type, kinds in KINDS_OF_TYPE.items() if kind in kinds)
 
 
-def _validate_line(text: str) -> str:
-    """Check the length of a text, and return it in a single line."""
-    line = one_line(text)
-    problem = f"a line has {len(line)} characters, at most {MAX_LINE_CHARS}: {line[:60]}…"
-    _require(len(line) <= MAX_LINE_CHARS, problem)
-    return line
+def select_opportunities(records: Iterable[LearningRecord], known_keys: Collection[str] = ()) -> list[Opportunity]:
+    """The best `MAX_OPPORTUNITIES` opportunities from records with `MIN_OPPORTUNITY_SCORE` points or more, best first.
+
+    Opportunities with `known_keys` are left out. Each key has one opportunity: that of the record with the highest
+    score, and of several such records the newest. The other records of the key can support the candidate.
+    """
+    strong = (record for record in records if record.score >= MIN_OPPORTUNITY_SCORE)
+    opportunities = (Opportunity(type, record) for record in strong for type in find_candidate_types(record.kind))
+    new_opportunities = (opportunity for opportunity in opportunities if opportunity.key not in known_keys)
+    best_by_key = {opportunity.key: opportunity for opportunity in sorted(new_opportunities, key=_rank)}
+    return sorted(best_by_key.values(), key=_rank, reverse=True)[:MAX_OPPORTUNITIES]
 
 
-def _require(condition: object, problem: str) -> None:
-    """Refuse an effect with this problem unless the condition is true."""
-    if not condition:
-        raise _make_invalid_effect_refusal(problem)
+def _rank(opportunity: Opportunity) -> tuple[float, datetime, str]:
+    """The sort key of an opportunity: the higher, the better."""
+    return opportunity.record.score, opportunity.record.at, opportunity.key + opportunity.record.id
 
 
-def _make_invalid_effect_refusal(problem: str) -> Refusal:
-    """The refusal of an effect with this problem."""
-    return Refusal("bad_effect", f"this change cannot be activated: {problem}", "reject its candidate")
-
-
-def free_name(name: str, used_names: Collection[str]) -> str:
-    """An unused name for a flow, at most 40 characters: `name`, with a number if `name` is used already."""
-    unused, number = name, 2
-    while unused in used_names:
-        unused, number = f"{name[:36].rstrip('_')}_{number}", number + 1
-    return unused
-
-
-def list_texts(effect: Effect) -> tuple[str, ...]:
-    """Every text of an effect."""
-    values = (value if isinstance(value, tuple) else (value,) for value in astuple(effect))
-    return tuple(text for text in chain.from_iterable(values) if isinstance(text, str))
-
-
-def map_texts(effect: Effect, change: Callable[[str], str]) -> Effect:
-    """The effect with `change` applied to each text, without texts that become empty. If a diff or a command of a flow
-    changes, the whole diff or all commands are removed, because the rest would do something else."""
-
-    def change_all(lines: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(filter(None, map(change, lines)))
-
-    match effect:
-        case PromptFragment():
-            return PromptFragment(change_all(effect.guidance))
-        case FixTemplate(failing, repairs, patch, causes):
-            patch = patch if change(patch) == patch else ""
-            return FixTemplate(change_all(failing), change_all(repairs), patch, change_all(causes), effect.project)
-        case RoutingHint():
-            return replace(effect, why=change(effect.why))
-        case FlowOffload(name, title, commands):
-            return FlowOffload(name, change(title) or name, commands if change_all(commands) == commands else ())
-    return effect
-
-
-def is_same_change(effect: Effect, other: Effect) -> bool:
-    """Whether two effects make the same change: the same repair of a test, the same model for a channel, or equal
-    effects."""
-    match effect, other:
-        case FixTemplate(), FixTemplate():
-            return bool({*effect.failing} & {*other.failing}) and effect.repairs == other.repairs
-        case RoutingHint(), RoutingHint():
-            return (effect.model, effect.channel) == (other.model, other.channel)
-    return effect == other
-
-
-def make_preview(
-    effect: Effect, others: Sequence[Effect], *, model: str, tries: int, cost: int, flows: Collection[str]
-) -> EffectPreview:
-    """The behaviour with the `others`, and with the effect as well, as lines that a screen can compare. The others are
-    active effects of its type, oldest first. `model`, `tries`, `cost` (in micro-dollars) and `flows` are the values
-    without effects."""
-
-    def describe(effects: Sequence[Effect]) -> tuple[str, ...]:
-        if isinstance(effect, PolicyTweak):
-            return _describe_limits([PolicyTweak(tries, cost), *effects])
-        lines = [f"model: {model}"] if isinstance(effect, RoutingHint) else []
-        return *lines, *_describe_effects(effects, flows)
-
-    return EffectPreview(describe(others), describe([*others, effect]))
-
-
-def _describe_limits(tweaks: Sequence[Effect]) -> tuple[str, ...]:
-    """The lowest of these limits."""
-    limits = [tweak for tweak in tweaks if isinstance(tweak, PolicyTweak)]
-    tries = min(limit.tries for limit in limits if limit.tries is not None)
-    cost = min(limit.cost for limit in limits if limit.cost is not None)
-    return f"tries to heal: {tries}", f"cost of healing: {money(cost)} at most"
-
-
-def _describe_effects(effects: Sequence[Effect], flows: Collection[str]) -> list[str]:
-    """The lines of effects in a preview. A flow gets the name that it would get beside the earlier ones."""
-    lines, flow_names = list[str](), set(flows)
-    for effect in effects:
-        match effect:
-            case PromptFragment():
-                lines += [f"- {line}" for line in effect.guidance]
-            case FixTemplate():
-                lines += [f"failing: {name}" for name in effect.failing]
-                lines += [f"advice: {line}" for line in effect.repairs]
-                lines += [line for line in effect.patch.splitlines() if not line.startswith("index ")]
-            case RoutingHint():
-                limit = f" of at most {effect.longest_prompt} characters" if effect.longest_prompt is not None else ""
-                lines.append(f"prompts{limit} on {effect.channel or 'any channel'}: {effect.model} ({effect.why})")
-            case FlowOffload():
-                name = free_name(effect.name, flow_names)
-                flow_names.add(name)
-                lines.append(f"flow: {name} ({effect.title})")
-                lines += [f"  $ {shlex.join(shlex.split(command))}" for command in effect.commands]
-    return lines
-
-
-# -- evaluations
+# -- the evidence for and against a candidate
 
 PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ACTIVE)
 """Statuses of candidates that were neither rejected nor rolled back."""
@@ -214,8 +94,9 @@ MIN_REVIEW_SCORE = 60.0
 MAX_UNCORROBORATED = 45.0
 """Maximum score of a candidate without supporting records."""
 
-MEAN_WEIGHT, BONUS, MAX_BONUS = 0.85, 5.0, 15.0
-"""The factors of `compute_score`."""
+SUPPORT_MEAN_WEIGHT, SUPPORT_BONUS, MAX_SUPPORT_BONUS = 0.85, 5.0, 15.0
+"""The weight of the mean score of supporting records, the points for each of them, and their maximum: see
+`compute_score`."""
 
 MIN_FACT_SIMILARITY = 0.6
 """Minimum Jaccard similarity of the words of two facts that support each other."""
@@ -244,28 +125,27 @@ def compute_score(drafted: float, scores: Sequence[float]) -> float:
     at least `drafted`, of which at most 45 count. So an additional supporting record never lowers it."""
     strongest = sorted(scores, reverse=True)
     supported = (
-        MEAN_WEIGHT * fmean(strongest[:number]) + min(MAX_BONUS, BONUS * number)
+        SUPPORT_MEAN_WEIGHT * fmean(strongest[:number]) + min(MAX_SUPPORT_BONUS, SUPPORT_BONUS * number)
         for number in range(1, len(strongest) + 1)
     )
     return round(min(100.0, max(min(MAX_UNCORROBORATED, drafted), *supported, 0.0)), 6)
 
 
 def select_supporting(
-    candidate: Candidate, drafted: Iterable[LearningRecord], records: Iterable[LearningRecord]
+    candidate: Candidate, draft_records: Sequence[LearningRecord], records: Iterable[LearningRecord]
 ) -> list[LearningRecord]:
     """The records that support a candidate, in the order of `records`.
 
     They have its scope, and either its label or a fact similar to its own fact. Records of sessions from which it was
     drafted are left out. Of each other session, the record with the highest score counts.
     """
-    drafted = list(drafted)
-    drafted_sessions = {record.session_id for record in drafted if record.session_id}
-    facts = [_find_kept_fact(record) for record in drafted]
+    draft_sessions = {record.session_id for record in draft_records if record.session_id}
+    facts = [_find_kept_fact(record) for record in draft_records]
 
     def supports(record: LearningRecord) -> bool:
         if (record.scope_type, record.scope_id) != (candidate.scope_type, candidate.scope_id):
             return False
-        if record.id in candidate.drafted_from or record.session_id in drafted_sessions:
+        if record.id in candidate.drafted_from or record.session_id in draft_sessions:
             return False
         return record.source_label == candidate.source_label or any(
             _do_facts_agree(_find_kept_fact(record), fact) for fact in facts
@@ -304,22 +184,22 @@ def _do_facts_agree(fact: str, other: str) -> bool:
 
 def evaluate(
     candidate: Candidate,
-    drafted: Sequence[LearningRecord],
+    draft_records: Sequence[LearningRecord],
     records: Sequence[LearningRecord],
     *,
     active_since: datetime | None = None,
 ) -> Evaluation:
-    """Evaluate a candidate by the `records` of its scope. It was drafted from the records `drafted`. `active_since` is
+    """Evaluate a candidate by the `records` of its scope. It was drafted from `draft_records`. `active_since` is
     None for a candidate that is not active."""
-    supporting = select_supporting(candidate, drafted, records)
+    supporting = select_supporting(candidate, draft_records, records)
     score = compute_score(
-        max((record.score for record in drafted), default=0.0), [record.score for record in supporting]
+        max((record.score for record in draft_records), default=0.0), [record.score for record in supporting]
     )
-    begin = min((record.at for record in drafted), default=candidate.created_at)
+    drafted_since = min((record.at for record in draft_records), default=candidate.created_at)
     against = [
         record
         for record in records
-        if record.id not in candidate.drafted_from and speaks_against(candidate, record, begin, active_since)
+        if record.id not in candidate.drafted_from and speaks_against(candidate, record, drafted_since, active_since)
     ]
     reason = f"{_describe_support(len(supporting))}: {score:.0f} of 100"
     if against:
@@ -335,27 +215,22 @@ def _describe_support(number: int) -> str:
 
 
 def speaks_against(
-    candidate: Candidate, record: LearningRecord, begin: datetime, active_since: datetime | None
+    candidate: Candidate, record: LearningRecord, drafted_since: datetime, active_since: datetime | None
 ) -> bool:
-    """Whether a record of the agent that a candidate is about is evidence against its effect.
-
-    The evidence against a repair is a test that failed while the repair was active. Against a tighter limit it is a
-    repair that needed more. Against a cheaper model it is tests that fail even with the present model. Against a
-    fragment it is other guidance of the agent with which work went worse. Against a flow it is a command of the flow
-    that could not run. The last three count only after `begin`, the time of the first record of the draft.
-    """
+    """Whether a record of the agent that a candidate is about is evidence against its effect. `drafted_since` is the
+    time of the first record of the draft, `active_since` None for a candidate that is not active."""
     if candidate.agent_id and record.agent != candidate.agent_id:
         return False
-    is_after_draft = record.at >= begin
+    is_after_draft = record.at >= drafted_since
     match candidate.effect, record.kind:
-        case FixTemplate() as template, RecordKind.FAILED_TDD:
+        case FixTemplate() as template, RecordKind.FAILED_TDD:  # the test failed while the repair was active
             was_active = active_since is not None and record.at > active_since
             return was_active and record.details["test"] in template.failing
-        case PolicyTweak() as tweak, RecordKind.SUCCESSFUL_HEAL:
+        case PolicyTweak() as tweak, RecordKind.SUCCESSFUL_HEAL:  # a repair needed more than the tighter limit
             return _exceeds_limit(record, tweak)
-        case RoutingHint(), RecordKind.FAILED_TDD:
+        case RoutingHint(), RecordKind.FAILED_TDD:  # tests fail even with the present, more expensive model
             return is_after_draft
-        case PromptFragment(), RecordKind.GUIDANCE_NOISY:
+        case PromptFragment(), RecordKind.GUIDANCE_NOISY:  # work went worse with other guidance of the agent
             return is_after_draft and record.source_label != candidate.source_label
         case FlowOffload() as flow, RecordKind.AGENT_ERROR:
             return is_after_draft and _is_error_of_flow(record, flow)
@@ -378,14 +253,14 @@ def _is_error_of_flow(error: LearningRecord, flow: FlowOffload) -> bool:
 
 
 def has_new_evidence(
-    candidate: Candidate, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord]
+    candidate: Candidate, draft_records: Sequence[LearningRecord], records: Sequence[LearningRecord]
 ) -> bool:
     """Whether there is enough evidence from after the rejection to reopen a rejected candidate. It needs at least three
     new supporting records, at least as many as before the rejection (drafts included), and the new ones alone must pass
     the evaluation."""
     new_evidence = [
-        record for record in select_supporting(candidate, drafted, records) if record.at > candidate.changed_at
+        record for record in select_supporting(candidate, draft_records, records) if record.at > candidate.changed_at
     ]
-    before = len(candidate.drafted_from) + len(candidate.corroborated_by)
-    enough = len(new_evidence) >= max(MIN_NEW_EVIDENCE, before)
+    records_before = len(candidate.drafted_from) + len(candidate.corroborated_by)
+    enough = len(new_evidence) >= max(MIN_NEW_EVIDENCE, records_before)
     return enough and compute_score(0.0, [record.score for record in new_evidence]) >= MIN_REVIEW_SCORE

@@ -23,8 +23,8 @@ from engine.events import OverlayFoundHarmful
 from engine.frozen import frozen
 from engine.hierarchy.session_outcomes import UNKNOWN, SessionFollower
 from engine.inference import Arms, compute_difference_interval
-from engine.learning.candidates.candidates import CandidateRow, load_candidates
-from engine.learning.candidates.evaluation import list_texts
+from engine.learning.candidates.effects import list_texts
+from engine.learning.candidates.life_cycle import CandidateRow, load_candidates
 from engine.model import (
     Contribution,
     PromptLine,

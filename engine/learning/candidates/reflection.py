@@ -1,8 +1,9 @@
-"""Reflection (SPEC 5.1): reads new ledger entries into learning records.
+"""Reflection (SPEC 5.1): reads new ledger entries into learning records, which say what happened from which an agent
+could learn, each with a score, and stores them in a table.
 
 `entry_readers` reads single entries. `find_sequences` finds commands that an agent repeats over many sessions, more
 often than by chance. The id of a record is derived from its entry and its subject, so reading an entry again after a
-crash adds nothing.
+crash adds nothing. `evaluation` says what the records mean for candidates.
 """
 
 from __future__ import annotations
@@ -10,20 +11,24 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
+
+from sqlalchemy.dialects.sqlite import insert
+from sqlmodel import Field
 
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.inference import share
 from engine.learning.candidates import Sources
-from engine.learning.candidates.entry_readers import READER_OF_KIND, Reading, RecordScope
-from engine.learning.candidates.records import Records
+from engine.learning.candidates.entry_readers import READER_OF_KIND, EntryReading, RecordIdentity, RecordScope
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.text import count
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
+from engine.storage.rows import Row, ask, read_all, shallow_dict, value_of
 
 ENTRY_CURSOR, CALL_CURSOR = "adaptation.reflection", "adaptation.sequences"
 """Names of the cursors in the ledger."""
@@ -36,6 +41,95 @@ MAX_SESSIONS, MAX_CALLS = 80, 200
 
 SEQUENCE_SPAN = timedelta(days=30)
 """Maximum age of these sessions."""
+
+
+# -- the table of records
+
+
+class LearningRecordRow(Row, table=True):
+    """One record. `seq` grows with each new record."""
+
+    __tablename__ = "learning_records"
+
+    seq: int = Field(default=None, primary_key=True)
+    """Set by the database."""
+    id: str
+    at: datetime
+    kind: RecordKind
+    source_label: str
+    scope_type: str
+    scope_id: str
+    score: float
+    reason: str
+    workspace: str = ""
+    agent: str = ""
+    session_id: str = ""
+    fact: int = 0
+    """The id of the ledger entry that it was made from."""
+    details: dict[str, Any]
+
+
+MAX_PER_SCOPE = 500
+"""Maximum number of records of one scope that are read, the newest first."""
+
+_OF_KINDS = "kind IN (SELECT value FROM json_each(:kinds))"
+_BY_ID = "id IN (SELECT value FROM json_each(:ids))"
+_WITH_SCORE = "score >= :score AND at >= :since"
+_OF_SCOPE = "scope_type = :type AND scope_id = :id"
+_COUNT_BEFORE = """
+    SELECT count(*) FROM learning_records
+    WHERE source_label = :label AND scope_type = :type AND scope_id = :id AND fact < :ledger_id
+"""
+
+
+class Records:
+    """Writes and reads records. A record is never changed."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, tx: Transaction, records: Iterable[LearningRecord]) -> None:
+        """Write records; those with an existing id are ignored."""
+        statement = insert(LearningRecordRow).on_conflict_do_nothing(index_elements=["id"])
+        for record in records:
+            tx.session.execute(statement, shallow_dict(record) | {"details": dict(record.details)})
+
+    def read_last_seq(self) -> int:
+        """The `seq` of the newest record, 0 without any."""
+        with self._database.read() as session:
+            return int(ask(session, "SELECT coalesce(max(seq), 0) FROM learning_records").scalar())
+
+    def read_of_kinds(self, *kinds: RecordKind, limit: int = 200) -> list[LearningRecord]:
+        """The newest records of these kinds, newest first."""
+        return self._load(_OF_KINDS, kinds=kinds, limit=limit)
+
+    def read_by_ids(self, ids: Collection[str]) -> list[LearningRecord]:
+        """The records with these ids, oldest first."""
+        return self._load(_BY_ID, ids=[*ids], limit=len(ids))[::-1]
+
+    def read_of_scope(self, scope_type: str, scope_id: str) -> list[LearningRecord]:
+        """The newest `MAX_PER_SCOPE` records of a scope, newest first."""
+        return self._load(_OF_SCOPE, type=scope_type, id=scope_id, limit=MAX_PER_SCOPE)
+
+    def read_strong(self, score: float, since: datetime, limit: int) -> list[LearningRecord]:
+        """The newest records with at least this score and from this time on, newest first."""
+        return self._load(_WITH_SCORE, score=score, since=since, limit=limit)
+
+    def count_before(self, label: str, scope_type: str, scope_id: str, ledger_id: int) -> int:
+        """Number of records of a label and scope from ledger entries before `ledger_id`."""
+        values = {"label": label, "type": scope_type, "id": scope_id, "ledger_id": ledger_id}
+        with self._database.read() as session:
+            return int(ask(session, _COUNT_BEFORE, values).scalar())
+
+    def _load(self, condition: str, **values: Any) -> list[LearningRecord]:
+        """The newest records for which a condition with these values is true, at most `limit`."""
+        clauses = f"WHERE {condition} ORDER BY seq DESC LIMIT :limit"
+        with self._database.read() as session:
+            rows = read_all(session, LearningRecordRow, clauses, values)
+        return [value_of(row, LearningRecord) for row in rows]
+
+
+# -- from the ledger to the table
 
 
 class Reflection:
@@ -91,7 +185,7 @@ class Reflection:
             def count_before(label: str, scope: RecordScope, ledger_id: int = entry.id) -> int:
                 return self._records.count_before(label, *scope, ledger_id) + unwritten[label, scope]
 
-            new_records = list(READER_OF_KIND[entry.kind](Reading(entry, self._sources, count_before, zone)))
+            new_records = list(READER_OF_KIND[entry.kind](EntryReading(entry, self._sources, count_before, zone)))
             unwritten.update((record.source_label, (record.scope_type, record.scope_id)) for record in new_records)
             records += new_records
         return records
@@ -116,16 +210,15 @@ class Reflection:
         records = []
         for sequence in find_sequences([entry.payload["calls"][:MAX_CALLS] for entry in sessions]):
             supporting = [sessions[number] for number in sequence.runs]
-            records += [
-                _make_sequence_record(Reading(entry, self._sources, lambda *_: 0), sequence, supporting, len(sessions))
-                for entry in supporting
-                if entry.id >= since_id
-            ]
+            for entry in supporting:
+                if entry.id >= since_id:
+                    reading = EntryReading(entry, self._sources, lambda *_: 0)
+                    records.append(_make_sequence_record(reading, sequence, supporting, len(sessions)))
         return records
 
 
 def _make_sequence_record(
-    reading: Reading, sequence: CallSequence, runs: Sequence[LedgerEntry], all_runs: int
+    reading: EntryReading, sequence: CallSequence, runs: Sequence[LedgerEntry], all_runs: int
 ) -> LearningRecord:
     """The record of a sequence that is in `runs`; `all_runs` is the number of sessions that were searched. 40 points,
     up to 20 for `z` (all 20 at 10), up to 20 for the share of sessions that have it, 4 for each step."""
@@ -145,7 +238,7 @@ def _make_sequence_record(
         "sessions": [run.subject for run in runs],
     }
     scope = ("agent", reading.entry.payload["agent"])
-    return reading.record(RecordKind.TOOL_SEQUENCE, scope, parts, details, cause=steps, key=steps)
+    return reading.record(RecordKind.TOOL_SEQUENCE, scope, parts, details, RecordIdentity(cause=steps, key=steps))
 
 
 # -- sequences of calls

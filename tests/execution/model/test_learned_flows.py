@@ -7,7 +7,7 @@ import pytest
 
 from engine import Engine
 from engine.execution.runners.flows import FLOWS
-from engine.learning.candidates.candidates import add_candidate, decide_candidate
+from engine.learning.candidates.life_cycle import add_candidate, decide_candidate
 from engine.model import Refusal, Verdict
 from engine.model.adaptation import (
     Candidate,

@@ -21,7 +21,7 @@ from engine.events import (
 )
 from engine.learning.candidates import HealedTests, ModelsUsed
 from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.candidates import add_candidate, decide_candidate
+from engine.learning.candidates.life_cycle import add_candidate, decide_candidate
 from engine.learning.candidates.overlays import LearnedGuidance, OverlayRun, Overlays, Trials
 from engine.model import Bucket, Contribution, ParaFact, PromptRequest, Randomness, TranscriptLine, Trust
 from engine.model.adaptation import (

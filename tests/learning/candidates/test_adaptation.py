@@ -8,7 +8,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode
-from engine.learning.candidates.candidates import CandidateTexts
+from engine.learning.candidates.life_cycle import CandidateEraser
 from engine.model.adaptation import Candidate, CandidateStatus, FixTemplate
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
@@ -90,7 +90,7 @@ def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: Adapt
 
 def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: AdaptationWorld):
     candidate = world.bring_to_review()
-    texts = CandidateTexts(world.database)
+    texts = CandidateEraser(world.database)
     assert list(texts.find(SearchTerms(["nobody said this"]))) == []
     assert list(texts.find(SearchTerms(["discount"]))) == [(candidate.id, HEALED_BY)]
     assert texts.erase(SearchTerms(["discount"])) == 1

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode
 from engine.events import EventBus
-from engine.learning.candidates.candidates import load_candidates
 from engine.learning.candidates.evaluation import MIN_REVIEW_SCORE
+from engine.learning.candidates.life_cycle import load_candidates
 from engine.model import Refusal
 from engine.model.adaptation import CANDIDATE_MOVES, CandidateMove, CandidateStatus, compute_candidate_status
 from engine.storage.database import Database

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.learning.candidates.drafting import Draft, NothingToDraft, draft_candidate
-from engine.learning.candidates.evaluation import MAX_LINE_CHARS, MAX_LINES, make_preview, validate_effect
-from engine.learning.candidates.records import Opportunity, find_types
+from engine.learning.candidates.effects import MAX_LINE_CHARS, MAX_LINES, make_preview, validate_effect
+from engine.learning.candidates.evaluation import Opportunity, find_candidate_types
 from engine.model.adaptation import (
     CandidateType,
     Effect,
@@ -61,7 +61,7 @@ def make_draft(
     type: CandidateType | None = None,
 ) -> Draft:
     """The draft from a record, by default of the first type that can be drafted from it."""
-    opportunity = Opportunity(type or find_types(learning_record.kind)[0], learning_record)
+    opportunity = Opportunity(type or find_candidate_types(learning_record.kind)[0], learning_record)
     return draft_candidate(opportunity, [learning_record, *related], sources, max_attempts=3)
 
 

@@ -6,9 +6,9 @@ import pytest
 from engine.learning.candidates.evaluation import (
     compute_score,
     evaluate,
+    select_opportunities,
     select_supporting,
 )
-from engine.learning.candidates.records import select_opportunities
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,

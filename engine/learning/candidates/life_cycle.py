@@ -1,14 +1,13 @@
-"""The table of candidates and their life cycle: proposed, active, rolled back (SPEC 5.3). An active candidate is stored
-with the status `promoted`, and its event is `CandidatePromoted`; people read "active".
+"""The table of candidates and their life cycle: proposed, active, rolled back (SPEC 5.3).
 
 Each transition is checked against the legal ones and runs in the caller's transaction, together with its event and its
-line of history. A candidate's effect is active exactly while its status says so, so a crash leaves the old behaviour or
-the new one.
+entry in the history. A candidate's effect is active exactly while its status says so, so a crash leaves the old
+behaviour or the new one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypedDict
@@ -23,14 +22,13 @@ from engine.events import (
     CandidateRolledBack,
     CandidateWeighed,
 )
-from engine.learning.candidates.evaluation import (
-    MIN_REVIEW_SCORE,
-    Evaluation,
-    free_name,
+from engine.learning.candidates.effects import (
     list_texts,
-    map_texts,
+    make_unused_flow_name,
+    replace_texts,
     validate_effect,
 )
+from engine.learning.candidates.evaluation import Evaluation
 from engine.model import Refusal, Trust
 from engine.model.adaptation import (
     DECISIONS,
@@ -40,13 +38,10 @@ from engine.model.adaptation import (
     CandidateType,
     Effect,
     FlowOffload,
-    LearningRecord,
     Overlay,
-    Station,
     compute_candidate_status,
     effect_from_json,
 )
-from engine.model.text import count
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
 from engine.storage.rows import (
@@ -58,17 +53,17 @@ from engine.storage.rows import (
     value_of,
 )
 
-Step = TypedDict(
-    "Step",
+HistoryEntry = TypedDict(
+    "HistoryEntry",
     {"at": str, "move": str, "status": str, "score": float, "for": int, "against": int, "by": str, "reason": str},
 )
 """An entry of a candidate's history, as it is stored: the time and the move, the status and the score after it, the
 number of records for and against the candidate, and who made the move, with the reason."""
 
 
-def step_time(step: Step) -> datetime:
+def get_entry_time(entry: HistoryEntry) -> datetime:
     """The time of an entry of a candidate's history."""
-    return datetime.fromisoformat(step["at"])
+    return datetime.fromisoformat(entry["at"])
 
 
 class CandidateRow(Row, table=True):
@@ -92,7 +87,7 @@ class CandidateRow(Row, table=True):
     drafted_from: tuple[str, ...]
     corroborated_by: tuple[str, ...]
     against: tuple[str, ...]
-    history: list[Step]
+    history: list[HistoryEntry]
     created_at: datetime
     changed_at: datetime
     decided_by: str = ""
@@ -115,12 +110,12 @@ class CandidateRow(Row, table=True):
         """Its effect in each of its terms, newest first."""
         overlays: list[Overlay] = []
         effect = effect_from_json(self.effect)
-        for step in self.history:
-            if step["status"] == CandidateStatus.ACTIVE:
-                id, since = f"{self.id}.{len(overlays) + 1}", step_time(step)
+        for entry in self.history:
+            if entry["status"] == CandidateStatus.ACTIVE:
+                id, since = f"{self.id}.{len(overlays) + 1}", get_entry_time(entry)
                 overlays.append(value_of(self, Overlay, id=id, candidate_id=self.id, effect=effect, since=since))
             elif overlays and overlays[-1].until is None:
-                overlays[-1] = replace(overlays[-1], until=step_time(step))
+                overlays[-1] = replace(overlays[-1], until=get_entry_time(entry))
         return overlays[::-1]
 
     @property
@@ -147,7 +142,7 @@ def add_candidate(tx: Transaction, candidate: Candidate, reason: str) -> Candida
     """Store a new candidate with the `reason` of its draft; returns its row."""
     values = shallow_dict(candidate) | {"effect": candidate.effect.to_json(), "created_at": tx.now, "reason": reason}
     row = CandidateRow(**values, dedupe_key=candidate.dedupe_key, history=[])
-    _add_step(tx, row, "draft", CandidateStatus.DRAFTED, reason=reason)
+    _record_transition(tx, row, "draft", CandidateStatus.DRAFTED, reason=reason)
     tx.record(value_of(row, CandidateDrafted, subject=row.id, records=row.drafted_from))
     return row
 
@@ -160,7 +155,7 @@ def store_evaluation(tx: Transaction, row: CandidateRow, evaluation: Evaluation,
         row.score, row.reason, row.decided_by = evaluation.score, evaluation.reason, ""
     tx.session.add(row)
     if move is not None:
-        _add_step(tx, row, move, new_status, reason=evaluation.reason)
+        _record_transition(tx, row, move, new_status, reason=evaluation.reason)
         tx.record(value_of(row, CandidateWeighed, subject=row.id, score=evaluation.score))
 
 
@@ -181,7 +176,7 @@ def decide_candidate(
     same), before any change.
     """
     new_status = compute_candidate_status(row.id, row.status, move)
-    _add_step(tx, row, move, new_status, by=by, reason=reason, flow_names=flow_names)
+    _record_transition(tx, row, move, new_status, by=by, reason=reason, flow_names=flow_names)
     row.decided_by, row.reason = by, reason
     tx.record(value_of(row, _EVENTS[move], subject=row.id, by=by))
 
@@ -189,23 +184,23 @@ def decide_candidate(
 def undo_decision(tx: Transaction, row: CandidateRow, flow_names: Collection[str]) -> None:
     """Undo the operator's decision, if it was the last transition. Raises `Refusal` `nothing_to_undo`, and what
     `decide_candidate` raises if the candidate becomes active again."""
-    last_step = row.history[-1]
-    if last_step["move"] not in DECISIONS or last_step["by"] != "operator":
+    last_entry = row.history[-1]
+    if last_entry["move"] not in DECISIONS or last_entry["by"] != "operator":
         raise Refusal(
             "nothing_to_undo",
-            f"the last change to candidate {row.id} was not one of your decisions ({last_step['move']})",
+            f"the last change to candidate {row.id} was not one of your decisions ({last_entry['move']})",
             f"see clawpy candidates show {row.id}",
         )
     before = row.history[-2]
-    undone_reason = f" ({last_step['reason']})" if last_step["reason"] else ""
-    reason = f"undone: {last_step['move']}{undone_reason}"
+    undone_reason = f" ({last_entry['reason']})" if last_entry["reason"] else ""
+    reason = f"undone: {last_entry['move']}{undone_reason}"
     status_before = CandidateStatus(before["status"])
-    _add_step(tx, row, CandidateMove.UNDO, status_before, by="operator", reason=reason, flow_names=flow_names)
+    _record_transition(tx, row, CandidateMove.UNDO, status_before, by="operator", reason=reason, flow_names=flow_names)
     row.decided_by, row.reason = before["by"], before["reason"]
     tx.record(value_of(row, CandidateDecisionUndone, subject=row.id))
 
 
-def _add_step(
+def _record_transition(
     tx: Transaction,
     row: CandidateRow,
     move: str,
@@ -221,7 +216,7 @@ def _add_step(
         row.effect = _prepare_effect(tx, row, flow_names).to_json()
         row.term, row.since, row.told_at = row.term + 1, tx.now, None
     row.status, row.changed_at = status, tx.now
-    step: Step = {
+    entry: HistoryEntry = {
         "at": tx.now.isoformat(),
         "move": str(move),
         "status": row.status,
@@ -231,7 +226,7 @@ def _add_step(
         "by": by,
         "reason": reason,
     }
-    row.history = [*row.history, step]
+    row.history = [*row.history, entry]
     tx.session.add(row)
 
 
@@ -251,66 +246,13 @@ def _prepare_effect(tx: Transaction, row: CandidateRow, flow_names: Collection[s
             raise Refusal("already_in_force", message, f"reject this candidate; the other is {earlier_row.id}")
         if is_active or not is_same:
             names.add(earlier_row.effect["name"])
-    return replace(effect, name=free_name(effect.name, names))
-
-
-# -- the stages of its life in words
-
-
-def list_stations(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tuple[Station, ...]:
-    """The stages of a candidate's life cycle in words; `drafted_from` are the records that it was drafted from."""
-    origin = drafted_from[0].reason if drafted_from else "its record is no longer stored"
-    detected_at = max((record.at for record in drafted_from), default=None)
-    score = max((record.score for record in drafted_from), default=0.0)
-    drafted_at, corroborated = step_time(row.history[0]), _make_corroboration_station(row)
-    return (
-        Station("detect", detected_at, origin, "done"),
-        Station("draft", drafted_at, f"from {count(len(row.drafted_from), 'record')}", "done"),
-        Station("score", drafted_at, f"{score:.0f} of 100, from its own record", "done"),
-        corroborated,
-        *_make_decision_stations(row, corroborated.at),
-    )
-
-
-def _make_corroboration_station(row: CandidateRow) -> Station:
-    """The stage in which other records support a candidate."""
-    if row.status is CandidateStatus.DRAFTED:
-        reason = f"{row.reason}; it comes up for review from a score of {MIN_REVIEW_SCORE:.0f}"
-        return Station("corroborate", None, reason, "now")
-    for step in reversed(row.history):
-        if step["move"] == CandidateMove.CORROBORATE:
-            return Station("corroborate", step_time(step), step["reason"], "done")
-    return Station("corroborate", None, "it was rejected before", "ahead")
-
-
-_END_WORDS = {
-    CandidateStatus.ACTIVE: "it is active",
-    CandidateStatus.REJECTED: "rejected",
-    CandidateStatus.ROLLED_BACK: "rolled back",
-}
-"""The words for a decision in the last stage of a candidate's life cycle."""
-
-
-def _make_decision_stations(row: CandidateRow, corroborated_at: datetime | None) -> tuple[Station, Station]:
-    """The stages of review and of its result."""
-    last_step = row.history[-1]
-    if not row.status.is_decided:
-        review = Station("review", None, "", "ahead")
-        if row.status is CandidateStatus.REVIEW:
-            undone = f"; {last_step['reason']}" if row.is_undone else ""
-            review = Station("review", corroborated_at, f"needs your decision{undone}", "now")
-        return review, Station("promote", None, "", "ahead")
-    at, reason = step_time(last_step), f": {last_step['reason']}" if last_step["reason"] else ""
-    name = "reject" if row.status is CandidateStatus.REJECTED else "promote"
-    state = "done" if row.status is CandidateStatus.ACTIVE else "failed"
-    review = Station("review", at, f"by {last_step['by']}", "done")
-    return review, Station(name, at, f"{_END_WORDS[row.status]}{reason}", state)
+    return replace(effect, name=make_unused_flow_name(effect.name, names))
 
 
 # -- forgotten words
 
 
-class CandidateTexts:
+class CandidateEraser:
     """Erases texts of effects (SPEC 4.10), see `engine.memory.forget.ErasableStore`: whole lines, never part of a
     command or a diff. What else a candidate says is erased with the other rows of the database."""
 
@@ -347,7 +289,7 @@ def _find_matching(session: Session, query: SearchTerms) -> Iterator[tuple[Candi
     """The candidates that match, each with what remains of its effect."""
     for row in load_all(session, CandidateRow, ""):
         effect = effect_from_json(row.effect)
-        remaining = map_texts(effect, lambda text: "" if query.match(text) else text)
+        remaining = replace_texts(effect, lambda text: "" if query.match(text) else text)
         if remaining != effect:
             yield row, remaining
 
