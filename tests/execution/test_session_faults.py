@@ -7,14 +7,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.events import EventBus, FaultReported
 from engine.execution.live_session import LiveSession
 from engine.execution.session_processes import find_marked_processes
 from engine.execution.session_run import SessionWatch
-from engine.execution.session_store import SessionRow, SessionStore
+from engine.execution.session_store import SessionStore
 from engine.model import Refusal, SessionState
 from engine.storage.database import Database
 from tests.execution.session_world import MakeWorld, ScriptWorld
@@ -52,29 +51,22 @@ def start_crasher(root: Path) -> subprocess.Popen[bytes]:
 @pytest.mark.long
 def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(tmp_path: Path, clock: FakeClock, bus: EventBus):
     root = tmp_path / "crash"
-    engine = start_crasher(root)
-    engine.kill()
-    engine.wait()
-    engine.stdout.close()
+    with start_crasher(root) as engine:
+        engine.kill()
     database = Database(root / "clawpy.db", clock=clock, bus=bus)
     world = ScriptWorld(root, database, clock, bus)
     world.runner.works = {f"work_{number}": lambda live: "run after the crash" for number in range(3)}
-    with database.read() as session:
-        before = {row.id: row for row in session.exec(select(SessionRow))}
-    running = [row for row in before.values() if row.state == "running"]
-    queued = [row for row in before.values() if row.state == "queued"]
+    load = world.sessions.store.load_rows
+    running, queued = ([row.id for row in load(state=state)] for state in (SessionState.RUNNING, SessionState.QUEUED))
     assert (len(running), len(queued)) == (2, 1)
-    messages = world.sessions.recover()
-    assert len(messages) == 3
-    for row in running:
-        assert find_marked_processes(row.id) == []
-        view = world.sessions.get(row.id)
+    assert len(world.sessions.recover()) == 3
+    for session_id in running:
+        assert find_marked_processes(session_id) == []
+        view = world.sessions.get(session_id)
         assert view.state is SessionState.INTERRUPTED
-        assert view.lines == len(world.sessions.transcript(row.id)) > 1
-    ended = {view.state for view in world.ended if view.id != queued[0].id}
-    assert ended == {SessionState.INTERRUPTED}
-    assert world.sessions.wait(queued[0].id, 20).summary == "run after the crash"
-    assert world.runner.started_ids == [queued[0].id]
+        assert view.lines == len(world.sessions.transcript(session_id)) > 1
+    assert world.sessions.wait(queued[0], 20).summary == "run after the crash"
+    assert world.runner.started_ids == queued
     assert world.sessions.recover() == []
     world.sessions.close()
     database.close()

@@ -8,15 +8,21 @@ import stat
 import sys
 import tempfile
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from engine.config import Settings, WorkspaceSettings
 from engine.execution.live_session import LiveSession
+from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place, RetryLater
+from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import (
+    Installation,
     _make_temporary_path,
     _put_in_place,
     _restore_old_folder,
+    install_into_tree,
+    make_installation_error,
 )
 from engine.execution.sandbox import Sandbox
 from engine.execution.session_folders import SessionFolder
@@ -171,6 +177,31 @@ def test_an_environment_that_is_a_link_is_left_alone(world: FlowWorld, tmp_path:
     assert view.state is SessionState.CANNOT_RUN, describe_outcome(world, view)
     assert "node_modules is a link" in view.summary
     assert (top / "node_modules").is_symlink()
+
+
+def test_without_network_the_card_is_offered_again():
+    output = "npm error\nnetwork: registry.npmjs.org:443 cannot be reached: Network is unreachable"
+
+    error = make_installation_error(["npm", "ci"], CommandResult(1, output, 1.0), [NPM])
+
+    assert isinstance(error, RetryLater)
+    assert error.message == "registry.npmjs.org cannot be reached: Network is unreachable"
+
+
+def test_a_command_that_installs_nothing_changes_nothing(world: FlowWorld):
+    top = commit_project(world, {"package.json": {"name": "a"}})
+    (top / "node_modules/mine").mkdir(parents=True)
+    packages = PackageSetup("npm", "node", folder="", lock="", commands=(), hosts=())
+    installation = Installation(packages, (("true",),), updated=("node_modules",))
+
+    def install(job: Job) -> FlowResult:
+        with install_into_tree(cast(LiveSession, job.session), installation, top):
+            job.run(["true"])
+        return FlowResult("fine")
+
+    view = world.run_scripted(Place.INSTALL, install)
+    assert "`true` put nothing into node_modules, so nothing was changed" in view.summary
+    assert (top / "node_modules/mine").is_dir()
 
 
 def test_the_environment_that_clawpy_runs_from_is_not_replaced(world: FlowWorld, monkeypatch: pytest.MonkeyPatch):
