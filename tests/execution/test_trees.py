@@ -4,7 +4,6 @@ That they run no program of the repository is tested in `tests/attacks/test_repo
 """
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from engine.execution import trees
 from engine.execution.trees import find_free_branch_name
 from engine.git import Git
 from tests.conftest import Repository
+from tests.support.helpers import needs
 
 
 def read_tree_entries(repository: Repository, tree: str) -> dict[str, str]:
@@ -97,20 +97,12 @@ def test_a_file_that_cannot_be_read_stays_as_in_the_index(repository: Repository
     repository.write("a.txt", "2\n").chmod(0)
     repository.write("b.txt", "2\n")
     repository.write("new.txt", "2\n").chmod(0)
-    confined = []
+    argv = [sys.executable, "-c", PRINT_SNAPSHOT, str(repository.path)]
     if os.geteuid() == 0:
-        if shutil.which("setpriv") is None:
-            pytest.skip("setpriv is not there")
+        needs("setpriv")
         dropped = "-dac_override,-dac_read_search"
-        confined = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}"]
-    completed = subprocess.run(
-        [*confined, sys.executable, "-c", PRINT_SNAPSHOT, str(repository.path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert completed.returncode == 0, completed.stderr
-    tree = completed.stdout.strip()
+        argv = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}", *argv]
+    tree = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
     assert repository.git("cat-file", "blob", f"{tree}:a.txt") == "1"
     assert repository.git("cat-file", "blob", f"{tree}:b.txt") == "2"
     assert repository.git("ls-tree", "--name-only", tree).split() == ["a.txt", "b.txt"]

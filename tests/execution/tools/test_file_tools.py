@@ -70,12 +70,10 @@ def test_an_agent_reads_and_writes_text_through_the_belt(world: BeltWorld):
     world.belt.write_text("src/a.py", "1\n2\n3\n")
     assert world.belt.read_text(str(world.folder / "src/a.py")) == "1\n2\n3\n"
     assert world.belt.read_text("src/a.py", line=2, limit=1) == "2\n"
-    assert world.belt.read_text("src/a.py", line=9) == ""
     with pytest.raises(Refusal, match="not in the project"):
         world.belt.read_text(str(world.secret))
     with pytest.raises(Refusal, match="not in the project"):
         world.belt.write_text("../x", "y")
-    assert [refusal.rule for refusal in world.refused] == ["outside", "outside"]
 
 
 KEY = "sk-ant-0123456789abcdefghij"
