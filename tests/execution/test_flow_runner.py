@@ -8,7 +8,7 @@ import pytest
 from engine.config import Settings, WorkspaceSettings
 from engine.execution.runners.flow import FlowResult, Job, Place, WorkFailed
 from engine.execution.runners.flows import LearnedFlow, make_learned_flow
-from engine.execution.sandbox.ladder import NoSandbox, find_best_sandbox
+from engine.execution.sandbox.ladder import NoSandbox
 from engine.model import CheckResult, Refusal, SessionState, Verdict
 from tests.conftest import Repository
 from tests.execution.flow_world import FlowWorld
@@ -114,24 +114,6 @@ def test_a_worktree_has_the_present_files_and_is_removed(world: FlowWorld):
 
 
 @pytest.mark.long
-def test_a_diff_becomes_a_change_set_that_waits(world: FlowWorld):
-    def perform(job: Job) -> FlowResult:
-        write_by_command(job, "CHANGES.md", "# 1.0\n")
-        return FlowResult("drafted", check=CHECK)
-
-    view = world.run_scripted(Place.CHANGE_SET, perform)
-    assert view.state is SessionState.SUCCEEDED, view.summary
-    (change,) = world.changes.list()
-    assert view.change_set_id == change.id
-    assert (change.session_id, change.title, change.check) == (view.id, "do it", CHECK)
-    assert [file.path for file in change.files] == ["CHANGES.md"]
-    assert world.ended[0].change_set_id == change.id
-    assert not (world.repository.path / "CHANGES.md").exists()
-    world.changes.land(change.id)
-    assert (world.repository.path / "CHANGES.md").read_text() == "# 1.0\n"
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("place", [Place.WORKTREE, Place.CHANGE_SET])
 def test_a_flow_that_fails_leaves_nothing(world: FlowWorld, place: Place):
     def perform(job: Job) -> FlowResult:
@@ -183,19 +165,3 @@ def test_packages_are_installed_only_over_an_overlay(unconfined: FlowWorld):
     view = unconfined.run_scripted(Place.INSTALL, lambda job: FlowResult("not reached"))
     assert view.state is SessionState.CANNOT_RUN
     assert view.summary.startswith("only a sandbox with an overlay may install packages into your tree")
-
-
-def test_files_that_a_check_writes_over_the_tree_are_named_and_discarded(make_world: MakeWorld, repository: Repository):
-    if find_best_sandbox().name != "bubblewrap":
-        pytest.skip("only bubblewrap has an overlay")
-    repository.commit("one", {"a.txt": "a\n"})
-    world = make_world(FlowWorld, repository=repository)
-
-    def perform(job: Job) -> FlowResult:
-        job.run(["touch", "report.xml"])
-        return FlowResult("tested")
-
-    view = world.run_scripted(Place.CHECK, perform)
-    assert view.summary == "tested · wrote 1 file, discarded"
-    assert "discarded: report.xml" in world.read_lines(view, ("note",))
-    assert not (world.workspace / "report.xml").exists()

@@ -2,15 +2,13 @@
 
 A line `SCRIPT [...]` in the prompt is a list of steps. A step is an object with one verb, which a method `do_VERB` of
 `Agent` carries out; `tests/execution/acp/steps.py` makes them. A prompt without a script is echoed. With an
-option of the command line it begins wrongly (--silent, --login, --old, --die), or does not end when it should
-(--stubborn).
+option of the command line it begins wrongly (--silent, --login, --old, --die).
 """
 
 import contextlib
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -44,9 +42,6 @@ class Agent:
         """The answers of the client, by the id of the request."""
 
         self.last_id = 0
-        self.cancelled = threading.Event()
-        self.last_answer = ""
-        """What the client answered to the last step that asked for something."""
 
     def write_raw(self, data: bytes):
         with self.lock:
@@ -56,13 +51,13 @@ class Agent:
     def send(self, **message: Any):
         self.write_raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
-    def ask(self, method: str, params: dict[str, Any], *, session: str = SESSION) -> dict[str, Any]:
+    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send the client a request, and wait for its answer: a `result` or an `error`."""
         with self.lock:
             self.last_id += 1
             request_id = self.last_id
             answer = self.answers[request_id] = queue.Queue()
-        self.send(id=request_id, method=method, params={"sessionId": session, **params})
+        self.send(id=request_id, method=method, params={"sessionId": SESSION, **params})
         return answer.get()
 
     def send_update(self, update: dict[str, Any]):
@@ -77,9 +72,7 @@ class Agent:
             message = json.loads(line)
             if "method" not in message:
                 self.answers[message["id"]].put(message)
-            elif message["method"] == "session/cancel":
-                self.cancelled.set()
-            else:
+            elif message["method"] != "session/cancel":
                 threading.Thread(target=self.handle, args=(message,), daemon=True).start()
 
     def handle(self, message: dict[str, Any]):
@@ -138,13 +131,11 @@ class Agent:
         self.send_update(update)
 
     def do_ask_permission(self, request: dict[str, Any]):
-        self.last_answer = self.ask_permission(request)
-        self.say(f"answer {self.last_answer}\n")
+        self.say(f"answer {self.ask_permission(request)}\n")
 
     def do_request(self, request: dict[str, Any]):
-        answer = self.ask(request["method"], request["params"], session=request.get("session", SESSION))
-        self.last_answer = json.dumps(answer.get("result", answer.get("error")))
-        self.say(f"got {self.last_answer}\n")
+        answer = self.ask(request["method"], request["params"])
+        self.say(f"got {json.dumps(answer.get('result', answer.get('error')))}\n")
 
     def do_read(self, params: dict[str, Any]):
         answer = self.ask("fs/read_text_file", params)
@@ -169,14 +160,6 @@ class Agent:
 
     def do_send_line_without_end(self, length: int):
         self.write_raw(b"y" * length)
-
-    def do_wait_for_cancel(self, path: str):
-        self.cancelled.wait()
-        Path(path).write_text("cancelled", encoding="utf-8")
-
-    def do_keep_answer(self, path: str):
-        """Write what the client answered last into a file, where a test finds it after the end."""
-        Path(path).write_text(self.last_answer, encoding="utf-8")
 
     def do_hang(self, _: Any):
         time.sleep(3600)
@@ -210,7 +193,5 @@ class Agent:
 
 
 if __name__ == "__main__":
-    if "--stubborn" in sys.argv:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         Agent(set(sys.argv[1:])).serve()

@@ -46,9 +46,9 @@ def write(path: str, content: str) -> Step:
     return {"write": {"path": path, "content": content}}
 
 
-def request(method: str, *, session: str = "", **params: Any) -> Step:
-    """It sends the client a request, in its own session unless another is named."""
-    return {"request": {"method": method, "params": params, **({"session": session} if session else {})}}
+def request(method: str, **params: Any) -> Step:
+    """It sends the client a request."""
+    return {"request": {"method": method, "params": params}}
 
 
 def ask_permission(title: str = "do it", kind: str = "other", **call: Any) -> Step:
@@ -58,11 +58,6 @@ def ask_permission(title: str = "do it", kind: str = "other", **call: Any) -> St
 
 def ask_to_execute(command: str) -> Step:
     return ask_permission("run it", "execute", rawInput={"command": command})
-
-
-def keep_answer(path: object) -> Step:
-    """It writes what it was answered last into a file, where a test finds it after the end."""
-    return {"keep_answer": str(path)}
 
 
 def run_in_terminal(*argv: str, **more: Any) -> Step:
@@ -102,11 +97,6 @@ def send_line_without_end(length: int) -> Step:
 
 
 # The end of a turn
-
-
-def wait_for_cancel(path: object) -> Step:
-    """It waits until its turn is cancelled, and writes "cancelled" into a file."""
-    return {"wait_for_cancel": str(path)}
 
 
 def hang() -> Step:

@@ -11,16 +11,12 @@ from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import (
-    ask_permission,
     die,
     hang,
-    keep_answer,
     report_usage,
-    request,
     say,
     send_line_without_end,
     start_child,
-    wait_for_cancel,
     write,
 )
 from tests.execution.session_world import ClaimsToConfine
@@ -105,33 +101,6 @@ def test_a_hanging_agent_is_ended_within_a_second(world: AcpWorld):
     assert view.state is SessionState.CANCELLED
     assert world.find_change(view) is None
     assert world.calls.ended[-1]["state"] == "cancelled"
-
-
-def test_a_stop_cancels_the_turn_and_pending_permissions_and_refuses_later_requests(
-    make_acp_world: MakeAcpWorld,
-):
-    world = make_acp_world(modes=["--stubborn"])
-    world.decide = lambda title: None
-    view = world.start(
-        ask_permission("go on?", "edit"),
-        keep_answer(world.root / "answer"),
-        wait_for_cancel(world.root / "cancellation"),
-        request("fs/write_text_file", path="late.txt", content="x"),
-        keep_answer(world.root / "late"),
-        hang(),
-    )
-    wait_until(lambda: world.permission_requests)
-    world.sessions.stop(view.id, "enough")
-    world.finish(view)
-    assert (world.root / "cancellation").read_text() == "cancelled"
-    assert (world.root / "answer").read_text() == "cancelled"
-    assert "the session is ending" in (world.root / "late").read_text()
-
-
-def test_terminals_do_not_outlive_the_session(world: AcpWorld):
-    view = world.run(request("terminal/create", command="sleep", args=["3600"]))
-    assert view.state is SessionState.SUCCEEDED
-    assert find_marked_processes(view.id) == []
 
 
 # Costs and tokens

@@ -92,12 +92,3 @@ def commit_shop(project: Repository) -> str:
             "tests/test_tax.py": TEST_TAX,
         },
     )
-
-
-def commit_branches(repository: Repository):
-    """Commit three branches: `left` and `right` change the same line, `docs` another file."""
-    repository.commit("begin", {"a.txt": "one\n", "b.txt": "b\n"})
-    for name, file, text in (("left", "a.txt", "left\n"), ("right", "a.txt", "right\n"), ("docs", "b.txt", "new\n")):
-        repository.git("checkout", "-q", "-b", name, "main")
-        repository.commit(name, {file: text})
-    repository.git("checkout", "-q", "main")

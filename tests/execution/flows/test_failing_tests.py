@@ -62,29 +62,6 @@ FILES = [
 
 
 @pytest.mark.long
-def test_flaky_steady_and_broken_are_told_apart(project: Repository, run_flow: RunFlow):
-    counter = project.path / ".git" / "counter"
-    tests = f"""from pathlib import Path
-def test_flaky():
-    file = Path({str(counter)!r})
-    runs = int(file.read_text()) + 1 if file.exists() else 1
-    file.write_text(str(runs))
-    assert runs % 3
-def test_steady(): pass
-def test_broken(): assert 0
-"""
-    project.commit("flaky", {"test_x.py": tests})
-    run = run_flow("hunt_flakes", tests=["test_x.py"], times=3)
-    verdicts = {fact["test"]: (fact["verdict"], fact["failed"], fact["runs"]) for fact in run.facts["tests"]}
-    assert verdicts == {
-        "test_x.py::test_flaky": ("flaky", 1, 3),
-        "test_x.py::test_steady": ("steady", 0, 3),
-        "test_x.py::test_broken": ("broken", 3, 3),
-    }
-    assert run.summary.startswith("1 flaky: test_x.py::test_flaky (1 of 3); 1 broken")
-
-
-@pytest.mark.long
 def test_a_slower_test_is_reported_with_its_ratio(project: Repository, run_flow: RunFlow):
     test = "from work import work\n\ndef test_a():\n    assert work()\n"
     fast = project.commit("fast", {"work.py": "def work():\n    return 1\n", "tests/test_a.py": test})

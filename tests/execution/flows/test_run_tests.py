@@ -1,4 +1,4 @@
-"""The flows `run_tests` and `check_clean_head` with the real pytest: what runs, where, and what is said of it (SPEC
+"""The flows `run_tests`, `check_clean_head` and `lint` with real tools: what runs, where, and what is said of it (SPEC
 2.12)."""
 
 import re
@@ -11,6 +11,7 @@ import pytest
 from engine.execution.runners.flow import CannotRun, WorkFailed
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import TEST_CART, RunFlow, commit_shop
+from tests.support.helpers import make_program
 
 pytestmark = pytest.mark.long
 
@@ -154,20 +155,25 @@ def test_of_each_failing_test_only_what_is_known_is_said(project: Repository, ru
     case.check(project, run_flow)
 
 
-# Tools that do not measure every test
+# Linters
 
 
-def test_a_commit_that_needs_an_uncommitted_file_is_incomplete(project: Repository, run_flow: RunFlow):
-    commit_shop(project)
-    project.commit("uses a helper", {"tests/test_tax.py": "def test_tax():\n    import shop.tax\n"})
-    project.write("shop/tax.py", "RATE = 2\n")
-    run = run_flow("check_clean_head", files=["shop/tax.py"])
-    assert run.check.failing == ("tests/test_tax.py::test_tax",)
-    assert run.facts["left_out"] == ["shop/tax.py"]
-    assert run.facts["passes_with_files"] == ["tests/test_tax.py::test_tax"]
-    assert run.summary.endswith("; 1 of 1 passed with the uncommitted files")
-    assert not (run.folder / "shop/tax.py").exists(), "what is recorded is the state of HEAD alone"
-    assert (project.path / "shop/tax.py").exists()
-    project.git("add", "-A")
-    project.commit("helper")
-    assert run_flow("check_clean_head").summary.startswith("HEAD is complete: all 2 tests passed")
+def test_a_makefile_target_is_a_linter_when_it_names_lines(repository: Repository, run_flow: RunFlow):
+    repository.commit("begin", {"Makefile": "lint:\n\t@echo 'a.c:3: too long'; echo all is lost; exit 1\n"})
+    assert run_flow("lint").summary == "make lint: 1 finding in 1 file (lint 1)"
+    repository.commit("shorter", {"Makefile": "lint:\n\t@echo all is lost >&2; exit 1\n"})
+    with pytest.raises(CannotRun, match="make lint ended with exit code 2 without naming a line"):
+        run_flow("lint")
+    repository.commit("well", {"Makefile": "lint:\n\t@echo well\n"})
+    assert run_flow("lint").summary == "make lint found nothing in the project"
+
+
+def test_node_modules_are_linked_into_the_worktree_only_during_the_run(repository: Repository, run_flow: RunFlow):
+    tidy = 'test -d node_modules || exit 9\nshift 2\nfor f; do echo "tidy" > "$f"; done'
+    make_program(repository.path / "node_modules/.bin/prettier", tidy)
+    repository.commit(
+        "begin", {".gitignore": "node_modules/\n", "package.json": '{"scripts": {"test": "node --test"}}', "a.js": "x"}
+    )
+    run = run_flow("fix_lint", paths=["a.js"])
+    assert run.facts["changed"] == ["a.js"]
+    assert not (run.folder / "node_modules").exists()
