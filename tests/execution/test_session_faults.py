@@ -1,6 +1,5 @@
 """Sessions whose engine is killed, and sessions that cannot be started or stored (SPEC 3.8, 11.3)."""
 
-import shutil
 import subprocess
 import sys
 import threading
@@ -72,25 +71,6 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(tmp_path: 
     database.close()
 
 
-@pytest.mark.long
-def test_the_start_in_a_copied_home_ends_no_session_of_the_original(tmp_path: Path, clock: FakeClock, bus: EventBus):
-    copy = tmp_path / "copy"
-    with start_crasher(tmp_path / "original") as engine:
-        shutil.copytree(tmp_path / "original", copy, symlinks=True)
-        database = Database(copy / "clawpy.db", clock=clock, bus=bus)
-        world = ScriptWorld(copy, database, clock, bus)
-        running = [row.id for row in world.sessions.store.load_rows(state=SessionState.RUNNING)]
-        before = [find_marked_processes(session_id) for session_id in running]
-        world.sessions.recover(resume=False)
-        after = [find_marked_processes(session_id) for session_id in running]
-        engine.kill()
-    assert len(before) == 2
-    assert all(before)
-    assert after == before
-    world.sessions.close()
-    database.close()
-
-
 # What cannot be stored or started
 
 
@@ -157,3 +137,13 @@ def test_limits_hold_after_a_fault_in_the_watch(world: ScriptWorld, clock: FakeC
     monkeypatch.undo()
     world.stop_reason = "stopped"
     assert world.wait(view).state is SessionState.CANCELLED
+
+
+def test_a_transcript_that_cannot_be_made_fails_the_session(world: ScriptWorld):
+    world.home.data.mkdir(parents=True, exist_ok=True)
+    world.home.transcripts.write_text("in the way")
+    view = world.run("gate")
+    assert view.state is SessionState.FAILED
+    assert view.summary.startswith("it could not be started")
+    assert world.runner.started_ids == []
+    assert world.ended[0].state is SessionState.FAILED

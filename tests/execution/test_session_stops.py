@@ -1,7 +1,6 @@
 """A stopped session ends within a second with all that it started; how many run at once, and in which order others
 follow (SPEC 3.7, 3.8)."""
 
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from engine.config import Settings
 from engine.execution.live_session import LiveSession
 from engine.execution.processes import Processes, ProcessesClosed
 from engine.execution.session_processes import find_marked_processes
-from engine.git import Git
 from engine.model import Randomness, Refusal, SessionState, SessionView
 from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
 from tests.support.helpers import is_alive, wait_for_threads, wait_until
@@ -76,22 +74,6 @@ def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: Scrip
     assert len(world.ended) == 1
 
 
-def test_git_commands_of_a_session_end_with_it(world: ScriptWorld):
-    subprocess.run(["git", "init", "-q"], cwd=world.workspace, check=True)
-
-    def work(live: LiveSession) -> str:
-        git = live.commands.bind_git(Git(live.folder))
-        git.output("-c", "alias.wait=!sleep 60", "wait")
-        return "not reached"
-
-    view = world.start(work)
-    wait_until(lambda: len(find_marked_processes(view.id)) >= 2)
-    with assert_done_within_a_second():
-        world.sessions.stop(view.id, "enough")
-        assert world.wait(view).state is SessionState.CANCELLED
-    assert find_marked_processes(view.id) == []
-
-
 def test_no_command_starts_after_the_end_of_its_session(tmp_path: Path):
     processes = Processes(Randomness().new_id("sess"))
     processes.end()
@@ -144,24 +126,6 @@ def test_close_ends_running_sessions_and_keeps_the_queue(world: ScriptWorld):
     assert [world.get_state(view) for view in views] == [SessionState.CANCELLED] * 2 + [SessionState.QUEUED]
     with pytest.raises(Refusal, match="closing"):
         world.start("gate")
-
-
-def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld):
-    views = close_with_queue(make_world(), 4)
-
-    brief = make_world()
-    assert [message.partition("(")[0] for message in brief.sessions.recover(resume=False)] == [
-        "“do it” waits for the console "
-    ] * 2
-    brief.sessions.stop(views[2].id, "undone")
-    brief.sessions.close()
-    assert [brief.get_state(view) for view in views[2:]] == [SessionState.CANCELLED, SessionState.QUEUED]
-    assert brief.runner.started_ids == []
-
-    lasting = make_world()
-    lasting.runner.gate.set()
-    lasting.sessions.recover()
-    assert lasting.sessions.wait(views[3].id, 20).state is SessionState.SUCCEEDED
 
 
 def test_stop_all_ends_sessions_that_wait_for_another_engine(make_world: MakeWorld):

@@ -1,7 +1,6 @@
 """A session from its permit to its end: its commands, what it prints, why it can fail, and its row (SPEC 3.7, 3.8)."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import WorkFailed
-from engine.execution.session_commands import Command, Echo
 from engine.execution.session_store import (
     is_legal_transition,
 )
@@ -178,28 +176,6 @@ def test_a_reply_is_read_once_and_keeps_the_session_listening(world: ScriptWorld
 
 
 # Commands in the transcript
-
-
-PRINT = ["sh", "-c", "echo out"]
-
-
-@pytest.mark.parametrize(
-    "argv, options, lines",
-    [
-        (PRINT, {}, ["command: sh -c 'echo out'", "output: out", "exit: exit 0 ·"]),
-        (PRINT, {"echo": Echo.NOTHING}, []),
-        (PRINT, {"echo": Echo.OUTPUT}, ["output: out", "exit: exit 0 ·"]),
-        (["sleep", "60"], {"timeout": 0.1}, ["command: sleep 60", "exit: ended after its 0.1 s ·"]),
-    ],
-    ids=["as it is", "quiet", "announced", "timeout"],
-)
-def test_the_transcript_has_a_command_its_output_and_its_end(
-    world: ScriptWorld, argv: list[str], options: dict[str, Any], lines: list[str]
-):
-    view = world.run(lambda live: live.commands.run(Command(argv, live.folder), **options) and "done")
-    printed = [f"{line.kind}: {line.text}" for line in world.sessions.transcript(view.id)][:-1]
-    assert len(printed) == len(lines), printed
-    assert all(line.startswith(begin) for line, begin in zip(printed, lines, strict=True)), printed
 
 
 def test_a_program_that_is_missing_is_named_with_its_fix(world: ScriptWorld):

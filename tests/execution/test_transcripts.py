@@ -38,13 +38,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "transcript.jsonl"
 
 
-def test_progress_bars_show_their_last_state():
-    assert split_lines(b"10 %\r50 %\r100 %\ndone\r\n") == ["100 %", "done"]
-    endless = split_lines(*[b"x" * 900 + b"\r" for _ in range(100)], b"ready\n")
-    assert len(endless) == 1
-    assert len(endless[0]) < MAX_LINE_CHARS + 50
-
-
 @given(st.lists(st.binary(max_size=40), max_size=20))
 @example([b"\x1b]\n", b"\n"])
 def test_any_bytes_in_any_chunks_become_the_same_harmless_lines(chunks: list[bytes]):

@@ -6,7 +6,6 @@ That they run no program of the repository is tested in `tests/attacks/test_repo
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -106,39 +105,6 @@ def test_a_file_that_cannot_be_read_stays_as_in_the_index(repository: Repository
     assert repository.git("cat-file", "blob", f"{tree}:a.txt") == "1"
     assert repository.git("cat-file", "blob", f"{tree}:b.txt") == "2"
     assert repository.git("ls-tree", "--name-only", tree).split() == ["a.txt", "b.txt"]
-
-
-HOLD_TEMPORARY_FILE = {
-    "the copy of an index": """
-import sys
-from engine.execution.trees import scratch_index
-with scratch_index() as index:
-    print(index.parent, flush=True)
-    sys.stdin.read()
-""",
-    "the socket of a gate": """
-import sys
-from engine.execution.sandbox.host_gate import HostGate
-gate = HostGate((), print)
-print(gate.path, flush=True)
-sys.stdin.read()
-gate.close()
-""",
-}
-"""Programs that print the path of a temporary file of theirs and wait, by what it is."""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("file", HOLD_TEMPORARY_FILE)
-def test_a_temporary_file_of_a_killed_process_is_removed_by_the_next_one(file: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("TMPDIR", raising=False)
-    argv = [sys.executable, "-c", HOLD_TEMPORARY_FILE[file]]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as killed:
-        left = Path(killed.stdout.readline().strip())
-        killed.kill()
-    assert left.exists()
-    subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
-    assert not left.exists()
 
 
 # Names of sessions, paths and branches

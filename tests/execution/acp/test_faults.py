@@ -11,6 +11,7 @@ from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import (
+    ask_permission,
     die,
     hang,
     report_usage,
@@ -89,9 +90,10 @@ def test_a_line_without_end_ends_the_session(world: AcpWorld):
 # Stopping
 
 
-def test_a_hanging_agent_is_ended_within_a_second(world: AcpWorld):
-    view = world.start(say("now\n"), start_child(), hang())
-    wait_until(lambda: world.read_words(view))
+def test_an_agent_that_waits_for_a_permission_is_ended_within_a_second(world: AcpWorld):
+    world.decide = lambda title: None
+    view = world.start(start_child(), ask_permission("go on?", "edit"))
+    wait_until(lambda: world.permission_requests)
     wait_until(lambda: len(find_marked_processes(view.id)) >= 2)
     stopped_at = time.monotonic()
     world.sessions.stop(view.id, "enough")

@@ -61,14 +61,6 @@ def change(world: LandingWorld) -> Change:
     return world.make_change(make_edits({"a.txt": "1\n2\n3\nfour\n", "b.txt": None}))
 
 
-def test_comments_quote_a_line_of_the_new_or_the_old_file(world: LandingWorld, change: Change):
-    comments = world.changes.comments
-    comments.add(change.id, "a.txt", 4, "write 4\x1b[2J instead")
-    [first, second] = comments.add(change.id, "b.txt", 1, "keep it", old=True).comments
-    assert (first.quote, first.text, first.old) == ("four", "write 4 instead", False)
-    assert (second.quote, second.text, second.old) == ("b", "keep it", True)
-
-
 @pytest.mark.parametrize(
     "path, line, text, code",
     [
@@ -86,7 +78,7 @@ def test_a_comment_without_a_line_or_a_text_is_refused(
 
 def test_comments_are_sent_once_as_one_message_and_can_be_removed(world: LandingWorld, change: Change):
     comments = world.changes.comments
-    comments.add(change.id, "a.txt", 4, "write 4 instead")
+    comments.add(change.id, "a.txt", 4, "write 4\x1b[2J instead")
     comments.add(change.id, "b.txt", 1, "keep it", old=True)
     text, numbers = comments.make_unsent_message(change.id)
     assert text.split("\n\n") == [

@@ -122,20 +122,6 @@ def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
     )
 
 
-@pytest.mark.long
-def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: LandingWorld):
-    before = world.files
-    change = world.make_change(make_edits({"a.txt": None}))
-    kill_at(world, "files done", change.land)
-    world.changes.recover()
-    assert change.current.state is ChangeState.LANDED
-    world.git("gc", "-q", "--prune=now")
-    change.undo()
-    assert world.files == before
-    world.git("gc", "-q", "--prune=now")
-    assert change.land().state is ChangeState.LANDED
-
-
 # Branches
 
 

@@ -41,15 +41,6 @@ def test_a_file_outside_of_a_sparse_checkout_is_named_as_such(world: LandingWorl
     assert refusal.message == "outside of your sparse checkout: d/only.txt"
 
 
-def test_an_ignored_file_is_in_the_way_whatever_its_name(world: LandingWorld):
-    name = "n\u200bew.txt"
-    change_set = world.make_change(make_edits({name: "theirs\n"}))
-    (world.repository.path / ".git/info/exclude").write_text("n*\n")
-    world.write(name, "of the operator\n")
-    refusal = refused("conflict", change_set.land)
-    assert refusal.message == "untracked or ignored files are in the way: n\\u200bew.txt"
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     "name",

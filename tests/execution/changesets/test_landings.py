@@ -1,6 +1,5 @@
 """Landing and undo of each sort of file and repository (SPEC 3.9)."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -192,22 +191,6 @@ def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: La
     assert "lfs" in assert_landing_is_refused(world, change_set, "unsupported_files").message
     refused("unsupported_files", change_set.branch)
     assert not (world.folder / "trap").exists()
-
-
-@pytest.mark.long
-def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path):
-    subprocess.run(["git", "init", "-q", "-b", "main", "--object-format=sha256", tmp_path / "shop"], check=True)
-    world = LandingWorld(tmp_path)
-    world.repository.commit("one", {"a.txt": TEXT})
-    change_set = world.make_change(make_edit("a.txt", "theirs\n"))
-    before = world.files
-
-    change_set.land()
-    assert (world.root / "a.txt").read_text() == "theirs\n"
-    change_set.undo()
-    assert world.files == before
-    assert change_set.branch().branch == "clawpy/fix-the-cart"
-    world.close()
 
 
 def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: LandingWorld):

@@ -1,6 +1,5 @@
 """Landing part of a change set, then the rest, and undoing each; hunks of files (SPEC 3.9)."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -118,40 +117,6 @@ def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: Landing
     world.git("gc", "-q", "--prune=now")
     assert change.undo().state is ChangeState.UNDONE
     assert world.files == before
-
-
-@pytest.mark.long
-def test_a_branch_has_only_the_rest(world: LandingWorld):
-    change = world.make_change(edit)
-    events = world.bus.subscribe(lambda: None)
-    change.land(FilePart("a.txt", (1,)))
-    change.land(FilePart("a.txt"))
-    branched = change.branch()
-    assert [event.sentence() for event in events.drain()] == [
-        f"landed: {change.id}, 1 file, 4 left",
-        f"landed: {change.id}, 1 file, 3 left",
-        f"changes {change.id} were committed to the branch clawpy/fix-the-cart",
-    ]
-    assert (branched.state, branched.branch) == (ChangeState.LANDED, "clawpy/fix-the-cart")
-    changed = world.git("diff", "--name-only", "--no-renames", "main", branched.branch).split()
-    assert changed == ["b.txt", "c.txt", "new.txt", "old.txt"]
-    change.undo()
-    assert change.undo().state is ChangeState.UNDONE
-    assert read_file(world, "a.txt") == TEXT
-
-
-def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: LandingWorld):
-    change = world.make_change(edit)
-
-    def save(step: str):
-        if step == "write c.txt":  # after a.txt
-            world.write("a.txt", "mine\n")
-            os.utime(world.root / "a.txt", ns=(1, 1))
-
-    world.step = save
-    change.land()
-    assert world.changes.read_own_write_times(str(world.root))["a.txt"] != 1
-    assert world.changes.find_undoable_landings(str(world.root)) == []
 
 
 @pytest.mark.long

@@ -3,7 +3,6 @@
 The refusal names what is missing and how to get it. The cases are in `test_cannot_run.toml`.
 """
 
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -77,15 +76,3 @@ def test_the_refusal_names_what_is_missing_and_the_fix(
         run_flow(case.flow)
     assert case.missing in refusal.value.message
     assert case.fix in refusal.value.fix
-
-
-@pytest.mark.long
-def test_tests_that_need_a_database_which_is_down_could_not_run(project: Repository, run_flow: RunFlow):
-    with socket.socket() as unanswered:
-        unanswered.bind(("127.0.0.1", 0))
-        port = unanswered.getsockname()[1]
-        body = f"import socket\ndef test_a(): socket.create_connection(('127.0.0.1', {port}))\ndef test_b(): pass\n"
-        project.commit("tests", {"test_a.py": body})
-        with pytest.raises(CannotRun, match="1 of 2 tests could not run: nothing answers") as refusal:
-            run_flow("run_tests")
-    assert "start it" in refusal.value.fix

@@ -5,10 +5,9 @@ from datetime import date
 
 import pytest
 
-from engine.execution.runners.flows.failing_tests import Cause, decide_verdict, find_cause
+from engine.execution.runners.flows.failing_tests import Cause, find_cause
 from engine.execution.runners.flows.unreliable_tests import add_skip_mark
 from engine.git.inspection import QuarantinedTest, find_quarantined_tests
-from engine.model import CheckResult
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import CART, RunFlow, commit_shop
 from tests.support.helpers import read_table
@@ -29,16 +28,6 @@ def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Reposito
     assert run.facts["skipped"] == [unrunnable]
     assert set(run.facts["candidates"]) == {unrunnable, bad}
     assert project.path.joinpath("tests/untracked.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize("here, at_bad, verdict", TABLE["verdicts"])
-def test_errors_alone_are_bad_only_where_the_bad_end_has_errors_alone(here: list[int], at_bad: list[int], verdict: str):
-    """A run is given by how many tests passed, failed and had an error."""
-
-    def make_check(passed: int, failed: int, errors: int) -> CheckResult:
-        return CheckResult("pytest", passed, failed, errors=errors)
-
-    assert decide_verdict(make_check(*here), make_check(*at_bad)) == verdict
 
 
 @pytest.mark.parametrize("row", TABLE["cause"])

@@ -34,51 +34,7 @@ def test_findings_have_their_present_line_and_whether_only_the_history_has_them(
     assert GITHUB_TOKEN not in run.transcript + str(run.result)
 
 
-@pytest.mark.parametrize(
-    "path, size_bytes, sentence",
-    [
-        ("web/node_modules/x/a.js", 17, "web/node_modules holds files that a tool fills"),
-        ("a.zip", 2_000_000, "a.zip is 2.0 MB (archive)"),
-        ("dump.sql", 1_000_000, "dump.sql is 1.0 MB (database dump)"),
-    ],
-)
-def test_a_file_that_belongs_in_no_repository_is_named_in_a_sentence(
-    repository: Repository, run_flow: RunFlow, path: str, size_bytes: int, sentence: str
-):
-    base = repository.commit("begin", {"app.py": "x = 1\n"})
-    repository.commit("add", {path: "x" * size_bytes})
-    run = run_flow("review_unpushed", upstream=base)
-    assert run.summary == f"Do not push: {sentence} (in 1 unpushed commit)"
-    assert "0.0 MB" not in run.transcript
-
-
-def test_without_unpushed_problems_it_says_so(repository: Repository, run_flow: RunFlow):
-    head = repository.commit("begin", {"app.py": "x = 1\n"})
-    assert run_flow("review_unpushed", upstream=head).summary.startswith("Nothing to review")
-    repository.commit("tidy", {"app.py": "x = 2\n"})
-    assert run_flow("review_unpushed", upstream=head).summary == (
-        "1 unpushed commit, nothing that should not be pushed"
-    )
-
-
 # What it advises
-
-
-def test_other_refs_with_the_commit_are_named(repository: Repository, run_flow: RunFlow):
-    repository.commit("begin", {"app.py": "x = 1\n"})
-    repository.commit("settings", {FILE: WITH_KEY})
-    repository.git("branch", "side")
-    repository.git("tag", "before", "HEAD~1")
-    repository.commit("more", {FILE: SAFE})
-    repository.write("app.py", "x = 2\n")
-    repository.git("stash")
-    repository.git("switch", "-q", "--detach", "before")
-    repository.write("app.py", "x = 3\n")
-    repository.git("stash")
-    repository.git("switch", "-q", "main")
-    steps = run_flow("review_unpushed").facts["steps"]
-    assert "These have such a commit, too, until you delete or change them: side and stash@{1}." in steps
-    assert steps[-1] == "If anybody else may have seen a key, revoke it and create a new one."
 
 
 def test_a_key_that_is_on_a_remote_branch_is_public(repository: Repository, run_flow: RunFlow):

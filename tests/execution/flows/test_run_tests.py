@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from engine.execution.runners.flow import CannotRun, WorkFailed
+from engine.execution.runners.flow import CannotRun
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import TEST_CART, RunFlow, commit_shop
 from tests.support.helpers import make_program
 
 pytestmark = pytest.mark.long
-
-UV_PROJECT = '[project]\nname = "shop"\ndependencies = ["sqlalchemy_not_here"]\n[tool.uv]\n'
 
 
 def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunFlow):
@@ -37,21 +35,6 @@ def test_a_folder_outside_of_the_repository_is_refused(project: Repository, run_
         run_flow("run_tests", paths=["link"])
     project.write("..data/a.py", "")
     assert "No tests found for ..data" in run_flow("run_tests", paths=["..data"]).result.summary
-
-
-@pytest.mark.parametrize("path", ["conftest.py", "shop/cart.py"])
-def test_a_package_that_is_not_installed_is_no_failed_test(project: Repository, run_flow: RunFlow, path: str):
-    commit_shop(project)
-    project.git("rm", "-q", "tests/test_tax.py")
-    project.write(path, "import sqlalchemy_not_here\n")
-    with pytest.raises(WorkFailed) as refusal:
-        run_flow("run_tests")
-    assert refusal.value.message == "pytest cannot run: the package `sqlalchemy_not_here` is not installed"
-    assert refusal.value.fix.endswith("bin/pip install pytest")
-    project.write("pyproject.toml", UV_PROJECT + '[dependency-groups]\ndev = ["pytest"]\n')
-    with pytest.raises(WorkFailed) as refusal:
-        run_flow("run_tests")
-    assert refusal.value.fix == "uv sync"
 
 
 # A project in a folder of its repository

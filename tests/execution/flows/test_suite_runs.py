@@ -8,7 +8,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -204,12 +204,3 @@ def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
     check = CheckResult("pytest", 1, len(failing), failing=tuple(failing), failed_before=before)
     assert describe_compared(check) == f"{describe_check(check)}; {words}"
     assert (check.has_new_failures, check.green) == (is_new, False)
-
-
-def test_an_error_that_is_no_test_is_the_fault_of_the_run():
-    check = CheckResult("maven", 0, 0, errors=1, error="Cart.java:3: ';' expected", failed_before=())
-    assert describe_compared(check) == f"1 error, no tests ran in <0.1 s: {check.error}; it did not fail before"
-    before = replace(check, failed_before=check.faults)
-    assert describe_compared(before).endswith("; that was so before as well")
-    command = CheckResult("npm test", 0, 1, error="cart.ts(3,5): error TS2304", counted=False)
-    assert describe_check(command) == f"npm test failed in <0.1 s: {command.error}; its output names no tests"

@@ -4,15 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from engine.execution.runners.model import host_protocol
 from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_protocol import Model
 from engine.model import PromptPart, SourceKind
 from engine.model.secrets import CUT
-from tests.execution.model.model_world import KEY, ModelWorld
+from tests.execution.model.model_world import ModelWorld
 from tests.support.model_server import make_call
 
 pytestmark = pytest.mark.long
@@ -43,16 +40,6 @@ def test_the_xray_shows_what_was_sent(world: ModelWorld):
         assert view.prediction_id in refs[SourceKind.TASK]
 
 
-def test_a_secret_in_the_repository_reaches_neither_the_provider_nor_the_store(world: ModelWorld):
-    (world.repository.path / "AGENTS.md").write_text(f"Deploy with {KEY}.\n")
-    with world.opened() as engine:
-        view = world.run()
-        [call] = engine.calls.for_session(view.id)
-        assert any("Deploy with [secret cut]." in part.text for part in engine.calls.read_prompt(call.id))
-        assert KEY not in world.server.requests[0].system
-    assert KEY.encode() not in b"".join(file.read_bytes() for file in world.home.data.rglob("*.db*"))
-
-
 def test_a_key_in_a_stored_conversation_is_cut_when_it_continues(tmp_path: Path):
     store = ConversationStore(tmp_path, tuple)
     store.begin("sess_1")
@@ -63,9 +50,3 @@ def test_a_key_in_a_stored_conversation_is_cut_when_it_continues(tmp_path: Path)
 
 def test_the_repr_of_a_model_has_no_key():
     assert "secret" not in repr(Model("openai", "m", "openai", "http://a", "sk-secret"))
-
-
-@given(st.text(st.characters(categories=["Cs"]), min_size=1, max_size=4))
-@settings(max_examples=10)
-def test_half_characters_can_be_encoded(half: str):
-    assert host_protocol.decode(host_protocol.encode({"text": half})).keys() == {"text"}

@@ -56,37 +56,9 @@ def test_each_folder_with_a_manifest_is_a_project(repository: Repository):
     assert projects["srv/x"].packages[0].install == "go mod download"
 
 
-@pytest.mark.parametrize(
-    "folder", ["a/b/c/d/e", "node_modules/x", "vendor/x", "tests/fixtures/x", "pkg/testdata/x", "src/__fixtures__/x"]
-)
-def test_folders_that_are_too_deep_or_foreign_are_no_projects(repository: Repository, folder: str):
-    repository.write(".gitignore", "")
-    projects = commit_projects(
-        repository, {**move_below(folder, GO), **move_below("a/b/c/d", GO), ".gitignore": ".venv\n"}
-    )
-    assert list(projects) == ["", "a/b/c/d"]
-
-
 @pytest.mark.parametrize("row", read_table(__file__)["collected"], ids=lambda row: row["tool"])
 def test_a_runner_that_collects_the_members_runs_them(repository: Repository, row: dict[str, Any]):
     projects = commit_projects(repository, {**row["top"], **move_below("packages/m", row["member"])})
     assert name_tools(projects) == {"": [row["tool"]], "packages/m": []}
     assert projects["packages/m"].tested_by == ""
     assert projects["packages/m"].untested_reason == "its tests run with those of the top folder"
-
-
-@pytest.mark.parametrize(
-    "script", ["npm test --workspaces", "npm test -ws", "pnpm -r test", "turbo run test", "nx run-many -t test"]
-)
-def test_a_script_that_delegates_gives_way_to_the_members(repository: Repository, script: str):
-    projects = commit_projects(
-        repository,
-        {
-            **make_manifest(script, workspaces=["p/*"]),
-            "package-lock.json": "",
-            **move_below("p/a", make_manifest("vitest")),
-        },
-    )
-    assert name_tools(projects) == {"": [], "p/a": ["vitest"]}
-    packages = projects["p/a"].packages[0]
-    assert (packages.install, packages.lock, packages.folder) == ("npm ci", "package-lock.json", "")

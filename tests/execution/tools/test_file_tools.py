@@ -46,13 +46,6 @@ def test_read_lists_a_folder(world: BeltWorld):
     assert world.get_answer("read", path=".").splitlines() == ["a/", "run.sh"]
 
 
-def test_edit_replaces_a_text_that_occurs_once(world: BeltWorld):
-    file = world.write_file("a.py", "def f():\n    return 1\n\ndef g():\n    return 2\n")
-    answer = world.get_answer("edit", path="a.py", old_text="    return 2\n", new_text="    return 3\n")
-    assert answer == "edited a.py at line 5"
-    assert file.read_text().endswith("return 3\n")
-
-
 def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, monkeypatch: pytest.MonkeyPatch):
     file = world.write_file("a.txt", "one two")
     replace = texts.replace_once

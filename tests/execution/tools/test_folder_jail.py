@@ -71,6 +71,20 @@ def test_the_git_folder_is_refused_in_any_spelling(world: BeltWorld, path: str):
 # Links, hard links and pipes
 
 
+@pytest.mark.parametrize(
+    "target, path, problem",
+    [
+        ("../outside/secret.txt", "link", "not in the project"),
+        ("{outside}", "link/new.txt", "not in the project"),
+        (".git", "link", ".git is not for the file tools"),
+        ("link", "link", "too many links"),
+    ],
+)
+def test_links_to_outside_to_git_and_in_a_circle_are_refused(world: BeltWorld, target: str, path: str, problem: str):
+    (world.folder / "link").symlink_to(target.format(outside=world.outside))
+    check_all_refuse(world, path, problem)
+
+
 def test_a_hard_link_to_a_file_outside_is_not_read_and_replaced_not_written_through(world: BeltWorld):
     os.link(world.secret, world.folder / "innocent.txt")
     assert "another name elsewhere" in world.get_problem("read", path="innocent.txt")

@@ -4,8 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.events import AgentErred, ToolsUsed
 from engine.execution.session_processes import find_marked_processes
@@ -48,14 +46,6 @@ def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(world: 
 @pytest.mark.parametrize("programs, recorded", TABLE["recorded_commands"])
 def test_a_command_is_its_program_and_a_plain_word(programs: list[str], recorded: str):
     assert name_command(programs) == recorded
-
-
-@given(st.lists(st.text(max_size=80), max_size=3))
-def test_the_record_of_any_command_is_short_and_plain(programs: list[str]):
-    recorded = name_command(programs)
-    assert len(recorded) < 80
-    assert recorded.isascii()
-    assert recorded.isprintable()
 
 
 def test_the_journal_has_the_tools_in_order(world: BeltWorld):
