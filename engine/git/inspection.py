@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -23,17 +23,13 @@ from engine.git.command import Git
 from engine.git.history import Commit, Stash, log_commits, read_reflog, read_stashes
 from engine.git.lost_commits import LostCommits, read_lost_commits
 from engine.git.operations import (
-    Collision,
     GitOperation,
-    Merge,
-    find_due_merges,
-    pair_branches,
     read_operation,
     read_operation_stamp,
     try_merge,
 )
 from engine.git.own_changes import OwnChanges, find_own_changes
-from engine.git.state import GitState, read_modified_at
+from engine.git.state import Branch, GitState, read_modified_at
 from engine.git.unpushed import (
     NOTHING_UNPUSHED,
     UnpushedProblem,
@@ -46,11 +42,44 @@ from engine.model import Refusal, group_pairs, sanitise
 
 Value = TypeVar("Value")
 
-MAX_COMPARED = 300
+MAX_COMPARED_COMMITS = 300
 """Maximum number of commits that are compared by what they change."""
+
+ACTIVE_WITHIN = timedelta(days=90)
+"""A branch is active if its last commit is at most this much older than the newest commit of any branch."""
+
+MAX_TRIED_BRANCHES = 5
+"""Maximum number of branches that are tried with each other, which are ten pairs."""
+
+MAX_COLLIDING = 4
+"""Maximum number of branches that one forecast is about. Their number of orders grows fast."""
+
 RETRY_S = 600.0
 """Seconds until a check that failed is tried again although nothing has changed."""
 NO_OWN_CHANGES = OwnChanges()
+
+
+@frozen
+class DueMerge:
+    """A merge that is due: `source` into the branch that is checked out."""
+
+    source: str
+    tip: str
+    behind: int
+    """Number of commits that only `source` has."""
+    ahead: int
+    """Number of commits that only the branch has."""
+    files: tuple[str, ...] | None = None
+    """The files that would conflict; None if git could not merge."""
+
+
+@frozen
+class Collision:
+    """Two branches that change the same lines of `files`."""
+
+    first: Branch
+    second: Branch
+    files: tuple[str, ...]
 
 
 @frozen
@@ -62,7 +91,7 @@ class Inspection:
     lost: tuple[LostCommits, ...] = ()
     fixups: Fixups | None = None
     stashes: tuple[Stash, ...] = ()
-    merges: tuple[Merge, ...] = ()
+    merges: tuple[DueMerge, ...] = ()
     collisions: tuple[Collision, ...] = ()
     unpushed: UnpushedWork = NOTHING_UNPUSHED
     uncommitted: tuple[UnpushedProblem, ...] = ()
@@ -153,7 +182,7 @@ def inspect(subject: InspectionSubject, answers: Answers) -> Inspection:
     return Inspection(**results, unknown=unknown)
 
 
-def _find_due_merges(subject: InspectionSubject) -> tuple[Merge, ...]:
+def _find_due_merges(subject: InspectionSubject) -> tuple[DueMerge, ...]:
     """The merges that are due. Those that would conflict come first.
 
     A merge is left out if the branch has all the changes already, as after a squashed merge. A merge of the upstream is
@@ -161,11 +190,23 @@ def _find_due_merges(subject: InspectionSubject) -> tuple[Merge, ...]:
     """
     state = subject.state
     merges = []
-    for merge in find_due_merges(state):
+    for merge in _list_due_merges(state):
         trial = try_merge(subject.git.folder, state.head, merge.tip)
-        if trial.adds and (merge.source != state.upstream or not _is_rewritten(subject)):
+        if trial.changes_anything and (merge.source != state.upstream or not _is_rewritten(subject)):
             merges.append(replace(merge, files=trial.files))
     return tuple(sorted(merges, key=lambda merge: not merge.files))
+
+
+def _list_due_merges(state: GitState) -> list[DueMerge]:
+    """The merges of the base and of the upstream whose commits the branch lacks, if it also has commits of its own."""
+    if not state.branch or state.operation:
+        return []
+    due = []
+    if state.behind_base and state.ahead_of_base and state.base_name != state.branch:
+        due.append(DueMerge(state.base, state.base_tip, state.behind_base, state.ahead_of_base))
+    if state.behind and state.ahead and state.upstream_tip not in (merge.tip for merge in due):
+        due.append(DueMerge(state.upstream, state.upstream_tip, state.behind, state.ahead))
+    return due
 
 
 def _is_rewritten(subject: InspectionSubject) -> bool:
@@ -173,7 +214,7 @@ def _is_rewritten(subject: InspectionSubject) -> bool:
     git, state = subject.git, subject.state
     if state.upstream_tip in (entry.new for entry in read_reflog(git, f"refs/heads/{state.branch}")):
         return True
-    if state.ahead + state.behind > MAX_COMPARED:
+    if state.ahead + state.behind > MAX_COMPARED_COMMITS:
         return False
     span = f"{state.head}...{state.upstream_tip}"
     return git.text("rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only", span) == "0"
@@ -183,11 +224,26 @@ def _find_collisions(subject: InspectionSubject) -> tuple[Collision, ...]:
     """The pairs of open branches that change the same lines. A branch that was squashed into the base is left out."""
     folder, base = subject.git.folder, subject.state.base_tip
     collisions = []
-    for first, second in pair_branches(subject.state):
+    for first, second in _pair_branches(subject.state):
         files = try_merge(folder, first.tip, second.tip).files
-        if files and all(try_merge(folder, base, branch.tip).adds for branch in (first, second)):
+        if files and all(try_merge(folder, base, branch.tip).changes_anything for branch in (first, second)):
             collisions.append(Collision(first, second, files))
     return tuple(collisions)
+
+
+def _pair_branches(state: GitState) -> list[tuple[Branch, Branch]]:
+    """The pairs of open branches whose merge should be tried. These are the newest active branches, and at least one of
+    each pair is local."""
+    if state.operation or not state.base or not state.branches:
+        return []
+    newest = max(branch.at for branch in state.branches)
+    active = [branch for branch in state.open_branches if newest - branch.at <= ACTIVE_WITHIN]
+    active.sort(key=lambda branch: branch.remote)  # local ones first; within both groups the newest stay first
+    return [
+        (first, second)
+        for first, second in itertools.combinations(active[:MAX_TRIED_BRANCHES], 2)
+        if first.tip != second.tip and not (first.remote and second.remote)
+    ]
 
 
 Check = Callable[[InspectionSubject], object]

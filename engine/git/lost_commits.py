@@ -214,7 +214,7 @@ MIN_SURVIVING_SHARE = 0.6
 def _is_work_present(git: Git, state: GitState, commits: dict[str, Commit], tip: str) -> bool:
     """Whether the work of the commits up to `tip` is in HEAD, on the base or in the files. It is if a merge would
     change nothing, or if most of the lines that they added are there."""
-    if any(not try_merge(git.folder, onto, tip).adds for onto in (state.head, state.base_tip) if onto):
+    if any(not try_merge(git.folder, onto, tip).changes_anything for onto in (state.head, state.base_tip) if onto):
         return True
     oldest = _collect_ancestry(commits, tip)[-1]
     if not oldest.parents:

@@ -1,8 +1,7 @@
 """Reads the unfinished operation of a repository, such as a merge or a rebase, and tries merges that were not begun.
 
 The operations are merge, rebase, cherry-pick, revert, `git am` and bisect. A trial changes no file, branch or object of
-the repository, because git writes the objects of the merge to a temporary folder. `find_due_merges` and
-`pair_branches` find what is worth a trial.
+the repository, because git writes the objects of the merge to a temporary folder. `inspection` asks for both.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ import re
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import IntEnum
 from functools import lru_cache
-from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,15 +23,15 @@ from engine.git import Git, GitError
 from engine.git.command import split_nul
 from engine.git.environment import get_temporary_folder
 from engine.git.history import log_commits
-from engine.git.state import Branch, GitState, read_modified_at
+from engine.git.state import read_modified_at
 
-MAX_BYTES = 1_000_000
+MAX_STATE_FILE_BYTES = 1_000_000
 """Maximum size of a file in which git keeps the state of an operation."""
 
 MAX_REMAINING = 100
 """Maximum number of commits still to apply that are named."""
 
-MAX_GOOD = 20
+MAX_GOOD_REVISIONS = 20
 """Maximum number of good revisions of a bisect that are named."""
 
 CONFLICT_OPERATION = "conflict"
@@ -47,25 +45,16 @@ _HEAD_FILES: Mapping[str, str] = _TABLE["head"]
 _NEEDED_FILES: Mapping[str, Sequence[str]] = _TABLE["needed"]
 """The files of git's that tell of operations; `operations.toml` explains them."""
 
-_PICKS = ("cherry-pick", "revert")
+_SEQUENCER_OPERATIONS = ("cherry-pick", "revert")
 """The operations that apply single commits, for which the files of the sequencer may be there alone."""
 
 _COMMIT_ID = re.compile(r"[0-9a-f]{7,64}")
 _TODO_STEP = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f)(?: -[cC])? ([0-9a-f]{7,64})\b")
 
-ACTIVE_WITHIN = timedelta(days=90)
-"""A branch is active if its last commit is at most this much older than the newest commit of any branch."""
-
-MAX_COMPARED = 5
-"""Maximum number of branches that are tried with each other, which are ten pairs."""
-
-MAX_COLLIDING = 4
-"""Maximum number of branches that one forecast is about. Their number of orders grows fast."""
-
 MAX_TRIALS = 512
 """Maximum number of outcomes that are remembered."""
 
-TIMEOUT_S = 5.0
+TRIAL_TIMEOUT_S = 5.0
 """Seconds in which git must have tried one merge."""
 
 
@@ -167,7 +156,14 @@ def find_operation_name(git_dir: Path, *, conflicted: bool) -> str:
     """The name of the unfinished operation in a repository, "" for none. `conflicted` says whether files are in
     conflict."""
     candidates = (name for file, name in _OPERATION_BY_FILE if (git_dir / file).exists())
-    name = next((name for name in candidates if name not in _PICKS or not _is_missing(git_dir / _HEAD_FILES[name])), "")
+    name = next(
+        (
+            name
+            for name in candidates
+            if name not in _SEQUENCER_OPERATIONS or not _is_missing(git_dir / _HEAD_FILES[name])
+        ),
+        "",
+    )
     if not name:  # several commits are being picked, and the present one was committed by hand
         first_step = _read_state_file(git_dir / "sequencer/todo").partition(" ")[0]
         name = {"pick": "cherry-pick", "revert": "revert"}.get(first_step, "")
@@ -215,7 +211,7 @@ def read_operation(git: Git) -> GitOperation | None:
 def _find_damaged_file(folder: Path, name: str, unmerged: Sequence[str] = ()) -> str:
     """See `GitOperation.damaged_file`. A pick that was committed by hand has no file of its commit, and no conflict."""
     needed = list(_NEEDED_FILES.get(name, ()))
-    if name in _PICKS and unmerged:
+    if name in _SEQUENCER_OPERATIONS and unmerged:
         needed.append(_HEAD_FILES[name])
     return next((file for file in needed if (folder / file).parent.is_dir() and _is_missing(folder / file)), "")
 
@@ -258,7 +254,7 @@ def _read_progress(folder: Path, name: str) -> _Progress:
             original=original,
             remaining=_read_steps(state / "git-rebase-todo"),
         )
-    if name not in _PICKS:
+    if name not in _SEQUENCER_OPERATIONS:
         return _Progress(theirs)
     steps = _read_steps(folder / "sequencer/todo")
     is_first_applied = bool(steps) and theirs.startswith(steps[0])
@@ -291,7 +287,7 @@ def _read_bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -
         "bisect",
         ours=Side(head[:10], head, _read_subjects(git, [head]).get(head, "")),
         bad=bad,
-        good=good[:MAX_GOOD],
+        good=good[:MAX_GOOD_REVISIONS],
         suspects=suspects,
         terms=(bad_term, good_term),
         begun_at=begun_at,
@@ -330,30 +326,7 @@ def _read_commit_id(file: Path) -> str:
 
 
 def _read_state_file(file: Path) -> str:
-    return read_plain_or_nothing(file, MAX_BYTES).decode(errors="replace").strip()
-
-
-@frozen
-class Merge:
-    """A merge that is due: `source` into the branch that is checked out."""
-
-    source: str
-    tip: str
-    lacking: int
-    """Number of commits that only `source` has."""
-    own: int
-    """Number of commits that only the branch has."""
-    files: tuple[str, ...] | None = None
-    """The files that would conflict; None if git could not merge."""
-
-
-@frozen
-class Collision:
-    """Two branches that change the same lines of `files`."""
-
-    first: Branch
-    second: Branch
-    files: tuple[str, ...]
+    return read_plain_or_nothing(file, MAX_STATE_FILE_BYTES).decode(errors="replace").strip()
 
 
 def separate_objects(git: Git, folder: Path) -> dict[str, str]:
@@ -382,55 +355,18 @@ class MergeTrial:
 
     files: tuple[str, ...] | None
     """The files that conflict; None if git could not merge."""
-    adds: bool
-    """Whether the merge would change anything. It changes nothing if the work of the other side is there already,
-    perhaps in other commits."""
+    changes_anything: bool
+    """False if the work of the other side is there already, perhaps in other commits."""
 
 
 @lru_cache(MAX_TRIALS)
 def try_merge(workspace: Path, onto: str, other: str) -> MergeTrial:
-    """Merge the commit `other` into `onto`, within `TIMEOUT_S`. The outcome is remembered, because it never changes. So
-    is a failure: a repository that is too large for the timeout would cost it in each check."""
-    git = Git(workspace, timeout=TIMEOUT_S)
+    """Merge the commit `other` into `onto`, within `TRIAL_TIMEOUT_S`. The outcome is remembered, because it never
+    changes. So is a failure: a repository that is too large for the timeout would cost it in each check."""
+    git = Git(workspace, timeout=TRIAL_TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="merge-", dir=get_temporary_folder()) as folder:
         try:
             tree, files = merge_trees(git, onto, other, separate_objects(git, Path(folder)))
-            return MergeTrial(files, adds=bool(files) or tree != git.text("rev-parse", f"{onto}^{{tree}}"))
+            return MergeTrial(files, changes_anything=bool(files) or tree != git.text("rev-parse", f"{onto}^{{tree}}"))
         except GitError:
-            return MergeTrial(None, adds=True)
-
-
-@lru_cache(MAX_TRIALS)
-def _try_merge(workspace: Path, onto: str, other: str) -> MergeTrial:
-    """See `try_merge`. Raises `GitError`."""
-    git = Git(workspace, timeout=TIMEOUT_S)
-    with tempfile.TemporaryDirectory(prefix="merge-", dir=get_temporary_folder()) as folder:
-        tree, files = merge_trees(git, onto, other, separate_objects(git, Path(folder)))
-        return MergeTrial(files, adds=bool(files) or tree != git.text("rev-parse", f"{onto}^{{tree}}"))
-
-
-def find_due_merges(state: GitState) -> list[Merge]:
-    """The merges of the base and of the upstream whose commits the branch lacks, if it also has commits of its own."""
-    if not state.branch or state.operation:
-        return []
-    due = []
-    if state.behind_base and state.ahead_of_base and state.base_name != state.branch:
-        due.append(Merge(state.base, state.base_tip, state.behind_base, state.ahead_of_base))
-    if state.behind and state.ahead and state.upstream_tip not in (merge.tip for merge in due):
-        due.append(Merge(state.upstream, state.upstream_tip, state.behind, state.ahead))
-    return due
-
-
-def pair_branches(state: GitState) -> list[tuple[Branch, Branch]]:
-    """The pairs of open branches whose merge should be tried. These are the newest active branches, and at least one of
-    each pair is local."""
-    if state.operation or not state.base or not state.branches:
-        return []
-    newest = max(branch.at for branch in state.branches)
-    active = [branch for branch in state.open_branches if newest - branch.at <= ACTIVE_WITHIN]
-    active.sort(key=lambda branch: branch.remote)  # local ones first; within both groups the newest stay first
-    return [
-        (first, second)
-        for first, second in combinations(active[:MAX_COMPARED], 2)
-        if first.tip != second.tip and not (first.remote and second.remote)
-    ]
+            return MergeTrial(None, changes_anything=True)

@@ -101,7 +101,7 @@ def test_a_merge_is_tried_without_a_trace(repository: Repository):
     repository.git("checkout", "-q", "--orphan", "apart")
     repository.commit("another beginning", {"z.txt": "1\n"})
     before = {*(repository.path / ".git").rglob("*")}
-    assert try_merge(repository.path, "left", "right") == MergeTrial(("a.txt",), adds=True)
-    assert try_merge(repository.path, "left", "main") == MergeTrial((), adds=False)
+    assert try_merge(repository.path, "left", "right") == MergeTrial(("a.txt",), changes_anything=True)
+    assert try_merge(repository.path, "left", "main") == MergeTrial((), changes_anything=False)
     assert try_merge(repository.path, "left", "apart").files is None, "they have no common history"
     assert {*(repository.path / ".git").rglob("*")} == before

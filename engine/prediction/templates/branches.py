@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from engine.git.github import PullRequest, Wait, WaitsFor
-from engine.git.operations import CONFLICT_OPERATION, MAX_COLLIDING, MAX_COMPARED, GitOperation
+from engine.git.inspection import MAX_COLLIDING, MAX_TRIED_BRANCHES
+from engine.git.operations import CONFLICT_OPERATION, GitOperation
 from engine.git.state import STALE_BRANCH, Branch
 from engine.model.text import count, join_names, join_shortened, moment, plain
 from engine.prediction.context import WorkspaceContext
@@ -36,11 +37,11 @@ def rehearse_merge(context: WorkspaceContext) -> Iterator[Offer]:
     if merge is None or not is_usable(git.branch):
         return
     target, source = plain(git.branch, 40), plain(merge.source, 40)
-    has = f"{source} has {count(merge.lacking, 'commit')} that {target} lacks"
+    has = f"{source} has {count(merge.behind, 'commit')} that {target} lacks"
     if merge.files:
-        why = f"{has}; merging {'it' if merge.lacking == 1 else 'them'} conflicts in {join_shortened(merge.files, 3)}."
+        why = f"{has}; merging {'it' if merge.behind == 1 else 'them'} conflicts in {join_shortened(merge.files, 3)}."
     elif merge.files is None:
-        why = f"{has}; {target} has {count(merge.own, 'commit')} of its own."
+        why = f"{has}; {target} has {count(merge.ahead, 'commit')} of its own."
     else:
         why = f"{has}; it still merges cleanly."
     yield Offer(
@@ -86,8 +87,8 @@ def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
     names = list(group)
     others = len({name for pair in pairs for name in pair}) - len(names)
     remark = f" {count(others, 'other branch')} also {'collides' if others == 1 else 'collide'}." if others else ""
-    if len(git.open_branches) > MAX_COMPARED:
-        remark += f" Only {MAX_COMPARED} of {len(git.open_branches)} open branches were compared."
+    if len(git.open_branches) > MAX_TRIED_BRANCHES:
+        remark += f" Only {MAX_TRIED_BRANCHES} of {len(git.open_branches)} open branches were compared."
     yield Offer(
         f"Find the order of merging {join_shortened(names, 4)} with the least conflict",
         f"{join_shortened(names, 4)} change the same lines of {join_shortened(files, 3)}.{remark}",

@@ -33,9 +33,9 @@ from engine.execution.runners.flows.suite_runs import describe_check, try_whole_
 from engine.git import Git, GitError
 from engine.git.command import LITERAL_PATHS
 from engine.git.history import is_ancestor
+from engine.git.inspection import MAX_COLLIDING
 from engine.git.operations import (
     CONFLICT_OPERATION,
-    MAX_COLLIDING,
     GitOperation,
     Stage,
     StagedVersions,

@@ -164,7 +164,7 @@ def _is_applied(job: Job, base: str, sha: str) -> bool:
     lines = job.git.lines("cherry", upstream, sha)
     if lines and all(line.startswith("-") for line in lines):
         return True
-    return not try_merge(job.git.folder, job.git.text("rev-parse", upstream), sha).adds
+    return not try_merge(job.git.folder, job.git.text("rev-parse", upstream), sha).changes_anything
 
 
 # -- stashes that still apply
