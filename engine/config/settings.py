@@ -41,7 +41,7 @@ from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 
 MAX_DAYS = 36_500
-"""Most days that a setting accepts. 0 keeps rows forever."""
+"""Maximum number of days that a setting accepts. 0 keeps rows forever."""
 
 
 @frozen
@@ -164,10 +164,10 @@ class ProductionSettings(Section):
 
 
 MAX_CONTENT_PATTERNS = 200
-"""Most patterns in each list of `[content]`."""
+"""Maximum number of patterns in each list of `[content]`."""
 
 MAX_PATTERN_CHARS = 200
-"""Most characters of one pattern of `[content]`."""
+"""Maximum number of characters of a pattern of `[content]`."""
 
 
 class ContentSettings(Section):
@@ -313,32 +313,51 @@ class Settings(Section):
     """Every setting with its default. Unknown keys are refused."""
 
     cross_poll_enabled: bool = True
+    """False for the state DISABLED, in which nothing runs (SPEC 7.1)."""
     autonomous_mode_enabled: bool = False
+    """Whether cards may run without an approval, in workspaces that are set to `act` (SPEC 7.4)."""
     twin_model_enabled: bool = False
+    """Whether `twin_model_id` proposes cards, besides the embedded Twin (SPEC 2.3)."""
     dpo_export_enabled: bool = False
+    """Whether new training pairs are exported once a day (SPEC 8.3)."""
     push_notifications_enabled: bool = True
+    """Whether the other surfaces, such as a phone, are sent notifications (SPEC 10.2)."""
     watch_complications_enabled: bool = True
+    """Whether a watch is a surface (SPEC 10.2)."""
     glasses_alerts_enabled: bool = False
+    """Whether glasses are a surface (SPEC 10.2)."""
 
     cross_poll_interval_ms: Milliseconds = 600_000
+    """The least time between two cards that run by themselves (SPEC 3.2)."""
     cross_poll_cost_cap_per_hour: Dollars = 2.00
     cross_poll_cost_cap_per_day: Dollars = 20.00
     cross_poll_cost_cap_per_month: Dollars = 200.00
+    """Nothing starts that would pass one of the three caps (SPEC 3.4)."""
     cost_per_trigger: Dollars = 0.05
+    """The estimate for work of which no cost is known."""
     cross_poll_auto_execute_threshold: Annotated[float, Field(ge=0.8, le=1)] = 0.8
+    """The least confidence of a card that runs by itself (SPEC 3.6)."""
     silence_threshold_ms: Milliseconds = 1_800_000
+    """After this time without a key the operator counts as inactive (SPEC 7.1)."""
     quiet_hours_start: Hour = 23
     quiet_hours_end: Hour = 8
+    """Hours of the operator's day between which nothing runs by itself and nothing rings (SPEC 7.3)."""
     card_cycle_ms: Milliseconds = 600_000
+    """The time between two checks for cards; a change of files is noticed earlier."""
     autonomous_cycle_ms: Milliseconds = 1_800_000
+    """The time between two attempts to run a card by itself, while the operator is inactive."""
     max_pending_cards: Annotated[int, Field(ge=1, le=50)] = 5
     """In one workspace (SPEC 2.9)."""
     max_pending_cards_in_all: Annotated[int, Field(ge=1, le=200)] = 12
     max_running_sessions: Annotated[int, Field(ge=1, le=32)] = 2
+    """Sessions that run at the same time; others wait."""
 
     twin_model_id: str = ""
+    """The model that `twin_model_enabled` asks."""
     tasks_dir: Annotated[str, PATH_CHECK] = ""
+    """A folder of task files that other programs write, "" for none."""
     predictions_dir: Annotated[str, PATH_CHECK] = ""
+    """The folder of `predictions.jsonl` (SPEC 2.8), "" for the data folder of the home."""
 
     console: ConsoleSettings = ConsoleSettings()
     keys: dict[str, str] = Field(default_factory=dict)
