@@ -33,7 +33,7 @@ from clawpy_console.state import (
     read_topics,
 )
 from engine.home import Home
-from engine.model import Hold, Refusal
+from engine.model import Hold, HoldKind, Refusal
 from engine.model.text import capitalised, one_line
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class Console(TerminalApp):
         if not changed:
             return
         self.state = dataclasses.replace(self.state, **{name: values[name] for name in changed & set(values)})
-        if any(hold.word == "stop" for hold in self.state.holds):
+        if any(hold.word == HoldKind.STOP for hold in self.state.holds):
             self.pressed_stop = None
         self.on_state_changed(changed)
         self._save_soon()
@@ -461,13 +461,13 @@ class StopKey:
     def press(self) -> None:
         """Stop everything; if the engine is not open yet, as soon as it is."""
         self._was_pressed = True
-        if all(hold.word != "stop" for hold in self._app.holds):
+        if all(hold.word != HoldKind.STOP for hold in self._app.holds):
             self._show_stop("Stopping… (F12)")
         if self._app.engine is not None:
             self._stop_in_thread(self._app.engine)
 
     def _show_stop(self, reason: str) -> None:
-        self._app.pressed_stop = Hold("stop", reason, self._app.now())
+        self._app.pressed_stop = Hold(HoldKind.STOP, reason, self._app.now())
         self._app.on_state_changed(frozenset({"holds"}))
 
     def on_engine_opened(self, engine: Engine) -> None:

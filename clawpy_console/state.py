@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from clawpy_console.fields import WORDS
 from clawpy_console.formats import crop, workspace_name
 from engine.frozen import frozen
+from engine.installed import SANDBOX_FIX
 from engine.model import (
-    SANDBOX_FIX,
     AgentView,
     AutonomyState,
-    Burn,
     Card,
     ChainStep,
     ChangeSet,
@@ -29,6 +28,7 @@ from engine.model import (
     RailState,
     SessionState,
     SessionView,
+    SpendingWindow,
     StopLevel,
     Task,
     Waiting,
@@ -112,7 +112,7 @@ class AppState:
     blocked: tuple[LogEntry, ...] = ()
     """The latest work that a rail blocked."""
     rails: tuple[RailState, ...] = ()
-    burn: tuple[Burn, ...] = ()
+    burn: tuple[SpendingWindow, ...] = ()
     """Past costs, by day."""
     chain: tuple[ChainStep, ...] = ()
     """The latest triggers, each with what it came from."""

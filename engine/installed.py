@@ -110,3 +110,10 @@ def _search_path(path: str, excluded: tuple[Path, ...]) -> str:
 def find_program(program: str, *without: Path) -> str | None:
     """The absolute path of `program` on `search_path_without(*without)`, None if it is not there."""
     return shutil.which(program, path=search_path_without(*without))
+
+
+# -- a sandbox
+
+_SANDBOX_FIXES = {"linux": "install bubblewrap", "darwin": "start clawpy outside of other sandboxes"}
+SANDBOX_FIX = _SANDBOX_FIXES.get(sys.platform, "run clawpy on Linux or macOS")
+"""How to get a sandbox on this machine."""

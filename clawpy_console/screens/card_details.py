@@ -29,13 +29,13 @@ from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText
 from engine.model import (
     CONFIDENCE_WEIGHTS,
     NO_SANDBOX_WARNING,
-    REASON_SEPARATOR,
     Card,
     RailVerdict,
     Refusal,
     Source,
     Tier,
     Verdict,
+    join_reasons,
 )
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _make_rails_fields(rails: Sequence[RailVerdict], *, in_full: bool) -> Fields
         first, *others = rail.reasons or [""]
         yield Field(rail.rail, f"{sign} {one_line(first)}", tone)
         if others and in_full:
-            yield text_line(f"also: {one_line(REASON_SEPARATOR.join(others))}", "grey")
+            yield text_line(f"also: {one_line(join_reasons(others))}", "grey")
     if allowing:
         yield text_line(f"✓ {', '.join(rail.rail for rail in allowing)}: no objection", "grey")
 

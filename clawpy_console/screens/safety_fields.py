@@ -14,7 +14,17 @@ from clawpy_console.fields.work import choose_cost_tone, make_hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState, QuietHours
 from clawpy_console.widgets.rows import Row
-from engine.model import MAX_REJECTIONS, MICRO, AutonomyState, Burn, Hold, LogEntry, RailState, RailVerdict, Verdict
+from engine.model import (
+    MAX_REJECTIONS,
+    MICRO,
+    AutonomyState,
+    Hold,
+    LogEntry,
+    RailState,
+    RailVerdict,
+    SpendingWindow,
+    Verdict,
+)
 
 VERDICT_SIGNS = SIGNS["verdict"]
 """Sign and tone of each verdict of a rail."""
@@ -90,7 +100,7 @@ def make_rails_fields(state: AppState, rail: RailState | None, now: datetime) ->
         yield Field("execute", f"{formats.count(len(state.running), 'session')} running")
 
 
-def make_cost_fields(burns: tuple[Burn, ...], now: datetime) -> Fields:
+def make_cost_fields(burns: tuple[SpendingWindow, ...], now: datetime) -> Fields:
     """Costs and reservations against the caps, with their pace; the caps alone while nothing was spent."""
     yield heading("cost")
     if not any(burn.spent or burn.reserved or any(burn.buckets) for burn in burns):
@@ -110,7 +120,7 @@ def make_cost_fields(burns: tuple[Burn, ...], now: datetime) -> Fields:
         yield Field(" ", f"{draw_sparkline(burn.buckets[: burn.elapsed][-24:])}  {describe_pace(burn, now)}", "grey")
 
 
-def describe_pace(burn: Burn, now: datetime) -> str:
+def describe_pace(burn: SpendingWindow, now: datetime) -> str:
     """The pace of spending, and when it reaches the cap."""
     if burn.spent + burn.reserved >= burn.cap:
         return "the cap has been reached"
@@ -180,8 +190,10 @@ def make_kill_switch_fields(state: AppState, now: datetime) -> Fields:
     """The levels of the kill switch, the sandbox, and work that triggered other work."""
     yield heading("kill switch, four levels")
     for level in state.levels:
-        level_text = f"■ {level.words}. To resume: {level.how_to_end}" if level.thrown else f"○ {level.words}"
-        yield Field(LEVEL_NAMES[level.name], one_line(level_text), "wrong" if level.thrown else "grey")
+        level_text = (
+            f"■ {level.description}. To resume: {level.how_to_end}" if level.is_active else f"○ {level.description}"
+        )
+        yield Field(LEVEL_NAMES[level.name], one_line(level_text), "wrong" if level.is_active else "grey")
     yield heading("sandbox")
     yield text_line(state.sandbox or "not tested yet", "grey")
     if state.chain:
@@ -228,7 +240,7 @@ def make_rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
         last = ""
         if rail.last is not None and rail.last_at is not None:
             last = f"last {VERDICT_SIGNS[rail.last.verdict][0]} {formats.moment(rail.last_at, now)}"
-        stopped = f"{rail.stopped} stopped in 24 h  " if rail.stopped else ""
+        stopped = f"{rail.stopped_count} stopped in 24 h  " if rail.stopped_count else ""
         text = f"{name_rail(rail.rail):<12} {label.words}"
         yield Row(rail.rail, text, label.sign, stopped + last, "ink", label.tone, "grey")
     if state.rails:

@@ -152,7 +152,9 @@ def find_reason_to_wait(kind: str, verdicts: Sequence[RailVerdict]) -> str:
     if get_kind(kind).comes_back:
         return "running it does not remove the reason for this warning, so it waits for you"
     for verdict in verdicts:
-        if verdict.asks_about_content or (verdict.rail == gate.RAIL and any(map(verdict.applies, WAITING_RULES))):
+        if verdict.asks_about_content or (
+            verdict.rail == gate.RAIL and any(rule in WAITING_RULES for rule in verdict.rules)
+        ):
             return verdict.reason
     return ""
 

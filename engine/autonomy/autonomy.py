@@ -28,8 +28,8 @@ from engine.clock import Clock, is_quiet
 from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
 from engine.frozen import frozen
-from engine.model import AutonomyState, Hold
-from engine.safety.kill_switch import BY_COST_CAP, PAUSE, KillSwitch
+from engine.model import AutonomyState, Hold, HoldKind
+from engine.safety.kill_switch import BY_COST_CAP, KillSwitch
 from engine.storage import state as stored
 from engine.storage.database import Database, Transaction
 
@@ -315,7 +315,7 @@ class Autonomy:
         settings = self._settings.current
         # A pause only stops what runs by itself; the levels stop everything.
         killed = self._kill_switch.current_verdict(by_operator=True)
-        pause = next((hold for hold in holds if hold.word == PAUSE), None)
+        pause = next((hold for hold in holds if hold.word is HoldKind.PAUSE), None)
         return Facts(
             enabled=killed.allows or killed.rule == "month",
             holds=frozenset(hold.word for hold in holds),
@@ -329,7 +329,7 @@ class Autonomy:
     def _compute_next_change(self, facts: Facts, holds: Sequence[Hold]) -> datetime | None:
         """When the state changes by time alone, None for never."""
         now = self._clock.now()
-        until = next((hold.until for hold in holds if hold.word == PAUSE), None)
+        until = next((hold.until for hold in holds if hold.word is HoldKind.PAUSE), None)
         # All of the silence counts here; a look at the workspaces that must still confirm it is considered below.
         unconfirmed = replace(facts, silence=min(self.presence.measure_silence(), facts.threshold))
         span = compute_time_until_transition(self._view.state, unconfirmed, None if until is None else until - now)

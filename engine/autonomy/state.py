@@ -63,7 +63,7 @@ class Facts:
     enabled: bool
     """Whether anything may run."""
     holds: frozenset[str]
-    """The words of the active holds, see `HOLD_WORDS` of the kill switch."""
+    """The words of the active holds, see `HoldKind`."""
     autonomous: bool
     """Whether autonomous mode is on."""
     silence: timedelta

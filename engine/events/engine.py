@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.events.event import Event, list_names
-from engine.model.rails import REASON_SEPARATOR
+from engine.model.rails import split_reasons
 from engine.model.text import because, count, describe_first, money
 
 # -- the engine
@@ -109,7 +109,7 @@ class TriggerBlocked(Event, topics="cards log"):
     reason: str
 
     def sentence(self) -> str:
-        return f"blocked by {self.rail}: {self.subject}, {describe_first(self.reason.split(REASON_SEPARATOR))}"
+        return f"blocked by {self.rail}: {self.subject}, {describe_first(split_reasons(self.reason))}"
 
 
 class PermitIssued(Event, topics="log"):

@@ -32,9 +32,9 @@ from engine.execution.sandbox.ladder import UNCONFINED, find_best_sandbox
 from engine.execution.session_processes import read_children
 from engine.execution.session_store import AUTONOMOUS, NOT_BEGUN, SessionResult, SessionStore
 from engine.frozen import frozen
+from engine.installed import SANDBOX_FIX
 from engine.model import (
     HAS_PROBLEM,
-    SANDBOX_FIX,
     UNDONE,
     Assignment,
     Refusal,

@@ -313,7 +313,7 @@ class Card:
         for verdict in self.verdicts:
             if verdict.asks_about_content:
                 return one_line(verdict.reason)
-            if verdict.applies(GateRuleName.PRODUCTION):
+            if GateRuleName.PRODUCTION in verdict.rules:
                 reasons = (reason for reason in verdict.reasons if "production" in reason)
                 return one_line(next(reasons, verdict.reason))
         return ""
@@ -340,7 +340,7 @@ class Card:
         return self._broke(GateRuleName.NO_SANDBOX)
 
     def _broke(self, rule: GateRuleName) -> bool:
-        return any(verdict.rail == "gate" and verdict.applies(rule) for verdict in self.verdicts)
+        return any(verdict.rail == "gate" and rule in verdict.rules for verdict in self.verdicts)
 
 
 # -- runners and cycles

@@ -1,4 +1,5 @@
-"""Requests to run work, the decisions of the safety pipeline on them, and the present states of the rails (SPEC 3).
+"""Requests to run work, the decisions of the safety pipeline on them, and the present states of the rails (SPEC 3); how
+far the engine acts by itself (SPEC 7.1).
 
 `engine.safety` asks the rails; the safety screen and `clawpy status` show the states.
 """
@@ -6,9 +7,8 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -16,27 +16,54 @@ from typing import Any
 from engine.frozen import frozen
 from engine.model.base import hex_hash
 
-_SANDBOX_FIXES = {"linux": "install bubblewrap", "darwin": "start clawpy outside of other sandboxes"}
-SANDBOX_FIX = _SANDBOX_FIXES.get(sys.platform, "run clawpy on Linux or macOS")
-"""How to get a sandbox on this machine."""
-
-ALWAYS_ASKED = frozenset({"prepare_environment", "update_lock"})
-"""Flows that need a person's approval each time, because they install foreign packages from the network (SPEC 3.6)."""
-
-FAULT = "fault"
-"""The rule of a rail that raised an error."""
-
-UNREGISTERED_CHANNEL = "unregistered-channel"
-"""The rule of the content rail against a channel that the settings do not have."""
-
-ALLOWED_ONCE = "allowed once: "
-"""Begins the reason of a content verdict that is no block any more, because the operator allowed the work once."""
-
-REASON_SEPARATOR = "; "
-"""Stands between the reasons of a rail of which several rules apply."""
+# -- how far the engine acts by itself
 
 
-# -- decisions and rules
+class AutonomyState(StrEnum):
+    """How far the engine acts by itself (SPEC 7.1), in the order in which it usually gets there."""
+
+    DISABLED = "DISABLED"
+    WATCHING = "WATCHING"
+    PRIMING = "PRIMING"
+    AUTONOMOUS = "AUTONOMOUS"
+    PAUSED = "PAUSED"
+
+
+ABSENCE = timedelta(minutes=30)
+"""After this time without input the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
+
+MAX_REJECTIONS = 3
+"""Number of dismissals in a row after which the engine pauses, and runs nothing by itself (SPEC 3.6, 7.1)."""
+
+
+# -- work and its triggers
+
+
+@frozen
+class Assignment:
+    """The exact work of a card. A permit is bound to its digest (SPEC 3.1)."""
+
+    prompt: str
+    channel: str
+    workspace: str
+    """An absolute path."""
+    runner: str
+    flow: str | None = None
+    """The name of a flow, None for a text prompt, which needs a model or an agent."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """The JSON arguments of the flow."""
+    agent: str = ""
+    """The agent that carries the work out, "" for that of the channel."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) over all fields. Any edit changes it."""
+        canonical = json.dumps(
+            [self.prompt, self.channel, self.workspace, self.runner, self.flow, dict(self.parameters), self.agent],
+            sort_keys=True,
+            ensure_ascii=True,
+        )
+        return hex_hash(canonical)
 
 
 class DecidedBy(StrEnum):
@@ -60,6 +87,48 @@ class TriggerType(StrEnum):
     CRON = "cron"
     FOLLOW_UP = "follow-up"
     HEARTBEAT = "heartbeat"
+
+
+@frozen
+class Trigger:
+    """A request to run an assignment, on which the safety pipeline decides (SPEC 3.1)."""
+
+    prediction_id: str
+    type: TriggerType
+    assignment: Assignment
+    agent: str
+    confidence: float
+    estimate: int
+    """The estimated cost in micro-dollars."""
+    decided_by: DecidedBy
+    from_channel: str = "owner"
+    phase: int = 0
+    """The phase of the Twin (SPEC 2.6)."""
+    approval_bound: float = 0.0
+    """Wilson's lower bound of past approvals of similar cards (SPEC 2.5), 0 if unknown."""
+    acknowledged_digest: str = ""
+    """The digest whose `ask` the operator saw before approving, "" for none."""
+    is_forced: bool = False
+    """Whether the rate limit is skipped."""
+    asked_by: str = ""
+    """The program that asks, or the channel for which it says it works; "" for the engine and people."""
+    is_suggested: bool = False
+    """Whether an agent or a program asked for exactly this work, or it is a task of the board. Only a person may start
+    it."""
+    is_ordered: bool = False
+    """Whether the operator wrote that it should run when it is due. The human gate then does not ask about confidence,
+    phase, past approvals or a NEW pair of channels."""
+    without_sandbox: bool = False
+    """Whether the operator confirmed, for this decision, that it may run without a sandbox."""
+
+
+# -- verdicts and permits
+
+RULE_FAULT = "fault"
+"""The rule of a rail that raised an error."""
+
+UNREGISTERED_CHANNEL = "unregistered-channel"
+"""The rule of the content rail against a channel that the settings do not have."""
 
 
 class GateRuleName(StrEnum):
@@ -88,23 +157,6 @@ class GateRuleName(StrEnum):
     """The NEW badge: no work between these channels has passed yet."""
 
 
-class AutonomyState(StrEnum):
-    """How far the engine acts by itself (SPEC 7.1), in the order in which it usually gets there."""
-
-    DISABLED = "DISABLED"
-    WATCHING = "WATCHING"
-    PRIMING = "PRIMING"
-    AUTONOMOUS = "AUTONOMOUS"
-    PAUSED = "PAUSED"
-
-
-ABSENCE = timedelta(minutes=30)
-"""After this time without input the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
-
-MAX_REJECTIONS = 3
-"""Number of dismissals in a row after which the engine pauses, and runs nothing by itself (SPEC 3.6, 7.1)."""
-
-
 class Verdict(StrEnum):
     """The verdict of a rail: allow, ask a person, or block (SPEC 3.5)."""
 
@@ -113,46 +165,17 @@ class Verdict(StrEnum):
     BLOCK = "block"
 
 
-# -- work and its triggers
-
-
-@frozen
-class Assignment:
-    """The exact work of a card. A permit is bound to its digest (SPEC 3.1).
-
-    `flow` is the name of a flow, None for a text prompt, which needs a model or an agent. `parameters` are the JSON
-    arguments of the flow. `workspace` is an absolute path. `agent` carries the work out, "" for the agent of the
-    channel.
-    """
-
-    prompt: str
-    channel: str
-    workspace: str
-    runner: str
-    flow: str | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    agent: str = ""
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 (hex) over all fields. Any edit changes it."""
-        canonical = json.dumps(
-            [self.prompt, self.channel, self.workspace, self.runner, self.flow, dict(self.parameters), self.agent],
-            sort_keys=True,
-            ensure_ascii=True,
-        )
-        return hex_hash(canonical)
-
-
 @frozen
 class RailVerdict:
-    """The verdict of one rail on one trigger, with its reasons in words, the one that matters most first. `rule` has
-    the names of the rules that apply, separated by commas."""
+    """The verdict of one rail on one trigger, as it is stored and sent to programs: several reasons are one text, and
+    so are several rules."""
 
     rail: str
     verdict: Verdict
     reason: str
+    """Its reasons in words, the one that matters most first, see `join_reasons`."""
     rule: str = ""
+    """The names of the rules that apply, separated by commas."""
 
     @property
     def allows(self) -> bool:
@@ -164,14 +187,15 @@ class RailVerdict:
         """Whether the trigger may not run, whatever the operator says."""
         return self.verdict is Verdict.BLOCK
 
-    def applies(self, rule: str) -> bool:
-        """Whether this rule is among those that apply."""
-        return rule in self.rule.split(",")
+    @property
+    def rules(self) -> list[str]:
+        """The names of the rules that apply, one by one."""
+        return self.rule.split(",") if self.rule else []
 
     @property
     def reasons(self) -> list[str]:
         """Its reasons one by one; none if it gives none."""
-        return self.reason.split(REASON_SEPARATOR) if self.reason else []
+        return split_reasons(self.reason)
 
     @property
     def asks_about_content(self) -> bool:
@@ -183,44 +207,32 @@ class RailVerdict:
         """Whether this is a block by the content filter that the operator may lift for one run. That is not possible if
         the filter failed, nor for an unknown channel, on which nothing can run (SPEC 2.4)."""
         is_content_block = self.rail == "content" and self.blocks
-        return is_content_block and self.rule not in (FAULT, UNREGISTERED_CHANNEL)
+        return is_content_block and self.rule not in (RULE_FAULT, UNREGISTERED_CHANNEL)
+
+    def allow_once(self, verdict: Verdict) -> RailVerdict:
+        """What becomes of a block that the operator allowed once: `verdict`, with the reasons of the block."""
+        return replace(self, verdict=verdict, reason=f"{_ALLOWED_ONCE}{self.reason}")
 
     @property
     def is_allowed_once(self) -> bool:
         """Whether the operator allowed once what the content filter blocks."""
-        return self.rail == "content" and self.reason.startswith(ALLOWED_ONCE)
+        return self.rail == "content" and self.reason.startswith(_ALLOWED_ONCE)
 
 
-@frozen
-class Trigger:
-    """A request to run an assignment, on which the safety pipeline decides (SPEC 3.1).
+_ALLOWED_ONCE = "allowed once: "
+"""Begins the reason of a verdict that is no block any more, because the operator allowed the work once."""
 
-    `acknowledged_digest` is the digest whose `ask` the operator saw before approving, or "".
-    `approval_bound` is Wilson's lower bound of past approvals of similar cards (SPEC 2.5), 0 if unknown.
-    `asked_by` is the program that asks, or the channel for which it says it works; "" for the engine and people.
-    `ordered` means that the operator wrote that it should run when it is due. The human gate then does not ask about
-    confidence, phase, past approvals or a NEW pair of channels.
-    `suggested` means that an agent or a program asked for exactly this work, or that it is a task of the board. Only a
-    person may start it.
-    `without_sandbox` means that the operator confirmed, for this decision, that it may run without a sandbox.
-    """
+_REASON_SEPARATOR = "; "
 
-    prediction_id: str
-    type: TriggerType
-    assignment: Assignment
-    agent: str
-    confidence: float
-    estimate: int
-    decided_by: DecidedBy
-    from_channel: str = "owner"
-    phase: int = 0
-    approval_bound: float = 0.0
-    acknowledged_digest: str = ""
-    force: bool = False
-    asked_by: str = ""
-    suggested: bool = False
-    ordered: bool = False
-    without_sandbox: bool = False
+
+def join_reasons(reasons: Iterable[str]) -> str:
+    """Several reasons as one text, which is stored and shown."""
+    return _REASON_SEPARATOR.join(reasons)
+
+
+def split_reasons(text: str) -> list[str]:
+    """The reasons in a text of `join_reasons`; none if it is empty."""
+    return text.split(_REASON_SEPARATOR) if text else []
 
 
 @frozen
@@ -237,10 +249,10 @@ class Permit:
 
 @frozen
 class Ruling:
-    """The pipeline's decision on a trigger: the verdicts of all rails in order, and a permit or the verdict that
-    blocked."""
+    """The pipeline's decision on a trigger: a permit, or the verdict that blocked it."""
 
     verdicts: tuple[RailVerdict, ...]
+    """The verdicts of all rails, in their order."""
     permit: Permit | None
     blocked_by: RailVerdict | None
 
@@ -248,16 +260,31 @@ class Ruling:
 # -- states of the rails
 
 
+class HoldKind(StrEnum):
+    """The kinds of holds, strictest first. Each is the word that resumes it."""
+
+    STOP = "stop"
+    CONFIG = "config"
+    """The settings switch everything off."""
+    API = "api"
+    """The API switched everything off for this run."""
+    MONTH = "month"
+    """The month's cost cap was reached."""
+    PAUSE = "pause"
+    """Nothing runs by itself."""
+
+
 @frozen
 class Hold:
-    """A stop or pause of the engine, which lasts until its `word` is resumed (SPEC 3.7). `by` is who placed it. `since`
-    is None for `config`: the settings do not say when they were changed."""
+    """A stop or pause of the engine, which lasts until its word is resumed (SPEC 3.7)."""
 
-    word: str  # "stop", "config", "api", "month", "pause"
+    word: HoldKind
     reason: str
     since: datetime | None
+    """None for `config`: the settings do not say when they were changed."""
     until: datetime | None = None
     by: str = field(default="", compare=False)
+    """Who placed it."""
 
 
 @frozen
@@ -279,52 +306,49 @@ class CostState:
 
 @frozen
 class RailState:
-    """The state of one rail: its present verdict on work that nobody approved and that no other rule stops, and in
-    `last` its verdict at the newest decision.
-
-    `brief` is the verdict in about 8 characters, `reason` the sentence. `until` is the time when the rate limiter
-    allows work again, or when a pause ends. `stopped` is the number of decisions in the last 24 hours in which this
-    rail was the first that did not allow.
-    """
+    """The state of one rail: its present verdict on work that nobody approved and that no other rule stops."""
 
     rail: str
     verdict: Verdict
     brief: str
+    """The verdict in about 8 characters."""
     reason: str
+    """The verdict as a sentence."""
     until: datetime | None = None
+    """When the rate limiter allows work again, or a pause ends."""
     last: RailVerdict | None = None
+    """Its verdict at the newest decision."""
     last_at: datetime | None = None
-    stopped: int = 0
+    stopped_count: int = 0
+    """Number of decisions in the last 24 hours in which this rail was the first that did not allow."""
 
 
 @frozen
-class Burn:
-    """The spending in one cost window (SPEC 3.4), in micro-dollars. `window` is `hour` (sliding), `day` or `month`.
-
-    `spent` is the sum of settled prices, `reserved` the sum of reservations. `buckets` are the settled prices from
-    `begin` to `end` in equal steps (5 minutes, an hour, a day), oldest first. `elapsed` of them have begun; the others
-    are 0. `pace` is the recent spending an hour. `reached_at` is the time when `spent` plus `reserved` reach the cap at
-    that pace, None if the window ends first.
-    """
+class SpendingWindow:
+    """The spending in one cost window (SPEC 3.4), in micro-dollars."""
 
     window: str
+    """`hour` (sliding), `day` or `month`."""
     begin: datetime
     end: datetime
     spent: int
+    """The sum of settled prices."""
     reserved: int
+    """The sum of reservations."""
     cap: int
     buckets: tuple[int, ...]
+    """The settled prices from `begin` to `end` in equal steps (5 minutes, an hour, a day), oldest first."""
     elapsed: int
+    """Number of buckets that have begun; the others are 0."""
     pace: int
+    """The recent spending an hour."""
     reached_at: datetime | None = None
+    """When `spent` plus `reserved` reach the cap at that pace, None if the window ends first."""
 
 
 @frozen
 class ChainStep:
-    """A link of the loop detector (SPEC 3.3). `depth` is the number of channels in the chain up to this link, `runs`
-    the number of runs of this pair in the last 10 minutes. `answer_until` is the time until which the reverse link is
-    blocked, None if it is not.
-    """
+    """A link of the loop detector (SPEC 3.3)."""
 
     from_channel: str
     to_channel: str
@@ -332,30 +356,30 @@ class ChainStep:
     workspace: str
     at: datetime
     depth: int
+    """Number of channels in the chain up to this link."""
     runs: int
+    """Number of runs of this pair in the last 10 minutes."""
     answer_until: datetime | None = None
+    """Until when the reverse link is blocked, None if it is not."""
 
 
 @frozen
 class StopLevel:
-    """One of the four levels of the kill switch (SPEC 3.7): `config`, `api`, `key`, `outside`.
-
-    `thrown` says whether it stops the engine now, `words` describes its state, and `how_to_end` says how to
-    end the stop.
-    """
+    """One of the four levels of the kill switch (SPEC 3.7)."""
 
     name: str
-    thrown: bool
-    words: str
+    """`config`, `api`, `key` or `outside`."""
+    is_active: bool
+    """Whether it stops the engine now."""
+    description: str
+    """Its state in words."""
     how_to_end: str
+    """How to end the stop."""
 
 
 @frozen
 class LogEntry:
-    """One decision of the rails. `estimate` is in micro-dollars.
-
-    `allowed_once` says that the operator allowed one run of exactly this, and that it did not run since.
-    """
+    """One decision of the rails."""
 
     id: int
     at: datetime
@@ -366,8 +390,10 @@ class LogEntry:
     workspace: str
     prompt: str
     estimate: int
+    """In micro-dollars."""
     blocked: bool
     reason: str
     decided_by: str
     verdicts: tuple[RailVerdict, ...]
     allowed_once: bool = False
+    """Whether the operator allowed one run of exactly this, and it did not run since."""

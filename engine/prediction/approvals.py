@@ -24,9 +24,9 @@ from engine.git import Git
 from engine.git.repository import LOST_CODES
 from engine.git.state import read_status
 from engine.inference import wilson_lower_bound
+from engine.installed import SANDBOX_FIX
 from engine.model import (
     ALREADY_REVIEWED,
-    SANDBOX_FIX,
     Assignment,
     Card,
     DecidedBy,
@@ -303,10 +303,10 @@ class Approvals:
             phase=self._twin.read_phase_within(session).number,
             approval_bound=wilson_lower_bound(*similar),
             acknowledged_digest=row.assignment.digest if by_person and make_card_of_row(row).asks_about_content else "",
-            force=request.force,
+            is_forced=request.force,
             asked_by=request.program,
-            suggested=row.kind in ALWAYS_ASK,
-            ordered=_runs_when_due(session, row),
+            is_suggested=row.kind in ALWAYS_ASK,
+            is_ordered=_runs_when_due(session, row),
             without_sandbox=request.without_sandbox and by_person,
         )
 
@@ -426,4 +426,4 @@ def _make_refusal(verdict: RailVerdict, request: ApprovalRequest, card_id: str) 
 
 def _wants_confirmation(verdict: RailVerdict, request: ApprovalRequest) -> bool:
     """Whether the gate asks the operator to confirm that it runs without a sandbox."""
-    return request.by_person and verdict.rail == "gate" and verdict.applies(GateRuleName.NO_SANDBOX)
+    return request.by_person and verdict.rail == "gate" and GateRuleName.NO_SANDBOX in verdict.rules

@@ -188,7 +188,7 @@ class CardRow(Row, table=True):
     def set_verdicts(self, verdicts: tuple[RailVerdict, ...]) -> None:
         """Store the verdicts of the rails, and whether the pair of channels never ran before (SPEC 3.6)."""
         self.verdicts = verdicts
-        self.has_novel_pair = any(verdict.applies(GateRuleName.NOVEL_PAIR) for verdict in verdicts)
+        self.has_novel_pair = any(GateRuleName.NOVEL_PAIR in verdict.rules for verdict in verdicts)
 
     def set_offer(self, info: RunnerInfo, verdicts: tuple[RailVerdict, ...], note: str) -> None:
         """Store what an approval would start now."""

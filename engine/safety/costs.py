@@ -23,12 +23,12 @@ from engine.events import BudgetExceeded, CostReserved, CostSettled, CostWarned
 from engine.frozen import frozen
 from engine.model import (
     MICRO,
-    Burn,
     CostState,
     RailVerdict,
     Refusal,
     SessionState,
     SessionView,
+    SpendingWindow,
     Trigger,
     Verdict,
     microusd,
@@ -165,7 +165,7 @@ class Costs:
             month_cap=microusd(settings.cross_poll_cost_cap_per_month),
         )
 
-    def history(self) -> tuple[Burn, ...]:
+    def history(self) -> tuple[SpendingWindow, ...]:
         """Hour, day and month with their buckets, pace, and when the cap would be reached (SPEC 9.1)."""
         local = self.clock.local()
         oldest = min(find_windows(local).month, local.astimezone(UTC) - max(PACE_SPAN.values()))
@@ -415,7 +415,9 @@ def find_bucket_edges(window: str, local: datetime) -> list[datetime]:
     return [find_midnight(today.replace(day=1) + timedelta(days=number), local.tzinfo) for number in range(days + 1)]
 
 
-def measure_burn(window: str, local: datetime, prices: Sequence[SettledPrice], reserved: int, cap: int) -> Burn:
+def measure_burn(
+    window: str, local: datetime, prices: Sequence[SettledPrice], reserved: int, cap: int
+) -> SpendingWindow:
     """The spending in a window. `prices` are settled, at least since the beginning of the window and of the span of its
     pace."""
     now, edges = local.astimezone(UTC), find_bucket_edges(window, local)
@@ -431,7 +433,7 @@ def measure_burn(window: str, local: datetime, prices: Sequence[SettledPrice], r
     if reached_at is not None and reached_at >= end:
         reached_at = None
     elapsed = sum(edge <= now for edge in edges[:-1])
-    return Burn(window, edges[0], edges[-1], total, reserved, cap, tuple(buckets), elapsed, pace, reached_at)
+    return SpendingWindow(window, edges[0], edges[-1], total, reserved, cap, tuple(buckets), elapsed, pace, reached_at)
 
 
 def _estimate_reached_at(now: datetime, remaining: int, pace: int) -> datetime | None:

@@ -9,7 +9,8 @@ that no such work can bypass them.
 from __future__ import annotations
 
 from engine.frozen import frozen_kw_only
-from engine.model import MAX_REJECTIONS, MICRO, REASON_SEPARATOR, SANDBOX_FIX, GateRuleName, RailVerdict, Verdict, money
+from engine.installed import SANDBOX_FIX
+from engine.model import MAX_REJECTIONS, MICRO, GateRuleName, RailVerdict, Verdict, join_reasons, money
 
 RAIL = "gate"
 """The name of the rail in verdicts."""
@@ -17,6 +18,9 @@ MIN_CONFIDENCE = 0.6
 """Minimum confidence of work that nobody approved, whatever the settings say."""
 COSTLY_ABOVE_MICROUSD = 1 * MICRO
 """Work with a higher estimate needs an approval."""
+ALWAYS_ASKED = frozenset({"prepare_environment", "update_lock"})
+"""Flows that need a person's approval each time, because they install foreign packages from the network (SPEC 3.6)."""
+
 NO_CONFINEMENT = f"no sandbox on this machine, so nothing confines what this runs: {SANDBOX_FIX} to get one"
 """The reason of a rule about a missing sandbox."""
 NOT_SET_TO_ACT = "the autonomy of this workspace is not set to `act`"
@@ -155,7 +159,7 @@ def decide_gate(facts: GateFacts) -> RailVerdict:
     among them is the NEW badge."""
     applying = find_gate_rules(facts)
     rule = ",".join(name for name, _ in applying)
-    reasons = REASON_SEPARATOR.join(reason for _, reason in applying)
+    reasons = join_reasons(reason for _, reason in applying)
     if facts.by_operator and not (facts.confined or facts.waived or facts.confirmed):
         return RailVerdict(RAIL, Verdict.ASK, reasons, rule)
     if facts.by_operator:

@@ -22,7 +22,7 @@ from engine.config import SettingsSource
 from engine.events import HoldLifted, HoldPlaced
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
-from engine.model import MAX_REJECTIONS, Hold, RailVerdict, Refusal, StopLevel, Verdict, sanitise
+from engine.model import MAX_REJECTIONS, Hold, HoldKind, RailVerdict, Refusal, StopLevel, Verdict, sanitise
 from engine.safety import stop_file
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -31,9 +31,6 @@ from engine.storage.rows import Row, load, read_all, value_of
 log = logging.getLogger(__name__)
 
 RAIL = "kill"
-STOP, CONFIG, API, MONTH, PAUSE = "stop", "config", "api", "month", "pause"
-HOLD_WORDS = (STOP, CONFIG, API, MONTH, PAUSE)
-"""The words of holds, strictest first."""
 SETTING_OFF, SWITCHED_OFF = "crossPollEnabled is false in the settings", "switched off for this run through the API"
 BY_CONSOLE = "operator"
 """The value of `by` of a stop by F12. Any other value means that the stop came from outside the console."""
@@ -62,14 +59,14 @@ def decide_kill(facts: KillFacts, *, by_operator: bool) -> RailVerdict:
     if facts.stop_request:
         return RailVerdict(RAIL, Verdict.BLOCK, facts.stop_request, "stop-file")
     for hold in facts.holds:
-        if hold.word == PAUSE and by_operator:
+        if hold.word is HoldKind.PAUSE and by_operator:
             continue
         until = f" until {hold.until:%H:%M} UTC" if hold.until else ""
         return RailVerdict(RAIL, Verdict.BLOCK, f"{hold.word}{until}: {hold.reason}", hold.word)
     if not facts.enabled:
-        return RailVerdict(RAIL, Verdict.BLOCK, SETTING_OFF, CONFIG)
+        return RailVerdict(RAIL, Verdict.BLOCK, SETTING_OFF, HoldKind.CONFIG)
     if not facts.enabled_this_run:
-        return RailVerdict(RAIL, Verdict.BLOCK, SWITCHED_OFF, API)
+        return RailVerdict(RAIL, Verdict.BLOCK, SWITCHED_OFF, HoldKind.API)
     return RailVerdict(RAIL, Verdict.ALLOW, "not stopped")
 
 
@@ -78,19 +75,19 @@ def list_levels(facts: KillFacts) -> tuple[StopLevel, ...]:
 
     F12 and a stop from outside place the same hold; `by` distinguishes them.
     """
-    stop = next((hold for hold in facts.holds if hold.word == STOP), None)
+    stop = next((hold for hold in facts.holds if hold.word is HoldKind.STOP), None)
     by_key = stop is not None and stop.by == BY_CONSOLE
     from_outside = bool(facts.stop_request) or (stop is not None and not by_key)
     by = f" by {stop.by}" if stop is not None and stop.by else ""
     return (
         StopLevel(
-            CONFIG,
+            HoldKind.CONFIG,
             not facts.enabled,
             "crossPollEnabled is true" if facts.enabled else "crossPollEnabled is false",
             "turn crossPollEnabled on",
         ),
         StopLevel(
-            API,
+            HoldKind.API,
             not facts.enabled_this_run,
             "on" if facts.enabled_this_run else "switched off for this run",
             "resume api",
@@ -103,7 +100,7 @@ def list_levels(facts: KillFacts) -> tuple[StopLevel, ...]:
 def select_active_holds(holds: Sequence[Hold], now: datetime) -> tuple[Hold, ...]:
     """The holds that are active at `now`, strictest first. A hold ends exactly at its `until`."""
     active = [hold for hold in holds if hold.until is None or now < hold.until]
-    return tuple(sorted(active, key=lambda hold: HOLD_WORDS.index(hold.word)))
+    return tuple(sorted(active, key=lambda hold: list(HoldKind).index(hold.word)))
 
 
 class HoldRow(Row, table=True):
@@ -111,7 +108,7 @@ class HoldRow(Row, table=True):
 
     __tablename__ = "holds"
 
-    word: str = Field(primary_key=True)
+    word: HoldKind = Field(primary_key=True)
     reason: str
     by: str
     since: datetime
@@ -171,10 +168,10 @@ class KillSwitch:
     def holds(self) -> list[Hold]:
         """The active holds, strictest first, with `config` and `api`, and a stop that could not be recorded."""
         facts, stopping = self._make_facts(self._holds), self._stopping
-        is_recorded = any(hold.word == STOP for hold in facts.holds)
+        is_recorded = any(hold.word is HoldKind.STOP for hold in facts.holds)
         switches = [] if stopping is None or is_recorded else [stopping]
-        switches += [] if facts.enabled else [Hold(CONFIG, SETTING_OFF, None)]
-        switches += [] if facts.enabled_this_run else [Hold(API, SWITCHED_OFF, self._switched_off_at)]
+        switches += [] if facts.enabled else [Hold(HoldKind.CONFIG, SETTING_OFF, None)]
+        switches += [] if facts.enabled_this_run else [Hold(HoldKind.API, SWITCHED_OFF, self._switched_off_at)]
         return list(select_active_holds([*facts.holds, *switches], self._clock.now()))
 
     def was_resumed_by_operator(self) -> bool:
@@ -202,9 +199,9 @@ class KillSwitch:
     def kill_reason(self) -> str:
         """Why running sessions must end, "" if they may go on. A pause or a month stop does not end them (SPEC 3.7)."""
         for hold in self.holds():
-            if hold.word == STOP:
+            if hold.word is HoldKind.STOP:
                 return hold.reason
-        return next((level.words for level in self.levels() if level.thrown), "")
+        return next((level.description for level in self.levels() if level.is_active), "")
 
     def verdict(self, session: Session, *, by_operator: bool) -> RailVerdict:
         """The verdict for a decision inside a transaction: it reads the holds from the database."""
@@ -216,7 +213,7 @@ class KillSwitch:
         The stop file is written first, so that the stop lasts even if the database hangs or this process dies.
         Raises `Refusal` if the stop cannot be recorded; it holds all the same.
         """
-        self._stopping = Hold(STOP, sanitise(reason) or stop_file.STOPPED, self._clock.now(), by=by)
+        self._stopping = Hold(HoldKind.STOP, sanitise(reason) or stop_file.STOPPED, self._clock.now(), by=by)
         try:
             stop_file.request_stop(self._file.parent, reason, by)
         except OSError:
@@ -233,22 +230,20 @@ class KillSwitch:
 
     def resume(self, word: str) -> None:
         """End the hold `word`. Raises `Refusal`: `unknown_hold`, `not_held` if it is not active, `setting_off`."""
-        if word not in HOLD_WORDS:
-            raise Refusal(
-                "unknown_hold", f"there is no stop or pause called {word!r}", f"one of {', '.join(HOLD_WORDS)}"
-            )
-        if word == API and not self._enabled_this_run:
+        if word not in list(HoldKind):
+            raise Refusal("unknown_hold", f"there is no stop or pause called {word!r}", f"one of {', '.join(HoldKind)}")
+        if word == HoldKind.API and not self._enabled_this_run:
             self.set_enabled(True)
             return
         with self._changing:
-            has_file = word == STOP and stop_file.is_requested(self._file)
+            has_file = word == HoldKind.STOP and stop_file.is_requested(self._file)
             active = [hold.word for hold in self.holds()]
             if word not in active and not has_file:
                 active_holds = (
                     f"{' and '.join(active)} {'is' if len(active) == 1 else 'are'}" if active else "nothing is"
                 )
                 raise Refusal("not_held", f"`{word}` is not active; {active_holds}", "see `clawpy status`")
-            if word == CONFIG:
+            if word == HoldKind.CONFIG:
                 raise Refusal("setting_off", SETTING_OFF, "turn it on: clawpy config set crossPollEnabled true")
             if has_file:
                 try:
@@ -257,8 +252,8 @@ class KillSwitch:
                     raise Refusal(
                         "stop_file", f"{self._file} cannot be removed: {error}", "remove it by hand"
                     ) from error
-            self._database.write(lambda transaction: self._end(transaction, word, by_operator=True))
-            if word == STOP:
+            self._database.write(lambda transaction: self._end(transaction, HoldKind(word), by_operator=True))
+            if word == HoldKind.STOP:
                 self._stopping = None
 
     def set_enabled(self, enabled: bool) -> None:
@@ -273,16 +268,16 @@ class KillSwitch:
             log.exception("applying the new setting failed; it is tried again")
         self._on_change()
 
-    def place(self, transaction: Transaction, word: str, reason: str, *, by: str = "engine") -> bool:
+    def place(self, transaction: Transaction, word: HoldKind, reason: str, *, by: str = "engine") -> bool:
         """Place a hold in the caller's transaction. Returns False if it is active already."""
         existing = load(transaction.session, HoldRow, word)
         if existing is not None and (existing.until is None or transaction.now < existing.until):
             return False
-        until = transaction.now + PAUSE_DURATION if word == PAUSE else None
+        until = transaction.now + PAUSE_DURATION if word is HoldKind.PAUSE else None
         reason = sanitise(reason)  # that of a stop comes from outside
         transaction.session.merge(HoldRow(word=word, reason=reason, by=by, since=transaction.now, until=until))
         transaction.session.flush()
-        if word != STOP:
+        if word is not HoldKind.STOP:
             state.put(transaction, _RESUMED_BY_OPERATOR, False)
         transaction.record(HoldPlaced(subject=word, reason=reason))
         transaction.after_commit(self._refresh_after(transaction))
@@ -290,7 +285,7 @@ class KillSwitch:
 
     def cap_reached(self, transaction: Transaction, window: str, reason: str) -> None:
         """Place the hold of a reached cost cap (SPEC 3.4, 7.1): a month stop for the month's cap, else a pause."""
-        self.place(transaction, MONTH if window == "month" else PAUSE, reason, by=BY_COST_CAP)
+        self.place(transaction, HoldKind.MONTH if window == "month" else HoldKind.PAUSE, reason, by=BY_COST_CAP)
 
     def rejections(self, session: Session) -> int:
         """Number of rejections in a row since the last pause ended (SPEC 7.1)."""
@@ -304,7 +299,7 @@ class KillSwitch:
             return
         count = self.rejections(transaction.session)
         if count >= MAX_REJECTIONS:
-            self.place(transaction, PAUSE, f"{count} dismissals in a row")
+            self.place(transaction, HoldKind.PAUSE, f"{count} dismissals in a row")
 
     def end_expired(self, transaction: Transaction) -> None:
         """Remove holds whose time is over."""
@@ -354,23 +349,23 @@ class KillSwitch:
     def _place_stop(self, reason: str, by: str) -> None:
         """Turn a stop into a hold, then remove the file, so that one of them always exists."""
         with self._changing:
-            self._database.write(lambda transaction: self.place(transaction, STOP, reason, by=by))
+            self._database.write(lambda transaction: self.place(transaction, HoldKind.STOP, reason, by=by))
             try:
                 self._file.unlink(missing_ok=True)
             except OSError:
                 log.exception("the stop file could not be removed; `resume stop` reports it")
             self._stopping = None
 
-    def _end(self, transaction: Transaction, word: str, *, by_operator: bool) -> None:
+    def _end(self, transaction: Transaction, word: HoldKind, *, by_operator: bool) -> None:
         row = load(transaction.session, HoldRow, word)
         if row is None:
             return
         transaction.session.delete(row)
         transaction.session.flush()
-        if word == PAUSE:
+        if word is HoldKind.PAUSE:
             # The id of the last decision is stored, not the number of decisions, because an undo changes the number.
             state.put(transaction, _LAST_AT_RESUME, self.decisions.find_newest_id(transaction.session))
-        if word != STOP:
+        if word is not HoldKind.STOP:
             state.put(transaction, _RESUMED_BY_OPERATOR, by_operator)
         reason = "resumed by you" if by_operator else "it has expired"
         transaction.record(HoldLifted(subject=word, reason=reason))

@@ -25,8 +25,7 @@ from engine.config.sections import FLOW
 from engine.events import LoopDetected, TriggerBlocked
 from engine.frozen import frozen, frozen_kw_only
 from engine.model import (
-    ALWAYS_ASKED,
-    FAULT,
+    RULE_FAULT,
     Assignment,
     CostState,
     DecidedBy,
@@ -279,12 +278,12 @@ class Pipeline:
             phase=trigger.phase,
             approval_bound=trigger.approval_bound,
             threshold=settings.cross_poll_auto_execute_threshold,
-            suggested=trigger.suggested,
-            ordered=trigger.ordered,
+            suggested=trigger.is_suggested,
+            ordered=trigger.is_ordered,
             confined=self.hooks.confined(),
             waived=workspace.without_sandbox,
             confirmed=trigger.without_sandbox,
-            always_asked=trigger.assignment.flow in ALWAYS_ASKED,
+            always_asked=trigger.assignment.flow in gate.ALWAYS_ASKED,
         )
 
     def _make_cost_reader(self, session: Session) -> Callable[[], CostState]:
@@ -356,7 +355,7 @@ class Pipeline:
         about = {"subject": trigger.prediction_id, "workspace": trigger.assignment.workspace}
         transaction.record(TriggerBlocked(**about, rail=first.rail, verdict=first.verdict.value, reason=first.reason))
         for verdict in verdicts:
-            if verdict.allows or verdict.rule == FAULT:
+            if verdict.allows or verdict.rule == RULE_FAULT:
                 continue
             if verdict.rail == LOOP_RAIL:
                 count = state.get(transaction.session, LOOP_COUNT_KEY, 0) + 1
@@ -365,7 +364,7 @@ class Pipeline:
                 transaction.record(LoopDetected(**about, reason=verdict.reason))
             if verdict.rail == costs.RAIL:
                 self.costs.handle_reached_cap(transaction, verdict.rule, trigger.agent)
-            if verdict.rail == gate.RAIL and verdict.applies(GateRuleName.REJECTIONS):
+            if verdict.rail == gate.RAIL and GateRuleName.REJECTIONS in verdict.rules:
                 self.kill_switch.pause_after_rejections(transaction)
 
 
@@ -375,7 +374,7 @@ def _ask_rail(name: str, rail: Callable[[], RailVerdict]) -> RailVerdict:
         return rail()
     except Exception as error:
         log.exception("the rail %s failed", name)
-        return RailVerdict(name, Verdict.BLOCK, f"the rail failed ({type(error).__name__}); nothing runs", FAULT)
+        return RailVerdict(name, Verdict.BLOCK, f"the rail failed ({type(error).__name__}); nothing runs", RULE_FAULT)
 
 
 def _judge_loop(session: Session, trigger: Trigger, now: datetime) -> RailVerdict:

@@ -195,7 +195,7 @@ class Safety:
                 rail_state,
                 last=last.get(rail_state.rail),
                 last_at=at if rail_state.rail in last else None,
-                stopped=blocks.get(rail_state.rail, 0),
+                stopped_count=blocks.get(rail_state.rail, 0),
             )
             for rail_state in states
         )
@@ -255,9 +255,9 @@ class Safety:
             workspace_acts=any(workspace.autonomy is WorkspaceAutonomy.ACT for workspace in workspaces),
         )
         verdict = gate.decide_gate(facts)
-        if not verdict.rule:
+        if not verdict.rules:
             return _make_rail_state(verdict, "free")
-        first_rule = GateRuleName(verdict.rule.partition(",")[0])
+        first_rule = GateRuleName(verdict.rules[0])
         return _make_rail_state(verdict, GATE_BRIEF.get(first_rule, "asks"))
 
     def _make_kill_state(self) -> RailState:

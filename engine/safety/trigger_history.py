@@ -63,7 +63,7 @@ def decide_rate(trigger: Trigger, last: datetime | None, now: datetime, interval
     """
     if is_by_operator(trigger):
         return RailVerdict(RATE_RAIL, Verdict.ALLOW, "what you approve is not rate-limited")
-    if trigger.force:
+    if trigger.is_forced:
         return RailVerdict(RATE_RAIL, Verdict.ALLOW, "forced: the rate limit was skipped", "force")
     if last is None:
         return RailVerdict(RATE_RAIL, Verdict.ALLOW, "nothing was triggered before")

@@ -17,6 +17,7 @@ from engine.model import (
     AutonomyState,
     ChangeState,
     DecidedBy,
+    HoldKind,
     RailVerdict,
     Refusal,
     SessionState,
@@ -24,7 +25,6 @@ from engine.model import (
     Status,
     Verdict,
 )
-from engine.safety.kill_switch import PAUSE
 from tests.autonomy.autonomy_world import CHANNEL, FLOW, AutonomyWorld
 from tests.support.card_rows import make_card_row
 
@@ -50,7 +50,7 @@ def forbid_disturbing(world: AutonomyWorld):
 
 
 def pause(world: AutonomyWorld):
-    world.engine.database.write(lambda tx: world.engine.safety.kill_switch.place(tx, PAUSE, "test"))
+    world.engine.database.write(lambda tx: world.engine.safety.kill_switch.place(tx, HoldKind.PAUSE, "test"))
 
 
 @pytest.mark.parametrize("approvals, acts", [(10, False), (11, True)])

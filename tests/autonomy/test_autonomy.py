@@ -32,8 +32,8 @@ from engine.config import FixedSettings, Settings, WorkspaceAutonomy
 from engine.events import EventBus
 from engine.inference import wilson_lower_bound
 from engine.learning.decisions.decisions import Decisions
-from engine.model import AutonomyState
-from engine.safety.kill_switch import BY_CONSOLE, PAUSE, PAUSE_DURATION, KillSwitch
+from engine.model import AutonomyState, HoldKind
+from engine.safety.kill_switch import BY_CONSOLE, PAUSE_DURATION, KillSwitch
 from engine.storage.database import Database
 from tests.support.helpers import read_table
 from tests.support.programs import find_imported
@@ -81,7 +81,7 @@ def test_a_pause_is_the_state_with_its_cause_and_end_also_after_a_restart(
 ):
     autonomy = make_autonomy()
     autonomy.update_state()
-    place(PAUSE, "3 dismissals in a row")
+    place(HoldKind.PAUSE, "3 dismissals in a row")
     paused, until = autonomy.update_state(), clock.now() + PAUSE_DURATION
     assert (paused.state, paused.cause, paused.next_change) == (AutonomyState.PAUSED, "3 dismissals in a row", until)
     assert make_autonomy().update_state() == paused

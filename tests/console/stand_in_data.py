@@ -15,10 +15,10 @@ from engine.model import (
     COLD_START,
     AgentView,
     Band,
-    Burn,
     Card,
     PermissionRequest,
     SessionView,
+    SpendingWindow,
     Status,
     Tier,
     TranscriptLine,
@@ -114,8 +114,8 @@ def read_permissions() -> list[PermissionRequest]:
     return read_values(PermissionRequest, "permissions")
 
 
-def read_burns() -> tuple[Burn, ...]:
-    return tuple(read_values(Burn, "burns"))
+def read_burns() -> tuple[SpendingWindow, ...]:
+    return tuple(read_values(SpendingWindow, "burns"))
 
 
 HUNKS = """@@ -12,7 +12,7 @@ def total(cart: Cart) -> Decimal:

@@ -33,7 +33,7 @@ class StandInKillSwitch(StandInService):
         self._holds = [hold for hold in self._holds if hold.word != word]
 
     def levels(self) -> tuple[StopLevel, ...]:
-        pressed = {"thrown": True, "words": "pressed"} if self._is_stopped() else {}
+        pressed = {"is_active": True, "description": "pressed"} if self._is_stopped() else {}
         return tuple(
             dataclasses.replace(level, **pressed) if level.name == "key" else level
             for level in read_values(StopLevel, "stop_levels")

@@ -93,7 +93,7 @@ def forget_decisions(engine: StandIn):
 
 def forget_verdicts(engine: StandIn):
     """Nothing ran yet, so no rail was asked."""
-    rails = tuple(dataclasses.replace(rail, last=None, last_at=None, stopped=0) for rail in engine.safety.rails())
+    rails = tuple(dataclasses.replace(rail, last=None, last_at=None, stopped_count=0) for rail in engine.safety.rails())
     vars(engine.safety).update(log=lambda **_: [], chain=lambda **_: [], rails=lambda: rails)
     unused = tuple(
         dataclasses.replace(burn, spent=0, reserved=0, buckets=(0,) * len(burn.buckets)) for burn in read_burns()

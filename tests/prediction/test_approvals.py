@@ -69,7 +69,7 @@ def test_a_heartbeat_runs_by_itself_only_as_the_operator_wrote_it(world: Decisio
         world.database.write(lambda tx: board.update_from_heartbeats(tx, items, all_read=True))
     with suppress(Refusal):
         world.cards.approve(card.id, by=DecidedBy.AUTONOMY)
-    assert world.rails.triggers[-1].ordered is (change == "")
+    assert world.rails.triggers[-1].is_ordered is (change == "")
 
 
 def test_the_trigger_says_who_approved(world: DecisionWorld):
@@ -77,7 +77,7 @@ def test_the_trigger_says_who_approved(world: DecisionWorld):
     world.cards.approve(world.make_card("a").id, by=DecidedBy.AUTONOMY)
     world.cards.trigger(world.make_card("b").id, force=True, by="gateway")
     world.cards.approve(world.make_card("c").id, by=DecidedBy.API)
-    assert [(trigger.type, trigger.decided_by, trigger.force) for trigger in world.rails.triggers] == [
+    assert [(trigger.type, trigger.decided_by, trigger.is_forced) for trigger in world.rails.triggers] == [
         (TriggerType.AUTONOMOUS, DecidedBy.AUTONOMY, False),
         (TriggerType.CRON, DecidedBy.AUTONOMY, True),
         (TriggerType.MANUAL, DecidedBy.API, False),

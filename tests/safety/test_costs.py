@@ -8,9 +8,9 @@ import pytest
 from sqlmodel import select
 
 from engine.clock import FakeClock
-from engine.model import MICRO, CostState, Refusal, SessionState
+from engine.model import MICRO, CostState, HoldKind, Refusal, SessionState
 from engine.safety.costs import AgentBudget, decide_cost, measure_burn
-from engine.safety.kill_switch import BY_COST_CAP, PAUSE
+from engine.safety.kill_switch import BY_COST_CAP
 from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -49,7 +49,7 @@ def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(ra
         assert rails.decide(make_approval(prediction_id="c", estimate=5_000_000)).permit is None
     assert len(ledger.latest(kinds=("CostWarned",))) == 2
     [pause] = rails.kill_switch.holds()
-    assert (pause.word, pause.by) == (PAUSE, BY_COST_CAP)
+    assert (pause.word, pause.by) == (HoldKind.PAUSE, BY_COST_CAP)
 
 
 def test_the_cap_of_a_month_stops_everything_until_it_is_resumed(rails: Rails):

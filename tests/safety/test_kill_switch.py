@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.model import Refusal, Verdict
+from engine.model import HoldKind, Refusal, Verdict
 from engine.safety import stop_file
-from engine.safety.kill_switch import PAUSE
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.safety.rails import Rails, make_approval, make_rails
@@ -51,10 +50,10 @@ def test_each_level_blocks_ends_running_sessions_and_is_shown(rails: Rails, leve
     assert rails.find_blocking_rule() == f"kill:{rule}"
     assert len(rails.stopped) == 1
     assert rails.kill_switch.kill_reason() == reason
-    assert [shown.name for shown in rails.kill_switch.levels() if shown.thrown] == [level]
+    assert [shown.name for shown in rails.kill_switch.levels() if shown.is_active] == [level]
     end(rails)
     assert (rails.find_blocking_rule(), rails.kill_switch.kill_reason()) == ("", "")
-    assert not any(shown.thrown for shown in rails.kill_switch.levels())
+    assert not any(shown.is_active for shown in rails.kill_switch.levels())
 
 
 def test_the_setting_is_a_hold_that_only_the_setting_ends(rails: Rails):
@@ -111,7 +110,7 @@ def test_a_permit_is_not_consumed_while_stopped(rails: Rails):
 
 def test_each_hold_ends_by_its_own_word_only(rails: Rails):
     rails.kill_switch.stop("F12", "console")
-    rails.write(rails.kill_switch.place, PAUSE, "test")
+    rails.write(rails.kill_switch.place, HoldKind.PAUSE, "test")
     with pytest.raises(Refusal, match="month"):
         rails.kill_switch.resume("month")
     with pytest.raises(Refusal, match="no stop or pause called 'everything'"):

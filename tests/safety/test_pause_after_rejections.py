@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
-from engine.safety.kill_switch import PAUSE, PAUSE_DURATION
+from engine.model import HoldKind
+from engine.safety.kill_switch import PAUSE_DURATION
 from tests.safety.rails import WORKSPACE, Rails, make_acting_settings, make_approval, make_unattended
 
 
@@ -36,9 +37,9 @@ def test_a_pause_ends_after_two_hours_and_starts_a_new_count(rails: Rails):
     rails.clock.advance(timedelta(microseconds=1))
     assert rails.list_hold_words() == []
     assert rails.decide(make_unattended()).permit, "the rejections before the pause are forgiven"
-    rails.write(rails.kill_switch.place, PAUSE, "test")
+    rails.write(rails.kill_switch.place, HoldKind.PAUSE, "test")
     rails.clock.advance(PAUSE_DURATION)
-    assert rails.write(rails.kill_switch.place, PAUSE, "at its end another begins")
+    assert rails.write(rails.kill_switch.place, HoldKind.PAUSE, "at its end another begins")
 
 
 @pytest.mark.parametrize("enabled, autonomy", [(False, WorkspaceAutonomy.ACT), (True, WorkspaceAutonomy.CARDS)])
@@ -55,4 +56,4 @@ def test_rejections_pause_nothing_where_nothing_runs_by_itself(
     assert rails.list_hold_words() == []
     rails.settings.current = make_acting_settings()
     assert rails.decide(make_unattended()).permit is None
-    assert rails.list_hold_words() == [PAUSE], "once something may run, its first try pauses it"
+    assert rails.list_hold_words() == [HoldKind.PAUSE], "once something may run, its first try pauses it"

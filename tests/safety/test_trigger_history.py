@@ -82,7 +82,9 @@ def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails):
     assert rails.decide(make_unattended()).permit
     rails.safety.recover(lambda prediction_id: None, frozenset())
     assert len(rails.safety.chain(100)) == MAX_LINKS
-    answer = move_to_channel("research", make_unattended(from_channel="koji-core", prediction_id="pred_2", force=True))
+    answer = move_to_channel(
+        "research", make_unattended(from_channel="koji-core", prediction_id="pred_2", is_forced=True)
+    )
     ruling = rails.decide(answer)
     assert (ruling.blocked_by.rail, ruling.blocked_by.rule) == ("loop", "reverse")
     assert rails.safety.loop_detection_count() == 1

@@ -54,7 +54,7 @@ def test_loop_detector(trusted: OperatorWorld):
         work = Assignment("report_branches", CHANNEL, str(trusted.repository.path), "flow", "report_branches")
         trigger = Trigger(
             "pred_loop", TriggerType.FOLLOW_UP, work, "backend_builder", 0.95, 0, DecidedBy.AUTONOMY,
-            from_channel=CHANNEL, phase=2, approval_bound=0.9, force=True,
+            from_channel=CHANNEL, phase=2, approval_bound=0.9, is_forced=True,
         )  # fmt: skip
         engine = trusted.engine
         ruling = engine.database.write(lambda tx: engine.safety.pipeline.decide(tx, trigger))

@@ -28,7 +28,7 @@ from clawpy_console.cli.printing import (
 from clawpy_console.fields import Document, Field, Fields, text_line
 from clawpy_console.fields.work import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
 from clawpy_console.formats import count, one_line, workspace_name
-from engine.model import REASON_SEPARATOR, AutonomyState
+from engine.model import AutonomyState, split_reasons
 from engine.model.base import group_pairs
 from engine.model.text import describe_first, plain
 
@@ -131,7 +131,7 @@ def _format_absence(away: Document) -> Lines:
     times = group_pairs(
         (
             f"{entry['rail']}  {plain(entry['prompt'], MAX_PROMPT_CHARS)}: "
-            f"{describe_first(entry['reason'].split(REASON_SEPARATOR))}",
+            f"{describe_first(split_reasons(entry['reason']))}",
             entry,
         )
         for entry in reversed(away["blocked"])

@@ -16,9 +16,8 @@ from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, quiet_operation, require
 from engine.config.sections import ACP_PREFIX, Dollars, Hour, Milliseconds, Surface
 from engine.config.settings_file import describe_accepted, parse_key
-from engine.model import Hold, Refusal, sanitise
+from engine.model import Hold, HoldKind, Refusal, sanitise
 from engine.safety.content import check_command, check_prompt, make_own_rules
-from engine.safety.kill_switch import CONFIG
 from engine.settings_store import SettingsStore
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def trigger_figures(engine: Services) -> Document:
     triggers, last_trigger = engine.safety.triggers()
     return {
         "enabled": all(
-            not level.thrown for level in engine.safety.kill_switch.levels() if level.name in ("config", "api")
+            not level.is_active for level in engine.safety.kill_switch.levels() if level.name in ("config", "api")
         ),
         "lastTriggerAt": instant(last_trigger),
         "totalTriggers": triggers,
@@ -164,7 +163,9 @@ def _find_word_of_only_hold(holds: Sequence[Hold]) -> str:
     """The word of the only active hold; `config`, which the settings end, only if there is no other.
 
     Raises `Refusal`: `which_hold` for several, `not_held` for none."""
-    words = [hold.word for hold in holds if hold.word != CONFIG] or [hold.word for hold in holds]
+    words: list[HoldKind] = [hold.word for hold in holds if hold.word is not HoldKind.CONFIG] or [
+        hold.word for hold in holds
+    ]
     if len(words) > 1:
         raise Refusal("which_hold", f"{' and '.join(words)} are active", f"name one: clawpy resume {words[0]}")
     if not words:

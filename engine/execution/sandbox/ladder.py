@@ -27,7 +27,7 @@ from engine.execution.sandbox import Confinement, Sandbox, make_supervised_comma
 from engine.execution.sandbox.landlock import Landlock
 from engine.execution.sandbox.programs import Bubblewrap, Seatbelt
 from engine.frozen import frozen
-from engine.model import SANDBOX_FIX
+from engine.installed import SANDBOX_FIX
 
 _SYSTEMS = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
 """The system of each rung, the best rung first."""

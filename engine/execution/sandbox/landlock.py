@@ -26,7 +26,7 @@ from engine.execution.sandbox.supervisor.kernel import (
     LANDLOCK_TRUNCATE,
     LANDLOCK_WRITE_FILE,
 )
-from engine.model import SANDBOX_FIX
+from engine.installed import SANDBOX_FIX
 
 _READ_DIR = 1 << 3
 _MAKE_CHAR = 1 << 6

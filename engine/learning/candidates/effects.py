@@ -146,7 +146,6 @@ def make_preview(
     """The behaviour with the `others`, and with the effect as well, as lines that a screen can compare. The others are
     active effects of its type, oldest first. `model`, `tries`, `cost` (in micro-dollars) and `flows` are the values
     without effects."""
-
     if isinstance(effect, PolicyTweak):
         limits = [PolicyTweak(tries, cost), *others]
         return EffectPreview(_describe_limits(limits), _describe_limits([*limits, effect]))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from functools import lru_cache
 
 from engine.frozen import frozen
-from engine.model import ALLOWED_ONCE, UNREGISTERED_CHANNEL, Assignment, PromptPart, RailVerdict, Trust, Verdict
+from engine.model import UNREGISTERED_CHANNEL, Assignment, PromptPart, RailVerdict, Trust, Verdict
 from engine.safety.content.calls import find_calls
 from engine.safety.content.commands import UNRESOLVED, judge_command
 from engine.safety.content.prompts import judge_prompt
@@ -59,8 +59,7 @@ def decide_content(verdict: RailVerdict, facts: ContentFacts) -> RailVerdict:
     if verdict.verdict is Verdict.ASK and facts.by_operator and facts.acknowledged:
         return RailVerdict(RAIL, Verdict.ALLOW, f"you saw it: {verdict.reason}", verdict.rule)
     if verdict.can_be_allowed_once and facts.allowed_once:
-        answer = Verdict.ALLOW if facts.by_operator else Verdict.ASK
-        return RailVerdict(RAIL, answer, f"{ALLOWED_ONCE}{verdict.reason}", verdict.rule)
+        return verdict.allow_once(Verdict.ALLOW if facts.by_operator else Verdict.ASK)
     return verdict
 
 

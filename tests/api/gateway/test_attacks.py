@@ -27,7 +27,7 @@ def unchanged_engine(served: Served) -> Iterator[None]:
             [(card.id, card.status) for card in engine.cards.list_recent()],
             engine.settings.make_document(),
             engine.safety.triggers(),
-            [level.thrown for level in engine.safety.kill_switch.levels()],
+            [level.is_active for level in engine.safety.kill_switch.levels()],
         )
 
     before = state()
