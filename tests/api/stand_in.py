@@ -31,7 +31,6 @@ from engine.model import (
     FileDiff,
     FilePart,
     Phase,
-    PromptPart,
     Randomness,
     Refusal,
     SessionState,
@@ -96,10 +95,8 @@ class StandInCards(ValuesById):
         super().__init__("unknown_card")
         self.now = now
         self.shown: list[str] = []
-        self.reviewed: list[str] = []
         self.spans: list[timedelta] = []
         self.proposed: list[dict[str, Any]] = []
-        self.suggested: list[dict[str, Any]] = []
 
     def list_pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
         pending = [card for card in self.by_id.values() if card.status is Status.PENDING]
@@ -121,19 +118,12 @@ class StandInCards(ValuesById):
 
     def propose(self, text: str, *, workspace: str, **options: Any) -> Card:
         self.proposed.append({"text": text, "workspace": workspace, **options})
-        return self._add("pred_own", text, workspace, Source.OPERATOR)
-
-    def suggest(self, text: str, *, workspace: str, reasoning: str, channel: str | None) -> Card:
-        self.suggested.append({"text": text, "workspace": workspace, "reasoning": reasoning, "channel": channel})
-        return self._add("pred_suggested", text, workspace, Source.PREDICTOR_HOOK)
-
-    def _add(self, card_id: str, text: str, workspace: str, source: Source) -> Card:
-        new = make_card(card_id, self.now, workspace, source=source)
-        self.by_id[card_id] = replace(new, assignment=replace(new.assignment, prompt=text))
-        return self.by_id[card_id]
+        own = make_card("pred_own", self.now, workspace, source=Source.OPERATOR)
+        self.by_id[own.id] = replace(own, assignment=replace(own.assignment, prompt=text))
+        return self.by_id[own.id]
 
     def mark_reviewed(self, card_id: str):
-        self.reviewed.append(card_id)
+        """Nobody is told."""
 
     def mark_shown(self, card_ids: list[str]):
         self.shown.extend(card_ids)
@@ -307,10 +297,6 @@ class StandIn:
             now, sessions=[], blocked_entries=[], decision_entries=[], spent=0, waiting=[]
         )
         self.closed = False
-
-    def find_objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
-        """What the content filter has against each line: against one that fetches and runs."""
-        return [["runs what it downloads" if "| sh" in line.text else "" for line in part.lines] for part in parts]
 
     def move_all_to(self, workspace: str):
         """Let everything belong to one workspace."""

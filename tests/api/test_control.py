@@ -70,6 +70,17 @@ def test_the_socket_is_private(serve: Serve):
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_home_whose_path_is_too_long_has_its_socket_in_a_private_folder_elsewhere(tmp_path: Path):
+    home = Home.locate(tmp_path / ("deep" * 25))
+    home.data.mkdir(parents=True)
+    server = ControlServer(home, echo)
+    server.start()
+    assert Path(server.address).parent.stat().st_mode & 0o777 == 0o700
+    assert ask(server.address, "x", {})["verb"] == "x"
+    server.close()
+    assert not Path(server.address).parent.exists()
+
+
 def test_a_bug_is_reported_and_the_next_request_served(serve: Serve, caplog: pytest.LogCaptureFixture):
     def fail(verb: str, arguments: Any) -> Any:
         if verb == "bad":

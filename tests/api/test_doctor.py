@@ -100,6 +100,39 @@ def test_the_models_that_would_answer_text_prompts_are_named(home: Home, monkeyp
 
 
 @pytest.mark.parametrize(
+    "config, name, words",
+    [
+        (
+            '[channels.koji-core]\nagent = "backend_builder"\nrunner = "acp:ghost"\n',
+            "coding agent",
+            "koji-core names acp:ghost, which is not in the settings",
+        ),
+        (
+            "[providers.box]\nkind = 'openai'\nbaseUrl = 'https://box.test/v1'\nmodel = 'm'\n",
+            "prose",
+            "box has no key; flows need none",
+        ),
+        ("twinModelEnabled = true\n", "twin", "there is no twinModelId"),
+    ],
+)
+def test_what_the_settings_lack_is_named(home: Home, config: str, name: str, words: str):
+    write_settings(home, config)
+    assert examine_home(home)[name]["message"] == words
+
+
+def test_a_key_that_was_exported_after_the_engine_began_is_named(
+    home: Home, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+):
+    lock = HomeLock(home, clock=clock, key_variables=())
+    lock.acquire()
+    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-hush-hush")
+    document = json.dumps(examine_document(home))
+    assert "CLAWPY_OPENAI_API_KEY was exported after the engine began" in document
+    assert "hush" not in document
+    lock.release()
+
+
+@pytest.mark.parametrize(
     "version, state", [("git version 2.37.9", "fail"), ("git version 2.38.0", "ok"), ("git version 3.1", "ok")]
 )
 def test_a_git_older_than_2_38_fails(home: Home, monkeypatch: pytest.MonkeyPatch, version: str, state: str):

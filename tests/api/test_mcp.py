@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from mcp.client import Client
 
 
-def make_client(ask: Any, agent: str = "") -> Client:
+def make_client(ask: Any) -> Client:
     """A client of the server. The library takes a second to import, so it is imported here."""
     from mcp.client import Client
 
     from engine.api.mcp import build
 
-    return Client(build(ask, workspace="/srv/shop", agent=agent, version="1.2"))
+    return Client(build(ask, workspace="/srv/shop", agent="", version="1.2"))
 
 
 class ScriptedAnswers:
@@ -46,20 +46,10 @@ class ScriptedAnswers:
 
 @pytest.mark.long
 async def test_recall_is_of_this_project_unless_everywhere_is_asked_for():
-    line = {
-        "id": "mem_1", "score": 0.9, "layer": "C", "reason": "the words", "text": "we round half to even",
-        "source": "mcp:codex", "speaker": "codex", "timestamp": "2026-01-05T09:30:00Z", "parts": {},
-    }  # fmt: skip
-    ask = ScriptedAnswers(recall={"results": [line], "leftOut": []})
+    ask = ScriptedAnswers(recall={"results": [], "leftOut": []})
     async with make_client(ask) as session:
-        result = await session.call_tool("recall", {"query": "rounding"})
+        await session.call_tool("recall", {"query": "rounding"})
         await session.call_tool("recall", {"query": "rounding", "k": 3, "everywhere": True})
-    assert result.structured_content == {
-        "results": [
-            {"text": "we round half to even", "source": "mcp:codex", "why": "the words", "id": "mem_1", "by": "codex",
-             "when": "2026-01-05"}
-        ]
-    }  # fmt: skip
     assert ask.requests == [
         ("recall", {"query": "rounding", "k": 8, "workspaces": ["/srv/shop"]}),
         ("recall", {"query": "rounding", "k": 3}),

@@ -79,17 +79,6 @@ def test_a_session_that_writes_has_a_cache_of_its_own(victim: Victim, caches: Ca
 
 
 @pytest.mark.attack("caches")
-def test_a_cache_in_use_is_not_given_to_another_commit(victim: Victim, caches: Caches):
-    """A cache that is in use at one commit is not given to another, also not to one built on it."""
-    start = victim.commit("start")
-    workspace = str(victim.project)
-    with caches.use_cache(workspace, start, descends_from(victim, start)) as first:
-        hostile = make_branch(victim, "hostile", start)
-        run_check(victim, caches, hostile, POISON)
-        assert "clean" in victim.run_python(LOOK_FOR_POISON, confinement=replace(victim.confinement, caches=first))
-
-
-@pytest.mark.attack("caches")
 @pytest.mark.parametrize("name", ["head", "tree", "../1"])
 def test_nothing_beside_a_cache_can_be_forged_or_linked(victim: Victim, caches: Caches, name: str):
     """Neither the commit that a cache is for can be forged, nor a link be put where the next session mounts."""

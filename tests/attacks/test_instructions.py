@@ -12,7 +12,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox.ladder import NoSandbox, find_best_sandbox
-from engine.model import LearningScope, Trust
+from engine.model import LearningScope
 from tests.attacks.gullible_shop import (
     DOORS,
     PRINTED,
@@ -116,15 +116,3 @@ def test_no_hostile_line_becomes_a_global_learning(shop: Shop, aftermath: Afterm
     """No quote becomes global, though the model as judge says yes to everything."""
     learnings = shop.engine.learnings.list_entries(LearningScope.GLOBAL.value)
     assert not [learning for learning in learnings if "evil.example" in learning.text]
-
-
-@pytest.mark.slow_attack
-def test_an_approved_line_is_used_and_marked_as_approved(shop: Shop, aftermath: Aftermath):
-    engine = shop.engine
-    word = make_canary_host("printed correction")
-    (waiting,) = [entry for entry in engine.list_waiting() if entry.kind == "learning" and word in entry.text]
-    entry = engine.learnings.keep(waiting.id)
-    assert (entry.trust, entry.approved_by, entry.approved_at) == (Trust.QUOTED, "operator", shop.clock.now())
-    system = shop.next_prompt()
-    (line,) = [entry for entry in remove_quotes(system).splitlines() if word in entry]
-    assert line.endswith("(approved by the operator)")

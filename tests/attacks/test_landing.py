@@ -184,9 +184,3 @@ def test_nothing_lands_while_a_session_works_in_the_same_files(project: LandingW
     change.land()
     with locks.register_writer("session_7", project.root, is_confined=True):
         assert "session_7" in refused("session_writes", change.undo).message
-
-
-def test_nothing_lands_while_a_session_runs_without_a_sandbox(project: LandingWorld, tmp_path: Path):
-    change = project.make_change(make_all_changes)
-    with project.worktrees.locks.register_writer("session_7", tmp_path / "elsewhere", is_confined=False):
-        refused("session_writes", change.land)

@@ -33,6 +33,20 @@ MOVES = (carry_out, reverse, roll_back)
 Move = Callable[[Beneath], None]
 
 
+@pytest.mark.parametrize("has_openat2", [True, False])
+@pytest.mark.parametrize("move", MOVES)
+def test_parents_that_are_links_lead_nowhere(
+    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, move: Move, has_openat2: bool
+):
+    """Also on a kernel on which each step of a path is opened alone."""
+    if not has_openat2:
+        monkeypatch.setattr(beneath, "_load_openat2", lambda: None)
+    (tmp_path / "d").symlink_to(canary.folder)
+    with Beneath.open(tmp_path) as files:
+        ignore_failure(partial(move, files))
+    canary.assert_untouched()
+
+
 @pytest.mark.parametrize("move", MOVES)
 @pytest.mark.parametrize("call", [*CALLS, pytest.param("resolve", marks=pytest.mark.slow_attack)])
 def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(

@@ -92,12 +92,12 @@ def test_no_setting_lets_a_session_start_by_itself_without_a_sandbox(
     assert not mark_file.exists()
 
 
-def test_the_card_names_the_missing_sandbox(engine: Engine, card: Card):
-    document = dispatch(engine, "cards", {})["predictions"][0]
-    assert document["withoutSandbox"]
-    assert document["needsConfirmation"]
-    assert "no sandbox on this machine" in document["undoNote"]
-    assert "bubblewrap" in refused("no_sandbox", lambda: engine.cards.approve(card.id)).fix
+@pytest.mark.parametrize("mode", ["approved", "autonomous"])
+def test_work_that_was_admitted_with_a_sandbox_does_not_start_without_one(engine: Engine, card: Card, mode: str):
+    """It was approved where a sandbox worked; after a restart none does."""
+    admission = engine.sessions.admission
+    refused("no_sandbox", lambda: admission.admit(card.assignment, mode, without_sandbox=False))
+    assert admission.find_late_blocking_reason(card.assignment, mode, without_sandbox=False)
 
 
 @pytest.mark.long

@@ -1,14 +1,21 @@
-"""A session plants repositories and programs. The engine never enters or runs them (SPEC 3.8)."""
+"""A repository whose configuration, submodules, nested repositories and pipes want to start or to block something. The
+engine enters and runs none of them (SPEC 3.8, 11.4)."""
 
 import contextlib
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from engine.execution import trees
-from engine.git import Git
-from engine.model import Refusal
+from engine.execution.prompts import ProjectPart
+from engine.execution.runners.toolchains.projects import find_projects
+from engine.execution.sandbox.mounts import find_protected_git_paths
+from engine.git import Git, find_repository_root
+from engine.git.reader import GitReader
+from engine.model import PromptRequest, Refusal
 from tests.attacks.planting import (
     Attack,
     Trap,
@@ -55,7 +62,10 @@ def configure(folder: Path, **git_settings: object):
         run_git(folder, "config", name.replace("__", "."), str(value))
 
 
-SUBMODULE_ATTACKS = [Attack(name, **entry) for name, entry in read_table(__file__).items()]
+TABLE = read_table(__file__)
+ATTACKS, SUBMODULE_ATTACKS = (
+    [Attack(name, **entry) for name, entry in TABLE[kind].items()] for kind in ("configuration", "submodule")
+)
 
 
 def plant_in_submodule(tree: Path, attack: Attack, trap: Trap):
@@ -131,3 +141,44 @@ def test_a_nested_repository_runs_no_program(world: LandingWorld, trap: Trap, ba
         Git(nested).text("status")
     rehearse_and_land(world)
     assert not trap.pop_mark()
+
+
+@pytest.mark.slow_attack
+@pytest.mark.parametrize("attack", ATTACKS, ids=str)
+def test_a_program_that_the_repository_names_is_not_run(world: LandingWorld, trap: Trap, attack: Attack):
+    shop = make_project(world)
+    attack.plant(shop, trap)
+    copy = world.folder / "copy"
+    shutil.copytree(shop.path, copy, symlinks=True)
+    trap.assert_works(copy, attack.proof)
+
+    refused = use_operator_tree(world)
+    assert not trap.pop_mark()
+    assert bool(refused) == attack.missing_object, "what else was asked works as usual"
+    with contextlib.suppress(Refusal) if attack.missing_object else contextlib.nullcontext():
+        rehearse_and_land(world)
+    assert not trap.pop_mark()
+
+
+def test_files_that_the_configuration_puts_elsewhere_are_refused(world: LandingWorld, outside: Path):
+    shop = make_project(world)
+    shop.git("config", "core.worktree", str(outside))
+    with pytest.raises(Refusal, match=r"core\.worktree|elsewhere"):
+        find_repository_root(shop.path)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("alarm_after_a_minute")
+@pytest.mark.parametrize("name", TABLE["read_files"])
+def test_a_pipe_in_the_tree_blocks_nothing(repository: Repository, name: str):
+    repository.commit("one", {"a.py": "1"})
+    if name == ".git/config.worktree":
+        repository.git("config", "extensions.worktreeConfig", "true")
+    (repository.path / name).unlink(missing_ok=True)
+    (repository.path / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(repository.path / name)
+    for read in (GitReader().read, find_projects):
+        with contextlib.suppress(Refusal):  # git itself may need the file
+            read(repository.path)
+    find_protected_git_paths(repository.path)
+    ProjectPart().make_part(PromptRequest("", "build", str(repository.path), "work", folder=str(repository.path)))

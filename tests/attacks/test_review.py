@@ -14,6 +14,7 @@ from engine.model import ChangeSet, FileChange, Refusal
 from tests.conftest import Repository
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.support.helpers import read_table
+from tests.support.programs import run_git
 
 TABLE = read_table(__file__)
 
@@ -90,10 +91,13 @@ def test_a_changed_mode_has_a_note(world: LandingWorld):
         (folder / "run.sh").chmod(0o755)
         (folder / "new.sh").write_text("x")
         (folder / "new.sh").chmod(0o755)
+        (folder / "link").unlink()
+        (folder / "link").write_text("a\n")
 
     _, files = change_files(world, edit)
     assert files["run.sh"].note == "mode 644 → 755, now executable"
     assert files["new.sh"].note == "executable"
+    assert files["link"].note == "was a link to a.txt"
 
 
 def test_a_nested_repository_is_named_and_left_out(world: LandingWorld):
@@ -101,10 +105,12 @@ def test_a_nested_repository_is_named_and_left_out(world: LandingWorld):
         (folder / "a.txt").write_text("b\n")
         Repository(folder / "nested")
         (folder / "nested/x").write_text("x")
+        run_git(folder, "init", "-q", "--bare", "data")
 
     change_set, files = change_files(world, edit)
     assert files["nested/"].status == "left out"
     assert "a separate git repository" in print_work(change_set)
+    assert "a bare git repository" in files["data/config"].note
     world.changes.land(change_set.id)
     assert not (world.root / "nested").exists()
 

@@ -1,6 +1,6 @@
 """Snapshots of working trees have all files that are not ignored (SPEC 3.9); names of sessions, paths and branches.
 
-That they run no program of the repository is tested in `tests/attacks/test_repository_config.py`.
+That they run no program of the repository is tested in `tests/attacks/test_planted_repository.py`.
 """
 
 import os

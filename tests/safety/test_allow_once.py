@@ -92,6 +92,7 @@ def test_an_allowance_ends_after_a_day_and_survives_a_restart(rails: Rails):
     with closing(again.kill_switch):
         assert again.safety.pipeline.preview(trigger)[3].verdict is Verdict.ASK
         assert again.safety.log()[0].allowed_once
+        assert "1 allowed once" in [state.brief for state in again.safety.rails()]
         rails.clock.advance(timedelta(microseconds=1))
         assert again.safety.pipeline.preview(trigger)[3].verdict is Verdict.BLOCK
         assert not again.safety.log()[0].allowed_once

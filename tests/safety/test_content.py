@@ -59,6 +59,12 @@ def test_a_name_in_a_parameter_is_data(prompt: str, parameters: dict[str, object
     assert check_assignment(assignment, {"koji-core"}).verdict is Verdict.BLOCK
 
 
+def test_the_name_of_a_test_in_the_title_of_a_card_runs_nothing():
+    parameters = {"tests": ["test_cart.py::test_total[$HOME]"]}
+    assignment = Assignment("Run `test_total[$HOME]` again", "koji-core", "/w", "flow", "x", parameters)
+    assert check_assignment(assignment, {"koji-core"}, data={"tests"}).verdict is Verdict.ALLOW
+
+
 @settings(max_examples=300)
 @given(st.text(alphabet="rm -rf/ ;|&$(){}`'\"\\<>#\n=xabc~*!", max_size=120) | st.text(max_size=200))
 def test_any_text_has_a_verdict(text: str):

@@ -22,7 +22,7 @@ LEVELS: dict[str, tuple[Callable[[Rails], object], Callable[[Rails], object], st
     ),
     "api": (
         lambda rails: rails.kill_switch.set_enabled(False),
-        lambda rails: rails.kill_switch.set_enabled(True),
+        lambda rails: rails.kill_switch.resume("api"),
         "api",
         "switched off for this run",
     ),

@@ -23,7 +23,7 @@ from engine.safety.permits import PERMIT_LIFETIME, PermitRow
 from engine.safety.pipeline import CrosspollLog
 from engine.storage.ledger import Ledger
 from tests.autonomy.autonomy_world import AutonomyWorld
-from tests.safety.rails import Rails, make_approval, make_unattended, move_to_channel
+from tests.safety.rails import Rails, make_approval, make_unattended
 
 
 def find_refusal_code(rails: Rails, permit: object, digest: str) -> str:
@@ -155,16 +155,3 @@ def test_the_rate_limiter_shows_until_when_it_waits(rails: Rails):
     rails.clock.advance(timedelta(minutes=10))
     free = find_rail_state(rails, "rate")
     assert (free.verdict, free.brief, free.until, free.last_at) == (Verdict.ALLOW, "free", None, began)
-
-
-def test_the_chain_shows_depth_repeats_and_how_long_a_link_back_is_blocked(rails: Rails):
-    rails.decide(make_approval())
-    rails.clock.advance(timedelta(minutes=10))
-    rails.know_pairs(("koji-core", "garden"))
-    assert rails.decide(move_to_channel("garden", make_unattended(from_channel="koji-core"))).permit is not None
-    newest, first = rails.safety.chain()
-    assert (newest.from_channel, newest.to_channel, newest.depth, newest.runs) == ("koji-core", "garden", 2, 1)
-    assert newest.answer_until == rails.clock.now() + timedelta(minutes=5)
-    assert (first.from_channel, first.depth, first.runs, first.answer_until) == ("owner", 1, 0, None)
-    rails.clock.advance(timedelta(minutes=5))
-    assert rails.safety.chain(limit=1)[0].answer_until is None

@@ -15,7 +15,7 @@ from engine.api.gateway import replies
 from engine.engine import Engine
 from engine.lock import read_holder
 from engine.model import Answer, DecidedBy, Question, Refusal, SessionState, Status, TriggerType, Verdict
-from tests.api.gateway.served import Serve, Served, call, request, trigger
+from tests.api.gateway.served import Served, call, request, trigger
 
 
 def test_the_newest_pending_predictions_are_listed(served: Served):
@@ -60,21 +60,6 @@ def test_config_is_changed_for_this_run_only(served: Served, engine: Engine):
     assert "crossPollIntervalMs" not in engine.settings.file.read_text()
 
 
-@pytest.mark.long
-def test_switched_off_for_this_run_nothing_runs(serve: Serve):
-    served = serve()
-    card = served.propose_card()
-    assert request(served, "PATCH", "/crosspoll/config", json={"enabled": False})["crossPollStatus"]["enabled"] is False
-    blocked = request(served, "POST", f"/predictions/{card.id}/confirm", 409)["error"]
-    assert blocked["code"] == "blocked"
-    assert "kill" in blocked["message"]
-    document = trigger(served, {"predictionId": card.id})
-    assert not document["triggered"]
-    assert "kill" in document["message"]
-    assert request(served, "PATCH", "/crosspoll/config", json={"enabled": True})["crossPollStatus"]["enabled"] is True
-    assert trigger(served, {"predictionId": card.id})["triggered"] is True
-
-
 def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: pytest.MonkeyPatch):
     questions = []
 
@@ -83,11 +68,13 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
         reply = {"prompt": "Run the tests", "channel": "koji-core", "confidence": 0.7, "reasoning": "they are stale"}
         return Answer(json.dumps(reply), 12)
 
+    messages = [{"role": "system", "content": "obey me"}, {"role": "user", "content": "it is morning"}]
+    body = {"messages": messages, "temperature": 0.1, "max_tokens": 50}
+    served.propose_card()
+    assert request(served, "POST", "/twin/serve", json=body)["source"] != "twin-model", "without it, the best card"
     monkeypatch.setattr(served.engine.model_twin, "_ask", answer)
     served.engine.settings.set_for_this_run({"twin_model_enabled": True, "twin_model_id": "ollama:small"})
     try:
-        messages = [{"role": "system", "content": "obey me"}, {"role": "user", "content": "it is morning"}]
-        body = {"messages": messages, "temperature": 0.1, "max_tokens": 50}
         document = request(served, "POST", "/twin/serve", json=body)
         replies.TwinReply.model_validate(document)
         assert (document["prompt"], document["source"]) == ("Run the tests", "twin-model")
@@ -118,15 +105,6 @@ def test_a_trigger_that_describes_another_card_approves_none(served: Served, eng
     document = trigger(served, {"predictionId": card.id} | mismatch, 409)
     assert document["error"]["code"] == "another_card"
     assert engine.cards.get(card.id).status is Status.PENDING
-
-
-def test_a_trigger_approves_the_card_that_it_describes(served: Served, engine: Engine):
-    card = served.propose_card()
-    described = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
-    document = trigger(served, described)
-    replies.Triggered.model_validate(document)
-    assert document["triggered"] is True
-    engine.sessions.wait(document["session"]["id"], 20)
 
 
 def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engine: Engine):

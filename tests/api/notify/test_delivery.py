@@ -2,7 +2,10 @@
 by local programs."""
 
 import json
+import os
+import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from apprise.plugins.discord import NotifyDiscord
@@ -23,7 +26,7 @@ from engine.home import Home
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.notify_world import MutableSettings, StandInKeys
 from tests.conftest import MONDAY_MORNING as NOW
-from tests.support.helpers import read_table, refused
+from tests.support.helpers import make_program, read_table, refused
 
 ADDRESSES = read_table(__file__)
 
@@ -68,23 +71,6 @@ def test_addresses_that_may_hold_a_secret_are_refused_and_not_repeated(url: str)
     assert "config.toml:2: notify.phone.url" in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "url, environment, address",
-    [
-        ("key", {"CLAWPY_NOTIFY_PHONE_URL": "ntfy://mine"}, ("ntfy://mine", "environment", "ntfy")),
-        ("key", {}, ("discord://1/kept", "keyring", "discord")),
-        ("ntfy://topic", {}, ("ntfy://topic", "settings", "ntfy")),
-    ],
-    ids=["environment", "keyring", "settings"],
-)
-def test_an_address_is_of_the_environment_or_as_the_settings_say(
-    url: str, environment: dict[str, str], address: tuple[str, str, str]
-):
-    keys = StandInKeys({"notify-phone": "discord://1/kept"})
-    found = Addresses(make_settings(url), keys, environment=environment).find(Surface.PHONE)
-    assert (found.url, found.source, found.service) == address
-
-
 def test_secret_parts_of_known_addresses_are_listed():
     environment = {"CLAWPY_NOTIFY_DISCORD_URL": "discord://4242/hunter2hunter2?x=y"}
     assert "hunter2hunter2" in Addresses(make_settings(""), StandInKeys(), environment=environment).secrets()
@@ -106,36 +92,6 @@ def test_without_a_keyring_a_secret_address_is_refused_with_the_other_ways(home:
     )
     assert "export CLAWPY_NOTIFY_DISCORD_URL=…" in refusal.fix
     assert "clawpy notify set discord --store file" in refusal.fix
-
-
-def test_a_card_reaches_ntfy_with_its_buttons(server: NotificationServer):
-    base = "https://here.example/api/v1/predictions/pred_a"
-    verbs = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
-    buttons = {name: Button(f"{base}/{verb}", f"pass_{name}") for name, verb in verbs.items()}
-    assert send(server.ntfy, make_test_note(Form.CARD), **buttons) is None
-    [post] = server.posts
-    assert post.body == {
-        "topic": "clawpy",
-        "title": "🔮 Cross-Pollination",
-        "message": "koji-core • 72% confidence\nRun tests on <changed> *modules* @everyone",
-    }
-    assert "x-priority" not in post.headers
-    assert "x-icon" not in post.headers
-    actions = json.loads(post.headers["x-actions"])
-    assert [(action["label"], action["url"], action["headers"]["Authorization"]) for action in actions] == [
-        ("Approve", f"{base}/confirm", "Bearer pass_approve"),
-        ("Dismiss", f"{base}/reject", "Bearer pass_reject"),
-        ("Snooze", f"{base}/snooze", "Bearer pass_snooze"),
-    ]
-    assert {(action["action"], action["method"], action["clear"]) for action in actions} == {("http", "POST", True)}
-
-
-def test_a_program_that_can_answer_is_asked(server: NotificationServer):
-    url = "https://here.example/api/v1/predictions/pred_a/reject"
-    assert send(server.json, make_test_note(Form.SPOKEN), Surface.GLASSES, reject=Button(url, "pass_reject")) is None
-    [post] = server.posts
-    assert post.body["aps"]["alert"]["body"].endswith("Confidence 72 percent. Say approve or skip.")
-    assert post.body["answers"]["reject"] == {"url": url, "authorization": "Bearer pass_reject"}
 
 
 @pytest.mark.parametrize("form, key", [(Form.EMBED, "embeds"), (Form.RESULT, "embeds"), (Form.TICK, "content")])
@@ -167,3 +123,13 @@ def test_a_status_below_500_lasts_unless_it_asks_for_patience(
 ):
     server.status = status
     assert send(server.ntfy, make_test_note(Form.BANNER)) == failure
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="there it is osascript")
+def test_a_program_of_the_desktop_shows_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    make_program(tmp_path / "notify-send", f"printf '%s|' \"$@\" > '{tmp_path}/shown'")
+    assert send("desktop://", make_test_note(Form.CARD), Surface.DESKTOP) is None
+    shown = (tmp_path / "shown").read_text()
+    assert shown.startswith("--app-name=clawpy|--urgency=normal|--|🔮 Cross-Pollination|")
+    assert "Run tests on &lt;changed&gt; *modules* @everyone" in shown

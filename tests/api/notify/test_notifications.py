@@ -19,8 +19,8 @@ from engine.api.notify.notes import Form, Note
 from engine.api.notify.outbox import BACKOFF_S, MAX_AGE, MAX_TRIES
 from engine.clock import FakeClock
 from engine.config.sections import Surface
-from engine.events import CostWarned, Event, EventBus, PredictionConfirmed, StateChanged
-from engine.model import Source, Tier, microusd
+from engine.events import CostWarned, Event, EventBus, StateChanged
+from engine.model import Tier, microusd
 from engine.storage.database import Database
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.notify_world import COST, EVERYWHERE, ONE_FAILED, PAUSED, NotifyWorld, make_created, make_ended
@@ -72,23 +72,6 @@ def test_the_phone_shows_an_entry_in_these_words(phone_world: NotifyWorld, clock
     phone_world.deliver()
     [note] = phone_world.courier.find_notes(Surface.PHONE)
     assert (note.form, note.body) == (Form.BANNER, words)
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        make_created(source=Source.OPERATOR),
-        PredictionConfirmed(subject="pred_a", decided_by="operator"),
-        make_ended("cancelled"),
-        StateChanged(before="PAUSED", after="WATCHING", cause="2 h passed"),
-    ],
-)
-def test_what_the_operator_did_is_not_notified(world: NotifyWorld, event: Event):
-    world.set_addresses(**EVERYWHERE)
-    world.add_card()
-    world.record_events(event)
-    world.deliver()
-    assert not world.courier.sent
 
 
 def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_sent(phone_world: NotifyWorld, clock: FakeClock):
