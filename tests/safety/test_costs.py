@@ -144,17 +144,6 @@ def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails):
     assert rails.safety.recover(sessions.get, frozenset()) == 0
 
 
-@pytest.mark.parametrize("counted, price", [(0, 100_000), (99_999, 100_000), (130_000, 130_000)])
-def test_an_interrupted_session_costs_at_least_its_reservation(rails: Rails, counted: int, price: int):
-    rails.decide(make_approval(estimate=100_000))
-    ended = make_ended_session("pred_1", counted, state=SessionState.INTERRUPTED)
-    rails.write(rails.costs.session_started, ended)
-    rails.write(rails.safety.session_ended, ended)
-    assert rails.costs.state().day == price
-    rails.clock.advance(timedelta(hours=1, microseconds=1))
-    assert rails.costs.state().hour == 0, "it is settled, not reserved for ever"
-
-
 def test_after_a_restart_a_call_costs_its_reservation_unless_it_goes_on_elsewhere(rails: Rails):
     costs = rails.costs
     entry = rails.write(costs.reserve_call, "training", 70_000)
