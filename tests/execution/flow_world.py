@@ -38,14 +38,11 @@ class FlowWorld(SessionWorld):
         self.flows: dict[str, Any] = dict(FLOWS)
         return [FlowRunner(self.flows, folders=self.folders, clock=self.clock, upkeep=None)]
 
-    def assign(self, name: str | None, **parameters: Any) -> Assignment:
+    def assign(self, name: str, **parameters: Any) -> Assignment:
         return Assignment("do it", "koji-core", str(self.workspace), "flow", name, parameters)
 
-    def start_flow(self, name: str | None, **parameters: Any) -> SessionView:
-        return self.begin(self.assign(name, **parameters))
-
-    def run_flow(self, name: str | None, **parameters: Any) -> SessionView:
-        return self.wait(self.start_flow(name, **parameters), 300)
+    def run_flow(self, name: str, **parameters: Any) -> SessionView:
+        return self.wait(self.begin(self.assign(name, **parameters)), 300)
 
     def run_scripted(self, place: Place, perform: Callable[[Job], FlowResult]) -> SessionView:
         self.flows["scripted"] = make_flow(place, perform)

@@ -1,13 +1,18 @@
-"""A session ends at the limits of its time, its silence, its cost and the disk (SPEC 3.4, 3.8)."""
+"""A session ends at the limits of time, silence, cost and disk; housekeeping on the disk (SPEC 3.4, 3.8)."""
 
 import os
+import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.execution import session_run
+from engine.execution.housekeeping import MAX_UNUSED_S, NOT_URGENT_BYTES, URGENT_BYTES, Caches, is_urgent
 from engine.execution.live_session import Limits, LiveSession
 from engine.model import SessionState
 from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
@@ -66,16 +71,14 @@ def test_a_session_ends_when_it_passes_its_cost_cap(world: ScriptWorld):
 
 
 @pytest.mark.parametrize(
-    "minimum, message",
-    [("MIN_FREE_BYTES", "MB are free on the disk of"), ("MIN_FREE_FILES", "more files")],
+    "minimum, message", [("MIN_FREE_BYTES", "MB are free on the disk of"), ("MIN_FREE_FILES", "more files")]
 )
 def test_a_session_ends_when_the_disk_is_nearly_full(
     world: ScriptWorld, monkeypatch: pytest.MonkeyPatch, minimum: str, message: str
 ):
-    if minimum == "MIN_FREE_FILES" and os.statvfs(world.workspace).f_files == 0:
+    if not os.statvfs(world.workspace).f_files:
         pytest.skip("this file system does not count files")
     view = world.start("gate")
-    wait_until(lambda: world.get_state(view) is SessionState.RUNNING)
     monkeypatch.setattr(session_run, minimum, 1 << 62)
     view = world.wait(view)
     assert view.state is SessionState.FAILED
@@ -115,3 +118,45 @@ def test_a_session_whose_transcript_cannot_be_written_ends(world: ScriptWorld, m
         SessionState.FAILED,
         "its transcript cannot be written: No space left on device",
     )
+
+
+# Housekeeping
+
+
+def fill_cache(caches: Caches, head: str):
+    """Use a cache for a commit that descends from no other, and leave a file of this name in it."""
+    with caches.use_cache("/srv/shop", head, lambda commit: False) as folder:
+        (folder / head).touch()
+
+
+def list_caches(folder: Path) -> list[Path]:
+    """The files of `fill_cache` that are left, by their names."""
+    return sorted(folder.glob("*/*/files/*"), key=lambda file: file.name)
+
+
+@given(st.booleans(), st.lists(st.integers(0, 5_000_000_000)))
+def test_an_urgent_disk_stays_urgent_up_to_the_second_limit(before: bool, sizes: list[int]):
+    limits = (URGENT_BYTES - 1, URGENT_BYTES, NOT_URGENT_BYTES - 1, NOT_URGENT_BYTES)
+    for free in [*sizes, *limits, *reversed(limits)]:
+        after = is_urgent(free, before=before)
+        assert after is (free < URGENT_BYTES or (before and free < NOT_URGENT_BYTES))
+        before = after
+
+
+def test_a_workspace_keeps_its_last_three_caches(tmp_path: Path):
+    caches = Caches(tmp_path)
+    for head in "abcdef":
+        fill_cache(caches, head)
+    assert [file.name for file in list_caches(tmp_path)] == ["d", "e", "f"]
+
+
+def test_a_cache_that_no_session_used_for_long_is_swept(tmp_path: Path):
+    caches = Caches(tmp_path)
+    for head in "ab":
+        fill_cache(caches, head)
+    unused, used = (file.parent.parent for file in list_caches(tmp_path))
+    long_ago = time.time() - MAX_UNUSED_S - 1
+    os.utime(unused / "head", (long_ago, long_ago))
+    (tmp_path / "workspace" / "without a head").mkdir(parents=True)
+    caches.sweep()
+    assert [*tmp_path.iterdir(), *tmp_path.glob("*/*")] == [used.parent, used]

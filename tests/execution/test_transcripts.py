@@ -55,10 +55,8 @@ def test_pages_are_read_by_line_number(path: Path, clock: FakeClock):
         writer.append("output", [f"line {number}" for number in range(start + 1, start + 501)])
         writer.flush()
         assert [line.number for line in reader.page(path, after=start)] == list(range(start + 1, start + 501))
-    for after in (-5, 0, 999, 1000, 4999, 5000, 9999):
-        page = reader.page(path, after=after, limit=2)
-        first = max(after, 0) + 1
-        assert [line.text for line in page] == [f"line {number}" for number in (first, first + 1) if number <= 5000]
+    for after, numbers in ((-5, [1, 2]), (1000, [1001, 1002]), (4999, [5000]), (9999, [])):
+        assert [line.text for line in reader.page(path, after=after, limit=2)] == [f"line {n}" for n in numbers]
     writer.close()
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -195,17 +193,6 @@ def test_streamed_text_is_complete(pieces: list[tuple[str, str]]):
     for kind in ("say", "thought"):
         written, added = ("".join(text for line_kind, text in texts if line_kind == kind) for texts in (lines, pieces))
         assert "".join(written.split()) == "".join(added.split())
-
-
-def test_a_known_secret_of_several_words_is_never_shown_in_part(path: Path, clock: FakeClock):
-    secret = "correct hörse battery staple"
-    writer, shown = TranscriptWriter(path, clock, lambda: [secret]), []
-    for letter in f"My password is {secret}, is it good?":
-        writer.stream("say", letter)
-        writer.flush()
-        shown.append(writer.unfinished[1])
-    assert not [text for text in shown if "corr" in text or "rse" in text or "batt" in text]
-    assert shown[-1] == f"My password is {CUT}, is it"
 
 
 def test_the_last_line_of_a_text_grows_word_by_word_without_its_keys(path: Path, clock: FakeClock):

@@ -6,7 +6,6 @@ import pytest
 
 from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import MAX_FILE_BYTES
-from engine.model import Refusal
 from tests.execution.tools.belt_world import BeltWorld
 
 
@@ -57,16 +56,6 @@ def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, m
     monkeypatch.setattr(texts, "replace_once", replace_after_a_save)
     assert "changed meanwhile" in world.get_problem("edit", path="a.txt", old_text="one", new_text="1")
     assert file.read_text() == "one two, and what somebody else wrote"
-
-
-def test_an_agent_reads_and_writes_text_through_the_belt(world: BeltWorld):
-    world.belt.write_text("src/a.py", "1\n2\n3\n")
-    assert world.belt.read_text(str(world.folder / "src/a.py")) == "1\n2\n3\n"
-    assert world.belt.read_text("src/a.py", line=2, limit=1) == "2\n"
-    with pytest.raises(Refusal, match="not in the project"):
-        world.belt.read_text(str(world.secret))
-    with pytest.raises(Refusal, match="not in the project"):
-        world.belt.write_text("../x", "y")
 
 
 KEY = "sk-ant-0123456789abcdefghij"

@@ -7,10 +7,9 @@ import pytest
 
 from engine.events import AgentErred, ToolsUsed
 from engine.execution.session_processes import find_marked_processes
-from engine.execution.tools.tool_gate import AgentToolCall
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.hierarchy.organisation import Tools
-from engine.model import PermissionAnswer, Refusal
+from engine.model import Refusal
 from engine.model.text import name_command
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import BeltWorld
@@ -55,11 +54,9 @@ def test_the_journal_has_the_tools_in_order(world: BeltWorld):
     world.get_problem("sing")
     world.get_answer("exec", command="git  --version")
     world.get_problem("exec", command="/no/such/program")
-    world.answer_request(PermissionAnswer.DENY_ONCE)
-    world.belt.ask_permission(AgentToolCall("execute", "say it", command="echo hello"))
     *erred, used = world.live.journal.events(world.view)
     assert isinstance(used, ToolsUsed)
-    assert used.calls == ("read", "edit", "exec:git", "exec:program", "exec:echo hello")
+    assert used.calls == ("read", "edit", "exec:git", "exec:program")
     assert [entry.tool for entry in erred if isinstance(entry, AgentErred)] == ["edit", "tool", "exec"]
 
 
