@@ -136,15 +136,6 @@ def test_output_is_published_while_the_session_runs(world: ScriptWorld, bus: Eve
 # Replies
 
 
-def _try_reply(world: ScriptWorld, session_id: str) -> bool:
-    """Send a reply. Returns whether the session listened already."""
-    try:
-        world.sessions.reply(session_id, "rather in green")
-    except Refusal:
-        return False
-    return True
-
-
 def test_a_reply_that_nobody_reads_is_refused_with_the_way_out(world: ScriptWorld):
     view = world.start("gate")
     wait_until(lambda: world.runner.started_ids)
@@ -155,24 +146,6 @@ def test_a_reply_that_nobody_reads_is_refused_with_the_way_out(world: ScriptWorl
     world.wait(view)
     assert "has ended (finished)" in refused("not_running", lambda: world.sessions.reply(view.id, "go on")).message
     refused("unknown_session", lambda: world.sessions.reply("sess_nobody", "go on"))
-
-
-def test_a_reply_is_read_once_and_keeps_the_session_listening(world: ScriptWorld):
-    def read_replies(session_id: str) -> list[str]:
-        return [line.text for line in world.sessions.transcript(session_id) if line.kind == "reply"]
-
-    def listen(live: LiveSession) -> str:
-        with live.replies.listening():
-            wait_until(lambda: read_replies(live.id) or live.stop_requested)
-            assert not live.replies.stop_listening(), "a reply is unread"
-            text = live.replies.take()
-            assert live.replies.stop_listening()
-            return text
-
-    view = world.start(listen)
-    wait_until(lambda: world.runner.started_ids and _try_reply(world, view.id))
-    assert world.wait(view).summary == "rather in green"
-    assert read_replies(view.id) == ["rather in green"]
 
 
 # Commands in the transcript

@@ -13,7 +13,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.tools.toolbelt import Toolbelts
-from engine.model import PermissionRequest, Randomness, SessionState, SessionView
+from engine.model import Randomness, SessionState, SessionView
 from engine.safety.content import check_command
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import (
@@ -54,11 +54,6 @@ class RailedWorld(AcpWorld):
     def open_belt(self, live: LiveSession, view: SessionView, folder: Path) -> Any:
         return self._toolbelts.open(live, view, folder)
 
-    def wait_for_requests(self, count: int) -> list[PermissionRequest]:
-        """Wait until so many requests wait for a person, and return them."""
-        wait_until(lambda: len(self.permissions.waiting()) == count)
-        return self.permissions.waiting()
-
 
 MakeRailedWorld = Callable[..., RailedWorld]
 
@@ -90,7 +85,8 @@ def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make_rail
     token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
     notes = ("-----BEGIN PRIVATE KEY----- forbidden", f"{'x ' * 9_980}{token}")
     view = world.start(*(ask_permission(rawInput={"note": note}) for note in notes))
-    (request,) = world.wait_for_requests(1)
+    wait_until(lambda: world.permissions.waiting())
+    (request,) = world.permissions.waiting()
     assert "x x" in request.detail, "nobody is asked for the first"
     assert "ghp" not in request.detail, "also where the end of what is shown tears it"
     world.sessions.stop(view.id, "enough")

@@ -44,13 +44,6 @@ def test_an_illegal_decision_is_refused(world: LandingWorld, earlier: list[Decis
             assert change.current.state is before
 
 
-def test_an_unknown_change_set_is_refused(world: LandingWorld):
-    changes = world.changes
-    for action in (changes.get, changes.diff, changes.preview_land, changes.land, changes.branch, changes.undo):
-        refused("unknown_change_set", partial(action, "change_x"))
-    refused("unknown_change_set", lambda: changes.discard("change_x"))
-
-
 def test_decisions_from_many_threads_decide_once(world: LandingWorld):
     change = world.make_change(add_line)
     decided = []

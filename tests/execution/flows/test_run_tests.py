@@ -3,8 +3,6 @@
 
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pytest
 
@@ -79,63 +77,50 @@ WRONG_CART = "def total(prices):\n    return max(prices)\n"
 BROKEN_CART = "def total(prices:\n    return sum(prices)\n"
 
 
-@dataclass(frozen=True)
-class HeadCase:
-    """Changes of a project, the tests that fail with them, and what is then said of HEAD alone."""
-
-    committed: Mapping[str, str]
-    uncommitted: Mapping[str, str]
-    summary: str
-    """A regular expression of the summary, without the time at its end."""
-
-    test: str = TOTAL
-    """The failing test."""
-
-    def check(self, repository: Repository, run_flow: RunFlow):
-        """Make the changes, and run HEAD alone."""
-        if self.committed:
-            repository.commit("work", self.committed)
-        for path, text in self.uncommitted.items():
-            repository.write(path, text)
-        run = run_flow("check_clean_head", tests=[self.test])
-        assert re.fullmatch(rf"{self.summary}(?: in [\d.]+ m?s)?", run.summary), run.summary
-
-
 CASES = {
-    "passes": HeadCase(
-        {}, {"shop/cart.py": WRONG_CART}, rf"{TOTAL} passes without your uncommitted changes: all 2 tests passed"
+    "passes": (
+        {}, {"shop/cart.py": WRONG_CART}, TOTAL,
+        rf"{TOTAL} passes without your uncommitted changes: all 2 tests passed",
     ),
-    "fails": HeadCase(
-        {"shop/cart.py": WRONG_CART},
-        {"shop/cart.py": f"\n{WRONG_CART}"},
+    "fails": (
+        {"shop/cart.py": WRONG_CART}, {"shop/cart.py": f"\n{WRONG_CART}"}, TOTAL,
         rf"{TOTAL} fails without your uncommitted changes. On HEAD alone 1 of 2 tests failed .*: {TOTAL}",
     ),
-    "syntax error": HeadCase(
-        {"shop/cart.py": BROKEN_CART},
-        {"shop/cart.py": WRONG_CART},
+    "syntax error": (
+        {"shop/cart.py": BROKEN_CART}, {"shop/cart.py": WRONG_CART}, TOTAL,
         "On HEAD alone 1 error, no tests ran in .*: tests/test_cart.py",
     ),
-    "same file fails": HeadCase(
-        {"shop/cart.py": BROKEN_CART},
-        {"shop/cart.py": f"\n{BROKEN_CART}"},
+    "same file fails": (
+        {"shop/cart.py": BROKEN_CART}, {"shop/cart.py": f"\n{BROKEN_CART}"}, "tests/test_cart.py",
         "tests/test_cart.py fails without your uncommitted changes. On HEAD alone 1 error, .*",
-        "tests/test_cart.py",
     ),
-    "file": HeadCase({}, {"shop/cart.py": BROKEN_CART}, "HEAD is complete: all 2 tests passed", "tests/test_cart.py"),
-    "new test": HeadCase(
-        {},
-        {"tests/test_cart.py": f"{TEST_CART}\n\ndef test_odd():\n    assert 0\n"},
+    "file": ({}, {"shop/cart.py": BROKEN_CART}, "tests/test_cart.py", "HEAD is complete: all 2 tests passed"),
+    "new test": (
+        {}, {"tests/test_cart.py": f"{TEST_CART}\n\ndef test_odd():\n    assert 0\n"}, ODD,
         "HEAD is complete: all 2 tests passed",
-        ODD,
     ),
-    "nothing left out": HeadCase({}, {}, "HEAD is complete: all 2 tests passed"),
-}
+    "nothing left out": ({}, {}, TOTAL, "HEAD is complete: all 2 tests passed"),
+}  # fmt: skip
+"""Committed and uncommitted changes, the test that fails with them, and what is then said of HEAD alone: a regular
+expression, without the time at its end."""
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_of_each_failing_test_only_what_is_known_is_said(project: Repository, run_flow: RunFlow, case: HeadCase):
+@pytest.mark.parametrize("committed, uncommitted, test, summary", CASES.values(), ids=CASES)
+def test_of_each_failing_test_only_what_is_known_is_said(
+    project: Repository,
+    run_flow: RunFlow,
+    committed: dict[str, str],
+    uncommitted: dict[str, str],
+    test: str,
+    summary: str,
+):
     commit_shop(project)
-    case.check(project, run_flow)
+    if committed:
+        project.commit("work", committed)
+    for path, text in uncommitted.items():
+        project.write(path, text)
+    run = run_flow("check_clean_head", tests=[test])
+    assert re.fullmatch(rf"{summary}(?: in [\d.]+ m?s)?", run.summary), run.summary
 
 
 # Linters

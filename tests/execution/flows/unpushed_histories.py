@@ -32,22 +32,10 @@ def make_commits(*changes: dict[str, str | None], edit: dict[str, str] | None = 
     return make
 
 
-def untrack_later(repository: Repository):
-    repository.commit("change 0", {".env": ENV, FILE: WITH_KEY})
-    repository.git("rm", "-q", "--cached", ".env", FILE)
-    repository.git("commit", "-q", "-m", "change 1")
-    (repository.path / ".git/info/exclude").write_text(".env\n")
-
-
 def rename_later(repository: Repository):
     repository.commit("change 0", {"old.py": WITH_KEY})
     repository.git("mv", "old.py", "new.py")
     repository.git("commit", "-q", "-m", "change 1")
-
-
-def repeat_subjects(repository: Repository):
-    for name, text in (("a.py", ""), (FILE, WITH_KEY), ("b.py", ""), ("c.py", WITH_KEY), ("d.py", "")):
-        repository.commit("wip", {name: text})
 
 
 def commit_above_merge(repository: Repository):
@@ -95,13 +83,6 @@ def commit_without_messages(repository: Repository):
         repository.git("commit", "-q", "--amend", "--allow-empty-message", "-m", "")
 
 
-def rename_keys(repository: Repository):
-    make_commits({".env": f"KEY='{GITHUB_TOKEN}'\n", "conf.py": WITH_KEY}, {"b.py": ""})(repository)
-    repository.git("mv", ".env", "env.sample")
-    repository.git("mv", "conf.py", "conf.example.py")
-    repository.git("commit", "-q", "-m", "rename")
-
-
 def detach_head(repository: Repository):
     repository.git("switch", "-q", "--detach")
     make_commits({FILE: WITH_KEY}, {FILE: SAFE})(repository)
@@ -117,7 +98,6 @@ KEEPING_HISTORIES: dict[str, History] = {
     "earlier, odd names": make_commits(
         dict.fromkeys(ODD_NAMES, WITH_KEY), {"i.py": "", "d.py": ""}, edit={"i.py": "mine\n"}
     ),
-    "earlier, same subjects": repeat_subjects,
     "earlier, no message": commit_without_messages,
 }  # fmt: skip
 """Histories whose commits the advice keeps, with their subjects."""
@@ -126,7 +106,6 @@ HISTORIES = KEEPING_HISTORIES | {
     "earlier, key in a file of keys": make_commits({"sub/.env": f"{ENV}KEY={GITHUB_TOKEN}\n"}, {"c.py": ""}),
     "removed later": make_commits({FILE: WITH_KEY}, {FILE: SAFE}),
     "deleted later": make_commits({FILE: WITH_KEY, ".env": ENV}, {FILE: None, ".env": None, "b.py": ""}),
-    "untracked later": untrack_later,
     "renamed later": rename_later,
     "two commits": make_commits({FILE: WITH_KEY}, {"b.py": WITH_KEY}, {FILE: WITH_KEY * 2}),
     "large file": make_commits({"a.zip": "x" * 2_000_000}, {"a.zip": "y" * 2_500_000}),
@@ -135,7 +114,6 @@ HISTORIES = KEEPING_HISTORIES | {
     "below a pushed merge": merge_pushed_between,
     "detached": detach_head,
     "earlier, hidden twice": hide_changes_twice,
-    "file of keys renamed": rename_keys,
 }  # fmt: skip
 """Those, and others of which the advice makes one commit."""
 

@@ -123,7 +123,6 @@ def test_a_session_ends_at_its_token_limit(world: ModelWorld, monkeypatch: pytes
         assert view.state is SessionState.FAILED
         assert "of 12,000 tokens" in view.error
         max_outputs = [request.max_tokens or 0 for request in world.server.requests]
-        assert 2 <= len(max_outputs) <= 4
         assert all(2_510 * earlier + max_output <= 12_000 for earlier, max_output in enumerate(max_outputs))
         world.check_end(view)
 

@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from engine.execution.runners.toolchains.project_tools import Finding, Toolchain, read_findings
-from engine.execution.runners.toolchains.projects import read_project
 from engine.execution.runners.toolchains.python_projects import find_related_tests
 from engine.execution.runners.toolchains.run_results import FinishedRun, read_result
 from engine.execution.runners.toolchains.tool_table import TEST_FILE, TEST_RUNNERS
 from engine.model import CheckResult
-from tests.execution.toolchains.installations import make_environment
 from tests.support.helpers import read_table
 
 
@@ -32,21 +30,6 @@ def test_go_maps_a_file_to_its_package(tmp_path: Path):
     (tmp_path / "cart" / "cart_test.go").touch()
     go = make_go_toolchain(tmp_path)
     assert go.find_tests_for(["cart/cart.go", "other/x.go"]) == {"cart/cart.go": ["./cart"], "other/x.go": []}
-
-
-def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    workspace, worktree = tmp_path / "shop", tmp_path / "worktree"
-    (worktree / "src").mkdir(parents=True)
-    (worktree / "pyproject.toml").touch()
-    make_environment(workspace, with_pytest=True)
-    tool = read_project(worktree, workspace).tool
-    command = tool.test_command(["-x/test_a.py"], tmp_path / "report.xml")
-    assert command.argv[0] == str(workspace / ".venv" / "bin" / "python")
-    assert command.argv[4] == "./-x/test_a.py"
-    assert command.environment["PYTHONPATH"] == f"{worktree}/src:{worktree}"
 
 
 # The tests of a Python project that belong to a changed file
@@ -98,34 +81,11 @@ def test_a_file_is_a_test_by_its_folder_or_its_name(path: str, is_test: bool):
 # Printed output and reports
 
 
-JUNIT = """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests">
-<testsuite name="pytest" errors="2" failures="1" skipped="1" tests="5" time="1.234">
-<testcase classname="tests.test_cart.TestCart" name="test_total[a-b.c]" class="slow" time="0.100"/>
-<testcase classname="tests.test_cart" name="test_tax" time="0.900"><failure message="1 == 2">…</failure></testcase>
-<testcase classname="tests.test_cart" name="test_gift" time="0.010"><skipped message="later"/></testcase>
-<testcase classname="tests.test_cart" name="test_db" time="0.020"><error message="failed on setup">…</error></testcase>
-<testcase classname="" name="tests.test_broken" time="0.000"><error message="collection failure">…</error></testcase>
-</testsuite></testsuites>"""
-
-
 def read_output(
     output_format: str, output: str = "", exit_code: int = 1, *, report: str = "", folder: Path = Path("/")
 ) -> CheckResult:
     """The result of a run of a tool that printed an output, or wrote a report."""
     return read_result(FinishedRun("tool", "tool test", output_format, output, exit_code, report, folder))
-
-
-def test_junit_reports_have_node_ids(tmp_path: Path):
-    (tmp_path / "tests").mkdir()
-    for name in ("test_cart.py", "test_broken.py"):
-        (tmp_path / "tests" / name).touch()
-    check = read_output("junit", report=JUNIT, folder=tmp_path)
-    assert (check.passed, check.failed, check.errors, check.skipped, check.seconds) == (1, 1, 2, 1, 1.234)
-    assert check.failing == ("tests/test_cart.py::test_tax", "tests/test_cart.py::test_db", "tests/test_broken.py")
-    assert check.durations[:2] == (
-        ("tests/test_cart.py::test_tax", 0.9),
-        ("tests/test_cart.py::TestCart::test_total[a-b.c]", 0.1),
-    )
 
 
 @pytest.mark.parametrize("exit_code, errors", [(5, 0), (3, 1), (-11, 1)])
@@ -142,12 +102,6 @@ def test_the_output_of_a_test_runner_is_read(row: dict[str, Any]):
     assert (list(check.failing), check.error) == (row["failing"], row.get("error", ""))
     assert check.seconds == pytest.approx(row["seconds"], abs=0.01)
     assert not check.green
-
-
-@pytest.mark.parametrize("exit_code, passed", [(0, 1), (2, 0)])
-def test_of_output_without_results_only_the_exit_code_counts(exit_code: int, passed: int):
-    check = read_output("words", "compiled with great success\n", exit_code)
-    assert (check.counted, check.passed, check.failed) == (False, passed, 1 - passed)
 
 
 @pytest.mark.parametrize("row", TABLE["linter"], ids=lambda row: row["format"])
