@@ -62,17 +62,6 @@ def test_failed_tests_lead_to_one_card_that_takes_no_place(world: DecisionWorld)
     assert len(world.cards.list_pending()) == 5 + 1
 
 
-def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kind(world: DecisionWorld):
-    done, dismissed = make_proposal("done", kind="bisect"), make_proposal("dismissed", kind="hunt_flakes")
-    by_kind = {card.kind: card.id for card in world.check(done, dismissed)}
-    world.cards.approve(by_kind["bisect"])
-    world.sessions.end(by_kind["bisect"])
-    world.cards.dismiss(by_kind["hunt_flakes"])
-    fail_tests(world)
-    world.proposals = [done, dismissed, make_proposal("red", kind="still_red")]
-    assert [card.kind for card in world.checks.follow_up()] == ["still_red"]
-
-
 def test_a_next_step_comes_from_the_channel_of_the_session_before_it(world: DecisionWorld):
     fail_tests(world)
     world.proposals = [BROKEN_TEST]

@@ -1,17 +1,15 @@
-"""The signals (SPEC 2.1, 2.2): what raises silence, tasks and work that waits."""
+"""The signals (SPEC 2.1, 2.2): what raises silence and tasks."""
 
 from datetime import datetime, timedelta
 
 import pytest
 
-from engine.git.github import GitHubState, PullRequest
-from engine.git.state import FileState, GitState, Touch
+from engine.git.state import Touch
 from engine.prediction.signals import (
     ANY_NEW_FILE,
     OurWrite,
     find_last_activity,
     find_related_task,
-    make_git_signal,
     make_silence_signal,
     make_tasks_signal,
 )
@@ -78,17 +76,3 @@ def test_a_task_is_related_to_a_text_with_a_word_of_its_title():
     tasks = [make_task("rounding in the cart", timedelta(days=7))]
     assert find_related_task(tasks, "Run the tests of cart.py") == tasks[0]
     assert find_related_task(tasks, "branches") is None
-
-
-@pytest.mark.parametrize(
-    "state, github, stale, relevance",
-    [
-        (GitState(head="h", operation="merge", files=(FileState("a"),)), None, False, 0.9),
-        (GitState(head="h", ahead=2, behind_base=1), GitHubState(), True, 1 - 0.7 * 0.7 * 0.6),
-        (GitState(head="h"), GitHubState((PullRequest(1, "t", "b", ("ci",)),)), False, 1 - 0.3 * 0.8),
-    ],
-)
-def test_what_waits_in_the_repository_adds_up(
-    state: GitState, github: GitHubState | None, stale: bool, relevance: float
-):
-    assert make_git_signal(state, github, tests_stale=stale).relevance == pytest.approx(relevance)

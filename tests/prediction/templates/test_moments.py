@@ -173,9 +173,8 @@ def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: Se
     assert (proposal.kind, proposal.flow, proposal.parameters) == ("check_release", "check_release", {})
     assert proposal.prompt == "Run git status, then pytest tests"
     assert "has not run here yet" in proposal.reasoning
-    world.sessions = [replace(make_session("check_release"), created_at=NOW - timedelta(hours=1))]
+    world.sessions = [make_session("check_release", created_at=NOW - HOUR)]
     assert propose_learned(world.sense(), [WORK]) == []
-    world.sessions = [replace(make_session("check_release"), created_at=NOW - timedelta(days=3))]
+    world.sessions = [make_session("check_release", created_at=NOW - timedelta(days=3))]
     (later_proposal,) = propose_learned(world.sense(), [WORK])
     assert later_proposal.fingerprint == proposal.fingerprint, "the same commit is the same card"
-    assert "It ran last" in later_proposal.reasoning
