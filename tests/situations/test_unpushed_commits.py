@@ -40,7 +40,7 @@ def test_a_key_in_an_unpushed_commit_is_named_with_the_commands_that_take_it_out
 
 
 @pytest.mark.long
-def test_a_key_that_was_reviewed_is_warned_of_and_not_reviewed_again(with_key: Situation):
+def test_a_key_that_was_reviewed_is_warned_of_and_reviewed_again_only_after_a_change(with_key: Situation):
     card = with_key.predict_top_card("secret")
     with_key.approve(card)
     next_card, *_ = with_key.engine.cards.list_pending()
@@ -52,6 +52,8 @@ def test_a_key_that_was_reviewed_is_warned_of_and_not_reviewed_again(with_key: S
         with_key.engine.cards.approve(next_card.id)
     assert refused.value.code == ALREADY_REVIEWED
     assert with_key.engine.cards.list_pending()[0] == next_card, "no run, and no decision"
+    with_key.commit("Another commit", {"notes.txt": "x\n"}, days_ago=0)
+    assert with_key.approve(with_key.predict_top_card("secret")).outcome == PROBLEM_FOUND, "it runs after a change"
 
 
 @pytest.mark.long
