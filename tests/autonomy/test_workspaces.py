@@ -10,6 +10,7 @@ from engine.autonomy.autonomy import CARD_JOB, STATE_JOB
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.model import Outcome, Status
+from engine.prediction.workspace_watch import SETTLE_TIME
 from tests.autonomy.autonomy_world import AutonomyWorld
 from tests.conftest import Repository
 from tests.support.helpers import refused
@@ -67,3 +68,25 @@ def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: Auto
         assert (card.status, card.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
         assert card.note == "autonomy is off in this workspace"
     assert engine.decisions.load_newest() == [], "that says nothing about the cards"
+
+
+def test_changed_files_lead_to_a_check_unless_everything_is_stopped(world: AutonomyWorld, engine: Engine):
+    for is_stopped in (True, False):
+        if is_stopped:
+            engine.safety.kill_switch.stop("enough", by="operator")
+        else:
+            engine.safety.kill_switch.resume("stop")
+        engine.workspace_watch.changed.add(world.workspace, world.clock.now())
+        world.clock.advance(SETTLE_TIME)
+        assert engine.workspace_watch.check_due() == [world.workspace]
+        assert (engine.checks.read_last_checked() == {}) is is_stopped
+
+
+@pytest.mark.long
+def test_a_check_makes_cards_although_the_folder_of_tasks_cannot_be_read(world: AutonomyWorld):
+    world.configure(tasksDir="'/no/such/folder'")
+    with world.opened() as engine:
+        assert engine.checks.run().created
+        [fault] = engine.ledger.latest(9, kinds=("FaultReported",))
+        assert fault.payload["message"].startswith("/no/such/folder cannot be read")
+        assert fault.payload["message"].endswith("fix it, or: clawpy config set tasksDir ''")
