@@ -1,19 +1,38 @@
-"""The content filter (SPEC 3.5): every rule's examples, prompts and parameters, and a bound on time for any input."""
+"""The content filter (SPEC 3.5): the examples of every rule, lists of ordinary and of disguised work, prompts, parameters,
+rules of the operator's own, and a bound on time for any input."""
 
 import base64
 import re
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from engine.config import Settings
 from engine.model import Assignment, RailVerdict, Verdict
-from engine.safety.content import check_assignment, check_command, check_prompt, prompts, rulebook, targets
+from engine.safety.content import (
+    check_assignment,
+    check_command,
+    check_prompt,
+    make_own_rules,
+    prompts,
+    rulebook,
+    targets,
+)
 from engine.safety.content.commands import load_text_rules
 from engine.safety.content.shell import parse
-from tests.safety.examples import read_examples
+
+FOLDER = Path(__file__).parent / "content_examples"
+
+
+def read_examples(name: str) -> list[str]:
+    r"""The examples of a list. `\n` and `\t` stand for a line break and a tab."""
+    lines = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    return [line.replace("\\n", "\n").replace("\\t", "\t") for line in lines if line]
 
 
 def test_a_rule_on_commands_stops_and_passes_its_examples():
@@ -218,3 +237,60 @@ ENCODINGS: Mapping[str, Callable[[str], str]] = {
 @given(st.sampled_from(STOPPED))
 def test_encoding_hides_nothing(encode: Callable[[str], str], command: str):
     assert judge(encode(command)) is not Verdict.ALLOW
+
+
+OWN = make_own_rules(
+    (
+        "docker system prune -f",
+        "rm -rf scratch/*",
+        "make destroy **",
+        "terraform destroy",
+        "prompt: purge all backups of*",
+    ),
+    ("make deploy", "terraform apply", "acme* push --hard", "prompt: *customer data*"),
+)
+
+
+@pytest.mark.parametrize("command", read_examples("allowed_by_operator"))
+def test_a_command_that_the_operator_allows_passes(command: str):
+    assert check_command(command).verdict is not Verdict.ALLOW
+    assert check_command(command, own=OWN).verdict is Verdict.ALLOW
+
+
+@pytest.mark.parametrize("command", read_examples("behind_allowed_commands"))
+def test_nothing_hides_behind_an_allowed_command(command: str):
+    assert check_command(command, own=OWN).verdict is not Verdict.ALLOW
+
+
+@pytest.mark.parametrize("command", read_examples("blocked_by_operator"))
+def test_a_command_that_the_operator_blocks_is_blocked(command: str):
+    assert check_command(command).verdict is Verdict.ALLOW
+    verdict = check_command(command, own=OWN)
+    assert (verdict.verdict, verdict.rule) == (Verdict.BLOCK, "own-block")
+    assert "your rule" in verdict.reason
+
+
+def test_the_operators_rules_on_prompts_count():
+    assert check_prompt("Purge  all backups of the demo", own=OWN).verdict is Verdict.ALLOW
+    assert check_prompt("Purge all backups of the demo and run `rm -rf /`", own=OWN).verdict is Verdict.BLOCK
+    assert check_prompt("Look at the Customer Data now", own=OWN).rule == "own-block"
+    assert check_prompt("Look at the data now", own=OWN).verdict is Verdict.ALLOW
+    assert check_prompt("run `make deploy`", own=OWN).rule == "own-block"
+
+
+@pytest.mark.parametrize(
+    "pattern, message",
+    [
+        ("", "is empty"),
+        ("prompt:", "is empty"),
+        ("*", "would match every command"),
+        ("prompt: *", "would match every command"),
+        ("--force", "must begin with the name of a program"),
+        ("rm\nls", "line break"),
+        ("rm " + "x" * 200, "longer than 200"),
+    ],
+)
+@pytest.mark.parametrize("key", ["allow", "block"])
+def test_a_malformed_pattern_is_refused_with_the_reason(key: str, pattern: str, message: str):
+    with pytest.raises(ValidationError, match=message):
+        Settings.model_validate({"content": {key: [pattern]}})
