@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +20,6 @@ from engine import Home, open_engine
 from engine.api.notify.delivery import DeliveryFailure
 from engine.api.operations import dispatch
 from engine.api.operations.memory import RESERVED_NAMES, parse_agent_name
-from engine.api.operations.operation import find_target
 from engine.clock import FakeClock
 from engine.config.sections import Surface
 from engine.events import EventBus, StateChanged
@@ -35,10 +33,8 @@ from engine.model import (
 from engine.storage.database import Database
 from tests.api.notify.notify_world import NotifyWorld
 from tests.api.stand_in import StandIn
-from tests.autonomy.autonomy_world import AutonomyWorld
 from tests.conftest import Repository
 from tests.hierarchy.guidance_world import make_learning
-from tests.support.card_rows import make_card_row
 from tests.support.helpers import read_table, refused
 
 TABLE = read_table(__file__)
@@ -80,22 +76,6 @@ def test_only_a_deciding_verb_means_that_the_operator_is_there(engine: StandIn, 
 )
 def test_wrong_arguments_are_refused(engine: StandIn, verb: str, arguments: Any, code: str):
     refused(code, lambda: dispatch(engine, verb, arguments))
-
-
-@pytest.mark.long
-def test_the_beginning_of_an_old_card_is_found_among_thousands(
-    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-):
-    world = AutonomyWorld(tmp_path, clock, monkeypatch)
-    with world.opened() as engine:
-        ids = ["pred_old%_1", "pred_oldx_2", *(f"pred_n{number:05}" for number in range(1_500))]
-        expires_at = clock.now() + timedelta(days=9)
-        rows = [make_card_row(card_id, clock.now(), expires_at=expires_at) for card_id in ids]
-        engine.database.write(lambda tx: tx.session.add_all(rows))
-        assert find_target(engine, "old%").card_id == "pred_old%_1", "% is a letter like any other"
-        assert find_target(engine, "n01499").card_id == "pred_n01499"
-        refused("ambiguous_id", partial(find_target, engine, "old"))
-        refused("unknown_id", partial(find_target, engine, "pred_"))
 
 
 def test_only_what_a_person_sees_counts_as_shown(engine: StandIn, ask: Ask):
@@ -163,23 +143,6 @@ def test_what_changed_no_file_is_not_landed(engine: StandIn, ask: Ask):
     assert "has not run yet" in refused("no_change_set", lambda: ask("land", id="pred_abd2")).message
     engine.changes.by_id.clear()
     assert "changed no files" in refused("no_change_set", lambda: ask("land", id="sess_aaa")).message
-
-
-def test_the_last_state_is_that_of_an_engine_and_not_of_verbs(
-    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-):
-    engines = AutonomyWorld(tmp_path, clock, monkeypatch)
-    with engines.opened() as engine:
-        status = dispatch(engine, "status", {})
-        assert (status["state"], status["cause"], status["stateSince"]) == ("WATCHING", "first start", None)
-        assert "last state" not in render_document("status", status)
-    with engines.opened() as engine:
-        engine.autonomy.start()
-        began = dispatch(engine, "status", {})["stateSince"]
-    with engines.opened() as engine:
-        status = dispatch(engine, "status", {})
-    assert status["stateSince"] == began
-    assert "last state: WATCHING since " in render_document("status", status)
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""The content filter (SPEC 3.5): the examples of every rule, lists of ordinary and of disguised work, prompts, parameters,
-rules of the operator's own, and a bound on time for any input."""
+"""The content filter (SPEC 3.5): examples of every rule, lists of ordinary and disguised work, prompts, parameters, the
+operator's own rules; and a bound on time for any input."""
 
 import base64
 import re

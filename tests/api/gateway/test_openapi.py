@@ -1,4 +1,4 @@
-"""The OpenAPI document of the gateway: it is whole, and every reply is as it says (SPEC 10.1).
+"""Every reply of the gateway is as its OpenAPI document says (SPEC 10.1).
 
 Ten thousand random requests: `pytest -m faults -s tests/api/gateway/test_openapi.py`. They are valid and invalid, on
 cards that exist and cards that do not. Cards run and are dismissed, snoozed and undone.
@@ -9,27 +9,7 @@ from collections import Counter
 
 import pytest
 
-from tests.api.gateway.served import Serve, Served, request
-
-
-def test_the_document_has_every_path_an_example_and_every_reply(served: Served):
-    document = request(served, "GET", "/openapi.json")
-    assert set(document["paths"]) == {
-        "/api/v1/health", "/api/v1/twin/predict", "/api/v1/twin/serve", "/api/v1/crosspoll/trigger",
-        "/api/v1/predictions/{id}/confirm", "/api/v1/predictions/{id}/reject", "/api/v1/predictions/{id}/snooze",
-        "/api/v1/predictions/{id}/undo", "/api/v1/crosspoll/metrics", "/api/v1/crosspoll/config", "/api/v1/tasks",
-        "/api/v1/rpc",
-    }  # fmt: skip
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            where = f"{method} {path}"
-            assert {"200", "400", "401", "403", "413", "421", "422", "429", "503"} <= set(operation["responses"]), where
-            assert operation["security"], where
-            for status, reply in operation["responses"].items():
-                if status != "200":
-                    assert reply["content"]["application/json"]["example"]["error"]["code"], where
-    for page in ("/docs", "/redoc", "/openapi.json"):
-        assert served.ask("GET", page).status_code == 404
+from tests.api.gateway.served import Serve
 
 
 @pytest.mark.parametrize(

@@ -123,17 +123,6 @@ def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engi
     assert len(engine.cards.list_pending()) == pending + 1
 
 
-def test_an_agent_that_names_its_channel_asks_and_does_not_approve(served: Served, engine: Engine):
-    card = served.propose_card("report_branches days=9")
-    body = {"predictionId": card.id, "fromChannel": "garden"}
-    assert trigger(served, body)["triggered"] is False
-    [logged] = [entry for entry in engine.safety.log() if entry.prediction_id == card.id]
-    assert (logged.from_channel, logged.decided_by) == ("garden", DecidedBy.AUTONOMY)
-    unknown = trigger(served, body | {"fromChannel": "nowhere"}, 404)
-    assert unknown["error"]["code"] == "unknown_channel"
-    engine.cards.dismiss(card.id)
-
-
 @pytest.mark.parametrize("force", [False, True])
 def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, force: bool):
     hint = "report_branches days=8" if force else "summarise_day"
