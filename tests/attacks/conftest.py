@@ -1,6 +1,8 @@
-"""Fixtures of the attacks: a folder outside every sandbox, the operator's home and process, and the rungs."""
+"""Fixtures of the attacks: a folder outside every sandbox, the operator's home and process, and the rungs. And the
+table of what was tried."""
 
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,13 +10,10 @@ import pytest
 
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import find_rungs
-from tests.attacks.attack_table import pytest_collection_modifyitems, pytest_terminal_summary
 from tests.attacks.landing_files import PROJECT, Canary
 from tests.attacks.planting import Trap
 from tests.attacks.victim import Victim, folder_outside_tmp
 from tests.execution.changesets.landing_world import LandingWorld
-
-__all__ = ["pytest_collection_modifyitems", "pytest_terminal_summary"]  # pytest finds its hooks in this module
 
 
 @pytest.fixture
@@ -105,3 +104,34 @@ def project(world: LandingWorld) -> LandingWorld:
     """The repository with the files of `PROJECT`."""
     world.repository.commit("one", PROJECT)
     return world
+
+
+PROPERTY = "attack"
+"""Name of the report property that carries the class of an attack, also from a worker to the main process."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]):
+    """Give each test marked `attack("class")` a property that its report carries."""
+    for item in items:
+        for mark in item.iter_markers("attack"):
+            item.user_properties += [(PROPERTY, kind) for kind in mark.args]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter):
+    """Print what was tried: a failed test is an attack that succeeded."""
+    counts = {}
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in terminalreporter.stats.get(outcome, []):
+            kind = dict(getattr(report, "user_properties", ())).get(PROPERTY)
+            if kind and (report.when, outcome) != ("setup", "passed"):
+                counts.setdefault(kind, Counter())[outcome] += 1
+    if not counts:
+        return
+    rows = [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]
+    width = max(len(kind) for kind in (*counts, "class"))
+    terminalreporter.section("attacks")
+    terminalreporter.write_line(f"{'class':<{width}}  tried  held  succeeded  skipped")
+    for kind, outcomes in rows:
+        held, succeeded = outcomes["passed"], outcomes["failed"] + outcomes["error"]
+        figures = f"{held + succeeded:>5}  {held:>4}  {succeeded:>9}  {outcomes['skipped']:>7}"
+        terminalreporter.write_line(f"{kind:<{width}}  {figures}")

@@ -9,9 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from engine.clock import SystemClock
+from engine.config import FixedSettings
+from engine.events import EventBus
+from engine.memory.memory import MemoryService
 from engine.model import Layer
+from engine.storage.database import Database
 from tests.faults.kill import run_until_killed
-from tests.faults.opening import open_memory
+from tests.memory.conftest import WordVectors
+
+
+def open_memory(folder: Path) -> tuple[MemoryService, Database]:
+    """A memory service in `folder` that makes vectors quickly, and its database."""
+    clock = SystemClock()
+    database = Database(folder / "clawpy.db", clock=clock, bus=EventBus())
+    memory = MemoryService(
+        database, settings=FixedSettings(), clock=clock, folder=folder / "chroma", embedder=WordVectors()
+    )
+    memory.start()
+    return memory, database
+
 
 KILLS = int(os.environ.get("CLAWPY_KILLS", "200"))
 MAX_SECONDS = 0.6
@@ -21,7 +38,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from engine.model import NewMemory
-from tests.faults.opening import open_memory
+from tests.faults.test_remember_kill import open_memory
 run, folder = sys.argv[1], Path(sys.argv[2])
 memory, _ = open_memory(folder)
 start = 0
