@@ -38,12 +38,12 @@ SUGGESTED_KIND = "suggested"
 FIX_BY_AGENT = "let_agent_fix"
 """The kind of cards for a problem that a flow found and an agent or a model may fix."""
 
-BLOCKED_TASK = "blocked_task"
+BLOCKING_TASK = "blocked_task"  # it blocks others
 STALE_TASK = "stale_task"
 OPEN_TASK = "open_task"
 """The kinds of tasks of the board."""
 
-ALWAYS_ASK = frozenset({SUGGESTED_KIND, BLOCKED_TASK, STALE_TASK, OPEN_TASK})
+ALWAYS_ASK = frozenset({SUGGESTED_KIND, BLOCKING_TASK, STALE_TASK, OPEN_TASK})
 """Kinds whose cards never run by themselves, however many were approved: their texts differ, and others may have
 written them."""
 

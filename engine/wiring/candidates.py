@@ -27,7 +27,7 @@ from engine.model import ParaFact, Refusal, SessionView, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay, PromptFragment
 from engine.model.base import find_or_none
 from engine.model.learnings import Correction
-from engine.prediction.templates.work import LearnedWork
+from engine.prediction.templates.tasks import LearnedFlowOffer
 from engine.storage.validation_runs import find_mended_tests
 from engine.wiring.learnings import find_correction
 
@@ -63,10 +63,10 @@ def _select_learned_flows(services: Services) -> Iterator[tuple[Overlay, type[Le
             yield overlay, make_learned_flow(effect.name, effect.title, commands, overlay.workspace)
 
 
-def collect_learned_work(services: Services) -> list[LearnedWork]:
-    """Learned flows, as prediction offers them."""
+def list_learned_flows(services: Services) -> list[LearnedFlowOffer]:
+    """The learned flows that are active, as cards offer them."""
     return [
-        LearnedWork(flow.name, f"Run {flow.describe_commands()}", overlay.since, overlay.workspace)
+        LearnedFlowOffer(flow.name, f"Run {flow.describe_commands()}", overlay.since, overlay.workspace)
         for overlay, flow in _select_learned_flows(services)
     ]
 

@@ -39,12 +39,12 @@ from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, U
 from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard, name_workspaces
-from engine.prediction.templates.work import propose_learned
+from engine.prediction.templates.tasks import propose_learned_flows
 from engine.prediction.threads import Threads
 from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
 from engine.services import Overrides
 from engine.settings_store import SettingsStore
-from engine.wiring.candidates import collect_learned_work
+from engine.wiring.candidates import list_learned_flows
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -211,7 +211,7 @@ def _make_context_reader(services: Services, launcher: Sessions) -> ContextReade
         github=GitHub(clock),
         threads=services.threads,
         learned_flows=lambda workspace: [
-            work.name for work in collect_learned_work(services) if work.workspace in ("", workspace)
+            flow.name for flow in list_learned_flows(services) if flow.workspace in ("", workspace)
         ],
         fixes=lambda workspace: services.adaptation.find_fixes(workspace),
         prompt_runner=partial(_find_prompt_runner, launcher),
@@ -246,7 +246,7 @@ def _make_check_sources(services: Services) -> CheckSources:
     other_sources = (
         services.model_twin.propose,
         hook.propose,
-        lambda context: propose_learned(context, collect_learned_work(services)),
+        lambda context: propose_learned_flows(context, list_learned_flows(services)),
     )
     return CheckSources(
         prepare=partial(_prepare_check, services),

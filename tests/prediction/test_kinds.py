@@ -10,7 +10,7 @@ from engine.execution.runners.flows import FLOWS
 from engine.git.inspection import Inspection
 from engine.model import Tier
 from engine.prediction.kinds import (
-    BLOCKED_TASK,
+    BLOCKING_TASK,
     FIX_BY_AGENT,
     KINDS,
     OPEN_TASK,
@@ -21,7 +21,7 @@ from engine.prediction.kinds import (
 )
 
 DOCS = Path(__file__).parents[2] / "docs"
-PROSE = {FIX_BY_AGENT, SUGGESTED_KIND, OWN_PROMPT, STALE_TASK, BLOCKED_TASK, OPEN_TASK}
+PROSE = {FIX_BY_AGENT, SUGGESTED_KIND, OWN_PROMPT, STALE_TASK, BLOCKING_TASK, OPEN_TASK}
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

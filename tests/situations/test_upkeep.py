@@ -9,7 +9,7 @@ import pytest
 
 from engine.execution import housekeeping
 from engine.model import ChangeState, SessionState, Tier
-from engine.prediction.templates import work
+from engine.prediction.templates import failures
 from tests.situations.situation import HARMLESS_TOTAL, ROUNDED_TOTAL, Situation
 
 CHANGE_LOG = "# Changelog\n\n## 1.0.0\n\n- The shop\n"
@@ -62,8 +62,8 @@ def test_on_a_full_disk_caches_go_and_undecided_work_stays(shop: Situation, monk
     # No test can fill a disk. So any disk counts as nearly full, and any byte is worth freeing.
     monkeypatch.setattr(housekeeping, "NEARLY_FULL_BYTES", 1 << 62)
     monkeypatch.setattr(housekeeping, "NEARLY_FULL_SHARE", 1.1)
-    monkeypatch.setattr(work, "MIN_FREE_BYTES", 1)
-    monkeypatch.setattr(work, "MAX_FREE_RATIO", 1 << 40)
+    monkeypatch.setattr(failures, "MIN_FREE_BYTES", 1)
+    monkeypatch.setattr(failures, "MAX_FREE_RATIO", 1 << 40)
     slot = shop.home / "cache" / "build" / "0123456789abcdef" / "0"
     (slot / "files").mkdir(parents=True)
     (slot / "head").write_text("x")

@@ -15,7 +15,7 @@ from engine.frozen import frozen
 from engine.model import Proposal
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import get_kind, is_heartbeat
-from engine.prediction.templates import branches, changes, failures, history, runs, work
+from engine.prediction.templates import agent_fixes, branches, changes, failures, history, runs, tasks
 
 Template = Callable[[WorkspaceContext], Sequence[Proposal]]
 """Proposes cards for a workspace."""
@@ -27,7 +27,7 @@ TEMPLATES: tuple[Template, ...] = (
     branches.unfinished_operation,
     failures.update_lock,
     history.publishing_warnings,
-    work.reclaim_space,
+    failures.reclaim_space,
     runs.failing_ci,
     branches.rehearse_merge,
     branches.forecast_conflicts,
@@ -45,9 +45,9 @@ TEMPLATES: tuple[Template, ...] = (
     changes.remove_leftovers,
     changes.stale_docs,
     changes.update_docs,
-    work.let_agent_fix,
-    work.heartbeat,
-    work.open_task,
+    agent_fixes.let_agent_fix,
+    tasks.heartbeat,
+    tasks.open_task,
 )
 """The templates for a workspace as a whole."""
 
@@ -93,7 +93,7 @@ def propose(context: WorkspaceContext, sources: Iterable[Template] = ()) -> Prop
 def _propose_by_templates(context: WorkspaceContext, errors: list[Exception]) -> list[Proposal]:
     """The proposals of all templates; if git could not be read, only those of heartbeats."""
     if context.git is None:
-        return _ask_source(partial(work.heartbeat, context), errors)
+        return _ask_source(partial(tasks.heartbeat, context), errors)
     proposals: list[Proposal] = []
     for template in TEMPLATES:
         proposals += _ask_source(partial(template, context), errors)

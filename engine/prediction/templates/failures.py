@@ -1,4 +1,4 @@
-"""Cards about tests that fail, and about packages and lock files without which tests cannot run.
+"""Cards about tests that fail, and about what they need to run: packages, lock files, and space on the disk.
 
 The first half asks whether the tests can run at all: `update_lock` comes before `prepare_environment`. The second asks
 why they fail. `still_red` groups the failures, `bisect` finds the commit that broke a test, and then `rehearse_revert`
@@ -177,6 +177,35 @@ RECENT_LANDING = timedelta(days=7)
 
 MAX_FIXED = 5
 """Maximum number of tests that are named for a known fix."""
+
+
+MIN_FREE_BYTES = 100_000_000
+"""Bytes that could be freed, below which there is no card."""
+
+MAX_FREE_RATIO = 10
+"""There is no card if the disk has more than this many times as many free bytes as could be freed."""
+
+
+@template
+def reclaim_space(context: WorkspaceContext) -> Iterator[Offer]:
+    """The disk with the home is nearly full, and clawpy can free a good share of what is left."""
+    disk = context.disk
+    if disk is None or disk.ours < MIN_FREE_BYTES or disk.ours * MAX_FREE_RATIO < disk.free:
+        return
+    free, ours = _format_gigabytes(disk.free), _format_gigabytes(disk.ours)
+    yield Offer(
+        f"Remove {ours} of old worktrees and caches of clawpy",
+        f"Only {free} of {_format_gigabytes(disk.total)} is free on this disk. Undecided work is kept.",
+        subject="disk",
+        facts={"urgent": disk.urgent},
+        evidence_at=disk.since,
+        tier=Tier.AT_RISK if disk.urgent else Tier.BLOCKS,
+    )
+
+
+def _format_gigabytes(size: int) -> str:
+    """`0.4 GB`, `120 GB`."""
+    return f"{size / 1_000_000_000:.{1 if size < 10_000_000_000 else 0}f} GB"
 
 
 @template

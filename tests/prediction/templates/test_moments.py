@@ -11,13 +11,13 @@ import pytest
 from engine.clock import FakeClock
 from engine.git.github import GitHub
 from engine.model import Tier
-from engine.prediction.kinds import BLOCKED_TASK, KINDS, OPEN_TASK, STALE_TASK
+from engine.prediction.kinds import BLOCKING_TASK, KINDS, OPEN_TASK, STALE_TASK
 from engine.prediction.signals import Meeting
 from engine.prediction.templates.failures import bisect
 from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, prepare_meeting
 from engine.prediction.templates.offers import find_day_begin
 from engine.prediction.templates.runs import failing_ci, slower_tests
-from engine.prediction.templates.work import LearnedWork, open_task, propose_learned
+from engine.prediction.templates.tasks import LearnedFlowOffer, open_task, propose_learned_flows
 from tests.conftest import Repository
 from tests.git.gh_program import make_answering_gh
 from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, get_only, make_session, make_task
@@ -144,7 +144,7 @@ def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: Sensed
     assert [(card.kind, card.task_id) for card in cards] == [
         (STALE_TASK, "task_stale30"),
         (STALE_TASK, "task_stale8"),
-        (BLOCKED_TASK, "task_schema"),
+        (BLOCKING_TASK, "task_schema"),
     ]
     assert "“release” waits for it" in cards[2].reasoning
 
@@ -165,16 +165,16 @@ def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(worl
     assert open_task(world.sense()) == []
 
 
-WORK = LearnedWork("check_release", "Run git status, then pytest tests", NOW - timedelta(days=1))
+WORK = LearnedFlowOffer("check_release", "Run git status, then pytest tests", NOW - timedelta(days=1))
 
 
 def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: SensedWorkspace):
-    (proposal,) = propose_learned(world.sense(), [WORK])
+    (proposal,) = propose_learned_flows(world.sense(), [WORK])
     assert (proposal.kind, proposal.flow, proposal.parameters) == ("check_release", "check_release", {})
     assert proposal.prompt == "Run git status, then pytest tests"
     assert "has not run here yet" in proposal.reasoning
     world.sessions = [make_session("check_release", created_at=NOW - HOUR)]
-    assert propose_learned(world.sense(), [WORK]) == []
+    assert propose_learned_flows(world.sense(), [WORK]) == []
     world.sessions = [make_session("check_release", created_at=NOW - timedelta(days=3))]
-    (later_proposal,) = propose_learned(world.sense(), [WORK])
+    (later_proposal,) = propose_learned_flows(world.sense(), [WORK])
     assert later_proposal.fingerprint == proposal.fingerprint, "the same commit is the same card"
