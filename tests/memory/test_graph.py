@@ -14,9 +14,9 @@ from engine.clock import FakeClock
 from engine.memory import graph as graph_module
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_producer import GraphProducer
-from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation, SessionState
+from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
 from engine.storage.ledger import LedgerEntry
-from tests.memory.stand_in_work import NOW, StandInWork, make_view
+from tests.memory.stand_in_work import NOW, StandInWork
 
 DOCUMENT, JOURNAL = "task_graph.json", "task_graph.journal.jsonl"
 
@@ -167,23 +167,6 @@ def test_a_crash_at_any_step_of_compacting_loses_nothing(
 
 def make_session_end(session: str) -> LedgerEntry:
     return LedgerEntry(1, NOW, "SessionEnded", session, "/home/me/shop", {})
-
-
-def test_a_retry_and_a_continuation_are_derived_from_what_was_before(graph: TaskGraph):
-    work = StandInWork()
-    work.add(make_view("failed", state=SessionState.FAILED))
-    work.add(make_view("retry"))
-    work.add(make_view("continuation", prompt="Go on"))
-    work.add(make_view("after success"))
-    work.continued["continuation"] = "retry"
-    producer = GraphProducer(graph, work, lambda session, k, cosine: {})
-    for session in work.views:
-        producer.handle(make_session_end(session))
-    edges = {edge for session in work.views for edge in graph.get_neighbourhood(session).edges}
-    assert {(edge.source, edge.relation.value, edge.target) for edge in edges} == {
-        ("retry", "derived_from", "failed"),
-        ("continuation", "derived_from", "retry"),
-    }
 
 
 def test_similar_sessions_are_linked_once(graph: TaskGraph):

@@ -27,7 +27,6 @@ from tests.conftest import MONDAY_MORNING
 from tests.learning.candidates.adaptation_world import (
     AGENT,
     FLOW_NAMES,
-    HEALED_BY,
     SHOP,
     TOTAL,
     StandInSources,
@@ -77,20 +76,6 @@ def make_diff(name: str, *lines: str, before: str = "") -> str:
 
 
 FIX_DIFF = make_diff("cart.py", " def total():", "-    return net", "+    return net - discount")
-
-
-def test_a_fix_template_is_the_agents_last_message_and_the_changes():
-    sources = StandInSources(patches={"sess_1": FIX_DIFF + make_diff("new.py", "+x", before="/dev/null")})
-    sources.transcripts["sess_1"] = make_transcript(
-        ("say", "I add the discount."), ("tool", "edit readme.md:1"), HANDED_BACK,
-        ("say", "total() left the discount out;"), ("say", "it is subtracted now."),
-        ("tool", "edit cart.py failed: no_match"), ("tool", "edit cart.py:4"), ("command", "pytest"), ("say", "Done."),
-    )  # fmt: skip
-    assert make_draft(make_heal_record("t.py::other"), sources=sources).effect == FixTemplate(
-        (TOTAL, "t.py::other"),
-        (HEALED_BY, "in cart.py it replaced `return net` by `return net - discount`", "it wrote new.py"),
-        sources.patches["sess_1"],
-    )
 
 
 ERROR = make_record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")

@@ -1,14 +1,12 @@
 """Ledger entries become records once, each kind with its label, scope and score; and which repeated commands are
 sequences (SPEC 5.1)."""
 
-from datetime import timedelta
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import Engine
 from engine.events import (
     ChangeSetLanded,
     CloudMemoryRecalled,
@@ -131,19 +129,6 @@ def test_each_event_becomes_its_records_once(
 @settings(max_examples=40)
 def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]):
     assert 0 <= sum_parts(*parts)[0] <= 100
-
-
-def test_parameters_that_the_operator_gives_a_flow_are_not_learned_as_words(shop_engine: Engine):
-    """SPEC 6.8."""
-    since = (shop_engine.clock.now() - timedelta(days=1)).isoformat()
-    for _ in range(2):
-        card = shop_engine.cards.propose("Summarise the day", workspace=shop_engine.workspaces[0])
-        shop_engine.cards.approve(card.id, parameters={"since": since})
-        shop_engine.sessions.wait(shop_engine.sessions.of_card(card.id).id, 60)
-    shop_engine.learnings.catch_up()
-    assert shop_engine.adaptation.run_round() == []
-    assert not [record for record in shop_engine.adaptation.list_records() if "edited" in record.source_label]
-    assert not [entry for entry in shop_engine.learnings.list_entries() if "Summarise" in entry.text]
 
 
 # Sequences

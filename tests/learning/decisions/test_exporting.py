@@ -140,20 +140,6 @@ def test_the_plain_format_has_the_fields_of_the_specification():
 OUTPUTS = ("input", "preferred_output", "non_preferred_output")
 
 
-@pytest.mark.parametrize(
-    "shape, keys",
-    [(Shape.TOGETHER, OUTPUTS), (Shape.OPENAI, OUTPUTS), (Shape.TRL, ("prompt", "chosen", "rejected"))],
-)
-def test_a_format_with_messages_has_one_of_the_assistant_on_each_side(shape: Shape, keys: tuple[str, ...]):
-    line = json.loads(format_preference(PAIR, shape))
-    assert tuple(line) == keys
-    prompt, chosen, rejected = line.values()
-    system, user = prompt if shape is Shape.TRL else prompt["messages"]
-    assert (system["role"], user) == ("system", {"role": "user", "content": PAIR.context})
-    assert chosen == [{"role": "assistant", "content": PAIR.chosen}]
-    assert rejected == [{"role": "assistant", "content": PAIR.rejected}]
-
-
 @given(context=TEXTS, chosen=TEXTS, rejected=TEXTS, shape=st.sampled_from(Shape))
 def test_every_format_is_read_as_it_was_written(context: str, chosen: str, rejected: str, shape: Shape):
     line = format_preference(Preference(1, context, chosen, rejected, PAIR.at), shape)

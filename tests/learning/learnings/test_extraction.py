@@ -2,17 +2,15 @@
 6.6)."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from engine.events import ChangeSetLanded, Event, LandingUndone, PermissionAsked, SessionStarted
+from engine.events import ChangeSetLanded, Event, LandingUndone, SessionStarted
 from engine.learning.learnings.findings import Basis, Impact, SessionRecord
 from engine.learning.learnings.learnings import LearningTexts
 from engine.learning.learnings.questions import read_claims, read_verdict
-from engine.model import Answer, LearningEntry, LearningScope, Question, TranscriptLine
+from engine.model import Answer, LearningEntry, LearningScope, Question
 from engine.storage.erasing import SearchTerms
-from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.chain_world import (
     SHOP,
     ChainWorld,
@@ -69,18 +67,6 @@ def test_risks_are_written_when_a_session_starts(world: ChainWorld):
     (risk,) = world.learnings.list_entries(session="s2")
     assert (risk.phase, risk.scope, risk.about) == ("prospective", LearningScope.SESSION, f"risk/healed/{TEST}")
     assert risk.created_at == make_view("s2").started_at
-
-
-def test_assumptions_are_written_at_a_milestone_once(world: ChainWorld):
-    world.sessions.records["s1"] = SessionRecord(replace(make_view("s1"), ended_at=None), "backend_lead")
-    world.sessions.transcripts["s1"] = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
-    world.record(PermissionAsked(subject="perm_1", workspace=SHOP, session_id="s1", tool="exec", title="ls"))
-    world.learnings.catch_up()
-    (assumption,) = world.learnings.list_entries(session="s1")
-    assert (assumption.phase, assumption.confidence) == ("in-flight", 0.4)
-    assert assumption.title == "assumed before the first change"
-    world.end_session("s1")
-    assert len([entry for entry in world.learnings.list_entries(session="s1") if entry.phase == "in-flight"]) == 1
 
 
 def test_the_last_landing_or_undo_decides_whether_work_was_wanted(world: ChainWorld):

@@ -22,7 +22,7 @@ from engine.model import (
     Score,
 )
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.chain_world import make_ledger_entry, make_view
+from tests.learning.learnings.chain_world import make_view
 
 TEST = "tests/test_cart.py::test_total"
 
@@ -38,29 +38,6 @@ def make_permission_request(answer: PermissionAnswer | None, by: str = "operator
     return PermissionRequest(
         "perm_1", "s1", "ada", "/shop", "exec", title, title, "it pushes", MONDAY_MORNING, MONDAY_MORNING, answer, by=by
     )
-
-
-@pytest.mark.parametrize(
-    "kind, payload, about, phase",
-    [
-        ("ValidationFailed", {"failing": [TEST]}, f"unmended/{TEST}", "corrective"),
-        ("RetryRepeated", {"failing": [TEST]}, f"circles/{TEST}", "observations"),
-        (
-            "AgentErred",
-            {"tool": "edit", "message": "no file /tmp/tree/a.py"},
-            "erred/edit/no file /a.py",
-            "observations",
-        ),
-        ("ToolRefused", {"tool": "exec", "what": "rm -rf /", "rule": "wipe"}, "refused/wipe/rm -rf /", "escalation"),
-        ("WorkOverlapped", {"files": ["a.py"], "conflicting": []}, "overlap/a.py", "observations"),
-        ("ChangeSetDiscarded", {"session_id": "s1"}, "discarded/round cart totals", "intent-alignment"),
-        ("LandingUndone", {"session_id": "s1"}, "undone/round cart totals", "intent-alignment"),
-    ],
-)
-def test_each_kind_of_ledger_entry_is_a_finding(kind: str, payload: dict[str, Any], about: str, phase: str):
-    (finding,) = find_findings(entries=(make_ledger_entry(kind, "s1", **payload),))
-    assert (finding.about, finding.phase) == (about, phase)
-    assert finding.text
 
 
 def test_only_permission_answers_of_the_operator_are_findings():
