@@ -106,6 +106,25 @@ def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world:
     assert len(list_learned_texts(world)) == 5
 
 
+@pytest.mark.parametrize(
+    "settings, reason",
+    [
+        ({"bubble_max_per_cycle": 0}, "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"),
+        ({"tier_assignments": {"lead": 4}}, "tier 4 leads nobody; give it another tier"),
+    ],
+    ids=["cap", "tier"],
+)
+def test_a_queue_that_cannot_go_up_says_why(world: Organisation, settings: dict[str, Any], reason: str):
+    world.bubbles.offer(make_learning())
+    [entry] = world.bubbles.waiting()
+    assert entry.title.startswith("1 finding goes to lead within 6 h: “alpha1 beta1 gamma1 delta1”")
+    world.configure(**settings)
+    [entry] = world.bubbles.waiting()
+    assert entry.title == f"1 finding for lead: {reason}"
+    report = world.bubbles.flush()
+    assert (report.flushed, report.waiting) == ({}, 1)
+
+
 def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Organisation):
     text = "docs end with a full stop"
     world.configure(enable_m2=True)

@@ -110,6 +110,16 @@ def test_nothing_but_the_files_of_agents_is_touched(files: AgentFiles, agent: st
     refused("unknown_file", lambda: files.write(agent, name, "x", based_on=""))
 
 
+def test_a_full_disk_leaves_the_old_text(files: AgentFiles, monkeypatch: pytest.MonkeyPatch):
+    def full(path: Path, data: bytes):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("engine.memory.agent_files.write_atomic", full)
+    before = files.read("gardener", "soul.md")
+    refused("unwritable_file", lambda: files.write("gardener", "soul.md", "x", based_on=before.digest))
+    assert files.read("gardener", "soul.md") == before
+
+
 def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: AgentFiles, database: Database):
     before = files.read("gardener", "memory.md").text
     files.append("gardener", "memory.md", "## Monday\n\x1b[31mred\x1b[0m facts")

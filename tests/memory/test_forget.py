@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from clawpy_console.state import TOPICS, ReadScope, read_topics
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
+from engine.events import MemoryForgotten
 from engine.execution.model_calls import Caller
 from engine.home import Home
 from engine.memory.para import NewFact
@@ -30,7 +32,7 @@ from engine.model import (
 from engine.services import Overrides
 from engine.storage.database import Database
 from engine.storage.state import unfinished_intents
-from tests.conftest import MONDAY_MORNING
+from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.guidance_world import edit_profile
 from tests.support.helpers import refused
 
@@ -118,6 +120,20 @@ def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path):
     assert find_files(tmp_path) == []
     assert len(find_files(tmp_path, "port 8000")) >= 4
     assert forgetting.preview(PRIVATE).total == 0
+
+
+def test_a_console_reads_again_what_showed_it(engine: Engine, repository: Repository):
+    engine.cards.propose(f"Write to {PRIVATE}", workspace=str(repository.path))
+    showing = {topic for topic in TOPICS if "Vandersloot" in repr(read_topics(engine, [topic], ReadScope()))}
+    assert {"cards", "tasks"} <= showing <= set(MemoryForgotten.topics)
+
+
+def test_a_card_is_forgotten_by_its_id_with_its_prompt(engine: Engine, repository: Repository):
+    card = engine.cards.propose(f"Write to {PRIVATE}", workspace=str(repository.path))
+    engine.knowledge.forgetting.forget(card.id)
+    engine.knowledge.forgetting.forget("Write to")
+    refused("nothing_found", lambda: engine.knowledge.forgetting.preview(card.id))
+    assert "Vandersloot" not in engine.cards.get(card.id).assignment.prompt
 
 
 def test_stubs_keep_graphs_and_chains_whole(engine: Engine):

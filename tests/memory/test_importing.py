@@ -4,7 +4,7 @@ JSON as memories (SPEC 9.8)."""
 import json
 import os
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.engine import Engine
-from engine.memory.importing import Importer, read_lines
+from engine.memory.importing import Importer, parse_time, read_lines
 from engine.model import RETENTION_BY_KIND, Retention
 from engine.storage.database import Database
 from engine.wiring.acting import find_last_operator_activity
 from engine.wiring.prediction import find_last_workspace_activity
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.memory.stand_in_work import StandInWork
+from tests.support.helpers import read_table
 
 SECRET = "sk-" + "a1" * 15
 
@@ -133,6 +134,11 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
 
 
 # Lines of JSON
+
+
+@pytest.mark.parametrize("text, time", read_table(__file__)["times"].items())
+def test_times_are_read_as_people_and_programs_write_them(text: str, time: datetime):
+    assert parse_time(text) == time
 
 
 @given(st.text())

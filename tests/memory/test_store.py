@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from engine.clock import FakeClock
+from engine.memory import search
 from engine.memory.memory import MemoryService
 from engine.memory.store import MAX_MEMORY_BYTES
-from engine.model import Layer, NewMemory, Retention
+from engine.model import Layer, NewMemory, RecallQuery, Retention
+from engine.storage.database import Database
 from tests.memory.conftest import MakeMemory, WordVectors, make_turns
 from tests.support.helpers import refused
 
@@ -71,3 +73,17 @@ def test_memories_expire_after_a_month_or_a_day_after_their_session(make_memory:
 def test_an_invalid_memory_is_refused_with_its_whole_batch(memory: MemoryService, new_memory: NewMemory, code: str):
     refused(code, lambda: memory.remember([NewMemory("good"), new_memory]))
     assert memory.store.count() == 0
+
+
+def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
+    memory: MemoryService, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    """The rarest words choose the memories that are compared; of a word that is everywhere the newest are compared."""
+    monkeypatch.setattr(search, "MAX_SCORED", 10)
+    memory.remember(make_turns(*(f"common line {number}" + " rare" * (number < 3) for number in range(40))))
+    newest = memory.read_entries(Layer.VECTORS, limit=1)[0].seq
+    with search.open_reader(database, RecallQuery("")) as reader:
+        assert len(reader.find_by_words(["common", "rare"], 300)) == 3
+        everywhere = reader.find_by_words(["common"], 300)
+        assert sorted(everywhere) == list(range(newest - 10, newest + 1))  # and the one after which the search begins
+        assert reader.find_by_words(['"', "nowhere"], 300) == {}

@@ -88,6 +88,18 @@ def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: Adapt
     assert [len(world.adaptation.run_round()) for _ in range(3)] == [5, 2, 0]
 
 
+def test_an_active_candidate_shows_its_stations_records_and_overlays(world: AdaptationWorld):
+    candidate = world.bring_to_review()
+    world.adaptation.approve(candidate.id)
+    view = world.adaptation.view(candidate.id)
+    assert [station.name for station in view.stations] == [
+        "detect", "draft", "score", "corroborate", "review", "promote",
+    ]  # fmt: skip
+    assert {station.state for station in view.stations} == {"done"}
+    assert len(view.records) == 2
+    assert len(view.overlays) == 1
+
+
 def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: AdaptationWorld):
     candidate = world.bring_to_review()
     texts = CandidateEraser(world.database)

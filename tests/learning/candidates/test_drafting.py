@@ -75,9 +75,6 @@ def make_diff(name: str, *lines: str, before: str = "") -> str:
     return "".join(f"{line}\n" for line in [*head, "@@ -1,3 +1,3 @@ def total():", *lines])
 
 
-FIX_DIFF = make_diff("cart.py", " def total():", "-    return net", "+    return net - discount")
-
-
 ERROR = make_record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")
 
 

@@ -96,6 +96,16 @@ def test_after_a_crash_at_any_step_each_pair_is_in_the_file_once(
         assert len(load_pairs(session, exported=False)) == 3
 
 
+@pytest.mark.parametrize("shape", list(Shape))
+def test_every_format_has_the_same_pairs(database: Database, exporter: Exporter, shape: Shape):
+    add_pairs(database, 50)
+    first = exporter.export_preferences(shape)
+    second = exporter.export_preferences(shape)
+    assert (first.new, second.new, second.records) == (50, 0, 50)
+    assert check_preferences(read_lines(second.file)) == []
+    assert len(read_lines(second.weights)) == len(read_lines(second.file)) == 50
+
+
 def test_conversations_of_the_operator_are_exported(exporter: Exporter):
     export = exporter.export_conversations()
     assert (export.records, export.new) == (1, 1)

@@ -22,6 +22,7 @@ from engine.model import (
     DecidedBy,
     DecisionSignal,
     Insights,
+    Outcome,
     Source,
     Status,
 )
@@ -71,6 +72,15 @@ def test_days_begin_at_local_midnight_and_include_today(decide: Decide, reader: 
     assert count_approvals(reader.read(8)) == (2, 2)
     assert count_approvals(reader.read(None)) == (2, 2)
     assert len(reader.read(7).over_time) == 7
+
+
+def test_what_was_withdrawn_or_could_not_run_counts_in_no_rate(decide: Decide, reader: InsightsReader):
+    undecided = {"decided_at": None, "decided_by": None}
+    decide(status=Status.EXPIRED, outcome=Outcome.WITHDRAWN, **undecided)
+    decide(2, status=Status.EXPIRED, **undecided)
+    decide(3, outcome=Outcome.CANNOT_RUN)
+    result = reader.read(7).metrics
+    assert (result.total, result.expired, result.approved, result.approval_rate) == (6, 2, 0, None)
 
 
 def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, reader: InsightsReader):

@@ -89,6 +89,16 @@ def test_the_next_training_is_due_after_50_pairs_then_100_or_a_week(world: Train
     assert not world.training.describe_missing(now)
 
 
+def test_after_a_failed_run_the_next_begins_by_itself_a_day_later(world: TrainingWorld, clock: FakeClock):
+    world.add_pairs(60)
+    assert world.training.may_start(clock.now())
+    world.provider.error = TrainingError("no such model", transient=False)
+    world.training.launch()
+    assert world.training.list_runs()[0].state == RunState.FAILED
+    assert not world.training.may_start(clock.now() + timedelta(hours=23, minutes=59))
+    assert world.training.may_start(clock.now() + timedelta(days=1))
+
+
 # Steps, also after crashes and errors
 
 

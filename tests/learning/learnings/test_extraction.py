@@ -136,3 +136,9 @@ def test_a_verdict_is_the_object_that_was_asked_for_or_none(answer: str, general
 def test_at_most_six_claims_are_read_with_the_confidence_of_a_claim():
     claims = read_claims(f"```json\n{json.dumps({'learnings': [CLAIM] * 9})}\n```", Impact())
     assert [(claim.basis, claim.phase) for claim in claims] == [(Basis.MODEL, "corrective")] * 6
+
+
+def test_an_answer_with_a_secret_is_refused():
+    secret = CLAIM | {"text": "the key is sk-test-0123456789abcdefghijklmnop"}
+    with pytest.raises(ValueError, match="secret"):
+        read_claims(json.dumps({"learnings": [secret]}), Impact())
