@@ -79,6 +79,13 @@ def test_every_variable_sets_a_setting():
         assert describe_accepted(path)
 
 
+@pytest.mark.parametrize("key", ["", "a b", "=", "crossPollEnabled = 1\nx", "a..b"])
+def test_a_malformed_key_is_refused(key: str):
+    with pytest.raises(Refusal) as caught:
+        parse_key(key)
+    assert caught.value.code in ("bad_key", "unknown_key")
+
+
 VALUES = ("true", "3", "-1", "1.5", "nan", '"x"', "[1, 'a']", "{ a = 1 }", "2026-01-05", "[[1]]", "1e400", "0x10")
 
 

@@ -4,6 +4,7 @@ order."""
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,6 +41,17 @@ def test_any_soul_seeds_a_profile(soul: str):
     profile = seed_profile("x", "## Principles\n" + soul)
     assert all("\n" not in principle and len(principle) <= 600 for principle in profile.principles)
     assert make_slug(soul)
+
+
+@pytest.mark.parametrize(
+    "section, value, code",
+    [("nonsense", "x", "bad_section"), ("principles", "x", "bad_profile"), ("patterns", "", "bad_profile"),
+     ("domain", ["x"], "bad_profile")],
+)  # fmt: skip
+def test_an_edit_that_its_section_cannot_hold_is_refused(
+    world: Organisation, section: str, value: str | list[str], code: str
+):
+    refused(code, lambda: edit_profile(world.profiles, "cto", section, value=value))
 
 
 ENTRIES = st.builds(

@@ -17,6 +17,7 @@ from engine.memory.graph_producer import GraphProducer
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
 from engine.storage.ledger import LedgerEntry
 from tests.memory.stand_in_work import NOW, StandInWork
+from tests.support.helpers import refused
 
 DOCUMENT, JOURNAL = "task_graph.json", "task_graph.journal.jsonl"
 
@@ -143,6 +144,13 @@ def test_a_damaged_file_is_copied_aside_and_named_and_what_can_be_read_stays(
     assert (tmp_path / f"{file}.damaged-1").read_bytes() == damaged
     graph = reopen(graph, tmp_path)
     assert (len(graph), graph.faults) == (5, ())
+
+
+def test_a_document_that_is_a_folder_is_refused(tmp_path: Path):
+    (tmp_path / DOCUMENT).mkdir()
+    graph = TaskGraph(tmp_path, FakeClock(NOW))
+    refusal = refused("unwritable_home", graph.load)
+    assert graph.faults == (refusal.message,)
 
 
 @pytest.mark.parametrize("step", ["write_atomic", "_encode", "truncate"])

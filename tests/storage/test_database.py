@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import threading
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,20 @@ def test_a_write_after_closing_is_refused(database: Database):
     database.close()
     with pytest.raises(Refusal, match="closing"):
         database.write(lambda _tx: None)
+
+
+def test_a_naive_instant_is_refused(database: Database):
+    def write_naive(tx: Transaction):
+        tx.session.add(Intent(kind="", subject="", payload={}, begun_at=datetime(2026, 1, 1)))  # noqa: DTZ001
+        tx.session.flush()
+
+    with pytest.raises(Exception, match="time zone"):
+        database.write(write_naive)
+
+
+def test_a_write_inside_a_write_is_an_error(database: Database):
+    with pytest.raises(RuntimeError, match="inside"):
+        database.write(lambda tx: database.write(lambda inner: None))
 
 
 def test_a_file_that_is_no_database_is_a_damaged_home(tmp_path: Path, clock: FakeClock, bus: EventBus):

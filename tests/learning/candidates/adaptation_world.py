@@ -87,6 +87,7 @@ class StandInSources:
     transcripts: dict[str, list[TranscriptLine]] = field(default_factory=dict)
     files: dict[str, list[str]] = field(default_factory=dict)
     summaries: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
     patches: dict[str, str] = field(default_factory=dict)
     healed_by_session: dict[str, HealedTests] = field(default_factory=dict)
     undone_sessions: set[str] = field(default_factory=set)
@@ -141,7 +142,7 @@ class StandInSources:
         return ()
 
     def read_memory(self, memory_id: str) -> tuple[str, Trust]:
-        return "", Trust.QUOTED
+        return self.texts.get(memory_id, ""), Trust.QUOTED
 
     read_guidance = read_memory
 

@@ -45,39 +45,44 @@ def make_record(kind: RecordKind, session: str = "sess_1", label: str = "", /, *
     )  # fmt: skip
 
 
-def make_heal_record(*failing: str) -> LearningRecord:
-    """A session fixed the tests that it broke."""
-    return make_record(
-        RecordKind.SUCCESSFUL_HEAL, "sess_1", f"successful_heal/{TOTAL}", test=TOTAL, failing=[TOTAL, *failing],
-        attempts=2, cost=100_000,
-    )  # fmt: skip
+HEALED = make_record(
+    RecordKind.SUCCESSFUL_HEAL, "sess_1", f"successful_heal/{TOTAL}", test=TOTAL, failing=[TOTAL], attempts=2,
+    cost=100_000,
+)  # fmt: skip
+"""A session fixed the test that it broke."""
 
 
-def make_draft(
-    learning_record: LearningRecord,
-    *related: LearningRecord,
-    sources: StandInSources,
-    type: CandidateType | None = None,
-) -> Draft:
+def make_draft(record: LearningRecord, sources: StandInSources, type: CandidateType | None = None) -> Draft:
     """The draft from a record, by default of the first type that can be drafted from it."""
-    opportunity = Opportunity(type or find_candidate_types(learning_record.kind)[0], learning_record)
-    return draft_candidate(opportunity, [learning_record, *related], sources, max_attempts=3)
+    opportunity = Opportunity(type or find_candidate_types(record.kind)[0], record)
+    return draft_candidate(opportunity, [record], sources, max_attempts=3)
 
 
-# Repairs
-
-HANDED_BACK = ("note", "1 test failed; back to the agent, try 1")
+FIGURES = {"told": 12, "told_bad": 9, "untold": 14, "untold_bad": 2}
 
 
-def make_diff(name: str, *lines: str, before: str = "") -> str:
-    """The diff of git for one file; `before` is its former name, by default the same."""
-    head = [f"diff --git a/{name} b/{name}", "index 1..2 100644", f"--- {before or f'a/{name}'}", f"+++ b/{name}"]
-    return "".join(f"{line}\n" for line in [*head, "@@ -1,3 +1,3 @@ def total():", *lines])
+@pytest.mark.parametrize(
+    "learning_record, line",
+    [
+        (
+            make_record(RecordKind.HUMAN_APPROVAL, "", "human_approval/fact:x", text="Use uv.", trust="quoted"),
+            "Use uv.",
+        ),
+        (make_record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="x"), "Use uv."),
+        (
+            make_record(RecordKind.GUIDANCE_NOISY, leader="cto", ref="x", harm=0.2, **FIGURES),
+            "Of 12 sessions with it 9 ended badly, of 14 without it 2",
+        ),
+    ],
+    ids=["a kept fact", "a memory", "noisy guidance"],
+)
+def test_a_fragment_says_what_its_evidence_says(learning_record: LearningRecord, line: str):
+    sources = StandInSources(texts={"x": "Use uv."})
+    draft = make_draft(learning_record, sources=sources, type=CandidateType.PROMPT_FRAGMENT)
+    assert line in draft.effect.guidance[0]
 
 
 ERROR = make_record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")
-
-
 OVER_BUDGET = make_record(RecordKind.BUDGET_INCIDENT, spent=1_200_000, budget=1_000_000, day="2026-01-05")
 RECALLED = make_record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="mem_1")
 
@@ -85,8 +90,8 @@ RECALLED = make_record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="mem_1")
 @pytest.mark.parametrize(
     "learning_record, sources, reason",
     [
-        (make_heal_record(), StandInSources(), f"session sess_1 fixed {TOTAL} but does not say how"),
-        (make_heal_record(), StandInSources(running={"sess_1"}), "session sess_1 is still running"),
+        (HEALED, StandInSources(), f"session sess_1 fixed {TOTAL} but does not say how"),
+        (HEALED, StandInSources(running={"sess_1"}), "session sess_1 is still running"),
         (ERROR, StandInSources(), "no remedy is known for agent_error"),
         (OVER_BUDGET, StandInSources(), f"the price of the model of {AGENT} is not known"),
         (RECALLED, StandInSources(), "the memory has been forgotten since"),
@@ -111,11 +116,13 @@ def test_without_evidence_nothing_is_drafted_and_the_reason_is_told(
 def test_no_secret_is_drafted(secret: str):
     """The transcript of a coding agent may contain anything."""
     sources = StandInSources(
-        patches={"sess_1": make_diff("cart.py", "-token = read()", f"+token = '{secret}'")},
+        patches={"sess_1": f"diff --git a/cart.py b/cart.py\n@@ -1 +1 @@\n-token = read()\n+token = '{secret}'\n"},
         secret_values=("hunter2hunter2",),
     )
-    sources.transcripts["sess_1"] = make_transcript(HANDED_BACK, ("say", f"It wanted {secret}."))
-    effect = make_draft(make_heal_record(), sources=sources, type=CandidateType.FIX_TEMPLATE).effect
+    sources.transcripts["sess_1"] = make_transcript(
+        ("note", "1 test failed; back to the agent, try 1"), ("say", f"It wanted {secret}.")
+    )
+    effect = make_draft(HEALED, sources=sources, type=CandidateType.FIX_TEMPLATE).effect
     assert effect.repairs[0] == "It wanted [secret cut]."
     assert secret not in " ".join(effect.repairs)
     steps = make_record(RecordKind.TOOL_SEQUENCE, calls=["exec:curl", "exec:git status"], sessions=["sess_1"])
