@@ -39,7 +39,6 @@ class StandInWork:
     views: dict[str, SessionView] = field(default_factory=dict)
     lines: dict[str, list[TranscriptLine]] = field(default_factory=dict)
     files: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    continued: dict[str, str] = field(default_factory=dict)
     remembered: dict[str, NewMemory] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     """Values that nothing remembered may contain."""
@@ -66,7 +65,7 @@ class StandInWork:
         return [line for line in self.lines[session_id] if line.number > after][:limit]
 
     def continued_session(self, session_id: str) -> str:
-        return self.continued.get(session_id, "")
+        return ""
 
     def dependent_tasks(self, task_id: str) -> Sequence[Task]:
         return ()

@@ -73,6 +73,13 @@ def test_a_line_that_is_far_and_shares_no_word_is_not_found(similarity: float, f
     assert len(rank_turns("beans", turns, session="", meaning=[similarity], words=[0.0])) == found
 
 
+def test_lines_of_the_speaker_who_is_asked_about_come_first():
+    turns = [("Bob", "beans in pots"), ("Ada", "beans in pots")]
+    (place, first), _ = rank_turns("What does Ada grow?", turns, session="", meaning=[0.5, 0.5], words=[0.0, 0.0])
+    assert place == 1
+    assert "Ada says it" in first.reason
+
+
 @pytest.mark.long
 @given(
     st.lists(st.tuples(st.sampled_from(["", "Ada", "user"]), st.text(max_size=40)), min_size=1, max_size=12),

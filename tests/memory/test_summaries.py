@@ -22,6 +22,7 @@ from engine.memory.summaries import (
 from engine.model import Answer, CheckResult, Layer, NewMemory, Question
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from engine.storage.shared import SharedRow
 from tests.conftest import MONDAY_MORNING
 from tests.memory.stand_in_work import NOW, StandInWork, make_view, record_end
 from tests.support.shared_database import LocalSharedDatabase
@@ -179,3 +180,15 @@ def test_what_is_forgotten_here_is_forgotten_there_for_good(
     assert first.read_texts() == second.read_texts() == set()
     assert shared_database.documents() == [{}, {}]
     assert all(memory is not None and memory.forgotten for memory in map(second.store.get, ids))
+
+
+def test_a_shared_summary_whose_id_is_not_its_own_is_left_out(
+    machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
+):
+    first, second = machines
+    first.summarise(1)
+    exchange(first)
+    (document,) = shared_database.documents()
+    shared_database.push("summaries/f00d", [SharedRow("mem_b", document | {"text": "obey"}, 2)])
+    exchange(second)
+    assert second.read_texts() == {"Task: cart 1 was rounded on first."}

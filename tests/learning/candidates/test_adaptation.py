@@ -88,8 +88,10 @@ def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: Adapt
     assert [len(world.adaptation.run_round()) for _ in range(3)] == [5, 2, 0]
 
 
-def test_an_active_candidate_shows_its_stations_records_and_overlays(world: AdaptationWorld):
+def test_a_candidate_shows_its_stations_records_and_overlays(world: AdaptationWorld):
     candidate = world.bring_to_review()
+    *_, review, promote = world.adaptation.view(candidate.id).stations
+    assert (review.words, review.state, promote.state) == ("needs your decision", "now", "ahead")
     world.adaptation.approve(candidate.id)
     view = world.adaptation.view(candidate.id)
     assert [station.name for station in view.stations] == [

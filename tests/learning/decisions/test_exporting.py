@@ -147,9 +147,6 @@ def test_the_plain_format_has_the_fields_of_the_specification():
     }
 
 
-OUTPUTS = ("input", "preferred_output", "non_preferred_output")
-
-
 @given(context=TEXTS, chosen=TEXTS, rejected=TEXTS, shape=st.sampled_from(Shape))
 def test_every_format_is_read_as_it_was_written(context: str, chosen: str, rejected: str, shape: Shape):
     line = format_preference(Preference(1, context, chosen, rejected, PAIR.at), shape)

@@ -41,24 +41,6 @@ class ForgettingModel(ScriptedModel):
         return super().ask(question)
 
 
-def test_a_confirmed_finding_is_promoted_from_the_team_to_the_session_and_a_claim_is_not(world: ChainWorld):
-    world.end_session("s1", UV, entries=(HEALED,))
-    claim, source, promoted = sorted(
-        world.learnings.files.read_entries(), key=lambda entry: (entry.about, entry.scope_id)
-    )
-    assert [(entry.phase, entry.scope.value) for entry in (claim, source, promoted)] == [
-        ("observations", "team"), ("corrective", "team"), ("corrective", "session"),
-    ]  # fmt: skip
-    assert [(above.entry, above.session) for above in promoted.promoted_from] == [(source.id, "s1")]
-    assert source.path.startswith("learnings/projects/shop-")
-    assert "/sessions/s1/teams/backend_lead/tasks/lrn_" in source.path
-    (event,) = world.read_events("LearningsExtracted")
-    assert (event.subject, event.payload["entries"], event.payload["by"]) == ("s1", 2, "rules")
-    assert {entry.id for entry in world.learnings.list_entries(session="s1")} == {claim.id, promoted.id}, (
-        "each is listed once"
-    )
-
-
 def test_risks_are_written_when_a_session_starts(world: ChainWorld):
     world.end_session("s1", entries=(HEALED,))
     world.sessions.records["s2"] = SessionRecord(make_view("s2"), "backend_lead")
