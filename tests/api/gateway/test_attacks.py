@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -35,45 +34,34 @@ def unchanged_engine(served: Served) -> Iterator[None]:
     assert state() == before
 
 
-@dataclass(frozen=True)
-class RawRequest:
-    """A request and its reply. `%T` stands for the token, `%U` for it in capitals, `%B` for it as Basic."""
-
-    name: str
-    request: bytes
-    status: int
-    code: str
-
-    @classmethod
-    def of(cls, name: str, request: str, status: int, code: str) -> RawRequest:
-        return cls(name, request.replace("\n", "\r\n").encode("latin-1"), status, code)
-
-    def with_token(self, token: bytes) -> bytes:
-        spelled = self.request.replace(b"%T", token).replace(b"%U", token.upper())
-        return spelled.replace(b"%B", base64.b64encode(b"clawpy:" + token))
+def spell(request: str, token: str) -> bytes:
+    """A request as it is sent. `%T` stands for the token, `%U` for it in capitals, `%B` for it as Basic."""
+    basic = base64.b64encode(f"clawpy:{token}".encode()).decode()
+    spelled = request.replace("\n", "\r\n").replace("%T", token).replace("%U", token.upper()).replace("%B", basic)
+    return spelled.encode("latin-1")
 
 
 TOKEN = "Authorization: Bearer %T"
 TRIGGER = f"POST /api/v1/crosspoll/trigger HTTP/1.1\nHost: 127.0.0.1\n{TOKEN}\nContent-Type: application/json\n"
 IN_PIECES = f"{TRIGGER}Transfer-Encoding: chunked\n\n"
 
-ATTEMPTS = [
-    *(RawRequest.of(**row) for row in read_table(__file__)["refused"]),
-    RawRequest.of("a body too large in pieces", f"{IN_PIECES}10000\n{' ' * 65536}\n1\n \n0\n\n", 413, "too_large"),
-    RawRequest.of("a body too deep", f"{TRIGGER}Content-Length: 30000\n\n{'[' * 30_000}", 400, "bad_request"),
-    RawRequest.of("a number too long", f"{TRIGGER}Content-Length: 9000\n\n{'1' * 9_000}", 400, "bad_request"),
-]
+ATTEMPTS = {row["name"]: (row["request"], row["status"], row["code"]) for row in read_table(__file__)["refused"]} | {
+    "a body too large in pieces": (f"{IN_PIECES}10000\n{' ' * 65536}\n1\n \n0\n\n", 413, "too_large"),
+    "a body too deep": (f"{TRIGGER}Content-Length: 30000\n\n{'[' * 30_000}", 400, "bad_request"),
+    "a number too long": (f"{TRIGGER}Content-Length: 9000\n\n{'1' * 9_000}", 400, "bad_request"),
+}
+"""Requests by name, with the status and the code of their refusal."""
+
 HEALTH = f"GET /api/v1/health HTTP/1.1\nHost: 127.0.0.1\n{TOKEN}\n\n"
-WITH_THE_TOKEN = RawRequest.of("the right token", HEALTH, 200, "")
 
 
 @pytest.mark.usefixtures("unchanged_engine")
-@pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
-def test_an_attempt_is_refused(served: Served, attempt: RawRequest):
-    token = served.token.encode()
-    reply = served.send_raw(attempt.with_token(token))
-    assert parse_error(reply) == (attempt.status, attempt.code)
-    assert token not in reply
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_an_attempt_is_refused(served: Served, name: str):
+    request, status, code = ATTEMPTS[name]
+    reply = served.send_raw(spell(request, served.token))
+    assert parse_error(reply) == (status, code)
+    assert served.token.encode() not in reply
     assert str(served.folder).encode() not in reply
 
 
@@ -112,8 +100,7 @@ def test_a_pass_carries_no_content(serve: Serve, content: dict[str, Any]):
 
 def test_wrong_tokens_are_limited_and_the_right_one_is_not(serve: Serve):
     served = serve()
-    wrong = WITH_THE_TOKEN.with_token(b"no")
-    statuses = [parse_error(served.send_raw(wrong))[0] for _ in range(SMALL.failure_burst + 5)]
+    statuses = [parse_error(served.send_raw(spell(HEALTH, "no")))[0] for _ in range(SMALL.failure_burst + 5)]
     assert statuses[0] == 401
     assert statuses[-1] == 429
     assert served.ask("GET", "/api/v1/health").status_code == 200
@@ -123,15 +110,14 @@ def test_wrong_tokens_are_limited_and_the_right_one_is_not(serve: Serve):
 def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.MonkeyPatch):
     """Also when something inside fails with an error that contains the token."""
     served = serve()
-    token = served.token.encode()
     credential = served.gateway.issue_pass("GET", "/api/v1/health", until=time.time() + 60)
 
     def fail(*_: object, **__: object):
         raise RuntimeError(f"broken by {served.token} and {credential}")
 
     monkeypatch.setattr(OperationRunner, "run", fail)
-    replies = [served.send_raw(attempt.with_token(token)) for attempt in ATTEMPTS]
-    replies += [served.send_raw(WITH_THE_TOKEN.with_token(secret)) for secret in (token, credential.encode())]
+    replies = [served.send_raw(spell(request, served.token)) for request, *_ in ATTEMPTS.values()]
+    replies += [served.send_raw(spell(HEALTH, secret)) for secret in (served.token, credential)]
     assert [parse_error(reply) for reply in replies[-2:]] == [(500, "internal")] * 2
     rpc_call = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}
     replies.append(served.ask("POST", "/api/v1/rpc", json=rpc_call).content)
