@@ -8,7 +8,7 @@ text alone, of vectors alone, and of the sum of both.
 
 The weights were fitted on these conversations. So the line that counts has weights that were fitted without the
 conversation on which it is measured. Nothing was fitted on the other sets: the same conversations as chats,
-documentation, code, and memories of sessions (`generated_recall_sets`, `recall_sets.read_work`). They show
+documentation, code, and memories of sessions (`recall_sets`). They show
 that the ranking helps, and does no harm, in texts without names and dates.
 """
 
@@ -18,9 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.generated_recall_sets import make_chats, make_code, make_documents
 from tests.benchmarks.recall_measuring import collect_rankings, observe, observe_sets, print_recall
-from tests.benchmarks.recall_sets import Conversation, read_locomo, read_work
+from tests.benchmarks.recall_sets import Conversation, make_chats, make_code, make_documents, read_locomo, read_work
 from tests.benchmarks.refit_recall import rank_without_itself
 
 BARS = {"talk": (0.81, 0.86), "long chats": (0.66, 0.75)}

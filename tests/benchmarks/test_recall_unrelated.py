@@ -22,9 +22,8 @@ import numpy as np
 from engine.memory.memory import MemoryService
 from engine.memory.ranking import MIN_RELEVANCE, WEIGHTS, rank
 from engine.model import RecallQuery
-from tests.benchmarks.generated_recall_sets import make_documents
 from tests.benchmarks.recall_measuring import Ranking, open_memory_with
-from tests.benchmarks.recall_sets import NOW, Question, read_locomo, read_work
+from tests.benchmarks.recall_sets import NOW, Question, make_documents, read_locomo, read_work
 
 UNRELATED = Path(__file__).with_name("unrelated_questions.txt").read_text(encoding="utf-8").splitlines()
 """Everyday questions to which no memory has an answer."""

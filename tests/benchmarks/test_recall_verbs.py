@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.model import RecallQuery
-from tests.benchmarks.generated_recall_sets import make_documents
 from tests.benchmarks.measuring import time_call
 from tests.benchmarks.recall_measuring import open_memory_with
+from tests.benchmarks.recall_sets import make_documents
 from tests.support.programs import make_clawpy_command
 
 
