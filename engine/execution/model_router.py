@@ -8,7 +8,7 @@ work from a local model to a remote one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
 from urllib.parse import urlsplit
@@ -232,6 +232,16 @@ class ModelRouter:
         if not (state.usable or keyed):
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.problem}", _describe_fix(state))
         return _make_choice(state, model, reason)
+
+    def list_named_models(self, agents: Iterable[str]) -> list[str]:
+        """Every model that the settings or the folders of these agents name, usable or not."""
+        current = self.settings.current
+        providers = [(state.name, state.settings.model) for state in self.providers() if state.settings.model]
+        models = [f"{provider}:{model}" for provider, model in providers]
+        models += [channel.model for channel in current.channels.values() if channel.model]
+        for agent in agents:
+            models += self.models(agent).values()
+        return list(dict.fromkeys(models))
 
     def find_usual_price(self, model_id: str) -> int | None:
         """Micro-dollars for a million tokens of a model at the usual ratio of prompt to answer; 0 for a model without a

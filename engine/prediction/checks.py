@@ -15,9 +15,10 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.config import Settings
+from engine.config import Settings, SettingsSource
 from engine.events import ChangeSetLanded, CycleFinished, LandingUndone
 from engine.frozen import frozen
 from engine.model import Card, CheckReport, Randomness, Refusal, Result, sanitise
@@ -46,6 +47,7 @@ from engine.prediction.selection import (
     renew_reasons,
 )
 from engine.prediction.stack import NO_PLACE, Room
+from engine.prediction.tasks import TaskBoard
 from engine.prediction.templates import Proposed
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage import state
@@ -97,6 +99,37 @@ class CheckSources:
     """The runs of a workspace's tests on the operator's files, newest first."""
     workspaces: Callable[[], Sequence[str]]
     propose: Callable[[WorkspaceContext], Proposed]
+
+
+@frozen
+class CheckPreparation:
+    """Updates what a check reads: the tasks, and what was learned. What fails is reported, and the check goes on."""
+
+    settings: SettingsSource
+    tasks: TaskBoard
+    name_workspaces: Callable[[], Mapping[str, str]]
+    """The workspaces that tasks in files may name, by name."""
+    stop_reason: Callable[[], str]
+    run_heartbeats: Callable[[], object]
+    """Makes a task of each item of a heartbeat that is due."""
+    learn: Callable[[], object]
+    """Reads what happened, and updates the learned candidates."""
+    report: Callable[[str, str], None]
+
+    def run(self) -> None:
+        """Update the tasks and the learned candidates. While the engine is stopped, no heartbeat is due."""
+        if not self.stop_reason():
+            self.run_heartbeats()  # what is due is a card of this very check, also of one that a verb asks for
+        if folder := self.settings.current.tasks_dir:
+            try:
+                self.tasks.update_from_files(Path(folder).expanduser(), self.name_workspaces())
+            except (OSError, ValueError) as error:
+                fix = "fix it, or: clawpy config set tasksDir ''"
+                self.report("tasksDir", f"{folder} cannot be read: {error}; {fix}")
+        try:
+            self.learn()
+        except Exception as error:  # cards that do not come of what was learned come all the same
+            self.report("adaptation", f"what happened was not weighed: {error}")
 
 
 class _Plan(NamedTuple):

@@ -25,10 +25,14 @@ from engine.config import SettingsSource
 from engine.execution.model_router import ModelChoice, ModelRouter
 from engine.execution.runners.flow_runner import find_named_flow
 from engine.frozen import frozen
-from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
+from engine.learning.decisions.decisions import SIDE_SEPARATOR
+from engine.learning.decisions.training_provider import Account, Provider, TrainingError
+from engine.learning.decisions.training_runs import TrainingPlan
+from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Refusal, Source, microusd, sanitise
 from engine.model.text import compute_text_hash, describe_validation_faults
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import make_default_parameters
+from engine.settings_store import SettingsStore
 from engine.storage import state
 from engine.storage.database import Database
 
@@ -247,6 +251,61 @@ class TwinAccess:
         """Whether the Twin model in the settings is this provider's. Without a model it is Together's."""
         settings = self.settings.current
         return complete_model_id(settings.twin_model_id, settings.provider_names()).startswith(f"{provider}:")
+
+
+@frozen
+class TwinTraining:
+    """Gives the training of the Twin model its plan, its provider and the model itself (SPEC 8.4)."""
+
+    settings: SettingsStore
+    keys: Keys
+    access: TwinAccess
+    twin: ModelTwin
+
+    def plan(self) -> TrainingPlan:
+        """The plan, from the present settings."""
+        settings = self.settings.current
+        training = settings.training
+        provider_settings = settings.provider(training.provider)
+        return TrainingPlan(
+            training.provider,
+            training.base_model,
+            microusd(training.cost_cap),
+            self.twin.model_id,
+            automatic=training.automatic,
+            enabled=settings.twin_model_enabled,
+            base_url="" if provider_settings is None else provider_settings.base_url,
+        )
+
+    def open_provider(self) -> Provider:
+        """Open the provider of trainings. Raises `Refusal`: `unknown_provider`, `no_key`."""
+        training = self.settings.current.training
+        provider_settings = self.settings.current.provider(training.provider)
+        if provider_settings is None:
+            raise Refusal(
+                "unknown_provider",
+                f"there is no provider {training.provider}",
+                "clawpy config set training.provider NAME",
+            )
+        key = self.keys.get(training.provider) or self.access.key(training.provider)
+        if key is None and not provider_settings.keyless:
+            raise Refusal("no_key", f"{training.provider} has no key", f"clawpy key set {training.provider}")
+        # The libraries want a word even where the provider wants none.
+        return Provider(Account(training.api, provider_settings.base_url, key.value if key else "keyless"))
+
+    def answer(self, model: str, situation: str) -> str | None:
+        """The proposal of a model as `prompt → channel`; None when its answer is unusable. Raises `TrainingError`."""
+        try:
+            reply = self.twin.predict(model, situation)
+        except UnusableReply:
+            return None
+        except NoAnswer as fault:
+            raise TrainingError(f"{model} cannot be reached: {fault}", transient=True) from fault
+        return f"{reply.prompt}{SIDE_SEPARATOR}{reply.channel}"
+
+    def adopt(self, model: str) -> None:
+        """Make the model the Twin at once."""
+        self.settings.set("twinModelId", model)
 
 
 # -- the predictor hook

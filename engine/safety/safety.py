@@ -31,6 +31,7 @@ from engine.model import (
     Verdict,
     microusd,
 )
+from engine.model.adaptation import Effect, FixTemplate, FlowOffload, PromptFragment
 from engine.model.text import count, money
 from engine.safety import costs, gate, trigger_history
 from engine.safety.content import OwnRules, check_command, check_prompt, make_own_rules
@@ -150,6 +151,20 @@ class Safety:
     def check_prompt(self, text: str) -> RailVerdict:
         """The content filter's verdict on a prompt (SPEC 3.5)."""
         return check_prompt(text, own=self._make_own_rules())
+
+    def find_objection_to_effect(self, effect: Effect) -> str:
+        """The objection of the content filter to an effect (SPEC 5.6): to its texts for prompts, or to its commands; ""
+        for none."""
+        match effect:
+            case PromptFragment():
+                verdicts = [self.check_prompt(text) for text in effect.guidance]
+            case FixTemplate():
+                verdicts = [self.check_prompt(repair) for repair in effect.repairs]
+            case FlowOffload():
+                verdicts = [self.check_command(command) for command in effect.commands]
+            case _:
+                return ""
+        return next((verdict.reason for verdict in verdicts if not verdict.allows), "")
 
     def loop_detection_count(self) -> int:
         """The number of all blocked loops (`loopDetectionCount`)."""

@@ -11,11 +11,14 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 from sqlmodel import Field
 
 from engine.frozen import frozen
+from engine.git.reader import is_in_history
+from engine.git.repository import LOST_CODES, find_workspace_refusal
 from engine.model import ChangeState, CheckResult, SessionView
 from engine.model.base import find_or_none
 from engine.model.sessions import KEPT_DURATIONS
@@ -130,6 +133,28 @@ class ValidationRuns:
         """The runs of a session, the oldest first."""
         with self.database.read() as session:
             return read_all(session, ValidationRun, "WHERE session_id = :id ORDER BY id", {"id": session_id})
+
+    def find_tests_mended_by(
+        self, session_id: str, get_session: Callable[[str], SessionView]
+    ) -> dict[str, ValidationRun]:
+        """The tests that failed before a session and pass in its last run, each with the run in which it failed. Empty
+        if its workspace is lost, because what failed there before cannot be told any more. Raises as `get_session`."""
+        runs = self.read_of_session(session_id)
+        if not runs:
+            return {}
+        view, after = get_session(session_id), runs[-1]
+        refusal = find_workspace_refusal(view.workspace)
+        if refusal and refusal.code in LOST_CODES:
+            return {}
+        before = [
+            run
+            for run in self.read_newest(view.workspace)
+            if run.ran_at <= view.created_at
+            and run.project == after.project
+            and run.session_id != session_id
+            and is_in_history(Path(view.workspace), run.head, after.head)  # another branch may lack the fault
+        ]
+        return find_mended_tests(before, after)
 
 
 # -- what runs say of a test

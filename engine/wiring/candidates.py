@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 from engine.execution.runners.flows import FLOWS, FlowRegistry, LearnedFlow, make_learned_flow
 from engine.execution.trees import make_patch
 from engine.git import Git
-from engine.git.reader import is_in_history
-from engine.git.repository import LOST_CODES, find_workspace_refusal
 from engine.hierarchy.guidance import select_items
 from engine.learning.candidates import HealedTests, ModelPrice, ModelsUsed
 from engine.learning.candidates.adaptation import Adaptation
@@ -24,11 +22,10 @@ from engine.learning.candidates.effects import split_command
 from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
 from engine.memory.capture_rules import CaptureKind
 from engine.model import ParaFact, Refusal, SessionView, TranscriptLine, Trust
-from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay, PromptFragment
+from engine.model.adaptation import Candidate, FlowOffload, Overlay
 from engine.model.base import find_or_none
 from engine.model.learnings import Correction
 from engine.prediction.templates.tasks import LearnedFlowOffer
-from engine.storage.validation_runs import find_mended_tests
 from engine.wiring.learnings import find_correction
 
 if TYPE_CHECKING:
@@ -97,27 +94,12 @@ class _CandidateSources:
         return find_or_none(self._services.knowledge.para.get, fact_id)
 
     def find_healed_tests(self, session_id: str, /) -> HealedTests | None:
-        services = self._services
-        runs = services.validation_runs.read_of_session(session_id)
-        if not runs:
+        mended = self._services.validation_runs.find_tests_mended_by(session_id, self._services.sessions.get)
+        if not mended:
             return None
-        view = services.sessions.get(session_id)
-        refusal = find_workspace_refusal(view.workspace)
-        if refusal and refusal.code in LOST_CODES:  # what failed there before cannot be told any more
-            return None
-        before = [
-            run
-            for run in services.validation_runs.read_newest(view.workspace)
-            if run.ran_at <= view.created_at
-            and run.project == runs[-1].project
-            and run.session_id != session_id
-            and is_in_history(Path(view.workspace), run.head, runs[-1].head)  # another branch may lack the fault
-        ]
-        causes = {
-            test: self._read_signature(run.session_id, test)
-            for test, run in find_mended_tests(before, runs[-1]).items()
-        }
-        return HealedTests(causes, runs[-1].project, view.agent, view.cost) if causes else None
+        view, project = self._services.sessions.get(session_id), next(iter(mended.values())).project
+        causes = {test: self._read_signature(run.session_id, test) for test, run in mended.items()}
+        return HealedTests(causes, project, view.agent, view.cost)
 
     def _read_signature(self, session_id: str, test: str) -> str:
         view = self._find_session(session_id)
@@ -177,23 +159,20 @@ class _CandidateSources:
         return next(((item.text, item.trust) for item in matching), ("", Trust.QUOTED))
 
     def find_models(self, agent: str, /) -> ModelsUsed | None:
-        since = self._services.clock.now() - PRESENT_USE
-        current = next(iter(self._services.calls.find_models_of(agent, since)), "")
-        own_price = self._services.model_router.find_usual_price(current) if current else None
+        services = self._services
+        current = next(iter(services.calls.find_models_of(agent, services.clock.now() - PRESENT_USE)), "")
+        own_price = services.model_router.find_usual_price(current) if current else None
         if own_price is None:
             return None
-        others = [
-            ModelPrice(model, price)
-            for model in self._list_named_models()
-            if model != current and (price := self._services.model_router.find_usual_price(model)) is not None
-        ]
-        sessions = self._services.sessions.list(agent=agent, limit=MAX_AGENT_SESSIONS)
+        named = services.model_router.list_named_models(services.agents.list_ids())
+        prices = {model: services.model_router.find_usual_price(model) for model in named if model != current}
+        sessions = services.sessions.list(agent=agent, limit=MAX_AGENT_SESSIONS)
         channels = Counter(view.channel for view in sessions)
         prompt_lengths = [len(view.prompt) for view in sessions]
         return ModelsUsed(
             ModelPrice(current, own_price),
             channel=channels.most_common(1)[0][0] if channels else "",
-            others=tuple(others),
+            others=tuple(ModelPrice(model, price) for model, price in prices.items() if price is not None),
             median_prompt=round(median(prompt_lengths)) if prompt_lengths else None,
         )
 
@@ -210,31 +189,7 @@ class _CandidateSources:
         return self._services.keys.secrets()
 
     def find_objection(self, candidate: Candidate, /) -> str:
-        """The objection of the content filter to texts for every prompt, or to commands (SPEC 3.5); "" for none."""
-        effect, safety = candidate.effect, self._services.safety
-        match effect:
-            case PromptFragment():
-                verdicts = [safety.check_prompt(text) for text in effect.guidance]
-            case FixTemplate():
-                verdicts = [safety.check_prompt(repair) for repair in effect.repairs]
-            case FlowOffload():
-                verdicts = [safety.check_command(command) for command in effect.commands]
-            case _:
-                return ""
-        return next((verdict.reason for verdict in verdicts if not verdict.allows), "")
+        return self._services.safety.find_objection_to_effect(candidate.effect)
 
     def _find_session(self, session_id: str) -> SessionView | None:
         return find_or_none(self._services.sessions.get, session_id)
-
-    def _list_named_models(self) -> Iterable[str]:
-        """Every model that the settings or the folders of agents name, usable or not."""
-        services = self._services
-        models = [
-            f"{provider.name}:{provider.settings.model}"
-            for provider in services.model_router.providers()
-            if provider.settings.model
-        ]
-        models += [channel.model for channel in services.settings.current.channels.values() if channel.model]
-        for agent in services.agents.list_ids():
-            models += services.agents.read_tools(agent).models.values()
-        return dict.fromkeys(models)
