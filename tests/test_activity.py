@@ -7,7 +7,6 @@ from typing import Any
 
 from engine.activity import (
     DECISION_KINDS,
-    ActivitySince,
     acknowledge_session,
     make_waiting_entries,
     read_acknowledged_sessions,
@@ -25,55 +24,38 @@ from engine.model import (
 from engine.storage.database import Database
 from tests.memory.stand_in_work import make_view
 
-NIGHT = datetime(2026, 1, 5, 23, tzinfo=UTC)
-TICK = timedelta(microseconds=1)
-LATER = NIGHT + TICK
-"""The first instant after `NIGHT`, since which activity counts."""
+NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+CHANGE = ChangeSet("change_1", "sess_0", "pred_0", "/shop", ChangeState.WAITING, (), "fix", NOW)
 
 
 def make_session(name: str, ended_at: datetime | None, **fields: Any) -> SessionView:
     return replace(make_view(name), ended_at=ended_at, **fields)
 
 
-def make_entry(at: datetime, kind: str, by: str = "operator", card: str = "pred_1") -> Any:
-    return SimpleNamespace(at=at, kind=kind, subject=card, payload={"decided_by": by})
-
-
-def make_activity(*decision_entries: Any) -> ActivitySince:
-    """The activity since `NIGHT`, of which there were only decisions."""
-    return select_activity_since(
-        NIGHT, sessions=(), blocked_entries=(), decision_entries=decision_entries, spent=0, waiting=()
-    )
-
-
-def test_decisions_are_counted_by_who_made_them():
-    confirmed, rejected = "PredictionConfirmed", "PredictionRejected"
-    result = make_activity(
-        make_entry(LATER, confirmed), make_entry(LATER, confirmed, "autonomy", "pred_2"),
-        make_entry(NIGHT, confirmed, card="pred_3"), make_entry(LATER, rejected, card="pred_4"),
-        make_entry(NIGHT, rejected, card="pred_5"),
-    )  # fmt: skip
-    assert (result.approved, result.approved_by_itself, result.rejected) == (2, 1, 1)
+def make_entry(seconds: int, kind: str, card: str) -> Any:
+    """The ledger entry of a decision so long after `NOW`."""
+    at = NOW + timedelta(seconds=seconds)
+    return SimpleNamespace(at=at, kind=kind, subject=card, payload={"decided_by": "operator"})
 
 
 def test_a_reversed_decision_does_not_count_and_a_later_one_counts_once():
     confirmed, rejected, reopened = "PredictionConfirmed", "PredictionRejected", "PredictionReopened"
     newest_first = [
-        make_entry(NIGHT + 4 * TICK, confirmed),
-        make_entry(NIGHT + 3 * TICK, reopened),
-        make_entry(NIGHT + 2 * TICK, rejected),
-        make_entry(NIGHT + 2 * TICK, reopened, card="pred_2"),
-        make_entry(LATER, rejected, card="pred_2"),
+        make_entry(4, confirmed, "pred_1"),
+        make_entry(3, reopened, "pred_1"),
+        make_entry(2, rejected, "pred_1"),
+        make_entry(2, reopened, "pred_2"),
+        make_entry(1, rejected, "pred_2"),
+        make_entry(0, confirmed, "pred_3"),
     ]
-    result = make_activity(*newest_first)
-    assert (result.approved, result.rejected) == (1, 0)
+    result = select_activity_since(
+        NOW, sessions=(), blocked_entries=(), decision_entries=newest_first, spent=0, waiting=()
+    )
+    assert (result.approved, result.rejected) == (1, 0), "what was decided at that time was seen"
     assert set(DECISION_KINDS) == {confirmed, rejected, reopened}
 
 
 # The queue
-
-NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
-CHANGE = ChangeSet("change_1", "sess_0", "pred_0", "/shop", ChangeState.WAITING, (), "fix", NOW)
 
 
 def make_interrupted(name: str, at: datetime = NOW) -> SessionView:

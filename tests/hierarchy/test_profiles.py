@@ -15,13 +15,11 @@ from engine.hierarchy.profile_text import (
     parse_edits,
     seed_profile,
 )
-from engine.model import LeaderProfile, ProfileEdit, ProfileItem, Trust
+from engine.model import LeaderProfile, ProfileItem
 from engine.storage.erasing import SearchTerms
 from tests.hierarchy.guidance_world import (
     Organisation,
     edit_profile,
-    make_learning,
-    select_learned_patterns,
 )
 from tests.support.helpers import refused
 
@@ -102,20 +100,6 @@ PROFILES = st.builds(
 @given(PROFILES)
 def test_a_profile_that_was_not_edited_changes_nothing(profile: LeaderProfile):
     assert parse_edits(profile, format_profile(profile)) == ()
-
-
-def test_an_undo_restores_what_the_last_save_changed_and_the_trust_of_a_quote(world: Organisation):
-    quote = world.bubbles.offer(make_learning(trust=Trust.QUOTED))
-    world.bubbles.approve(quote.id)
-    world.bubbles.flush()
-    before = world.profiles.read("lead")
-    [learned] = select_learned_patterns(world.profiles)
-    new_text = ProfileEdit("patterns", "in other words", learned.key)
-    world.profiles.edit("lead", [new_text, ProfileEdit("guardrails", ("Never on a Monday.",))])
-    assert format_profile(world.profiles.undo("lead")) == format_profile(before)
-    [restored] = select_learned_patterns(world.profiles)
-    assert (restored.trust, restored.sources) == (Trust.QUOTED, learned.sources)
-    refused("nothing_to_undo", lambda: world.profiles.undo("lead"))
 
 
 def test_an_undo_does_not_bring_back_what_was_forgotten(world: Organisation):

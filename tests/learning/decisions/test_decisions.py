@@ -24,12 +24,11 @@ def make_card(
     *,
     channel: str = "koji-core",
     prompt: str = "run the tests",
-    original: str = "",
     by: DecidedBy = DecidedBy.OPERATOR,
     kind: str = "run_tests",
 ) -> DecidedCard:
-    """A card that was decided; with `original`, its prompt was edited."""
-    return DecidedCard(name, kind, channel, "/shop", "run_tests", prompt, 0.4, by, "monday", None, original)
+    """A card that was decided."""
+    return DecidedCard(name, kind, channel, "/shop", "run_tests", prompt, 0.4, by, "monday", None, "")
 
 
 Record = Callable[[DecisionSignal, DecidedCard], None]
@@ -58,19 +57,6 @@ def test_weights_are_those_of_the_specification():
         DecisionSignal.EXPIRED: -0.3,
         DecisionSignal.DONE_BY_OPERATOR: 0.7,
     }
-
-
-def test_an_edit_is_one_decision_with_two_signals_and_its_own_pair(
-    database: Database, decisions: Decisions, record: Record
-):
-    record(DecisionSignal.APPROVED, make_card("a", prompt="run them all", original="run the tests"))
-    assert sorted((past.chosen, past.weight) for past in decisions.load_after(0)) == [(False, 1.0), (True, 1.0)]
-    (pair,) = read_pairs(database)
-    assert (pair.chosen, pair.rejected) == ("run them all → koji-core", "run the tests → koji-core")
-    assert pair.context == "monday"
-    with database.read() as session:
-        assert decisions.count_decided_cards(session) == 1
-        assert decisions.count_similar(session, "run_tests", "koji-core", "/shop") == (0, 1)
 
 
 def test_an_approval_pairs_with_the_latest_rejection_of_the_hour_elsewhere(
