@@ -166,14 +166,6 @@ def test_messages_may_come_in_pieces_and_have_a_largest_size():
         parser.feed(HEAD.pack(OUTPUT, MAX_MESSAGE_BYTES + 1))
 
 
-@pytest.mark.parametrize("address", ["", "/no/socket", "\0"])
-def test_without_an_engine_that_answers_there_is_no_connection(tmp_path: Path, address: str):
-    home = Home.locate(tmp_path)
-    home.data.mkdir()
-    (home.data / "engine.json").write_text(json.dumps({"address": address, "data": str(home.data)}))
-    assert attach(home, []) is None
-
-
 def test_a_copied_home_does_not_attach_to_the_engine_of_the_original(tmp_path: Path):
     original, copy = Home.locate(tmp_path / "original"), Home.locate(tmp_path / "copy")
     original.data.mkdir(parents=True)

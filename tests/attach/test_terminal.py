@@ -4,7 +4,6 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from unittest.mock import Mock
 
 import pytest
 from textual.app import App, ComposeResult
@@ -20,7 +19,7 @@ from clawpy_console.attach import (
     MessageParser,
     encode_message,
 )
-from clawpy_console.attach.terminal import MAX_QUEUED_BYTES, MAX_SIZE, Terminal, TerminalDriver
+from clawpy_console.attach.terminal import MAX_QUEUED_BYTES, Terminal, TerminalDriver
 
 
 class SmallApp(App[None]):
@@ -124,38 +123,9 @@ async def test_f12_waits_for_no_other_key():
         assert len(app.typed_before_stop) < 500
 
 
-@pytest.mark.parametrize(
-    "content, size",
-    [(b"[100000, 100000]", MAX_SIZE), (b"[0, -1]", (1, 1)), (b'["a", 1]', None), (b"7", None), (b"[", None)],
-    ids=["too large", "too small", "words", "a number", "no JSON"],
-)  # fmt: skip
-async def test_a_size_that_no_terminal_has_is_bounded_or_ends_the_connection(
-    content: bytes, size: tuple[int, int] | None
-):
-    terminal, transport = Terminal({}, (80, 24)), Mock(spec=asyncio.Transport)
-    terminal.connection_made(transport)
-    terminal.data_received(encode_message(SIZE, content))
-    assert terminal.size == (size or (80, 24))
-    assert transport.abort.called == (size is None)
-
-
 async def test_a_client_that_reads_nothing_delays_nothing_and_gets_the_whole_screen_later():
     async with running_app({"TERM": "xterm"}) as (_, terminal, client):
         for _ in range(40):
             terminal.draw("#" * 100_000)
         assert terminal._transport.get_write_buffer_size() < MAX_QUEUED_BYTES + 200_000
         assert len(await client.read(until=b"hello")) < 2_000_000
-
-
-@pytest.mark.parametrize(
-    "environment, colours",
-    [({"TERM": "xterm", "COLORTERM": "truecolor"}, "truecolor"), ({"TERM": "xterm-256color"}, "256"),
-     ({"TERM": "xterm"}, "standard")],
-    ids=["truecolor", "256", "16"],
-)  # fmt: skip
-async def test_colours_are_the_terminals(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], colours: str):
-    monkeypatch.setenv("NO_COLOR", "1")
-    app = SmallApp(Terminal(environment, (80, 24)))
-    assert app.console.color_system == colours
-    assert not app.no_color
-    assert SmallApp(Terminal(environment | {"NO_COLOR": "1"}, (80, 24))).no_color

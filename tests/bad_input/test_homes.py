@@ -42,11 +42,6 @@ def test_a_home_that_is_a_file_is_refused(clawpy: Clawpy, home: Home, shop: Repo
     assert home.root.read_text() == "my notes"
 
 
-@pytest.mark.parametrize("option", ["--home", "--workspace"])
-def test_a_folder_in_the_home_of_no_user_is_refused(clawpy: Clawpy, option: str):
-    assert_refused(clawpy("cards", "--json", option, "~nobody-here/code"), "unknown_user", "~nobody-here/code")
-
-
 @pytest.mark.long
 async def test_a_read_only_home_is_refused_and_unchanged(
     home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart

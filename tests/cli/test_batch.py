@@ -68,12 +68,9 @@ def test_a_binary_file_is_refused_as_a_whole(clawpy: Clawpy, tmp_path: Path, ver
     "argument, is_text",
     [
         ("Releases are on Fridays.", True),
-        ("see README.md first", True),
         ("we are on version 1.2", True),
         ("my chats.jsonl", False),
-        ("my notes.txt", False),  # it does not exist, and is a name all the same
         ("a file with spaces", False),
-        ("Fridays", False),
         ("-", False),
     ],
 )

@@ -14,7 +14,6 @@ from engine.api.offline import read_completion_names
 from engine.home import Home
 from engine.model import DismissReason
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
-from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
 from tests.support.programs import find_imported
 
@@ -97,12 +96,6 @@ def test_ids_are_offered_with_titles_and_flows_with_parameters(
 
 def test_nothing_heavy_is_imported_to_answer():
     assert not find_imported("import clawpy_console.cli.verbs", "engine.model", "rich", "textual")
-
-
-def test_the_script_is_a_field_of_a_json_document(clawpy: Clawpy):
-    document = clawpy("completion", "fish", "--json").document
-    assert document["shell"] == "fish"
-    assert document["script"] == clawpy("completion", "fish").out
 
 
 def test_the_choices_of_the_verbs_are_the_engines():

@@ -1,14 +1,11 @@
 """Verbs that open a real engine of their own, on the demo's repository (SPEC 7.5)."""
 
-import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine import Engine, call, open_engine, read_completion_names
+from engine import read_completion_names
 from engine.home import Home
 from tests.cli.conftest import Clawpy, get_document
 from tests.support.helpers import write_settings
@@ -73,46 +70,12 @@ def test_a_comment_stays_with_the_changes_until_it_is_removed(clawpy: Clawpy, ca
 
 
 @pytest.mark.long
-def test_tests_that_failed_are_an_exit_code_and_are_learned_from_before_the_verb_returns(
-    clawpy: Clawpy, home: Home, project: Path
-):
-    [card] = get_document(clawpy("propose", "run the tests", "--json"))["predictions"]
-    ran = clawpy("approve", card["id"], "--wait", "--json")
-    session = ran.document["session"]
-    assert (ran.code, session["state"], session["check"]["failed"]) == (1, "succeeded", 1)
-    [task] = json.loads((home.data / "task_graph.json").read_text())["tasks"]
-    assert (task["task"]["outcome"], task["task"]["success"]) == ("problem found", False)
-    with closing(sqlite3.connect(home.database)) as database:
-        [(summary, tags)] = database.execute("SELECT text, tags FROM memories WHERE layer = 'E'").fetchall()
-        assert "Outcome: problem found" in summary
-        assert json.loads(tags) == ["summary", "problem found"]
-        assert ("human_approval",) in database.execute("SELECT kind FROM learning_records").fetchall()
-
-
-@pytest.mark.long
 def test_what_was_remembered_is_forgotten_only_after_a_yes(clawpy: Clawpy, tmp_path: Path):
     turns = tmp_path / "turns.jsonl"
     turns.write_text('{"id": "t1", "text": "my number is 555 0101"}\n')
     assert clawpy("remember", str(turns)).code == 0
     assert clawpy("forget", "555 0101").code == 1
     assert clawpy("forget", "555 0101", "--yes").code == 0
-
-
-@pytest.mark.long
-def test_a_session_that_another_verb_approved_runs_to_its_end(home: Home, project: Path):
-    """An engine opened for one verb is reached by others; it does not close over what they began."""
-    card_ids = []
-
-    def opener(home: Home, **options: Any) -> Engine:
-        engine = open_engine(home, **options)
-        card = engine.cards.propose("lint", workspace=str(project))
-        engine.cards.approve(card.id)  # as a second verb does over the socket
-        card_ids.append(card.id)
-        return engine
-
-    call(home, "cards", {}, workspaces=[str(project)], opener=opener)
-    work = call(home, "work", {"id": card_ids[0]}, workspaces=[str(project)], opener=open_engine)
-    assert work["session"]["state"] in ("succeeded", "failed", "cannot_run"), "it was cut short"
 
 
 @pytest.mark.long

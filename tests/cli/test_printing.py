@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -13,21 +12,17 @@ from clawpy_console.cli.printing import find_printer, format_time, paint_session
 from clawpy_console.cli.printing.system import DECISION_LABELS
 from clawpy_console.cli.printing.work import CARD_LABELS
 from clawpy_console.cli.verbs import VERBS
-from engine.activity import ActivitySince, BlockedWork
+from engine.activity import ActivitySince
 from engine.api.documents import document as as_json
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.model import (
-    LEFT_OUT,
     SESSION_LABELS,
     Bubble,
     BubbleState,
-    ChangeSet,
-    ChangeState,
     CheckResult,
     DecisionSignal,
-    FileChange,
     OfferedFinding,
     Outcome,
     RailVerdict,
@@ -96,22 +91,6 @@ def test_a_text_from_outside_has_no_escape_sequences():
     )
 
 
-@pytest.mark.parametrize(
-    "statuses, refused, steps",
-    [
-        (("modified",), "", "land, branch or discard it"),
-        (("modified", LEFT_OUT), "", "land the other files or discard it"),
-        (("modified", "modified"), "a submodule", "land the other files or discard it"),
-        ((LEFT_OUT,), "", "copy what you need, then discard it"),
-    ],
-)
-def test_changes_say_what_can_be_done_with_them(statuses: tuple[str, ...], refused: str, steps: str):
-    *others, last = [FileChange(f"{number}.py", status, 1, 1) for number, status in enumerate(statuses)]
-    files = (*others, replace(last, refused=refused))
-    change = ChangeSet("change_1", "sess_1", "", "/shop", ChangeState.WAITING, files, "Fix it", AT)
-    assert steps in render_document("work", {"prediction": None, "session": None, "changeSet": as_json(change)})
-
-
 def test_a_card_shows_which_rail_blocks_or_asks():
     verdicts = (
         RailVerdict("rate", Verdict.ALLOW, "fine"),
@@ -164,13 +143,6 @@ def print_status(engine: StandIn, **activity: Any) -> list[str]:
     return render_document("status", dispatch(engine, "status", {})).splitlines()
 
 
-def select_below(lines: list[str], beginning: str) -> list[str]:
-    """The line that begins like this, and those that stand below it, farther in."""
-    start = next(number for number, line in enumerate(lines) if line.startswith(beginning))
-    rest = [number for number, line in enumerate(lines) if number > start and not line.startswith("    ")]
-    return lines[start : min(rest, default=len(lines))]
-
-
 def test_what_waits_is_named_in_one_line_each(engine: StandIn):
     engine.list_waiting = lambda: [
         Waiting("change_set", "change_1", "land 1 file?", NOW),
@@ -188,31 +160,6 @@ def test_of_what_keeps_it_from_acting_the_first_is_named_and_the_others_are_coun
         missing=missing, words=f"does not act by itself yet: {', '.join(missing)}"
     )
     assert "  does not act by itself yet: autonomous mode is off, and for 2 other reasons" in print_status(engine)
-
-
-def test_of_the_sessions_that_ran_the_five_newest_are_listed(engine: StandIn):
-    states = [SessionState.FAILED, SessionState.CANNOT_RUN, *[SessionState.SUCCEEDED] * 6]
-    ended = [
-        make_session(f"sess_{number}", "", NOW, state=state, prompt=f"run {number}", mode="approved")
-        for number, state in enumerate(states, 1)
-    ]
-    red = make_session("sess_0", "", NOW, prompt="run 0", check=CheckResult("pytest", passed=0, failed=1))
-    by_itself = make_session("sess_9", "", NOW, prompt="run 9", mode="autonomous")
-    assert select_below(print_status(engine, ended_sessions=(red, *ended, by_itself)), "  done") == [
-        "  done       10 sessions, 1 found a problem, 2 did not finish",
-        f"    {TIME}  finished  by itself: run 9",
-        *(f"    {TIME}  finished  run {number}" for number in (8, 7, 6, 5)),
-        "    and 5 earlier ones; `clawpy work` lists them",
-    ]
-
-
-def test_work_that_was_blocked_alike_is_one_line_with_one_reason(engine: StandIn):
-    reason = "autonomous mode is off; quiet hours"
-    blocked = 3 * (BlockedWork(NOW, "pred_1", "lint", "gate", Verdict.ASK, reason, "autonomy"),)
-    assert select_below(print_status(engine, blocked=blocked), "  blocked") == [
-        "  blocked    3 by the rails: gate 3",
-        f"    {TIME}  gate  lint: autonomous mode is off, and for 1 other reason  (3 times)",
-    ]
 
 
 def test_nothing_is_said_of_a_time_in_which_nothing_happened(engine: StandIn):

@@ -1,9 +1,7 @@
 """`clawpy` as a process of its own, and beside another process whose engine holds the home (SPEC 7.5, 9.8)."""
 
 import os
-import select
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,7 @@ from engine.safety.stop_file import get_stop_file, is_requested
 from tests.cli.conftest import Clawpy, get_document
 from tests.support.fork_server import ForkedProcess, ForkServer
 from tests.support.helpers import wait_until
-from tests.support.programs import make_clawpy_command, run_python
+from tests.support.programs import run_python
 
 LATE_MODULES = {
     *("textual", "chromadb", "onnxruntime", "numpy", "tokenizers", "apprise", "icalendar", "apscheduler"),
@@ -170,41 +168,10 @@ def test_output_on_a_full_disk_is_refused_in_one_sentence(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("verb", ["tasks", "tasks --json", "status --format long", "recall --batch -"])
-def test_a_verb_needs_no_standard_streams(home: Home, project: Path, verb: str):
-    """Those of a service may be closed."""
-    command = f'exec "$@" {verb} <&- >&- 2>&-'
-    argv = ["sh", "-c", command, "sh", *make_clawpy_command(home.root)]
-    assert subprocess.run(argv, cwd=project, check=False, timeout=60).returncode == 0
-
-
-@pytest.mark.long
 def test_the_console_needs_a_terminal(home: Home, project: Path, fork_server: ForkServer):
     with fork_server.clawpy("--home", str(home.root), folder=project) as console:
         assert "the console needs a terminal" in console.communicate()[1]
         assert console.returncode == 1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
-def test_a_closed_terminal_ends_the_engine_of_the_console(home: Home, project: Path, number: signal.Signals):
-    screen, terminal = os.openpty()
-    environment = os.environ | {"TERM": "xterm-256color"}
-    command = make_clawpy_command(home.root)
-    with subprocess.Popen(
-        command, cwd=project, env=environment, stdin=terminal, stdout=terminal, stderr=terminal
-    ) as console:
-        os.close(terminal)
-        deadline = time.monotonic() + 60
-        while (holder := read_holder(home)) is None or not holder.address:
-            assert time.monotonic() < deadline, "no engine was opened"
-            if select.select([screen], [], [], 0.05)[0]:
-                os.read(screen, 65536)  # what it draws has to go somewhere
-        if number is signal.SIGHUP:
-            os.close(screen)  # nobody reads it any more
-        console.send_signal(number)
-        assert console.wait(timeout=60) == 128 + number
-    assert read_holder(home) is None, "it ended without saying so"
 
 
 @pytest.mark.long

@@ -1,7 +1,7 @@
 """Patches that make Textual quick in tests: nothing is parsed, drawn or cached that nobody sees, and a test only waits
 for the end of the work (`tests.console.idle`). Apps end as on a terminal.
 
-They replace private parts of Textual: `Stylesheet._parse_rules` with its `_variables`, `Compositor._dirty_regions`,
+They replace private parts of Textual: `Compositor._dirty_regions`,
 `App._exit` and `App._task`, `Pilot._wait_for_screen`. What the next release changes there, is mended here.
 """
 
@@ -15,8 +15,6 @@ from rich.console import RenderableType
 from textual._compositor import Compositor
 from textual._context import visible_screen_stack
 from textual.app import App
-from textual.css.model import RuleSet
-from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 from textual.screen import Screen
 
@@ -25,25 +23,11 @@ from tests.console.idle import track_to_thread, until_idle
 
 def apply_all(patch: pytest.MonkeyPatch):
     """Apply every patch of this module."""
-    parse_style_sheets_once(patch)
     wait_until_idle_only(patch)
     accept_slow_typing(patch)
     end_apps_as_on_a_terminal(patch)
     draw_frames_on_demand(patch)
     disable_line_caches(patch)
-
-
-def parse_style_sheets_once(patch: pytest.MonkeyPatch):
-    """Parse each style sheet once: the same text with the same variables gives the same rules."""
-    parse, parsed_rules = Stylesheet._parse_rules, dict[tuple[Any, ...], list[RuleSet]]()
-
-    def parse_once(self: Stylesheet, *arguments: Any, **options: Any) -> list[RuleSet]:
-        key = (arguments, *sorted(options.items()), *sorted(self._variables.items()))
-        if key not in parsed_rules:
-            parsed_rules[key] = parse(self, *arguments, **options)
-        return parsed_rules[key]
-
-    patch.setattr(Stylesheet, "_parse_rules", parse_once)
 
 
 def wait_until_idle_only(patch: pytest.MonkeyPatch):

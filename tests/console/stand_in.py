@@ -34,9 +34,8 @@ from tests.console.stand_in_data import (
 from tests.console.stand_in_insights import StandInInsights, StandInTraining
 from tests.console.stand_in_learning import StandInAdaptation, StandInLearnings
 from tests.console.stand_in_memory import StandInAgentFiles, StandInMemory, StandInRecallPart
-from tests.console.stand_in_safety import StandInSafety
 from tests.console.stand_in_sessions import StandInCalls, StandInChanges, StandInPermissions, StandInSessions
-from tests.console.stand_in_system import StandInChannelSetup, StandInGateway, StandInSettings
+from tests.console.stand_in_system import StandInChannelSetup, StandInGateway, StandInSafety, StandInSettings
 
 
 class StandIn:

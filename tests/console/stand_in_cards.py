@@ -6,8 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from engine.model import Card, DecidedBy, DismissReason, Mute, RailVerdict, Refusal, Source, Status
-from tests.console.stand_in_data import make_card, read_cards
-from tests.console.stand_in_service import StandInService
+from tests.console.stand_in_data import StandInService, make_card, read_cards
 
 
 class StandInCards(StandInService):

@@ -1,4 +1,5 @@
-"""The data of the stand-in engine, from `stand_in_data.toml`: two repositories at one moment."""
+"""The data of the stand-in engine, from `stand_in_data.toml`: two repositories at one moment; and the base of its
+services."""
 
 import dataclasses
 from dataclasses import replace
@@ -34,6 +35,23 @@ AGENT = "sess_000000000009"
 
 SOUL_FILE = "/home/ada/.local/share/clawpy/agents/backend_builder/soul.md"
 TABLES = read_table(__file__)
+
+
+class StandInService:
+    """A service of which tests may read and change the data."""
+
+    def __init__(self, engine: Any):
+        self._engine = engine
+        self.fill()
+
+    def fill(self):
+        """Set the data that the service returns."""
+
+    def record_call(self, name: str, *arguments: Any):
+        """Note a call, and raise the refusal that a test has set for the next call of this name."""
+        self._engine.call_log.append((name, *arguments))
+        if (refusal := self._engine.refuse.pop(name, None)) is not None:
+            raise refusal
 
 
 def read_values(kind: type[T], name: str) -> list[T]:

@@ -17,8 +17,7 @@ from engine.learning.decisions.insights import (
     select_decided,
 )
 from engine.model import CalibrationCheck, Insights, Phase, TrainingOffer, TrainingRunView, TrainingView
-from tests.console.stand_in_data import NOW, ago, read_values
-from tests.console.stand_in_service import StandInService
+from tests.console.stand_in_data import NOW, StandInService, ago, read_values
 
 DAYS = 60
 """For so many days there are cards."""

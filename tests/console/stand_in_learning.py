@@ -16,15 +16,14 @@ from engine.model.adaptation import (
     compute_candidate_status,
 )
 from engine.model.learnings import ChainReport, EntrySource, RetractReport, ScopeState
-from tests.console.stand_in_data import SHOP, ago, read_values
-from tests.console.stand_in_service import StandInService
+from tests.console.stand_in_data import SHOP, StandInService, ago, read_values
 
 TEST = "tests/test_discount.py::test_a_discount_is_rounded"
 
 
 RECORDS = read_values(LearningRecord, "records")
 ROUNDING, STOCK, CHEAP, TRIES, LINT, EMOJI = read_values(Candidate, "candidates")
-LIFT, _ = read_values(Lift, "lifts")
+[LIFT] = read_values(Lift, "lifts")
 GLOBAL, PROJECT, TASK, OLD, *FOUND, PROXY, TEAM = read_values(LearningEntry, "learnings")
 SESSIONS = [entry.session_id for entry in FOUND]
 

@@ -32,8 +32,7 @@ from engine.model import (
     ScorePart,
     SourceKind,
 )
-from tests.console.stand_in_data import TABLES, read_values
-from tests.console.stand_in_service import StandInService
+from tests.console.stand_in_data import TABLES, StandInService, read_values
 
 AGENTS = PurePosixPath("/home/ada/.local/share/clawpy/agents")
 

@@ -19,8 +19,7 @@ from engine.model import (
     SessionView,
     TranscriptLine,
 )
-from tests.console.stand_in_data import HUNKS, read_sessions, read_transcript, read_values
-from tests.console.stand_in_service import StandInService
+from tests.console.stand_in_data import HUNKS, StandInService, read_sessions, read_transcript, read_values
 
 
 class StandInSessions(StandInService):

@@ -23,8 +23,9 @@ from engine.events import (
     TrainingMoved,
 )
 from tests.console import stand_in_data
-from tests.console.driving import running, until, until_shown
+from tests.console.driving import read_screen, running, until, until_shown
 from tests.console.stand_in import StandIn
+from tests.console.stories import Until, carry_out, hides, play, press, sees
 from tests.support.helpers import make_session_ended
 
 
@@ -145,3 +146,28 @@ async def test_a_failing_topic_leaves_the_others(console: ConsoleApp, engine: St
         assert console.state.cards
         assert console.state.tasks
         await until_shown(pilot, "no such table")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["cards", "work"])
+async def test_long_toasts_on_a_low_terminal_keep_their_beginning_and_all_messages_can_be_read_in_full(
+    console: ConsoleApp, name: str
+):
+    console.NOTIFICATION_TIMEOUT = 60
+    async with running(console, size=(80, 24), notifications=True) as pilot:
+
+        def sees_on_screen(*texts: str) -> Until:
+            return Until(f"{texts}", lambda app: all(text in read_screen(app) for text in texts))
+
+        await carry_out(pilot, *([] if name == "cards" else [press("2")]))
+        console.show_toast(f"first fault: {'and more of it ' * 25}end_of_first")
+        await carry_out(pilot, sees_on_screen("first fault: and"))
+        console.show_toast(f"second fault: {'and more of it ' * 25}end_of_second")
+        await carry_out(pilot, sees_on_screen("first fault: and", "second fault: and"))
+        await carry_out(pilot, press("M"), sees_on_screen("Messages", "end_of_second", "close"))
+        await carry_out(pilot, press("end"), sees_on_screen("end_of_first"))
+
+
+async def test_a_message_is_removed_after_a_while(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("clawpy_console.screens.mission_panes.MESSAGE_S", 0.3)
+    await play(console, press("escape up"), sees("Snoozed"), hides("Snoozed"))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.agent_tree import FoldState, Node, Tree, make_tree_nodes
+from clawpy_console.screens.agent_tree import FoldState, Tree, make_tree_nodes
 from clawpy_console.screens.prompt_dialogs import open_source
 from engine.events import AgentFileChanged
 from engine.model import AgentActivity, AgentView, BubbleState, PromptSource, SourceKind
@@ -148,38 +148,6 @@ async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp
 def make_agent(id: str, reports_to: str, *, worked: bool = True, tier: int = 4, broken: str = "") -> AgentView:
     activity = AgentActivity("broken" if broken else "idle", sessions=int(worked))
     return AgentView(id, "", reports_to, tier, "default", "", (), activity, broken)
-
-
-def draw_tree(nodes: list[Node]) -> list[str]:
-    return [
-        f"{'  ' * node.depth}{node.id}" + (f": {node.text}" if node.text and node.id != "owner" else "")
-        for node in nodes
-    ]
-
-
-def test_agents_whose_chain_does_not_reach_the_owner_are_grouped_below_with_the_reason():
-    agents = [
-        make_agent("ceo", "owner"), make_agent("orphan", "ghost"), make_agent("child", "orphan"),
-        make_agent("a", "b"), make_agent("b", "a"), make_agent("tail", "b"), make_agent("self", "self"),
-        make_agent("torn", "", broken="comms.json: is missing"), make_agent("below_torn", "torn"),
-        make_agent("bad_tools", "ceo", broken="tools.json: x"),
-    ]  # fmt: skip
-    assert draw_tree(make_tree_nodes(agents, folds=FoldState())) == [
-        "owner",
-        "  ceo",
-        "    bad_tools",  # its place is known, only its tools are broken
-        "=leader missing: leader missing (1)",
-        "  orphan: reports to ghost, which does not exist",
-        "    child",
-        "=in a circle: in a circle (2)",
-        "  a: reports to b, whom it leads: a circle",
-        "    b",
-        "      tail",
-        "  self: reports to itself: a circle",
-        "=broken: broken (1)",
-        "  torn",
-        "    below_torn",
-    ]
 
 
 NAMES = [f"n{number}" for number in range(12)]

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from clawpy_console.fields import predictions
-from clawpy_console.widgets.texts import render_fields
 from engine import document
-from engine.model import ConfidenceBucket, Insights, TrainingRunView
+from engine.model import ConfidenceBucket, TrainingRunView
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stand_in_insights import make_run
@@ -104,19 +103,9 @@ test_story = pytest.mark.long(make_story_test(STORIES, press("7"), READ))
 # Fields
 
 
-@pytest.fixture
-def read() -> Insights:
-    return StandIn().insights.read(30)
-
-
-def replace_metrics(read: Insights, **figures: object) -> Insights:
-    """Insights with these figures."""
-    return dataclasses.replace(read, metrics=dataclasses.replace(read.metrics, **figures))
-
-
 def make_bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> dict[str, Any]:
     item = ConfidenceBucket(0.6, 0.7, decided, rate, stated, rate - 0.1, rate + 0.1, unstated)
-    return document(replace_metrics(StandIn().insights.read(30), calibration=(item,)))["calibration"][0]
+    return document(item)
 
 
 @pytest.mark.parametrize(
@@ -131,19 +120,3 @@ def make_bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0
 )
 def test_the_verdict_on_a_range_of_confidence(bucket_document: dict[str, Any], verdict: str):
     assert predictions.judge_calibration(bucket_document)[0] == verdict
-
-
-@pytest.mark.parametrize("width", [40, 58, 80, 120])
-def test_every_line_fits(read: Insights, width: int):
-    item = document(read)
-    fields = [
-        *predictions.make_summary_fields(item),
-        *predictions.make_daily_fields(item),
-        *predictions.make_calibration_fields(item),
-        *predictions.make_hourly_fields(item),
-    ]
-    fields += [
-        *predictions.make_drift_fields(item["drift"]),
-        *predictions.make_table_fields(item, ("sources", "channels", "kinds", "partsOfDay")),
-    ]
-    assert max(line.cell_length for line in render_fields(fields, width)) <= width

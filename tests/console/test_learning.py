@@ -17,8 +17,6 @@ from tests.console.stand_in_learning import (
     EMOJI,
     FOUND,
     GLOBAL,
-    LINT,
-    OLD,
     PROJECT,
     PROXY,
     ROUNDING,
@@ -34,10 +32,8 @@ from tests.console.stories import (
     called,
     make_story_test,
     never_called,
-    on_screen,
     play,
     press,
-    refused,
     sees,
     select,
     type_text,
@@ -124,12 +120,6 @@ STORIES: Stories = {
         sees("▲ needs your decision"),
         Until("no undo", lambda app: not app.screen.check_action("undo", ())),
     ),
-    "leaving the question decides nothing": (
-        *open_item(ROUNDING.id),
-        press("a escape a n x n o escape"),
-        on_screen("learning"),
-        UNDECIDED,
-    ),
     "rejecting keeps the reason, and Enter decides nothing": (
         *open_item(TRIES.id),
         press("x"),
@@ -151,12 +141,6 @@ STORIES: Stories = {
         press("u"),
         called("undo_candidate", STOCK.id),
         sees("● active"),
-    ),
-    "a refusal to activate is said": (
-        refused("approve_candidate", "decided meanwhile"),
-        *open_item(ROUNDING.id),
-        press("a y"),
-        sees("decided meanwhile"),
     ),
     "a record leads to its session": (
         *open_item(ROUNDING.id),
@@ -197,20 +181,12 @@ STORIES: Stories = {
     ),
     "what recurs is promoted now": (*open_item(PROJECT.id), press("C"), sees("2 found, 1 promoted")),
     "a line of a prompt leads to a candidate": (follow(SourceKind.OVERLAY, STOCK.id), shows_item(STOCK.id)),
-    "a line of a prompt leads to a learning": (follow(SourceKind.LEARNING, PROJECT.id), shows_item(PROJECT.id)),
     "the queue of mission control leads here": (select("#queue", CHEAP.id), press("enter"), shows_item(CHEAP.id)),
     "what is gone is said": (lambda app: app.open("learning", "cand_gone"), sees("cand_gone no longer exists")),
 }
 
 
 test_story = pytest.mark.long(make_story_test(STORIES, size=WIDE))
-
-
-OFFERED = {
-    ROUNDING: {"approve", "reject"}, TRIES: {"reject"}, STOCK: {"roll back"}, LINT: {"approve", "reject"}, EMOJI: set(),
-    TASK: {"retract", "promote"}, GLOBAL: {"retract"}, PROXY: {"retract"}, OLD: {"keep"},
-}  # fmt: skip
-DECISIONS = ("approve", "reject", "roll back", "retract", "keep", "promote")
 
 
 @pytest.mark.long
@@ -221,13 +197,3 @@ async def test_a_file_edited_by_hand_is_read_again_while_the_screen_is_open(
     edited = replace(TASK, text="make test needs no database")
     edit = lambda app: engine.learnings.all.update({TASK.id: edited})  # noqa: E731
     await play(console, *open_item(TASK.id), edit, sees(edited.text), size=WIDE)
-
-
-@pytest.mark.long
-async def test_keys_that_can_do_nothing_are_not_offered(console: ConsoleApp):
-    def offers(offered: set[str]) -> Until:
-        check = lambda app: {name for name in DECISIONS if app.screen.check_action("decide", (name,))}  # noqa: E731
-        return Until(f"{offered}", lambda app: check(app) == offered)
-
-    steps = [step for item, offered in OFFERED.items() for step in (*open_item(item.id), offers(offered))]
-    await play(console, *steps, size=WIDE)

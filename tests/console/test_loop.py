@@ -13,8 +13,7 @@ from engine import open_engine
 from engine.home import Home
 from engine.model import SessionState
 from tests.benchmarks.key_bench import make_busy_repository
-from tests.console.driving import is_reading, running, until, until_loaded
-from tests.console.stand_in import StandIn
+from tests.console.driving import until, until_loaded
 
 pytestmark = pytest.mark.usefixtures("frames_at_60_hz")
 
@@ -46,26 +45,6 @@ class Watchdog:
                 self.worst, self.culprit = used, repr(handle)
 
         monkeypatch.setattr(asyncio.events.Handle, "_run", timed)
-
-
-@pytest.mark.long
-async def test_a_slow_service_does_not_block_the_loop(console: ConsoleApp, engine: StandIn):
-    slow, asked, answer = engine.cards.list_pending, threading.Event(), threading.Event()
-
-    def pending(**more):
-        asked.set()
-        assert answer.wait(20)
-        return slow(**more)
-
-    async with running(console) as pilot:
-        engine.cards.list_pending = pending
-        console.reload(["cards"])
-        await until(pilot, asked.is_set)
-        await pilot.press("2")
-        assert is_reading(console)
-        assert console.current_mode == "work"
-        answer.set()
-        await until(pilot, lambda: not is_reading(console))
 
 
 ROUNDS = 5

@@ -1,4 +1,4 @@
-"""The memory screen: layers, entries and their links, filter, search by meaning, preview of recall (SPEC 4, 9.5)."""
+"""The memory screen: layers, entries and links, search, preview of recall, and what is changed there (SPEC 4, 9.5)."""
 
 import pytest
 
@@ -7,9 +7,19 @@ from clawpy_console.screens.memory_entries import LAYER_NAMES
 from clawpy_console.screens.prompt_dialogs import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
-from engine.model import Layer, PromptSource, SourceKind
-from tests.console.memory_steps import WIDE, open_layer, shows_details, write_outside
+from engine.model import Layer, PromptSource, SourceKind, Waiting
+from tests.console.memory_steps import (
+    SOUL,
+    WIDE,
+    editor_begins,
+    open_editor,
+    open_layer,
+    shows_details,
+    was_called_once,
+    write_outside,
+)
 from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
 from tests.console.stories import (
     CLOSED,
     Given,
@@ -19,11 +29,15 @@ from tests.console.stories import (
     called,
     find_calls,
     find_stand_in,
+    hides,
     make_story_test,
     never_called,
     on_screen,
+    play,
     press,
+    refused,
     sees,
+    select,
     type_text,
 )
 
@@ -112,18 +126,6 @@ STORIES: Stories = {
         announce_change,
         sees("# Theirs"),
     ),
-    "around a task edges are named, and one can walk on": (
-        *open_layer(Layer.GRAPH),
-        press("down"),
-        shows_details("sess_000000000003"),
-        sees("AROUND THIS TASK", "✓ blocked Format and fix", "○ led to Hunt flakes", "· formerly similar to Round per"),
-        select_link("sess_000000000002"),
-        press("enter"),
-        shows_details("sess_000000000002"),
-        sees("was blocked by"),
-        press("escape"),
-        lists_entries(Layer.GRAPH, "4"),
-    ),
     "the chain of corrections of a fact is walked": (
         *open_layer(Layer.PARA),
         open_entry(Layer.PARA, "fact_0002"),
@@ -132,15 +134,6 @@ STORIES: Stories = {
         select_link("fact_0003"),
         press("enter"),
         shows_details("fact_0003"),
-    ),
-    "who used a memory leads to the session": (
-        Given(StandIn.with_agent),
-        *open_layer(Layer.VECTORS),
-        sees("USED BY"),
-        select_link("sess_000000000009"),
-        press("enter"),
-        on_screen("work"),
-        Until("the session", lambda app: app.screen.session.id == "sess_000000000009"),
     ),
     "a line of a prompt leads to its memory": (
         lambda app: open_source(app, PROMPT_SOURCE, "sess_9"),
@@ -169,3 +162,103 @@ STORIES: Stories = {
 
 
 test_story = make_story_test(STORIES, size=WIDE)
+
+
+def file_begins(start: str) -> Until:
+    """The saved soul begins like this."""
+    return Until(f"a file with {start}", lambda app: find_stand_in(app).agent_files.all[SOUL].startswith(start))
+
+
+def with_soul(text: str) -> Given:
+    """The soul has this text."""
+    return Given(lambda engine: engine.agent_files.all.update({SOUL: text}))
+
+
+def make_draft_wait(engine: StandIn):
+    read_queue = engine.list_waiting
+    engine.list_waiting = lambda: [*read_queue(), Waiting("fact", "draft_2", "keep a fact?", NOW)]
+
+
+CHANGES: Stories = {
+    "a file is edited and saved": (
+        *open_editor(),
+        type_text("New "),
+        press("ctrl+s"),
+        file_begins("New # Builder"),
+        sees("New # Builder"),
+    ),
+    "control characters of a file are named before an edit": (
+        with_soul("# Builder\x07\tcareful\r\n"),
+        *open_editor(),
+        sees("Control characters are not shown, and saving removes them."),
+        editor_begins("# Builder   careful\n"),
+    ),
+    "an edit of what changed meanwhile shows both texts": (
+        *open_editor(),
+        write_outside,
+        type_text("Mine "),
+        press("ctrl+s"),
+        sees("Another program changed the file", "# Theirs"),
+        never_called("wrote"),
+        press("ctrl+t"),
+        editor_begins("# Theirs\n"),
+        press("ctrl+z"),
+        editor_begins("Mine # Builder"),
+        press("ctrl+s"),
+        file_begins("Mine # Builder"),
+    ),
+    "a file that is refused stays open, and closes at the second key": (
+        refused("wrote", "line 2, column 3: there is a comma too many here"),
+        *open_editor(),
+        press("x ctrl+s"),
+        sees("line 2, column 3"),
+        press("escape"),
+        sees("Not saved"),
+        press("escape"),
+        CLOSED,
+    ),
+    "drafts are kept or dismissed, and the queue leads to them": (
+        Given(make_draft_wait),
+        select("#queue", "draft_2"),
+        press("enter"),
+        shows_details("draft_2"),
+        press("n"),
+        called("reject", "draft_2"),
+        sees("Dismissed. It will not be drafted again."),
+        shows_details("draft_1"),
+        press("a"),
+        called("promote", "draft_1"),
+        hides("DRAFTS"),
+        press("a n"),  # no draft is under the cursor: they do nothing
+        was_called_once("promote"),
+        was_called_once("reject"),
+    ),
+    "forgetting shows what it touches and asks for a second key": (
+        *open_layer(Layer.VECTORS),
+        press("x"),
+        sees("Forget it in 3 places", "stays: prompts that were sent already"),
+        press("y up enter x enter"),
+        never_called("forget"),
+        press("X"),
+        hides("We take Decimal"),
+        was_called_once("forget"),
+    ),
+    "rows of the ledger are not forgotten": (
+        *open_layer(Layer.LEDGER),
+        press("x"),
+        CLOSED,
+        hides("x forget"),
+    ),
+}
+
+
+test_change = make_story_test(CHANGES, size=WIDE)
+
+
+async def test_the_operators_editor_gets_the_file(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
+):
+    opened = []
+    monkeypatch.setattr("clawpy_console.external_programs.open_editor", lambda app, path: opened.append(path))
+    await play(console, *open_layer(Layer.MARKDOWN), press("E"), size=WIDE)
+    assert opened == [str(engine.agent_files.folder / "/".join(SOUL))]

@@ -7,7 +7,7 @@ import pytest
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.own_prompt import PromptBox, complete_text
+from clawpy_console.screens.own_prompt import PromptBox
 from engine.execution.runners.flows import FlowRegistry
 from engine.model import Card
 from tests.console import stand_in_data
@@ -137,15 +137,6 @@ STORIES: Stories = {
         press("escape enter"),
         called("propose", "explain", SHOP),
     ),
-    "without a model a second Enter keeps the text as a card": (
-        Given(remove_model),
-        *open_box(),
-        type_text("explain"),
-        press("enter"),
-        sees("Press ⏎ again"),
-        press("enter"),
-        called("propose", "explain", SHOP),
-    ),
     "what was typed is never lost": (
         *open_box(),
         type_text("look"),
@@ -213,17 +204,3 @@ async def test_a_prompt_that_is_refused_after_the_box_was_closed_is_kept(console
         sees("Your prompt was not sent: the folder is gone"),
         has_saved("look"),
     )
-
-
-@pytest.mark.parametrize(
-    "text, becomes",
-    [
-        ("run the te", ["run_tests ", "uncovered_lines "]),
-        ("lin", ["lint ", "fix_lint ", "uncovered_lines "]),
-        ("bisect test=a good=b ", ["bisect test=a good=b project=", "bisect test=a good=b bad="]),
-        ("look_at_changes", []),
-        ("rewrite the parser", []),
-    ],
-)
-def test_completions_of_a_prompt(text: str, becomes: list[str]):
-    assert [completion for completion, _ in complete_text(text, FORMS)] == becomes

@@ -4,10 +4,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from textual.command import Hit
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.palette import CommandProvider
 from clawpy_console.widgets.frame import SCREENS
 from engine.model import DismissReason, Mute
 from tests.console.driving import running, until
@@ -117,13 +115,6 @@ async def test_the_palette_has_no_command_of_another_screen_over_a_dialog_and_no
         await carry_out(pilot, press("M"), sees("Messages"))
         prefixes = tuple(f"{mode.capitalize()}: " for mode in SCREENS)
         assert not [title for title in read_palette_titles(console) if title.startswith(prefixes)]
-
-
-@pytest.mark.parametrize("query, commands", [("settings", []), ("mouse", ["Mouse off"]), ("OFF mou", ["Mouse off"])])
-async def test_a_search_finds_only_commands_with_all_its_words(console: ConsoleApp, query: str, commands: list[str]):
-    async with running(console):
-        hits = CommandProvider(console.screen).search(query)
-        assert [str(hit.match_display) async for hit in hits if isinstance(hit, Hit)] == commands
 
 
 async def test_the_palette_has_each_action_once(console: ConsoleApp):

@@ -11,7 +11,7 @@ from clawpy_console.app import ConsoleApp
 from engine.model import AutonomyState, CalibrationCheck, Phase
 from tests.console.snapshots import CompareSnapshot, in_four_sizes
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW, ago, make_found_agent, read_burns, read_stack
+from tests.console.stand_in_data import NOW, ago, make_found_agent, read_stack
 
 SCREENS = {
     "mission": "escape",
@@ -91,16 +91,6 @@ def forget_decisions(engine: StandIn):
     engine.insights.training = dataclasses.replace(engine.insights.training, runs=(), model="", pairs=0, needed=50)
 
 
-def forget_verdicts(engine: StandIn):
-    """Nothing ran yet, so no rail was asked."""
-    rails = tuple(dataclasses.replace(rail, last=None, last_at=None, stopped_count=0) for rail in engine.safety.rails())
-    vars(engine.safety).update(log=lambda **_: [], chain=lambda **_: [], rails=lambda: rails)
-    unused = tuple(
-        dataclasses.replace(burn, spent=0, reserved=0, buckets=(0,) * len(burn.buckets)) for burn in read_burns()
-    )
-    engine.safety.costs.history = lambda: unused
-
-
 def pause(engine: StandIn):
     """It paused by itself an hour ago."""
     engine.safety.kill_switch.hold("pause", "3 dismissals in a row", NOW + timedelta(minutes=63))
@@ -134,7 +124,6 @@ STATES: dict[str, tuple[Callable[[StandIn], object], str]] = {
     "connect": (remove_model, "escape H"),
     "nothing-learned": (forget_learnings, "5"),
     "nothing-decided": (forget_decisions, "7"),
-    "nothing-ran": (forget_verdicts, "6"),
     "pause": (pause, "6"),
     "building": (build_index, "4 down down enter"),
     "light": (use_theme("clawpy-light"), "escape"),

@@ -5,12 +5,9 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from clawpy_console.app import ConsoleApp
-from clawpy_console.state import AppState, Autonomy
+from clawpy_console.state import AppState, Autonomy, find_used_screens
 from clawpy_console.widgets.frame import SCREENS, STOP_TEXT, make_screen_tabs, make_state_line
-from engine.model import MICRO, AutonomyState, CostState, Phase
-from tests.console.driving import read_screen, running
-from tests.console.stand_in import StandIn
+from engine.model import MICRO, AutonomyState, CostState, Hold, Phase
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
 
@@ -18,16 +15,6 @@ NOTHING_SPENT = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20
 
 KEYS = ("1", "2", "3", "4", "5", "6", "7")
 """The keys of all screens."""
-
-
-def remove_everything(engine: StandIn, monkeypatch: pytest.MonkeyPatch):
-    engine.cards.all, engine.channel_setup.serves = {}, ""
-    for port, name in (
-        (engine.agents, "list"), (engine, "read_layers"), (engine.adaptation, "candidates"),
-        (engine.learnings, "list_entries"), (engine.safety, "log"), (engine.safety.kill_switch, "holds"),
-    ):  # fmt: skip
-        monkeypatch.setattr(port, name, lambda **_: [])
-    monkeypatch.setattr(engine.safety.costs, "state", lambda: NOTHING_SPENT)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +61,10 @@ def test_costs_warn_from_80_percent_of_their_cap(spent: int, style: str):
     assert style in {span.style for span in line.spans if span.start == begin}
 
 
-async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(
-    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
-):
-    remove_everything(engine, monkeypatch)
-    async with running(console) as pilot:
-        top = read_screen(console).splitlines()[0]
-        assert "1 mission  2 work" in top
-        assert not any(word in top for word in ("hierarchy", "memory", "learning", "safety", "insights"))
-        assert "$" not in read_screen(console).splitlines()[1]
-        await pilot.press("4", "1")
-        assert "2 work  4 memory" in read_screen(console).splitlines()[0], "it was called by its key"
+def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened():
+    used = find_used_screens(AppState(holds=(Hold("pause", "d pressed", NOW),)))
+    assert make_screen_tabs("mission", used, KEYS, 100).plain.split("  ") == ["1 mission", "2 work", "6 safety"]
+    assert "4 memory" in make_screen_tabs("memory", used, KEYS, 100).plain
 
 
 @pytest.mark.parametrize("folder", ["/home/me/a long folder", "/h/a:b: c"])

