@@ -93,9 +93,6 @@ class StandInChanges(StandInService):
     def list(self, *, limit: int = 50) -> list[ChangeSet]:
         return self.all[:limit]
 
-    def undecided(self, limit: int) -> list[ChangeSet]:
-        return [change for change in self.all if change.state.is_undecided][:limit]
-
     def diff(self, id: str) -> list[Any]:
         return [FileDiff(file.path, file.status, "", binary=False, hunks=HUNKS) for file in self.all[0].files]
 

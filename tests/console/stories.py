@@ -199,11 +199,6 @@ def answers(event: threading.Event) -> Step:
 ALL_ANSWERED = Until("all answers", lambda app: all(worker.is_finished for worker in app.workers))
 
 
-def shows(dialog: type[object]) -> Until:
-    """A dialog of this kind is in front."""
-    return Until(dialog.__name__, lambda app: isinstance(app.screen, dialog))
-
-
 def has_said_nothing(text: str) -> Step:
     """No message so far contains this text."""
 

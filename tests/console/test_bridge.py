@@ -25,7 +25,7 @@ from engine.events import (
 from tests.console import stand_in_data
 from tests.console.driving import read_screen, running, until, until_shown
 from tests.console.stand_in import StandIn
-from tests.console.stories import Until, carry_out, hides, play, press, sees
+from tests.console.stories import Until, carry_out, press
 from tests.support.helpers import make_session_ended
 
 
@@ -166,8 +166,3 @@ async def test_long_toasts_on_a_low_terminal_keep_their_beginning_and_all_messag
         await carry_out(pilot, sees_on_screen("first fault: and", "second fault: and"))
         await carry_out(pilot, press("M"), sees_on_screen("Messages", "end_of_second", "close"))
         await carry_out(pilot, press("end"), sees_on_screen("end_of_first"))
-
-
-async def test_a_message_is_removed_after_a_while(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("clawpy_console.screens.mission_panes.MESSAGE_S", 0.3)
-    await play(console, press("escape up"), sees("Snoozed"), hides("Snoozed"))

@@ -92,10 +92,6 @@ STORIES: Stories = {
         has_row("#sessions", "blog: Summarise the day", "13:09 · 1m 00s · 4 commits, 2 test"),
         hides("succeeded"),
     ),
-    "what could not run is not called a failure": (
-        with_session(3, state=SessionState.CANNOT_RUN, error="ruff is not found"),
-        has_row("#sessions", "Lint the 6 files", "could not run", "○"),
-    ),
     "tasks and agents are shown only while there are any": (
         has_row("#tasks", "cart rounding", mark="○"),
         has_row("#agents", "koji-core"),
