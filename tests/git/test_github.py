@@ -9,14 +9,14 @@ import pytest
 from engine.clock import FakeClock
 from engine.git.github import GitHub, ask_github, find_address, parse_pull_requests
 from tests.conftest import Repository
-from tests.git.gh_program import make_answering_gh, make_gh
-from tests.support.helpers import read_table
+from tests.support.helpers import make_program, read_table
 
 TABLE = read_table(__file__)
 
 
-def count_calls(folder: Path) -> int:
-    return (folder / "calls").read_text().splitlines().count("pr")
+def make_gh(folder: Path, script: str) -> str:
+    """Make a program that stands in for `gh`: it notes each call, then runs the script. Returns its path."""
+    return str(make_program(folder / "gh", f"echo $1 >> {folder}/calls\n{script}"))
 
 
 def describe_wait(**entry: object) -> str:
@@ -46,18 +46,19 @@ def test_gh_is_asked_in_the_background_at_most_every_five_minutes(
 ):
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
     shop = str(repository.path)
-    github = GitHub(clock, make_answering_gh(tmp_path))
+    (tmp_path / "answer.json").write_text(
+        '[{"number": 7, "title": "Carts", "headRefName": "cart", '
+        '"statusCheckRollup": [{"name": "tests", "conclusion": "FAILURE"}, {"name": "lint", "conclusion": "SUCCESS"}]}]'
+    )
+    github = GitHub(clock, make_gh(tmp_path, f"cat {tmp_path}/answer.json"))
     assert github.latest(shop) is None
     github.settle(10)
-    assert github.latest(shop) is not None
-    clock.advance(timedelta(seconds=299))
-    github.latest(shop)
-    github.settle(10)
-    assert count_calls(tmp_path) == 1
-    clock.advance(timedelta(seconds=1))
-    github.latest(shop)
-    github.settle(10)
-    assert count_calls(tmp_path) == 2
+    assert github.latest(shop).failing == (("cart", "tests"),)
+    for seconds, calls in ((299, 1), (1, 2)):
+        clock.advance(timedelta(seconds=seconds))
+        github.latest(shop)
+        github.settle(10)
+        assert (tmp_path / "calls").read_text().splitlines().count("pr") == calls
 
 
 @pytest.mark.parametrize("script, error", TABLE["failures"])

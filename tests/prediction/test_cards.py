@@ -85,6 +85,8 @@ def test_an_own_prompt_may_name_a_flow_and_lies_on_top(world: DecisionWorld):
     card = world.propose("run_tests paths=src")
     assert (card.assignment.flow, card.assignment.parameters) == ("run_tests", {"paths": "src"})
     assert world.propose("run_tests of the cart").assignment.flow is None
+    offered = world.make_card("src/cart.py")
+    assert world.propose("Run  the tests of src/cart.py.").id == offered.id, "its title returns the pending card"
     world.make_card("urgent", tier=Tier.AT_RISK)
     assert world.cards.list_pending()[0].source is Source.OPERATOR
     assert find_refusal_code(world.propose, " \n") == "empty_prompt"
@@ -225,3 +227,10 @@ def test_a_workspace_that_is_off_gets_no_suggestion(database: Database, clock: F
 
 
 # Cards that make room
+
+
+def test_a_dismissal_is_not_undone_beside_a_pending_card_about_the_same(world: DecisionWorld):
+    card = world.cards.dismiss(world.make_card().id)
+    world.cards.unmute(world.cards.list_mutes()[0].id)
+    world.make_card()
+    assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"

@@ -111,3 +111,12 @@ def test_only_the_workspace_that_changed_is_checked_and_ignored_files_are_no_cha
         (site.path / "index.html").write_text("<p>hello\n")
 
     assert watched.check_after(change) == [str(site.path)]
+
+
+def test_a_workspace_that_is_added_or_moved_away_is_noticed(
+    watch_over: Callable[..., Watched], shop: Repository, tmp_path: Path
+):
+    watched = watch_over()
+    watched.workspaces.append(str(shop.path))
+    assert watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 1\n")) == [str(shop.path)]
+    assert watched.check_after(lambda: shop.path.rename(tmp_path / "elsewhere")) == [str(shop.path)]

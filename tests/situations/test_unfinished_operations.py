@@ -47,6 +47,10 @@ def test_both_sides_of_a_stopped_merge_are_tested_and_nothing_moves(situation: S
     assert situation.git("status", "--porcelain") == status
     assert situation.git("rev-parse", "HEAD", "MERGE_HEAD") == heads
 
+    situation.git("add", "-A")
+    card = situation.predict_top_card("unfinished_operation", prompt="Test the unfinished merge as it stands")
+    assert card.reasoning.endswith("is not finished; cart.py and größe neu.py are marked as resolved.")
+
 
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
 def test_both_sides_of_a_stopped_rebase_are_tested(situation: Situation, backend: str):

@@ -3,23 +3,21 @@ board, and flows that were learned (SPEC 5.2)."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
+from types import SimpleNamespace
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from engine.clock import FakeClock
-from engine.git.github import GitHub
+from engine.git.github import GitHubState, PullRequest
 from engine.model import Tier
 from engine.prediction.kinds import BLOCKING_TASK, KINDS, OPEN_TASK, STALE_TASK
 from engine.prediction.signals import Meeting
-from engine.prediction.templates.failures import bisect
+from engine.prediction.templates.failures import bisect, still_red
 from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, prepare_meeting
 from engine.prediction.templates.offers import find_day_begin
 from engine.prediction.templates.runs import failing_ci, slower_tests
 from engine.prediction.templates.tasks import LearnedFlowOffer, open_task, propose_learned_flows
 from tests.conftest import Repository
-from tests.git.gh_program import make_answering_gh
 from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, get_only, make_session, make_task
 from tests.support.helpers import read_table
 from tests.support.past_run import PastRun
@@ -64,16 +62,22 @@ def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(
     assert proposal.parameters == {"test": CART, "good": "v1.2", "bad": head}
 
 
-def test_failing_ci_offers_a_run_here(
-    world: SensedWorkspace, repository: Repository, head: str, tmp_path: Path, clock: FakeClock
-):
+def test_failing_ci_offers_a_run_here(world: SensedWorkspace, repository: Repository, head: str):
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
     repository.git("checkout", "-q", "-b", "feature/x")
-    world.github = GitHub(clock, make_answering_gh(tmp_path))
+    state = GitHubState((PullRequest(7, "Carts", "feature/x", ("tests",)),))
+    world.github = SimpleNamespace(latest=lambda workspace: state)
     world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"), full=False)]
-    world.sense()
-    world.github.settle(10)
     assert get_only(failing_ci(world.sense())).prompt == "Run the whole suite here: CI fails on feature/x"
+
+
+def test_a_test_that_a_bisect_explained_is_not_run_alone(world: SensedWorkspace, head: str):
+    bisected = PastRun(head, failing=(CART,), passed=0, full=False, tree="t1", session_id="ses_1", changed=False)
+    world.runs = [PastRun(head, failing=(CART,), tree="t2", ran_at=bisected.ran_at + HOUR), bisected]
+    world.sessions = [make_session("bisect", facts={"culprit": "0" * 40, "subject": "Faster cart"})]
+    assert still_red(*world.sense_top()) == []
+    world.sessions = [make_session("bisect", facts={})]
+    assert get_only(still_red(*world.sense_top())).prompt.startswith("Run `test_cart` alone")
 
 
 @pytest.mark.parametrize(
