@@ -27,13 +27,12 @@ class StandInCalibrator:
     """A calibrator that gives every card the same confidence, and whose check passes."""
 
     confidence = 0.95
-    is_calibrated = True
 
     def calibrate(self, kind: str, score: float) -> float:
         return self.confidence
 
     def check(self) -> CalibrationCheck:
-        return CalibrationCheck(held_out=100, is_calibrated=self.is_calibrated, reason="it holds")
+        return CalibrationCheck(held_out=100, is_calibrated=True, reason="it holds")
 
 
 class AutonomyWorld:
