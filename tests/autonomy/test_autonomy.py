@@ -38,50 +38,33 @@ from engine.storage.database import Database
 from tests.support.helpers import read_table
 from tests.support.programs import find_imported
 
-
-@pytest.fixture
-def settings() -> FixedSettings:
-    return FixedSettings(Settings(autonomous_mode_enabled=True))
+SETTINGS = FixedSettings(Settings(autonomous_mode_enabled=True))
 
 
 @pytest.fixture
-def kill_switch(database: Database, settings: FixedSettings, clock: FakeClock, tmp_path: Path) -> KillSwitch:
+def kill_switch(database: Database, clock: FakeClock, tmp_path: Path) -> KillSwitch:
     """A kill switch that no thread watches."""
-    decisions = Decisions(database, clock)
     return KillSwitch(
-        database, settings, clock, data=tmp_path, decisions=decisions, stop_sessions=lambda reason: None,
-        on_change=lambda: None,
+        database, SETTINGS, clock, data=tmp_path, decisions=Decisions(database, clock),
+        stop_sessions=lambda reason: None, on_change=lambda: None,
     )  # fmt: skip
 
 
 @pytest.fixture
-def place(kill_switch: KillSwitch, database: Database) -> Callable[..., None]:
-    """Places a hold, as other parts of the engine do."""
-    return lambda *hold, **by: database.write(lambda transaction: kill_switch.place(transaction, *hold, **by))
-
-
-@pytest.fixture
-def make_autonomy(
-    database: Database, settings: FixedSettings, clock: FakeClock, kill_switch: KillSwitch
-) -> Callable[..., Autonomy]:
+def make_autonomy(database: Database, clock: FakeClock, kill_switch: KillSwitch) -> Callable[..., Autonomy]:
     def build(check: Callable[[], object] = lambda: None) -> Autonomy:
-        return Autonomy(
-            database,
-            settings,
-            clock,
-            kill_switch=kill_switch,
-            runs=SimpleNamespace(run_check=check),
-        )
+        runs = SimpleNamespace(run_check=check)
+        return Autonomy(database, SETTINGS, clock, kill_switch=kill_switch, runs=runs)
 
     return build
 
 
 def test_a_pause_is_the_state_with_its_cause_and_end_also_after_a_restart(
-    make_autonomy: Callable[..., Autonomy], place: Callable[..., None], clock: FakeClock
+    make_autonomy: Callable[..., Autonomy], kill_switch: KillSwitch, database: Database, clock: FakeClock
 ):
     autonomy = make_autonomy()
     autonomy.update_state()
-    place(HoldKind.PAUSE, "3 dismissals in a row")
+    database.write(lambda tx: kill_switch.place(tx, HoldKind.PAUSE, "3 dismissals in a row"))
     paused, until = autonomy.update_state(), clock.now() + PAUSE_DURATION
     assert (paused.state, paused.cause, paused.next_change) == (AutonomyState.PAUSED, "3 dismissals in a row", until)
     assert make_autonomy().update_state() == paused
