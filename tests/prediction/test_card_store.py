@@ -19,6 +19,7 @@ from engine.prediction.card_rows import TRANSITIONS, CardRow, Move, compute_next
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import DecisionWorld, find_refusal_code, make_proposal
+from tests.support.helpers import refused
 
 STEPS = {
     (Status.PENDING, Status.APPROVED),
@@ -241,6 +242,13 @@ def test_a_card_expires_after_24_hours(world: DecisionWorld, clock: FakeClock):
     assert world.cards.get(card.id).status is Status.EXPIRED
     assert world.read_signals() == [], "it was never shown"
     assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
+
+
+def test_the_text_of_an_expired_prompt_of_your_own_is_not_lost(world: DecisionWorld, clock: FakeClock):
+    card = world.propose("why's cart slow")
+    clock.advance(timedelta(hours=24))
+    refusal = refused("already_decided", lambda: world.cards.approve(card.id))
+    assert refusal.fix == f"propose it again: clawpy --workspace {card.workspace} propose 'why'\"'\"'s cart slow'"
 
 
 def test_quiet_hours_do_not_count(database: Database, clock: FakeClock):

@@ -68,6 +68,8 @@ def test_a_session_has_a_task_of_its_own(world: DecisionWorld, board: TaskBoard)
 
 
 def test_a_card_made_from_a_task_works_on_that_task(world: DecisionWorld, board: TaskBoard):
+    end(world, board, make_session(), SessionState.CANCELLED)
+    assert board.list() == [], "a session that ended before it started has no task"
     task = board.add("cart rounding")
     view = start(world, board, task.id)
     assert [(task.id, task.state) for task in board.list()] == [(task.id, "running")]
