@@ -35,17 +35,15 @@ ALL_TOOLS = ["read", "write", "edit", "exec", "web_search", "web_fetch"]
 
 
 class RailedWorld(AcpWorld):
-    """A world with the best sandbox, the real content filter and the real tools.
+    """A world with the best sandbox, the real content filter and the real tools. Their policy denies the calls of
+    `deny`, and allows all others."""
 
-    Their policy asks about the calls of `ask`, denies those of `deny`, and allows all others.
-    """
-
-    def __init__(self, *parts: Any, ask: Sequence[str] = (), deny: Sequence[str] = (), **options: Any):
+    def __init__(self, *parts: Any, deny: Sequence[str] = (), **options: Any):
         super().__init__(
             *parts, sandbox=find_best_sandbox(), verdict=lambda command: check_command(command).verdict, **options
         )
         self.permissions = Permissions(self.database, randomness=Randomness())
-        policy = SimpleNamespace(allow=ALL_TOOLS, ask=list(ask), deny=list(deny))
+        policy = SimpleNamespace(allow=ALL_TOOLS, ask=[], deny=list(deny))
         self._toolbelts = Toolbelts(
             self.database, settings=self.settings, permissions=self.permissions, read_tools=lambda agent: policy
         )
@@ -69,13 +67,15 @@ def test_the_policy_allows_and_denies_without_asking(make_railed_world: MakeRail
     view = world.run(
         ask_to_execute("make test"),
         ask_to_execute("curl https://example.org"),
+        ask_permission("only a thought", "think", rawInput={"command": "curl https://example.org"}),
+        ask_permission("`curl https://example.org`", "execute"),
         ask_to_execute("rm -rf / --no-preserve-root"),
         ask_permission("Edit", "edit", locations=[{"path": "a.txt"}]),
         ask_permission("Edit", "edit", locations=[{"path": "/etc/passwd"}]),
         run_in_terminal("echo", "from a terminal"),
     )
     answers = [line for line in world.read_words(view) if line.startswith("answer")]
-    assert answers == [f"answer {verdict}_once" for verdict in ("allow", "reject", "reject", "allow", "reject")]
+    assert answers == [f"answer {verdict}_once" for verdict in ("allow", *["reject"] * 4, "allow", "reject")]
     assert "from a terminal" in world.read_lines(view, ["output"])
     assert view.state is SessionState.SUCCEEDED
 

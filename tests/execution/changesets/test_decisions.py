@@ -42,6 +42,7 @@ def test_an_illegal_decision_is_refused(world: LandingWorld, earlier: list[Decis
         if after not in NEXT_STATES.get(before, set()):
             refused("already_decided", partial(decide, change))
             assert change.current.state is before
+    refused("unknown_change_set", lambda: world.changes.land("change_x"))
 
 
 def test_decisions_from_many_threads_decide_once(world: LandingWorld):
@@ -223,3 +224,5 @@ def test_changes_that_conflict_with_your_files_cannot_be_continued(world: Landin
     assert "a.txt" in refusal.message
     assert not world.worktrees.folder_of("sess_2").exists()
     assert not any("sess_2" in ref for ref in world.refs)
+    world.changes.discard(world.changes.for_session("sess_1").id)
+    assert world.changes.make_starting_tree_builder("sess_1") is None, "what is decided is not continued"
