@@ -52,9 +52,9 @@ class StandInPermits:
 
     def consume(self, tx: Transaction, permit: Permit, digest: str, /):
         if permit.id in self.used:
-            raise Refusal("permit_used", f"permit {permit.id} was used already")
+            raise Refusal("permit_used", f"permit {permit.id} was used already", "approve it again")
         if permit.digest != digest:
-            raise Refusal("permit_mismatch", "for something else")
+            raise Refusal("permit_mismatch", "for something else", "approve this")
         self.used.add(permit.id)
 
 

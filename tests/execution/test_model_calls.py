@@ -62,17 +62,13 @@ def test_a_call_is_stored_before_it_is_made_and_finished_once_with_its_usage(cal
 
 
 def test_no_secret_of_a_call_is_stored(calls: ModelCalls, database: Database):
-    call = begin_call(
-        calls, prompt=Prompt((make_part("task", f"log in with {SECRET}\nsk-{'x9' * 20}"),), (f"{SECRET} note",))
-    )
+    task = make_part("task", f"log in with {SECRET}\nsk-{'x9' * 20}")
+    call = begin_call(calls, prompt=Prompt((task,), (f"{SECRET} note",)))
     calls.finish(call, state=CallState.FAILED, error=f"401 for {SECRET}", reply=f"I used {SECRET}")
 
-    path = database.path
     stored = repr((calls.read_prompt(call), calls.get(call), calls.reply(call)))
-    assert SECRET not in stored
-    assert "sk-x9" not in stored
-    assert stored.count("[secret cut]") == 5
-    assert SECRET.encode() not in path.read_bytes()
+    assert (SECRET in stored, "sk-x9" in stored, stored.count("[secret cut]")) == (False, False, 5)
+    assert SECRET.encode() not in database.path.read_bytes()
 
 
 def test_calls_that_ran_during_a_crash_are_interrupted(calls: ModelCalls):
@@ -88,8 +84,7 @@ def test_calls_that_ran_during_a_crash_are_interrupted(calls: ModelCalls):
 def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(calls: ModelCalls, database: Database):
     call, unrelated = begin_call(calls), begin_call(calls, session_id="sess_2")
     database.write(lambda tx: calls.session_ended(tx, make_session_view(state=SessionState.CANCELLED)))
-    assert calls.get(call).state == "cancelled"
-    assert calls.get(unrelated).state == "running"
+    assert (calls.get(call).state, calls.get(unrelated).state) == ("cancelled", "running")
 
     calls.finish(call, state=CallState.FAILED, usage=CallUsage(7, 0, 3))
     stored = calls.get(call)

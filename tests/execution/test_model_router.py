@@ -8,7 +8,6 @@ import pytest
 
 from engine.api_keys import Key
 from engine.config import FixedSettings
-from engine.config.sections import PROVIDERS
 from engine.config.settings_file import read_settings
 from engine.execution import model_router
 from engine.execution.model_router import ModelRouter
@@ -40,7 +39,6 @@ def make_router(*keys: str, config: str = "", models: Mapping[str, str] | None =
 
 
 CHANNEL = '[channels.koji-core]\nmodel = "{}"\n'
-BOTH = ("openai", "anthropic")
 ROWS = read_table(__file__)
 
 
@@ -50,12 +48,6 @@ def choose_model(router: ModelRouter, run_kind: str = "task") -> str:
 
 def find_refusal(router: ModelRouter) -> Refusal:
     return refused("no_model", lambda: choose_model(router))
-
-
-@pytest.mark.parametrize("provider", BOTH)
-def test_without_a_choice_the_first_provider_with_a_key_gives_its_model(provider: str):
-    keys = BOTH[BOTH.index(provider) :]
-    assert choose_model(make_router(*keys)) == f"{provider}:{PROVIDERS[provider].model}"
 
 
 @pytest.mark.parametrize("row", ROWS["choice"], ids=lambda row: row["name"])

@@ -1,6 +1,7 @@
 """A session from its permit to its end: its commands, what it prints, why it can fail, and its row (SPEC 3.7, 3.8)."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -36,14 +37,11 @@ def test_a_session_goes_from_its_permit_to_its_summary(world: ScriptWorld, datab
 
 def test_a_permit_is_used_once_and_for_its_assignment_alone(world: ScriptWorld):
     assignment = world.make_assignment(lambda live: "done")
-    permit = world.make_permit(assignment)
-    world.sessions.start(permit, assignment, agent="builder", without_sandbox=True)
-    with pytest.raises(Refusal, match="used"):
-        world.sessions.start(permit, assignment, agent="builder", without_sandbox=True)
-    unrelated = world.make_assignment("gate")
-    with pytest.raises(Refusal) as refusal:
-        world.sessions.start(permit, unrelated, agent="builder", without_sandbox=True)
-    assert refusal.value.code in ("permit_used", "permit_mismatch")
+    used, unused = world.make_permit(assignment), world.make_permit(assignment)
+    start = partial(world.sessions.start, agent="builder", without_sandbox=True)
+    start(used, assignment)
+    refused("permit_used", lambda: start(used, assignment))
+    refused("permit_mismatch", lambda: start(unused, world.make_assignment("gate")))
     assert len(world.sessions.list()) == 1
 
 
@@ -51,38 +49,30 @@ def test_a_session_that_cannot_start_uses_no_permit(world: ScriptWorld):
     good = world.make_assignment("gate")
     refused("unknown_channel", lambda: world.begin(replace(good, channel="nowhere")))
     refused("no_runner", lambda: world.begin(replace(good, runner="acp")))
-    refused("no_runner", lambda: world.begin(replace(good, flow=None)))
     world.stop_reason = "F12 was pressed"
     with pytest.raises(Refusal, match="F12 was pressed"):
         world.start("gate")
     assert not world.permits.used
     assert world.sessions.list() == []
-    refused("unknown_session", lambda: world.sessions.get("sess_nobody"))
 
 
-def test_an_error_of_the_runner_fails_the_session_with_its_message(
-    world: ScriptWorld, caplog: pytest.LogCaptureFixture
-):
-    def fail_flow(live: LiveSession) -> str:
-        raise WorkFailed("there is no test runner", "install pytest")
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (WorkFailed("there is no test runner", "install pytest"), "there is no test runner (install pytest)"),
+        (Refusal("git_failed", "git says no"), "git says no"),
+        (KeyError("oh \x1b[31mdear"), "unexpected error: KeyError: "),
+    ],
+)
+def test_an_error_of_the_runner_fails_the_session_with_its_message(world: ScriptWorld, error: Exception, message: str):
+    def fail(live: LiveSession) -> str:
+        raise error
 
-    def refuse(live: LiveSession) -> str:
-        raise Refusal("git_failed", "git says no")
-
-    def crash(live: LiveSession) -> str:
-        raise KeyError("oh \x1b[31mdear")
-
-    for work, message in (
-        (fail_flow, "there is no test runner (install pytest)"),
-        (refuse, "git says no"),
-        (crash, "unexpected error: KeyError: "),
-    ):
-        view = world.run(work)
-        assert view.state is SessionState.FAILED
-        assert view.summary.startswith(message)
-        assert "\x1b" not in view.summary
-        assert world.read_lines(view, ["error"])[-1].startswith(message)
-    assert "KeyError" in caplog.text
+    view = world.run(fail)
+    assert view.state is SessionState.FAILED
+    assert view.summary.startswith(message)
+    assert "\x1b" not in view.summary
+    assert world.read_lines(view, ["error"])[-1].startswith(message)
 
 
 @pytest.mark.parametrize("verdict", [Verdict.ASK, Verdict.BLOCK])
@@ -94,19 +84,14 @@ def test_the_content_filter_is_asked_before_every_command(make_world: MakeWorld,
         return verdict if "rm" in command else Verdict.ALLOW
 
     world = make_world(verdict=judge)
-    victim = world.workspace / "precious"
-    victim.touch()
-
-    def work(live: LiveSession) -> str:
-        live.execute(["true"], cwd=live.folder)
-        live.execute(["rm", "precious"], cwd=live.folder)
-        return "not reached"
-
-    view = world.run(work)
+    (world.workspace / "precious").touch()
+    view = world.run(
+        lambda live: [live.execute(argv, cwd=live.folder) for argv in (["true"], ["rm", "precious"])] and "not reached"
+    )
     assert view.state is SessionState.BLOCKED
     assert "a rule says so" in view.summary
     assert commands == ["true", "rm precious"]
-    assert victim.exists()
+    assert (world.workspace / "precious").exists()
 
 
 # Transcript and events

@@ -27,9 +27,9 @@ def send_update(update: str, **fields: Any) -> Step:
     return {"send_update": {"sessionUpdate": update, **fields}}
 
 
-def report_usage(used: int, amount: float | None = None, currency: str = "USD") -> Step:
+def report_usage(used: int, dollars: float | None = None) -> Step:
     """It reports the tokens that are used so far, and what they cost if it knows."""
-    cost = {} if amount is None else {"cost": {"amount": amount, "currency": currency}}
+    cost = {} if dollars is None else {"cost": {"amount": dollars, "currency": "USD"}}
     return send_update("usage_update", used=used, size=200_000, **cost)
 
 

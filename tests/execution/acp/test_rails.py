@@ -1,8 +1,7 @@
 """An agent's requests before the real rails: policy, content filter, jail, a person (SPEC 3.5, 3.8, 9.3)."""
 
 import json
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,17 +52,8 @@ class RailedWorld(AcpWorld):
         return self._toolbelts.open(live, view, folder)
 
 
-MakeRailedWorld = Callable[..., RailedWorld]
-
-
-@pytest.fixture
-def make_railed_world(make_acp_world: MakeAcpWorld) -> MakeRailedWorld:
-    """Makes worlds with its options."""
-    return partial(make_acp_world, RailedWorld)
-
-
-def test_the_policy_allows_and_denies_without_asking(make_railed_world: MakeRailedWorld):
-    world = make_railed_world(deny=["exec:curl*"])
+def test_the_policy_allows_and_denies_without_asking(make_acp_world: MakeAcpWorld):
+    world = make_acp_world(RailedWorld, deny=["exec:curl*"])
     view = world.run(
         ask_to_execute("make test"),
         ask_to_execute("curl https://example.org"),
@@ -80,8 +70,8 @@ def test_the_policy_allows_and_denies_without_asking(make_railed_world: MakeRail
     assert view.state is SessionState.SUCCEEDED
 
 
-def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make_railed_world: MakeRailedWorld):
-    world = make_railed_world(deny=["exec:*forbidden*"])
+def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make_acp_world: MakeAcpWorld):
+    world = make_acp_world(RailedWorld, deny=["exec:*forbidden*"])
     token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
     notes = ("-----BEGIN PRIVATE KEY----- forbidden", f"{'x ' * 9_980}{token}")
     view = world.start(*(ask_permission(rawInput={"note": note}) for note in notes))
@@ -93,8 +83,8 @@ def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make_rail
     assert "answer reject_once" in world.read_words(world.finish(view)), "the first is denied by its words"
 
 
-def test_files_go_through_the_jail(make_railed_world: MakeRailedWorld):
-    world = make_railed_world()
+def test_files_go_through_the_jail(make_acp_world: MakeAcpWorld):
+    world = make_acp_world(RailedWorld)
     (world.workspace / "link").symlink_to("/etc")
     world.repository.commit("a link")
     view = world.run(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.clock import Clock, SystemClock
+from engine.clock import SystemClock
 from engine.execution.runners.flow import Job, Place
 from engine.execution.runners.flows import FLOWS
 from engine.execution.trees import take_snapshot
@@ -38,7 +38,7 @@ def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
     """Runs a flow by name on `repository`, in a worktree of its present files where the flow's place asks for one."""
     numbers = itertools.count(1)
 
-    def run(name: str, *, clock: Clock | None = None, **parameters: Any) -> FlowRun:
+    def run(name: str, **parameters: Any) -> FlowRun:
         number = next(numbers)
         flow = FLOWS[name]
         scratch = tmp_path / f"scratch-{number}"
@@ -52,7 +52,7 @@ def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
             folder=folder,
             git=Git(folder),
             session=session,
-            clock=clock or SystemClock(),
+            clock=SystemClock(),
         )
         return FlowRun(flow(**parameters).run(job), session, folder)
 

@@ -48,14 +48,6 @@ def test_a_passing_test_that_prints_a_refused_connection_passes(project: Reposit
     assert run_flow("run_tests").check.green
 
 
-def test_a_script_of_the_project_with_an_exit_code_is_a_failure(repository: Repository, run_flow: RunFlow):
-    repository.commit("begin", {"Makefile": "test:\n\t@echo 3 carts are wrong; exit 1\n"})
-    run = run_flow("run_tests")
-    assert (run.check.failed, run.check.counted) == (1, False)
-    assert run.summary.startswith("Make test failed in ")
-    assert run.summary.endswith("its output names no tests")
-
-
 # What cannot run
 
 

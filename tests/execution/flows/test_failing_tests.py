@@ -43,7 +43,6 @@ FILES = [
     ("def test_a():\n    pass\n", ["test_a"]),
     ('"""Doc."""\n\nfrom __future__ import annotations\n\nimport os\n\nimport pytest\n\n\nclass TestA:\n'
      "    @pytest.mark.x\n    async def test_b(self, date):\n        pass\n", ["TestA", "test_b"]),
-    ("from cart import total\n\ndef test_a():\n    pass\n", ["test_a"]),
     ('"""Doc."""\n\nimport os\nimport sys\nfrom cart import total\n\ndef test_a():\n    pass\n', ["test_a"]),
     ("from datetime import date as d\nimport pytest\r\n\r\ndef test_a():\r\n    pass\r\n", ["test_a"]),
 ]  # fmt: skip

@@ -11,28 +11,8 @@ from engine.git.lost_commits import read_lost_commits
 from engine.git.reader import GitReader
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
-from tests.execution.flows.unpushed_histories import ABOVE_A_COMMIT, FILE, HISTORIES, KEEPING_HISTORIES, SAFE, WITH_KEY
+from tests.execution.flows.unpushed_histories import ABOVE_A_COMMIT, FILE, HISTORIES, KEEPING_HISTORIES, WITH_KEY
 from tests.support.helpers import GITHUB_TOKEN
-
-# What it finds
-
-
-@pytest.mark.long
-def test_findings_have_their_present_line_and_whether_only_the_history_has_them(
-    repository: Repository, run_flow: RunFlow
-):
-    base = repository.commit("begin", {"app.py": "x = 1\n"})
-    added = repository.commit("debug", {"app.py": "x = 1\nprint(x)\n", FILE: WITH_KEY})
-    repository.commit("no key, one line more", {FILE: SAFE, "app.py": "y = 2\nx = 1\nprint(x)\n"})
-    run = run_flow("review_unpushed", upstream=base)
-    assert run.facts["findings"] == [
-        {"kind": "likely secret: GitHub token", "path": FILE, "line": 2, "commit": added, "gone": True},
-        {"kind": "debug print", "path": "app.py", "line": 3, "commit": added, "gone": False},
-    ]
-    assert f"app.py:3 holds a debug print, in {added[:10]}" in run.transcript
-    assert "git reset --soft" in run.transcript, "a secret comes with the next step"
-    assert GITHUB_TOKEN not in run.transcript + str(run.result)
-
 
 # What it advises
 

@@ -5,21 +5,16 @@ The scenarios are in `test_provider_faults.toml`. After each, `ModelWorld.check_
 over, that the sums agree and pass no cap, that no process is left, and that the key can be read nowhere.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from engine.clock import FakeClock
-from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Outcome, SessionState, SessionView, Status
-from tests.conftest import MONDAY_MORNING
 from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support.helpers import read_table
-from tests.support.model_server import Call, ModelServer, Reply
+from tests.support.model_server import Call, Reply
 
 
 @dataclass(frozen=True)
@@ -137,72 +132,39 @@ def make_reply(name: str) -> Reply:
     return Reply(**fields)
 
 
-@pytest.fixture(scope="module")
-def get_shared_world(
-    tmp_path_factory: pytest.TempPathFactory, model_host: ModelHost
-) -> Iterator[Callable[[str], ModelWorld]]:
-    """Gives the world of a protocol. Its engine stays open from scenario to scenario."""
-    worlds = {}
-    with ExitStack() as stack:
-
-        def get(protocol: str) -> ModelWorld:
-            if protocol not in worlds:
-                server = stack.enter_context(ModelServer())
-                clock = FakeClock(MONDAY_MORNING)
-                worlds[protocol] = ModelWorld(
-                    tmp_path_factory.mktemp(protocol), clock, server, kind=protocol, host=model_host
-                )
-                stack.enter_context(worlds[protocol].opened())
-            worlds[protocol].server.reset()
-            worlds[protocol].clock.advance(timedelta(hours=2))
-            return worlds[protocol]
-
-        yield get
-
-
-def check_scenario(world: ModelWorld, scenario: Scenario):
-    """Run a session with the answers of a scenario, and check what becomes of it."""
-    world.server.script(*map(make_reply, scenario.replies * scenario.repetitions))
-    view = world.run(f"Write a greeting into hello.txt: {scenario.name}")
-    world.check_end(view)
-    if scenario.error is None:
-        assert view.state is SessionState.SUCCEEDED, view.error
-    else:
-        assert view.state is (SessionState.CANNOT_RUN if scenario.is_pending_again else SessionState.FAILED), view.error
-        assert scenario.error in view.error
-    card = world.find_card(view)
-    assert view.not_begun is scenario.is_pending_again
-    if scenario.is_pending_again:
-        assert card.status == Status.PENDING
-        assert card.note == f"not done: {view.error}"
-    else:
-        assert card.status == Status.EXECUTED
-        assert card.outcome is (Outcome.SUCCEEDED if scenario.error is None else Outcome.FAILED)
-    if scenario.requests is not None:
-        assert len(world.server.requests) == scenario.requests
-    if scenario.tool_result:
-        assert scenario.tool_result in world.server.requests[1].tool_results[0]
-    if scenario.further_check:
-        FURTHER_CHECKS[scenario.further_check](world, view)
-
-
-def parametrise(table: str) -> pytest.MarkDecorator:
-    """One case for each scenario of a table."""
-    scenarios = [Scenario(**row) for row in TABLE[table]]
-    return pytest.mark.parametrize("scenario", scenarios, ids=[scenario.name for scenario in scenarios])
+SCENARIOS = [Scenario(**row) for row in (*TABLE["scenarios"], *TABLE["scenarios_with_settings"])]
 
 
 @pytest.mark.long
-@parametrise("scenarios")
-def test_a_session_with_a_faulty_provider_ends_with_a_reason_within_its_limits(
-    get_shared_world: Callable[[str], ModelWorld], scenario: Scenario
-):
-    check_scenario(get_shared_world(scenario.protocol), scenario)
-
-
-@pytest.mark.long
-@parametrise("scenarios_with_settings")
-def test_so_does_a_session_with_other_settings(world: ModelWorld, scenario: Scenario):
+@pytest.mark.parametrize(
+    "scenario, kind",
+    [(scenario, scenario.protocol) for scenario in SCENARIOS],
+    ids=[scenario.name for scenario in SCENARIOS],
+)
+def test_a_session_with_a_faulty_provider_ends_with_a_reason_within_its_limits(world: ModelWorld, scenario: Scenario):
     world.configure(**scenario.settings)
     with world.opened():
-        check_scenario(world, scenario)
+        world.server.script(*map(make_reply, scenario.replies * scenario.repetitions))
+        view = world.run(f"Write a greeting into hello.txt: {scenario.name}")
+        world.check_end(view)
+        if scenario.error is None:
+            assert view.state is SessionState.SUCCEEDED, view.error
+        else:
+            assert view.state is (SessionState.CANNOT_RUN if scenario.is_pending_again else SessionState.FAILED), (
+                view.error
+            )
+            assert scenario.error in view.error
+        card = world.find_card(view)
+        assert view.not_begun is scenario.is_pending_again
+        if scenario.is_pending_again:
+            assert card.status == Status.PENDING
+            assert card.note == f"not done: {view.error}"
+        else:
+            assert card.status == Status.EXECUTED
+            assert card.outcome is (Outcome.SUCCEEDED if scenario.error is None else Outcome.FAILED)
+        if scenario.requests is not None:
+            assert len(world.server.requests) == scenario.requests
+        if scenario.tool_result:
+            assert scenario.tool_result in world.server.requests[1].tool_results[0]
+        if scenario.further_check:
+            FURTHER_CHECKS[scenario.further_check](world, view)

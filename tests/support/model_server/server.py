@@ -152,13 +152,6 @@ class ModelServer(LoopbackServer):
         with self._arrived:
             self._script += [Reply(text=reply) if isinstance(reply, str) else reply for reply in replies]
 
-    def reset(self):
-        """Forget the script and the requests so far."""
-        with self._arrived:
-            self._script.clear()
-            self.requests.clear()
-        self.answer = None
-
     def wait(self, count: int, seconds: float = 10.0) -> Request:
         """Wait until `count` requests came, and return the last of them. Fails if they do not come."""
         with self._arrived:
