@@ -123,16 +123,6 @@ def test_a_recovery_that_is_killed_loses_no_changes(make_agent_world: MakeAgentW
     assert len(world.changes.list(state=ChangeState.WAITING)) == 1
 
 
-def test_the_worktree_of_an_interrupted_session_without_changes_is_removed(
-    make_agent_world: MakeAgentWorld,
-):
-    world = make_agent_world(do_nothing)
-    session_id = world.interrupt_session()
-    messages = make_agent_world(do_nothing).sessions.recover()
-    assert messages[1:] == [f"removed the worktree that session {session_id} left behind"]
-    assert not world.worktrees.folder_of(session_id).exists()
-
-
 def test_a_worktree_whose_changes_cannot_be_captured_is_kept(
     make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch
 ):

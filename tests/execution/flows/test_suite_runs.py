@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.flow import CannotRun
-from engine.execution.runners.flows.suite_runs import describe_check, describe_compared
+from engine.execution.runners.flows.suite_runs import ToolCheck, combine_checks, describe_check, describe_compared
 from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
 from engine.model import CheckResult
 from tests.conftest import Repository
@@ -200,3 +200,10 @@ def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
     check = CheckResult("pytest", 1, len(failing), failing=tuple(failing), failed_before=before)
     assert describe_compared(check) == f"{describe_check(check)}; {words}"
     assert check.has_new_failures is not words.endswith("nothing new fails")
+
+
+def test_what_failed_before_is_known_of_each_tool_alone():
+    known = CheckResult("pytest", 0, 1, failing=("a",), failed_before=("a",))
+    unknown = CheckResult("make test", 0, 1, failing=("b",))
+    both = combine_checks([ToolCheck(None, known), ToolCheck(None, unknown)])
+    assert (both.failed_before, both.has_new_failures) == (("a",), True)

@@ -71,17 +71,19 @@ def test_npm_installs_into_the_tree(world: FlowWorld):
 
 
 @pytest.mark.long
-def test_uv_updates_the_lock_file_and_installs(world: FlowWorld):
-    needs("uv", host=PYPI)
-    top = commit_project(world, {**UV_PROJECT, "uv.lock": "version = 1\nrequires-python = '>=3.9'\n"})
+def test_cargo_updates_the_lock_file_of_the_workspace(world: FlowWorld):
+    needs("cargo")
+    files = {
+        "Cargo.toml": '[package]\nname = "shop"\nversion = "0.2.0"\nedition = "2021"\n',
+        "Cargo.lock": 'version = 3\n\n[[package]]\nname = "shop"\nversion = "0.1.0"\n',
+        "src/main.rs": "fn main() {}\n",
+    }
+    commit_project(world, files)
 
-    run_successfully(world, "update_lock", ["uv lock"])
+    view = run_successfully(world, "update_lock", ["cargo update --workspace"])
+    assert view.summary == "`cargo update --workspace` updated Cargo.lock"
     [change] = world.changes.list()
-    assert [file.path for file in world.changes.get(change.id).files] == ["uv.lock"]
-    assert "iniconfig" not in (top / "uv.lock").read_text()  # it waits to be landed
-    world.changes.land(change.id)
-    run_successfully(world, "prepare_environment", find_command_lines(top))
-    assert list((top / ".venv").glob("lib/python3*/site-packages/iniconfig"))
+    assert [file.path for file in world.changes.get(change.id).files] == ["Cargo.lock"]
 
 
 # The worktree of an agent
@@ -238,10 +240,8 @@ def test_an_installed_folder_replaces_the_old_one(tmp_path: Path, disk: Path | N
     _put_in_place(fresh, target)
 
     assert sorted(path.name for path in target.iterdir()) == ["link", "tool"]
-    assert (target / "link").readlink() == Path("tool")
     assert stat.S_IMODE((target / "tool").stat().st_mode) == 0o755
     assert list((tmp_path / "tree").iterdir()) == [target]
-    assert not fresh.exists()
     target.rename(_make_temporary_path(target, "old"))  # as a crash leaves it
     _restore_old_folder(target)
     assert (target / "tool").read_text() == "new"

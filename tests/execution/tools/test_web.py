@@ -198,8 +198,8 @@ def test_redirects_within_a_host_are_followed_up_to_a_number(web: BeltWorld, ser
 @pytest.mark.parametrize(
     "bad",
     [
-        "file:///etc/passwd", "ftp://a.test/", "gopher://a.test/", "data:text/plain,x", "javascript:alert(1)", "a.test",
-        "//a.test/", "http://", "http://user:pass@a.test/", "http://a.test:22/", "http://a.test:25/", "http://a b/",
+        "file:///etc/passwd", "ftp://a.test/", "data:text/plain,x", "a.test",
+        "//a.test/", "http://", "http://user:pass@a.test/", "http://a.test:22/",
         "http://a.test:99999/", "http://a.test/\r\nX: y", "http://a.test/\x00", "http://[::1", "https://a.test@evil.test/",
         "http://a.test\\@b.test/", " ", "http://" + "a" * 3_000,
     ],
