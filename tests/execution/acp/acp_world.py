@@ -147,5 +147,5 @@ class AcpWorld(SessionWorld):
         return self.read_lines(view, ["say"])
 
 
-MakeAcpWorld = Callable[..., AcpWorld]
+MakeAcpWorld = Callable[..., Any]
 """Makes worlds; see the fixture `make_acp_world`."""

@@ -198,10 +198,10 @@ def test_redirects_within_a_host_are_followed_up_to_a_number(web: BeltWorld, ser
 @pytest.mark.parametrize(
     "bad",
     [
-        "file:///etc/passwd", "ftp://a.test/", "data:text/plain,x", "a.test",
+        "file:///etc/passwd", "data:text/plain,x", "a.test",
         "//a.test/", "http://", "http://user:pass@a.test/", "http://a.test:22/",
         "http://a.test:99999/", "http://a.test/\r\nX: y", "http://a.test/\x00", "http://[::1", "https://a.test@evil.test/",
-        "http://a.test\\@b.test/", " ", "http://" + "a" * 3_000,
+        "http://a.test\\@b.test/", "http://" + "a" * 3_000,
     ],
 )  # fmt: skip
 def test_bad_urls_are_refused(bad: str):
