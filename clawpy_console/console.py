@@ -37,7 +37,7 @@ from engine.model import Hold, HoldKind, Refusal
 from engine.model.text import capitalised, one_line
 
 if TYPE_CHECKING:
-    from clawpy_console.attach.consoles import Host
+    from clawpy_console.attach.host import Host
     from engine import Engine
 
 

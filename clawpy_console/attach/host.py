@@ -1,0 +1,93 @@
+"""The process that the consoles of one engine share: whether it outlives a console, and how it collects garbage without
+delaying a key.
+
+The engine works in threads of the console's process. The event loop needs the interpreter lock whenever it wakes, and a
+computing thread gives it up only after the switch interval. A full garbage collection stops all threads: for 30 ms with
+an engine at work.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+SWITCH_INTERVAL_S = 0.001
+"""Seconds after which a computing thread lets another one run. Python's default of 5 ms delays keys noticeably."""
+
+IDLE_S = 1.5
+"""Seconds without a key after which the operator counts as reading."""
+
+DUE_COLLECTIONS = 10
+"""Number of collections of the middle generation, each of about 7,000 new objects, after which a full collection is due
+while nobody types."""
+
+OVERDUE_COLLECTIONS = 200
+"""The same number after which a full collection is due in any case."""
+
+
+class GarbageCollector:
+    """Runs full collections in place of the interpreter, while nobody types."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._key_at = float("-inf")
+        self._is_active = False
+
+    def allow_collections(self) -> None:
+        """Let the interpreter collect garbage, from the first frame on. Before that it did not, because it took 22 of
+        372 ms of processor time. What exists now is excluded, because almost all of it stays."""
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+
+    def take_over_full_collections(self) -> None:
+        """Leave full collections to `collect_if_due`, once the engine is open; the interpreter keeps the others. The
+        objects that exist now are excluded. Safe to call twice."""
+        if self._is_active:
+            return
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        gc.freeze()
+        first, second, _ = gc.get_threshold()
+        gc.set_threshold(first, second, 100 * OVERDUE_COLLECTIONS)  # far above: the interpreter runs no full one
+        self._is_active = True
+
+    def free_console(self) -> None:
+        """Free the objects of a console that was closed."""
+        from textual._styles_cache import StylesCache  # not before the first frame
+
+        StylesCache.get_inner_outer.cache_clear()  # it keeps what the last thousand widgets drew
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+    def note_key(self) -> None:
+        """Note that the operator pressed a key."""
+        self._key_at = self._clock()
+
+    def collect_if_due(self) -> None:
+        """Run a full collection when one is due and nobody types, or when it is overdue."""
+        count = gc.get_count()[2] if self._is_active else 0
+        is_idle = self._clock() - self._key_at >= IDLE_S
+        if count >= OVERDUE_COLLECTIONS or (count >= DUE_COLLECTIONS and is_idle):
+            gc.collect()
+
+
+class Host:
+    """What a console knows of the process that it shares with the other consoles of its engine."""
+
+    def __init__(self, *, owns_engine: bool) -> None:
+        self.owns_engine = owns_engine
+        """Whether the engine ends with the last console."""
+        self.keeps_running = False
+        """Whether the engine keeps running without a console, because the operator wants that."""
+        self.garbage_collector = GarbageCollector()
+        self.apps: dict[Any, Any] = {}
+        """The open consoles, each by its terminal. `Consoles` has their types: both are imported after the first
+        frame."""
+
+    def outlives_console(self) -> bool:
+        """Whether the engine would keep running if one console closed now. Call it on the event loop."""
+        return not self.owns_engine or len(self.apps) > 1
