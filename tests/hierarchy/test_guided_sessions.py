@@ -11,9 +11,9 @@ import pytest
 from engine.clock import FakeClock
 from engine.hierarchy.guided_sessions import (
     MIN_SESSIONS,
+    compute_next_outcome,
     measure_harm,
 )
-from engine.hierarchy.session_outcomes import compute_next_outcome
 from engine.inference import Arms
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

@@ -21,7 +21,7 @@ from engine import tokenizer
 from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
 from engine.frozen import frozen
-from engine.hierarchy.session_outcomes import UNKNOWN, SessionFollower
+from engine.hierarchy.guided_sessions import UNKNOWN, SessionFollower
 from engine.inference import Arms, compute_difference_interval
 from engine.learning.candidates.effects import list_texts
 from engine.learning.candidates.life_cycle import CandidateRow, load_candidates
@@ -143,7 +143,7 @@ class OverlayRun(Row, table=True):
     propensity: float
     """The probability of withholding the overlay."""
     outcome: str = Field(default=UNKNOWN, sa_column_kwargs={"name": "state"})
-    """The outcome of the session, see `engine.hierarchy.session_outcomes`."""
+    """The outcome of the session, see `engine.hierarchy.guided_sessions`."""
     at: datetime
 
 

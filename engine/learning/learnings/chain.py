@@ -298,7 +298,8 @@ class Chain:
                 raise Refusal("not_promotable", f"{entry.id} {reason}", "see `clawpy learnings show`")
             plan = self._plan_global(entry, "operator")
             if not plan:
-                raise Refusal("already_promoted", f"all projects already have what {entry.id} says")
+                message = f"all projects already have what {entry.id} says"
+                raise Refusal("already_promoted", message, "see `clawpy learnings list --scope global`")
             self._store.apply(plan)
             self.compact(GLOBAL)
             return plan[0].entry.id
