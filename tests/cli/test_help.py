@@ -40,6 +40,11 @@ def test_all_verbs_and_their_arguments_are_one_json_document(clawpy: Clawpy):
     assert {"topic": "keys", "title": "Keys of the console"} in document["pages"]
 
 
+def test_a_page_is_a_json_document(clawpy: Clawpy):
+    document = clawpy("help", "Glossary", "--json").document
+    assert document == {"topic": "glossary", "text": (DOCS / "GLOSSARY.md").read_text()}
+
+
 def test_the_keys_are_those_of_the_settings(clawpy: Clawpy, home: Home):
     assert "| ? | " in clawpy("help", "keys").out
     write_settings(home, '[keys]\n"app.help" = "f9"\n')

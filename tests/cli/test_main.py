@@ -77,6 +77,7 @@ def test_sessions_of_other_repositories_are_counted_and_named(
     assert f"landed  1 file  in {shop.path}\n" in clawpy("land", "chg_x1").out
     branched = clawpy("branch", "chg_x1").out
     assert "The commit is not signed, and no hooks ran." in branched
+    assert "Nothing changed yet. Add `--yes`" in clawpy("discard", "chg_x1").out
     assert f"discarded  1 file  in {shop.path}\n" in clawpy("discard", "chg_x1", "--yes").out
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,8 +20,10 @@ from engine.model import (
     SESSION_LABELS,
     Bubble,
     BubbleState,
+    Bucket,
     CheckResult,
     DecisionSignal,
+    FactDraft,
     OfferedFinding,
     Outcome,
     RailVerdict,
@@ -79,16 +80,16 @@ def test_a_session_says_how_it_ended_or_how_many_tests_failed(changes: dict[str,
     assert strip_colours(paint_session_outcome(session)) == word
 
 
-def test_do_not_disturb_is_off_in_one_sentence():
-    printed = render_document("dnd", {"dndUntil": None, "quiet": True})
-    assert printed == "Do not disturb is off; quiet hours still apply."
-
-
 def test_a_text_from_outside_has_no_escape_sequences():
     task = Task("task_1", "round\x1b[31m it", "open", "koji-core", "/srv/shop", "operator", AT, AT)
     assert (
         render_document("tasks", {"tasks": [as_json(task)]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
     )
+
+
+def test_a_draft_is_listed_with_its_fact():
+    draft = FactDraft("draft_1", "2026-01-05", "It rains.", "", Bucket.AREAS, "", "", "", "", AT)
+    assert render_document("drafts", {"drafts": [as_json(draft)]}).startswith("draft_1  It rains.\n")
 
 
 def test_a_card_shows_which_rail_blocks_or_asks():
@@ -152,14 +153,6 @@ def test_what_waits_is_named_in_one_line_each(engine: StandIn):
         "  needs you  change_1  land 1 file?",
         f"  needs you  perm_1  {'fix it ' * 14}f…",
     ]
-
-
-def test_of_what_keeps_it_from_acting_the_first_is_named_and_the_others_are_counted(engine: StandIn):
-    missing = ("autonomous mode is off", "quiet hours", "the Twin is still learning")
-    engine.autonomy.describe_requirements = lambda workspaces: SimpleNamespace(
-        missing=missing, words=f"does not act by itself yet: {', '.join(missing)}"
-    )
-    assert "  does not act by itself yet: autonomous mode is off, and for 2 other reasons" in print_status(engine)
 
 
 def test_nothing_is_said_of_a_time_in_which_nothing_happened(engine: StandIn):

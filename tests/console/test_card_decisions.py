@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from engine.model import ALREADY_REVIEWED, Phase, RailVerdict, Verdict
+from engine.model import ALREADY_REVIEWED, Phase, RailVerdict, Status, Verdict
 from tests.console.card_steps import (
     ARMED,
     FIRST,
@@ -71,6 +71,12 @@ def make_two_risky(engine: StandIn):
         engine.cards.all[id] = replace(engine.cards.all[id], verdicts=engine.cards.all[RISKY].verdicts)
 
 
+def approve_elsewhere(app: ConsoleApp):
+    """Another console approves the first card."""
+    cards = find_stand_in(app).cards
+    cards.all[FIRST] = replace(cards.all[FIRST], status=Status.APPROVED)
+
+
 def write(text: str) -> Step:
     """Replace the text in the editor."""
     return lambda app: setattr(app.screen.query_one("#editor"), "text", text)
@@ -102,6 +108,14 @@ STORIES: Stories = {
         press("A"),
         sees("The rail “cost” blocks it. 6 shows the rails."),
         hides("No risk here"),
+    ),
+    "a card that another console approved first does not come back": (
+        refused("approve", "was already approved", code="already_decided"),
+        approve_elsewhere,
+        press("right"),
+        sees("was approved elsewhere, and runs."),
+        in_front(SECOND),
+        hides("Undo: u"),
     ),
     "a refusal brings the card back with its reason, which goes with the card": (
         refused("approve", CAP_REACHED),

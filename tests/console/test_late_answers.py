@@ -10,7 +10,7 @@ from clawpy_console.widgets.texts import ReplyLine
 from engine.model import Mute
 from tests.console.memory_steps import WIDE, open_editor, was_called_once
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import AGENT, NOW, SHOP
+from tests.console.stand_in_data import AGENT, NOW
 from tests.console.stories import (
     ALL_ANSWERED,
     ANSWER,
@@ -107,17 +107,6 @@ STORIES: Stories = {
         ANSWER,
         sees("it ended"),
         Until("both", lambda app: app.screen.query_one(ReplyLine).value == "one two"),
-    ),
-    "what is typed after a prompt was sent is kept": (
-        delayed("cards", "propose"),
-        press("n"),
-        type_text("look"),
-        press("enter escape n"),
-        type_text("then write"),
-        ANSWER,
-        called("propose", "look", SHOP),
-        ALL_ANSWERED,
-        Until("what is kept", lambda app: (app.last.draft, app.last.prompts) == ("then write", ("look",))),
     ),
 }
 

@@ -113,6 +113,13 @@ STORIES: Stories = {
         press("a"),
         called("answer", PUSH, "allow-once"),
     ),
+    "several requests are answered in any order": (
+        press("m"),
+        sees("branches: [main]", "write deploy.yml"),
+        settle,
+        press("a"),
+        called("answer", WRITE, "allow-once"),
+    ),
     "a request that was answered elsewhere goes": (
         refused("answer", "it was answered already: denied"),
         lambda app: with_requests().change(app.engine),

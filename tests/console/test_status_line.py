@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from rich.cells import cell_len
 
 from clawpy_console.state import AppState, Autonomy, find_used_screens
-from clawpy_console.widgets.frame import SCREENS, STOP_TEXT, make_screen_tabs, make_state_line
+from clawpy_console.widgets.frame import make_state_line
 from engine.model import MICRO, AutonomyState, CostState, Hold, Phase
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
@@ -31,22 +30,6 @@ def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase
     line = make_state_line(app_state, NOW, "", 120).plain
     assert ("Learning" in line) is bool(label)
     assert label in line
-
-
-@pytest.mark.parametrize("width", [24, 38, 58, 78, 98, 118, 198])
-def test_both_lines_fit_and_name_the_screen_and_the_state(width: int):
-    app_state = AppState(
-        autonomy=Autonomy(state=AutonomyState.WATCHING, threshold=1800), costs=NOTHING_SPENT, used=frozenset({"costs"})
-    )
-    line = make_state_line(app_state, NOW, "", width).plain
-    assert "WATCHING" in line
-    assert line.endswith(STOP_TEXT)
-    assert cell_len(line) <= width
-    for mode, key in zip(SCREENS, KEYS, strict=True):
-        tabs = make_screen_tabs(mode, frozenset(SCREENS), KEYS, width - 2).plain
-        assert f"{key} {mode}" in tabs or width < 30
-        assert all(other in tabs for other in KEYS) or width < 30
-        assert cell_len(tabs) <= width - 2
 
 
 @pytest.mark.parametrize(

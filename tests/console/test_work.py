@@ -1,5 +1,7 @@
 """The work screen: the session it opens on, landing, branch, discard, undo (SPEC 3.9, 9.4)."""
 
+from dataclasses import replace
+
 import pytest
 
 from clawpy_console.app import ConsoleApp
@@ -38,6 +40,12 @@ def shows_session(id: str) -> Until:
 def remove_changes(engine: StandIn):
     """No changes, and no session that made some."""
     engine.sessions.all, engine.changes.all = engine.sessions.all[2:], []
+
+
+def add_old_sessions(engine: StandIn):
+    """70 older sessions, more than a page."""
+    last = engine.sessions.all[-1]
+    engine.sessions.all += [replace(last, id=f"sess_old_{number:03}") for number in range(70)]
 
 
 DIFF_READ = sees("return round(sum(lines)")
@@ -111,6 +119,16 @@ STORIES: Stories = {
         press("down S"),
         called("stop_session", RUNNING),
         Until("no toast besides that of the end", lambda app: "stopped" not in read_toasts(app)),
+    ),
+    "older sessions are listed at the end of the list": (
+        Given(add_old_sessions),
+        press("2"),
+        sees("SESSIONS  60+"),
+        press("G"),
+        sees("older: ⏎ lists 60 more"),
+        press("enter"),
+        shows_session("sess_old_055"),
+        sees("SESSIONS  75 "),
     ),
     "the filter keeps the sessions with these words": (
         press("2 slash"),
