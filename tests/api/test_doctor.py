@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import keyring
 import keyring.backends.fail
@@ -162,6 +163,23 @@ def test_a_damaged_database_is_to_be_moved_away(home: Home):
     check = check_database(home.database)
     assert (check.state, check.message) == ("fail", f"{home.database} cannot be read: file is not a database")
     assert check.fix.startswith("move clawpy.db away to start afresh, but keep it")
+
+
+@pytest.mark.parametrize(
+    "code, fix",
+    [
+        (sqlite3.SQLITE_BUSY, "another program is writing to it"),
+        (sqlite3.SQLITE_FULL, "free some space"),
+        (sqlite3.SQLITE_READONLY, "make the file and its folder readable"),
+    ],
+)
+def test_an_intact_database_is_not_to_be_moved_away(home: Home, monkeypatch: pytest.MonkeyPatch, code: int, fix: str):
+    home.data.mkdir(parents=True)
+    create_or_check(home.database)
+    error = sqlite3.OperationalError("it cannot be read now")
+    error.sqlite_errorcode = code
+    monkeypatch.setattr(doctor, "read_rows", Mock(side_effect=error))
+    assert check_database(home.database).fix.startswith(fix)
 
 
 # Beyond this machine. A shared database that answers: `tests/hierarchy/test_postgres.py`

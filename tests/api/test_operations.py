@@ -162,6 +162,16 @@ def carry_out_notify(world: NotifyWorld, **arguments: Any) -> dict[str, Any]:
     return dispatch(engine, "notify", arguments)
 
 
+def test_a_test_notification_says_how_it_went(world: NotifyWorld):
+    refused("no_surface", lambda: carry_out_notify(world, action="test"))
+    world.set_addresses(phone="ntfy://topic")
+    world.courier.failures[Surface.PHONE] = DeliveryFailure("it cannot be reached")
+    shown = render_document("notify", carry_out_notify(world, action="test"))
+    assert shown == "✗ phone    it cannot be reached  is its address right? clawpy notify set phone"
+    world.courier.failures.clear()
+    assert carry_out_notify(world, action="test")["tested"][0]["delivered"]
+
+
 def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: NotifyWorld):
     world.set_addresses(phone="ntfy://topic")
     world.courier.failures[Surface.PHONE] = DeliveryFailure("the server answers 401", lasting=True)

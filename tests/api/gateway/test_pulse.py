@@ -121,6 +121,13 @@ def test_a_client_that_was_away_too_long_is_told_to_read_the_state_again(serve: 
         assert listener.receive()[0]["type"] == "crosspoll.status"
 
 
+def test_a_call_of_json_rpc_is_answered_on_the_same_socket(served: Served):
+    with listening(served) as listener:
+        listener.connection.send(json.dumps({"jsonrpc": "2.0", "id": 7, "method": "pulse.crosspoll.status"}))
+        reply = json.loads(listener.connection.recv(timeout=10))
+    assert (reply["id"], reply["result"]["enabled"]) == (7, True)
+
+
 @pytest.mark.parametrize(
     "text",
     [
