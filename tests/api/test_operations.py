@@ -128,6 +128,11 @@ def test_work_takes_a_session_or_a_change_set_and_the_beginning_of_either(ask: A
     assert (file["hunks"].count("@@ -"), file["landedHunks"]) == (2, [2])
 
 
+def test_xray_of_a_session_without_calls_says_why(engine: StandIn, ask: Ask):
+    engine.calls = SimpleNamespace(for_session=lambda id: [])  # type: ignore[attr-defined]
+    assert "no model calls: a flow runs without a model" in render_document("xray", ask("xray", id="sess_aaa"))
+
+
 def test_all_but_some_files_are_landed(engine: StandIn, ask: Ask):
     files = tuple(
         FileChange(path, "added", 1, 0, refused="a link" * (path == "evil")) for path in ("a.py", "b.py", "evil")
