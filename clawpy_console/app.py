@@ -351,7 +351,7 @@ class ConsoleApp(CardConsole):
 
     def action_jump(self, typing: bool = False) -> None:
         """Label everything that can be reached, and go to the one whose label is typed."""
-        from clawpy_console.screens.palette import Jump, Spot, find_spots
+        from clawpy_console.screens.jump import Jump, Spot, find_spots
 
         if not isinstance(self.screen, Jump):
             self.ask(Jump(find_spots(self.screen)), Spot.go)

@@ -15,7 +15,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import BY_ID
 from clawpy_console.screens import permission_pane
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.palette import make_labels
+from clawpy_console.screens.jump import make_labels
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
 from tests.console.driving import read_screen, running, until
