@@ -27,6 +27,8 @@ from tests.execution.flow_world import FlowWorld
 from tests.execution.session_world import MakeWorld, RerunTests
 from tests.support.helpers import read_table, refused
 
+TABLE = read_table(__file__)
+
 CHECK = CheckResult("pytest", passed=2, failed=1, failing=("t::a",), durations=(("t::a", 1.5),))
 
 
@@ -180,9 +182,6 @@ def test_packages_are_installed_only_over_an_overlay(unconfined: FlowWorld):
 
 
 # Parameters as text
-
-
-TABLE = read_table(__file__)
 
 
 @pytest.fixture

@@ -19,8 +19,6 @@ from engine.storage.ledger import Ledger
 from tests.execution.session_world import MakeWorld, ScriptWorld, run_python
 from tests.support.helpers import refused, wait_until
 
-# A whole life
-
 
 def test_a_session_goes_from_its_permit_to_its_summary(world: ScriptWorld, database: Database):
     view = world.run(lambda live: run_python(live, "print('hello'); print('wörld')") and "said hello")
@@ -94,9 +92,6 @@ def test_the_content_filter_is_asked_before_every_command(make_world: MakeWorld,
     assert (world.workspace / "precious").exists()
 
 
-# Transcript and events
-
-
 @pytest.mark.long
 def test_output_is_published_while_the_session_runs(world: ScriptWorld, bus: EventBus):
     """At most ten times a second, and complete."""
@@ -118,9 +113,6 @@ def test_output_is_published_while_the_session_runs(world: ScriptWorld, bus: Eve
     assert 1 < len(events) <= seconds * 10 + 3
 
 
-# Replies
-
-
 def test_a_reply_that_nobody_reads_is_refused_with_the_way_out(world: ScriptWorld):
     view = world.start("gate")
     wait_until(lambda: world.runner.started_ids)
@@ -133,16 +125,10 @@ def test_a_reply_that_nobody_reads_is_refused_with_the_way_out(world: ScriptWorl
     refused("unknown_session", lambda: world.sessions.reply("sess_nobody", "go on"))
 
 
-# Commands in the transcript
-
-
 def test_a_program_that_is_missing_is_named_with_its_fix(world: ScriptWorld):
     view = world.run(lambda live: live.execute(["no-such-program"], cwd=live.folder).output)
     assert view.state is SessionState.CANNOT_RUN
     assert "no-such-program" in view.summary
-
-
-# Rows of sessions
 
 
 STATES = st.sampled_from(list(SessionState))

@@ -39,16 +39,10 @@ CASES = {
 }
 
 
-# A check that has all that it needs, and finds something, fails: whatever else is missing
-
-
 @pytest.mark.long
 def test_a_passing_test_that_prints_a_refused_connection_passes(project: Repository, run_flow: RunFlow):
     project.commit("tests", {"test_a.py": "def test_a(): print('sh: 1: x: not found, Connection refused')\n"})
     assert run_flow("run_tests").check.green
-
-
-# What cannot run
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from tests.execution.flows.flow_run import RunFlow, commit_shop
 from tests.execution.flows.unpushed_histories import WITH_KEY
 from tests.support.helpers import GITHUB_TOKEN, read_table
 
+TABLE = read_table(__file__)
+
 
 def test_a_new_file_with_a_key_is_not_to_be_committed(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"notes.md": "1\n"})
@@ -47,15 +49,9 @@ def test_a_secret_is_not_shown(repository: Repository, run_flow: RunFlow):
     assert "a likely secret, not shown" in run.transcript
 
 
-# Fixups and stashes
-
-
 def test_an_autosquash_without_fixup_commits_has_nothing_to_fold(project: Repository, run_flow: RunFlow):
     commit_shop(project)
     assert run_flow("rehearse_autosquash").summary == "Nothing to fold: no fixup of another among 2 commits"
-
-
-TABLE = read_table(__file__)
 
 
 @pytest.mark.parametrize("in_head, state", TABLE["heads"])

@@ -13,6 +13,8 @@ from engine.execution.runners.toolchains.tool_table import TEST_FILE, TEST_RUNNE
 from engine.model import CheckResult
 from tests.support.helpers import read_table
 
+TABLE = read_table(__file__)
+
 
 def make_go_toolchain(folder: Path) -> Toolchain:
     """The tool of Go in a folder, whether or not it is installed here."""
@@ -68,9 +70,6 @@ def write_files(folder: Path, texts: Mapping[str, str]):
 
 
 # The table of tools
-
-
-TABLE = read_table(__file__)
 
 
 @pytest.mark.parametrize("path, is_test", TABLE["paths"])
