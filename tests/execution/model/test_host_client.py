@@ -127,18 +127,6 @@ def test_a_session_ends_at_its_token_limit(world: ModelWorld, monkeypatch: pytes
         world.check_end(view)
 
 
-def test_the_hourly_cap_is_never_passed(world: ModelWorld):
-    world.configure(crossPollCostCapPerHour=0.06)
-    world.server.script(
-        *[Reply(calls=make_call("read", path="readme.md").calls, usage=(2_000, 9_000)) for _ in range(9)]
-    )
-    with world.opened():
-        view = world.run()
-        assert view.state is SessionState.FAILED
-        assert world.sum_costs() <= 60_000
-        world.check_end(view)
-
-
 def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture):
     """Though the provider repeats it, transcripts, calls, database, logs and process listings do not show it."""
     echo = f"your key is {KEY} and Bearer {KEY}"

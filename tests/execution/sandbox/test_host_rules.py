@@ -2,6 +2,7 @@
 (SPEC 3.8)."""
 
 import ipaddress
+import socket
 import ssl
 
 import pytest
@@ -105,6 +106,9 @@ def test_tls_that_asks_for_another_host_of_the_same_address_is_cut(
     gate = open_gate(LISTED, addresses=PUBLIC_ADDRESS)
     with gate.tunnel() as client:
         client.sendall(make_client_hello("evil.example.org"))
+        assert client.recv(100) == b""
+    with gate.tunnel() as client:
+        client.shutdown(socket.SHUT_WR)
         assert client.recv(100) == b""
     assert received_by_host == []
     assert gate.reports == ["network: the connection to api.example.com asked for evil.example.org"]

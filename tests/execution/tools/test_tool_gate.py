@@ -71,7 +71,7 @@ def test_exactly_the_tools_that_may_be_allowed_are_offered(allow: set[str], ask:
 
 
 ALLOW_ONCE, ALLOW_SESSION = PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_SESSION
-DENY_ONCE, DENY_SESSION = PermissionAnswer.DENY_ONCE, PermissionAnswer.DENY_SESSION
+DENY_ONCE = PermissionAnswer.DENY_ONCE
 
 needs_sandbox = pytest.mark.skipif(not find_best_sandbox().confines, reason="no sandbox works here")
 
@@ -138,6 +138,14 @@ def test_production_is_always_asked_about(make_belt_world: MakeBeltWorld):
     (world.folder / "link").symlink_to("deploy")
     world.answer_request(DENY_ONCE)
     assert "said no" in world.get_problem("write", path="link/live.yml", content="x"), "a link is no way around"
+
+
+def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(make_belt_world: MakeBeltWorld):
+    world = make_belt_world(policy=Policy(ask=("write",)))
+    world.answer_request(ALLOW_SESSION)
+    for name in ("a.txt", "b.txt"):
+        world.get_answer("write", path=name, content="1")
+    assert "holds for every write" in world.permissions.latest()[-1].reason
 
 
 @needs_sandbox
