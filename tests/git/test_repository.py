@@ -1,6 +1,8 @@
 """Git runs without side effects, and a folder that cannot be used is refused in words (SPEC 3.8, 11.2)."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,42 @@ def test_a_repository_cannot_make_us_run_its_programs(repository: Repository):
     git.text("status", "--porcelain")
     git.text("checkout", "-q", "--detach", "HEAD")
     assert not (repository.path / "sprung").exists()
+
+
+RUN_GIT_UNTIL_KILLED = """
+import sys
+from pathlib import Path
+from engine.git import Git
+print(Git(Path(sys.argv[1])).text("rev-parse", "--is-inside-work-tree"), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.long
+def test_the_temporary_files_of_a_killed_process_are_removed_by_the_next_one(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+
+    def run_git_until_killed() -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-c", RUN_GIT_UNTIL_KILLED, str(repository.path)]
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert process.stdout.readline() == b"true\n"
+        return process
+
+    with run_git_until_killed() as living:
+        [of_living] = temporary.iterdir()
+        with run_git_until_killed() as killed:
+            [of_killed] = set(temporary.iterdir()) - {of_living}
+            killed.kill()
+        with run_git_until_killed() as next_process:
+            assert of_living.exists()
+            assert not of_killed.exists()
+            next_process.communicate()
+        living.communicate()
+    assert list(temporary.iterdir()) == []
 
 
 def test_the_environment_cannot_point_git_elsewhere(
