@@ -22,15 +22,14 @@ PHASES_HEADING = "\nchange                     before  after   more  fewer   p (
 """The heading of the rows that `compare_phases` prints."""
 
 
-def compare_phases(passed: Mapping[str, Sequence[bool]], before: str, after: str, *, rises: bool = True) -> float:
+def compare_phases(passed: Mapping[str, Sequence[bool]], before: str, after: str) -> float:
     """Compare two phases of `passed` by a one-sided sign test, and print a row. `passed` says of each task whether it
-    passed, by phase. Returns the probability that chance alone makes so many more tasks pass; without `rises`, so many
-    fewer."""
+    passed, by phase. Returns the probability that chance alone makes so many more tasks pass."""
     pairs = list(zip(passed[before], passed[after], strict=True))
     more = sum(second and not first for first, second in pairs)
     fewer = sum(first and not second for first, second in pairs)
-    changed, expected = more + fewer, more if rises else fewer
-    chance = sum(math.comb(changed, count) for count in range(expected, changed + 1)) / 2**changed
+    changed = more + fewer
+    chance = sum(math.comb(changed, count) for count in range(more, changed + 1)) / 2**changed
     rates = (sum(passed[name]) / len(passed[name]) for name in (before, after))
     figures = "  ".join(f"{rate:6.0%}" for rate in rates)
     print(f"{before + ' to ' + after:25}  {figures}  {more:5}  {fewer:5}   {chance:.4f}")
@@ -62,8 +61,8 @@ TOKENS_OF_WAYS = {"memory.recallTokens": MEMORY, "memory.learningsTokens": "scop
 
 class Shop(ModelWorld):
     """The repository, the home and the model server of one seed. `on` has those of `LADDERS` and `MEMORY` that are in
-    use. Behaviour is in use if the operator approves the candidates. `tries` is how often a session with failing tests
-    may try again. With `quick` the tests are run by `RUN`. `engine` is there while the shop is `opened`."""
+    use. Behaviour is in use if the operator approves the candidates. A session with failing tests may not try again.
+    `engine` is there while the shop is `opened`."""
 
     def __init__(
         self,
@@ -71,44 +70,36 @@ class Shop(ModelWorld):
         server: ModelServer,
         host: ModelHost,
         seed: int,
-        *,
-        on: Collection[str] = LADDERS,
-        tries: int = 3,
-        quick: bool = False,
+        on: Collection[str],
     ):
         super().__init__(root, FakeClock(MONDAY), server, host=host)
         self.on = frozenset(on)
         self.randomness = Randomness(seed)
         self.sandbox = None
-        self._commit_shop(quick=quick)
-        self._write_settings(tries)
+        self._commit_shop()
+        self._write_settings()
 
-    def _commit_shop(self, *, quick: bool):
+    def _commit_shop(self):
         """Commit a module and a test for each rule."""
-        files = {".gitignore": ".venv\n__pycache__\n", "shop/__init__.py": ""}
-        if quick:
-            files |= {"Makefile": f"test:\n\t{sys.executable} -B run.py\n", "run.py": RUN}
-        else:
-            (self.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
-            # plugins take longer than these tests
-            files["pytest.ini"] = "[pytest]\naddopts = --disable-plugin-autoload\n"
+        files = {".gitignore": "__pycache__\n", "shop/__init__.py": "", "run.py": RUN}
+        files["Makefile"] = f"test:\n\t{sys.executable} -B run.py\n"
         for rule in RULES:
             remedy = rule.remedy.format(name=f"{rule.name}_of_old")
             files[f"shop/{rule.name}.py"] = MODULE.format(rule=rule.name) + remedy.replace("of_old", "first")
             files[f"tests/test_{rule.name}.py"] = rule.test
         self.repository.commit("Begin", files)
 
-    def _write_settings(self, tries: int):
+    def _write_settings(self):
         """Write the settings, in which the ladders that are not in use are off."""
         off = {name: 0 for name, way in TOKENS_OF_WAYS.items() if way not in self.on}
         caps = {"crossPollCostCapPerHour": 100, "crossPollCostCapPerDay": 1000, "crossPollCostCapPerMonth": 9000}
-        self.configure(validation=True, **caps, **off, **{"validation.tries": tries})
+        self.configure(validation=True, **caps, **off, **{"validation.tries": 0})
         if "hierarchy" not in self.on:
             self.home.data.mkdir(parents=True, exist_ok=True)
             cascade = {"enable_m1": False, "enable_upward_bubbling": False}
             (self.home.data / "wisdom_cascade_config.json").write_text(json.dumps(cascade))
 
-    def work(self, task: ShopTask, correction: str = "") -> SessionView:
+    def work(self, task: ShopTask, correction: str) -> SessionView:
         """Run a task from its card to its end, with the operator's `correction` in its prompt."""
         edit = f"{task.prompt}. {correction}" if correction else None
         started = self.engine.cards.approve(self.propose(task.prompt).id, edit=edit)

@@ -42,13 +42,9 @@ class ShopTask:
         return f"Add {self.function} to shop/{self.rule.name}.py in the way of the functions there"
 
     def is_lucky(self, purpose: str, share: float) -> bool:
-        """Whether `draw` is below `share`."""
-        return self.draw(purpose) < share
-
-    def draw(self, purpose: str) -> float:
-        """A number from 0 to 1, the same for the same task and purpose."""
+        """Whether a number from 0 to 1, the same for the same task and purpose, is below `share`."""
         digest = hashlib.sha256(f"{self.seed}:{self.number}:{self.rule.name}:{purpose}".encode()).digest()
-        return int.from_bytes(digest[:8], "big") / 2**64
+        return int.from_bytes(digest[:8], "big") / 2**64 < share
 
 
 def make_tasks(seed: int, count: int) -> list[ShopTask]:

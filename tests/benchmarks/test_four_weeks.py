@@ -40,10 +40,9 @@ WAYS |= {ladder: (ladder,) for ladder in (*LADDERS, MEMORY)}
 def live_four_weeks(root: Path, server: ModelServer, model_host: ModelHost, seed: int, on: Sequence[str]) -> list[bool]:
     """Run one task each working day. The operator adds the rule to the prompts of the first `CORRECTED_DAYS`, and
     nothing later. Returns for each later task whether its tests passed at the first try."""
-    shop = Shop(root, server, model_host, seed, on=on, tries=0, quick=True)
+    shop = Shop(root, server, model_host, seed, on)
     tasks = make_tasks(seed, DAYS)
-    model = server.answer = ShopModel(tasks)
-    model.follow_share, model.guess_share = 0.9, 0.2
+    server.answer = ShopModel(tasks)
     results = []
     with shop.opened():
         for day, task in enumerate(tasks):
