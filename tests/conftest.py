@@ -27,7 +27,6 @@ from engine.execution.sandbox import host_paths
 from engine.home import Home
 from engine.services import Overrides
 from engine.storage.database import Database, create_file, open_sqlite, use_write_ahead_log
-from tests.support.fork_server import ForkServer
 
 # Child processes keep their bytecode, as they do on an operator's machine, even where a container forbids it. Otherwise
 # each of the hundreds that the tests start would compile SQLAlchemy and Chroma again.
@@ -53,7 +52,7 @@ GIT_CONFIG = """\
 """
 
 SLOW_MARKERS = {"benchmark", "faults", "long", "model"}
-SLOW_FIXTURES = {"fork_server", "model_host", "repository"}
+SLOW_FIXTURES = {"model_host", "repository"}
 SLOW_FOLDERS = {
     "api", "attach", "attacks", "bad_input", "benchmarks", "cli", "console", "execution", "faults", "local_model",
     "seeds", "simulation", "situations",
@@ -178,14 +177,6 @@ def _find_system_secrets_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(host_paths, "find_system_secrets", cache(host_paths.find_system_secrets))
         yield
-
-
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer]:
-    """Starts `clawpy` in a process of its own, quickly."""
-    fork_server = ForkServer()
-    yield fork_server
-    fork_server.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,15 @@
-"""A stand-in engine in a home of its own."""
+"""An engine in a home of its own, on no repository."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
-from engine.clock import FakeClock
+from engine import Engine, open_engine
 from engine.home import Home
-from tests.api.stand_in import StandIn
 
 
 @pytest.fixture
-def engine(home: Home, clock: FakeClock) -> Iterator[StandIn]:
-    engine = StandIn(home, clock)
-    yield engine
-    engine.close()
+def engine(home: Home) -> Iterator[Engine]:
+    with closing(open_engine(home, workspaces=[], start_schedule=False)) as engine:
+        yield engine

@@ -6,24 +6,22 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine import open_engine
 from engine.api import control
-from engine.api.control import ControlServer, Unreachable, ask
+from engine.api.control import ControlServer, Unreachable, ask, call
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Refusal
 from engine.safety.stop_file import get_stop_file, is_requested
-from tests.api.stand_in import StandIn
 from tests.support.helpers import refused
 
 Serve = Callable[[Callable[[str, Any], Any]], ControlServer]
-Call = Callable[..., Any]
 
 
 @pytest.fixture
@@ -43,12 +41,6 @@ def serve(home: Home) -> Iterator[Serve]:
 
 def echo(verb: str, arguments: Any) -> dict[str, Any]:
     return {"verb": verb, "arguments": arguments}
-
-
-@pytest.fixture
-def call(engine: StandIn) -> Call:
-    """Carries out a verb in a home, by the stand-in where no engine holds the home."""
-    return partial(control.call, opener=lambda home, **_: engine)
 
 
 OTHER_VERSION = "0.0.9"
@@ -94,33 +86,13 @@ def test_a_bug_is_reported_and_the_next_request_served(serve: Serve, caplog: pyt
     assert "a verb failed" in caplog.text
 
 
-def test_a_slow_verb_delays_no_other(serve: Serve):
-    release, arrived = threading.Event(), threading.Event()
-
-    def work(verb: str, arguments: Any) -> Any:
-        if verb == "slow":
-            arrived.set()
-            assert release.wait(10)
-        return {"verb": verb}
-
-    server = serve(work)
-    answers = []
-    slow = threading.Thread(target=lambda: answers.append(ask(server.address, "slow", {}, timeout=None)))
-    slow.start()
-    assert arrived.wait(10)
-    for _ in range(20):
-        assert ask(server.address, "fast", {})["verb"] == "fast"
-    release.set()
-    slow.join(10)
-    assert answers == [{"verb": "slow"}]
-
-
 # Finding the engine to ask
 
 
 @pytest.fixture
-def _engine_that_hangs_up(engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch):
+def _engine_that_hangs_up(home: Home, monkeypatch: pytest.MonkeyPatch):
     """An engine holds the home, and hangs up after each request."""
+    home.data.mkdir(parents=True)
     note = {"pid": 1, "since": "2026-01-05", "address": "/x.sock", "data": str(home.data)}
     (home.data / "engine.json").write_text(json.dumps(note))
 
@@ -131,40 +103,38 @@ def _engine_that_hangs_up(engine: StandIn, home: Home, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("_engine_that_hangs_up")
-def test_a_question_whose_answer_was_lost_is_asked_again(call: Call, home: Home):
-    assert call(home, "status", {})["state"] == "WATCHING"
+def test_a_question_whose_answer_was_lost_is_asked_again(home: Home):
+    assert call(home, "status", {}, opener=open_engine)["state"] == "WATCHING"
 
 
 @pytest.mark.usefixtures("_engine_that_hangs_up")
 @pytest.mark.parametrize("verb", ["propose", "approve"])
-def test_a_change_whose_answer_was_lost_is_not_repeated(call: Call, home: Home, verb: str):
-    refused("no_answer", lambda: call(home, verb, {}))
+def test_a_change_whose_answer_was_lost_is_not_repeated(home: Home, verb: str):
+    refused("no_answer", lambda: call(home, verb, {}, opener=open_engine))
 
 
-def test_an_engine_of_another_version_is_only_asked_to_stop(call: Call, home: Home, clock: FakeClock, serve: Serve):
+def test_an_engine_of_another_version_is_only_asked_to_stop(home: Home, clock: FakeClock, serve: Serve):
     """As after an upgrade of the package while the engine runs."""
     requested = []
     server = serve(lambda verb, arguments: requested.append(verb) or {})
     with held(home, clock, server.address, version=OTHER_VERSION):
-        refusal = refused("other_version", lambda: call(home, "approve", {"id": "pred_1"}))
+        refusal = refused("other_version", lambda: call(home, "approve", {"id": "pred_1"}, opener=open_engine))
         assert refusal.message.startswith(f"the running engine is clawpy {OTHER_VERSION}, this is ")
         assert str(os.getpid()) in refusal.fix
-        checks = control.call(home, "doctor", {}, opener=None)["checks"]
+        checks = call(home, "doctor", {}, opener=None)["checks"]
         [check] = [check for check in checks if check["name"] == "engine"]
         assert (check["state"], check["fix"]) == ("warn", refusal.fix)
         control.stop(home, "")
     assert requested == ["stop"]
 
 
-def test_a_copied_home_has_no_engine_and_a_stop_of_its_own(
-    call: Call, home: Home, clock: FakeClock, serve: Serve, tmp_path: Path
-):
+def test_a_copied_home_has_no_engine_and_a_stop_of_its_own(home: Home, clock: FakeClock, serve: Serve, tmp_path: Path):
     server = serve(lambda verb, arguments: pytest.fail(f"the engine of the original was asked to {verb}"))
     copy = Home.locate(tmp_path / "copy")
     copy.data.mkdir(parents=True)
     with held(home, clock, server.address):
         shutil.copyfile(home.data / "engine.json", copy.data / "engine.json")
-        assert call(copy, "status", {})["state"] == "WATCHING"
+        assert call(copy, "status", {}, opener=open_engine)["state"] == "WATCHING"
         assert not control.stop(copy, "it is a copy")["reached"]
     assert is_requested(get_stop_file(copy.data))
     assert not is_requested(get_stop_file(home.data))

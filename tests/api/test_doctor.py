@@ -22,7 +22,6 @@ from engine.config.sections import PROVIDERS, NotifySettings, SurfaceSettings
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.storage.database import create_or_check
-from tests.api.stand_in import StandIn
 from tests.conftest import Repository
 from tests.support.helpers import MemoryKeyring, write_settings
 
@@ -58,9 +57,8 @@ def test_a_home_that_does_not_exist_is_fine_and_is_not_created(home: Home):
     assert not home.root.exists()
 
 
-def test_a_home_in_use_is_described(engine: StandIn, home: Home, clock: FakeClock, repository: Repository):
-    lock = HomeLock(home, clock=clock)
-    lock.acquire()
+@pytest.mark.usefixtures("engine")
+def test_a_home_in_use_is_described(home: Home, repository: Repository):
     repository.commit("begin", {"README.md": "x"})
     checks = examine_home(home, str(repository.path))
     assert "fail" not in [check["state"] for check in checks.values()]
@@ -68,7 +66,6 @@ def test_a_home_in_use_is_described(engine: StandIn, home: Home, clock: FakeCloc
     assert checks["agents"]["message"] == "19 agents, no problems"
     assert "running with process id" in checks["engine"]["message"]
     assert "no tool to run its tests" in checks["workspace"]["message"]
-    lock.release()
 
 
 def test_a_misspelt_variable_is_named_and_a_key_is_not_shown(home: Home, monkeypatch: pytest.MonkeyPatch):
@@ -147,7 +144,8 @@ def test_a_folder_that_is_no_usable_workspace_is_named(home: Home, repository: R
     assert examine_home(home)["workspace"]["message"] == "no workspace"
 
 
-def test_a_bad_file_of_an_agent_is_named(engine: StandIn, home: Home):
+@pytest.mark.usefixtures("engine")
+def test_a_bad_file_of_an_agent_is_named(home: Home):
     (home.agents / "coo" / "heartbeat.md").write_text("- [ ] every 2h: look\n- [ ] every day 25:00: report\n")
     check = examine_home(home)["agents"]
     assert check["state"] == "warn"

@@ -1,14 +1,10 @@
 """Operations, as verbs and the doors carry them out: checks of arguments (SPEC 11.2), whether they show that you are
-present (SPEC 2.2), cards, sessions, notifications and learnings (SPEC 9.8).
-
-The stand-in engine has two pending cards: `pred_abc1` in /srv/shop and `pred_abd2` in /srv/other.
-"""
+present (SPEC 2.2), cards, sessions, notifications and learnings (SPEC 9.8)."""
 
 import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +12,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.printing import render_document
-from engine import Home, open_engine
+from engine import Engine, Home, open_engine
 from engine.api.notify.delivery import DeliveryFailure
 from engine.api.operations import dispatch
 from engine.api.operations.memory import RESERVED_NAMES, parse_agent_name
@@ -26,16 +22,14 @@ from engine.events import EventBus, StateChanged
 from engine.execution.runners.flows.documents import read_lessons
 from engine.model import (
     ChangeState,
-    FileChange,
-    FilePart,
     SessionState,
 )
 from engine.storage.database import Database
 from tests.api.notify.notify_world import NotifyWorld
-from tests.api.stand_in import StandIn
 from tests.conftest import Repository
+from tests.execution.changesets.landing_world import LandingWorld
 from tests.hierarchy.guidance_world import make_learning
-from tests.support.helpers import read_table, refused
+from tests.support.helpers import make_session_view, read_table, refused
 
 TABLE = read_table(__file__)
 
@@ -43,7 +37,7 @@ Ask = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def ask(engine: StandIn) -> Ask:
+def ask(engine: Engine) -> Ask:
     """Carries out a verb with its arguments through `dispatch`, as the control socket does."""
 
     def carry_out(verb: str, **arguments: Any) -> dict[str, Any]:
@@ -53,13 +47,14 @@ def ask(engine: StandIn) -> Ask:
     return carry_out
 
 
-def test_only_a_deciding_verb_means_that_the_operator_is_there(engine: StandIn, ask: Ask):
+def test_only_a_deciding_verb_means_that_the_operator_is_there(engine: Engine, ask: Ask):
+    presence = engine.autonomy.presence
+    before = presence.read_last_activity()
     for verb in ("status", "cards", "work", "agents", "tasks", "config"):
         ask(verb)
-    assert engine.autonomy.activity_count == 0
-    ask("dismiss", id="pred_abc1")
+    assert presence.read_last_activity() == before
     ask("tasks", action="add", title="x")
-    assert engine.autonomy.activity_count == 2
+    assert presence.read_last_activity() > before
 
 
 @pytest.mark.parametrize(
@@ -74,28 +69,8 @@ def test_only_a_deciding_verb_means_that_the_operator_is_there(engine: StandIn, 
         ("status", None, "bad_arguments"),
     ],
 )
-def test_wrong_arguments_are_refused(engine: StandIn, verb: str, arguments: Any, code: str):
+def test_wrong_arguments_are_refused(engine: Engine, verb: str, arguments: Any, code: str):
     refused(code, lambda: dispatch(engine, verb, arguments))
-
-
-def test_only_what_a_person_sees_counts_as_shown(engine: StandIn, ask: Ask):
-    ask("cards")
-    assert engine.cards.shown == []
-    ask("cards", shown=True)
-    assert engine.cards.shown == ["pred_abc1", "pred_abd2"]
-
-
-def test_a_card_is_snoozed_for_two_hours_or_as_long_as_is_asked(engine: StandIn, ask: Ask):
-    ask("snooze", id="pred_abc1")
-    ask("snooze", id="pred_abc1", seconds=60)
-    assert engine.cards.spans == [timedelta(hours=2), timedelta(minutes=1)]
-
-
-def test_propose_continues_a_session_in_its_workspace(engine: StandIn, ask: Ask):
-    [session] = engine.sessions.list(limit=1)
-    ask("propose", text="now the docs", continues=session.id)
-    [proposed] = engine.cards.proposed
-    assert (proposed["continues"], proposed["workspace"]) == (session.id, session.workspace)
 
 
 # An agent has a name of its own. A name that carries authority is refused, however it is spelt.
@@ -117,37 +92,28 @@ def test_a_name_of_its_own_is_kept(name: str):
     assert parse_agent_name(name) == name
 
 
-@pytest.mark.parametrize("id", ["chg_x1", "sess_aaa", "sess_a", "chg_x", "x1", "aaa"])
-def test_work_takes_a_session_or_a_change_set_and_the_beginning_of_either(ask: Ask, id: str):
-    document = ask("work", id=id, lines=2, diff=True)
-    assert document["session"]["id"] == "sess_aaa"
-    assert document["prediction"]["id"] == "pred_abc1"
-    assert document["changeSet"]["files"][0]["path"] == "a.py"
-    assert [line["text"] for line in document["transcript"]] == ["line 2", "line 3"]
-    [file] = document["diff"]
-    assert (file["hunks"].count("@@ -"), file["landedHunks"]) == (2, [2])
+def test_the_status_names_what_was_spent_beside_its_caps(ask: Ask):
+    document = ask("status")
+    document["crossPollStatus"] |= {"costThisHour": 0.15, "costToday": 1.2, "costThisMonth": 9.0}
+    assert "  cost  hour $0.15/2  day $1.20/20  month $9.00/200\n" in render_document("status", document)
 
 
-def test_xray_of_a_session_without_calls_says_why(engine: StandIn, ask: Ask):
-    engine.calls = SimpleNamespace(for_session=lambda id: [])  # type: ignore[attr-defined]
-    assert "no model calls: a flow runs without a model" in render_document("xray", ask("xray", id="sess_aaa"))
+def test_all_but_some_files_are_landed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def edit(folder: Path):
+        for name in ("a.py", "b.py"):
+            (folder / name).write_text("1\n")
 
-
-def test_all_but_some_files_are_landed(engine: StandIn, ask: Ask):
-    files = tuple(
-        FileChange(path, "added", 1, 0, refused="a link" * (path == "evil")) for path in ("a.py", "b.py", "evil")
-    )
-    engine.changes.by_id["chg_x1"] = replace(engine.changes.by_id["chg_x1"], files=files)
-    ask("land", id="chg_x1", without=["b.py", "evil"])
-    assert engine.changes.landed_parts == [FilePart("a.py")]
-    refused("unknown_file", lambda: ask("land", id="chg_x1", without=["c.py"]))
-    refused("nothing_to_land", lambda: ask("land", id="chg_x1", without=["a.py", "b.py"]))
-
-
-def test_what_changed_no_file_is_not_landed(engine: StandIn, ask: Ask):
-    assert "has not run yet" in refused("no_change_set", lambda: ask("land", id="pred_abd2")).message
-    engine.changes.by_id.clear()
-    assert "changed no files" in refused("no_change_set", lambda: ask("land", id="sess_aaa")).message
+    with closing(LandingWorld(tmp_path)) as world:
+        world.repository.commit("begin", {"README.md": "x\n"})
+        change = world.make_change(edit)
+        shop = world.root
+    with closing(open_engine(world.home, workspaces=[str(shop)], start_schedule=False)) as engine:
+        session = make_session_view(id=change.session_id, workspace=str(shop))
+        monkeypatch.setattr(engine.sessions, "get", lambda id: session)
+        refused("unknown_file", lambda: dispatch(engine, "land", {"id": change.id, "without": ["c.py"]}))
+        refused("nothing_to_land", lambda: dispatch(engine, "land", {"id": change.id, "without": ["a.py", "b.py"]}))
+        dispatch(engine, "land", {"id": change.id, "without": ["b.py"]})
+    assert sorted(path.name for path in shop.iterdir()) == [".git", "README.md", "a.py"]
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from engine.model import Refusal
 from tests.conftest import Repository
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.execution.flows.flow_run import ProcessSession
-from tests.support.fork_server import ForkServer
 from tests.support.helpers import make_program
 
 
@@ -220,10 +219,3 @@ def use_worktree(world: LandingWorld, folder: Path, git: Git):
         find_unmerged_files(git)
         reset_worktree(job, "main")
         restore_tree(job, before)
-
-
-def run_clawpy(fork_server: ForkServer, verb: str, home: Path, folder: Path) -> tuple[str, str]:
-    """Run `clawpy VERB` in a repository with a new home; its output and its errors."""
-    argv = ("--home", str(home), verb, "--workspace", str(folder))
-    with fork_server.clawpy(*argv, folder=folder) as process:
-        return process.communicate()

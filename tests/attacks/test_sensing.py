@@ -14,10 +14,10 @@ from engine.execution.runners.toolchains.projects import find_projects
 from engine.git import Git
 from engine.git.github import GitHub
 from engine.git.reader import GitReader
-from tests.attacks.planting import Trap, run_clawpy
+from tests.attacks.planting import Trap
 from tests.conftest import Repository
-from tests.support.fork_server import ForkServer
 from tests.support.helpers import read_table
+from tests.support.programs import make_clawpy_command
 
 TABLE = read_table(__file__)
 
@@ -109,13 +109,14 @@ def test_clawpy_starts_no_program_of_the_repository(
     trap: Trap,
     tools: Path,
     tmp_path: Path,
-    fork_server: ForkServer,
     monkeypatch: pytest.MonkeyPatch,
     verb: str,
 ):
     (trapped_repository.path / "git").symlink_to(trap.program)
     monkeypatch.setenv("PATH", f".{os.pathsep}{tools}{os.pathsep}{os.environ['PATH']}")
-    run_clawpy(fork_server, verb, tmp_path / "home", trapped_repository.path)
+    folder = trapped_repository.path
+    command = make_clawpy_command(tmp_path / "home", verb, "--workspace", str(folder))
+    subprocess.run(command, cwd=folder, check=False, capture_output=True)
     started = trap.pop_mark().splitlines()
     # The operator's own `gh` is asked who you are and which pull requests are open, outside of the repository.
     questions = (f"{tools}/gh api user --hostname github.com", f"{tools}/gh pr list --repo github.com/shop/cart ")

@@ -1,4 +1,4 @@
-"""`clawpy` through its own main(), with a stand-in for the engine where no real one is needed."""
+"""`clawpy` through its own main(), and the repositories in which it is called."""
 
 import json
 import shutil
@@ -11,13 +11,10 @@ from typing import Any
 
 import pytest
 
-from clawpy_console import cli
 from clawpy_console.cli.demo import make_project
 from clawpy_console.cli.main import main
-from engine.clock import FakeClock
 from engine.git import Git
 from engine.home import Home
-from tests.api.stand_in import StandIn
 from tests.conftest import Repository
 
 A_FORMER_DAY = "2026-01-02T12:00:00+00:00"
@@ -100,19 +97,3 @@ def clawpy(home: Home, capsys: pytest.CaptureFixture[str]) -> Clawpy:
         return VerbOutput(code, out, err)
 
     return run
-
-
-@pytest.fixture
-def engines(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, shop: Repository) -> list[StandIn]:
-    """The engines that were opened; each is a stand-in."""
-    opened = []
-
-    def open_stand_in(home: Home, *, workspaces: list[str], start_schedule: bool, resume: bool) -> StandIn:
-        assert not start_schedule
-        assert resume is False, "a verb does nothing by itself"
-        opened.append(StandIn(home, clock, tuple(workspaces)))
-        opened[-1].move_all_to(str(shop.path))
-        return opened[-1]
-
-    monkeypatch.setattr(cli, "open_engine", open_stand_in)
-    return opened

@@ -54,7 +54,7 @@ def test_a_bad_line_is_named_and_stops_no_other(clawpy: Clawpy, monkeypatch: pyt
     assert result.code == 1
 
 
-@pytest.mark.usefixtures("engines")
+@pytest.mark.usefixtures("shop")
 @pytest.mark.parametrize("verb", [["check", "--batch"], ["recall", "--batch"], ["remember"]])
 @pytest.mark.parametrize("content", [b"\x7fELF\x02\0\n\0", b"\x89PNG\r\n\x1a\n", b"\xff\xfe{\0}\0\n\0" * 3])
 def test_a_binary_file_is_refused_as_a_whole(clawpy: Clawpy, tmp_path: Path, verb: list[str], content: bytes):

@@ -8,13 +8,12 @@ from clawpy_console.appearance import check_setting
 from engine.home import Home
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
-from tests.api.stand_in import StandIn
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
 from tests.support.helpers import write_settings
 
 
-def test_a_theme_that_does_not_exist_is_not_set(clawpy: Clawpy, engines: list[StandIn], home: Home):
+def test_a_theme_that_does_not_exist_is_not_set(clawpy: Clawpy, shop: Repository, home: Home):
     result = clawpy("config", "set", "console.theme", "foo")
     assert result.code == 1
     assert "there is no theme 'foo'" in result.err
@@ -38,7 +37,7 @@ def test_an_older_problem_does_not_prevent_a_change(home: Home):
 
 @pytest.mark.parametrize("verb", [("config",), ("config", "get", "quietHoursStart"), ("status",)])
 def test_a_file_that_has_become_invalid_is_named_beside_the_settings_that_still_apply(
-    clawpy: Clawpy, engines: list[StandIn], monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+    clawpy: Clawpy, shop: Repository, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
 ):
     fault = "config.toml:1: column 6: not TOML"
     monkeypatch.setattr(SettingsStore, "fault", property(lambda store: fault, lambda store, value: None), raising=False)

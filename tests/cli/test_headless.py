@@ -17,21 +17,20 @@ from engine import read_holder
 from engine.home import Home
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
-from tests.support.fork_server import ForkedProcess, ForkServer
-from tests.support.helpers import wait_until
-from tests.support.programs import make_clawpy_command
+from tests.support.helpers import assert_contains, wait_until
+from tests.support.programs import make_clawpy_command, run_beside
 
-Start = Callable[..., ForkedProcess]
+Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
-def start(home: Home, project: Path, fork_server: ForkServer) -> Iterator[Start]:
+def start(home: Home, project: Path) -> Iterator[Start]:
     """Starts `clawpy run` in a process of its own and waits until it holds the home."""
     processes = ExitStack()
 
-    def run(*options: str) -> ForkedProcess:
-        process = processes.enter_context(fork_server.clawpy("--home", str(home.root), "run", *options, folder=project))
-        wait_until(lambda: (holder := read_holder(home)) and holder.pid == process.pid and holder.address, 30)
+    def run(*options: str) -> subprocess.Popen[str]:
+        process = processes.enter_context(run_beside(make_clawpy_command(home.root, "run", *options), project))
+        wait_until(lambda: (holder := read_holder(home)) and holder.pid == process.pid and holder.address, 60)
         return process
 
     with processes:
@@ -93,18 +92,18 @@ def test_a_held_home_is_refused_with_its_process(start: Start, clawpy: Clawpy):
 
 @pytest.mark.long
 def test_serve_accepts_its_token_and_writes_it_to_no_file(
-    home: Home, shop: Repository, clawpy: Clawpy, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
+    home: Home, shop: Repository, clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch
 ):
-    command = ["--home", str(home.root), "serve", "--port", "0", "--store", "file"]
-    with fork_server.clawpy(*command, folder=shop.path) as process:
-        wait_until(lambda: (holder := read_holder(home)) and holder.gateway, 40, lambda: "it does not listen")
+    command = make_clawpy_command(home.root, "serve", "--port", "0", "--store", "file")
+    with run_beside(command, shop.path) as process:
+        wait_until(lambda: (holder := read_holder(home)) and holder.gateway, 60, lambda: "it does not listen")
         holder = read_holder(home)
         token = clawpy("token").out.strip()
         reply = httpx.get(
             f"{holder.gateway}/api/v1/health", headers={"Authorization": f"Bearer {token}"}, trust_env=False
         )
         assert reply.json()["status"] == "ok"
-        assert holder.gateway in clawpy("status").out
+        assert_contains(clawpy("status").out, holder.gateway, "● WATCHING since")
         second = clawpy("serve", "--port", "0")
         assert second.code == 1
         assert f"at {holder.gateway}; to change that, stop it first: kill {process.pid}" in second.err

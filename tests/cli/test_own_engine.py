@@ -8,7 +8,8 @@ import pytest
 from engine import read_completion_names
 from engine.home import Home
 from tests.cli.conftest import Clawpy, get_document
-from tests.support.helpers import write_settings
+from tests.conftest import Repository
+from tests.support.helpers import assert_contains, write_settings
 
 
 @pytest.fixture
@@ -18,6 +19,24 @@ def approved_card(clawpy: Clawpy, project: Path) -> dict[str, Any]:
     card = next(card for card in cards if card["flow"] == "draft_changelog")
     assert (card["workspace"], card["targetChannel"], card["status"]) == (str(project), "chronicle-hub", "pending")
     return get_document(clawpy("approve", card["id"].removeprefix("pred_"), "--json"))
+
+
+def test_verbs_print_what_waits_and_what_they_did(clawpy: Clawpy, project: Path):
+    cards = {card["flow"]: card["id"] for card in get_document(clawpy("predict", "--json"))["predictions"]}
+    draft = cards["draft_changelog"]
+    listed = clawpy("cards").out
+    assert_contains(listed, f"{draft}  upkeep  my shop ü → chronicle-hub\n", "    read-only · runs: run_tests\n")
+    assert "\x1b" not in listed, "no colour into a pipe"
+    approved = clawpy("approve", draft.removeprefix("pred_")[:6])
+    assert_contains(approved.out, f"{draft}  finished", "  │ left out: Bump version to 1.3\n", "waiting  1 file\n")
+    assert "\nmodified CHANGELOG.md\n@@ -1,5 +1,13 @@  hunk 1\n" in clawpy("work", draft, "--diff").out
+    assert "no model calls: a flow runs without a model" in clawpy("xray", draft).out
+    assert_contains(clawpy("status").out, "  3 cards pending\n", "needs you  change_", "land 1 file?")
+    assert clawpy("status", "--format", "short").out == "🔮 3\n"
+    assert "snoozed until" in clawpy("snooze", cards["forecast_conflicts"], "--for", "30m").out
+    assert "dismissed" in clawpy("dismiss", cards["look_for_leftovers"]).out
+    assert "this card has not run yet" in clawpy("land", cards["run_tests"]).err
+    assert clawpy("land", draft).out.startswith("Landed 1 file. Undo: `clawpy undo change_")
 
 
 @pytest.fixture
@@ -59,6 +78,17 @@ def test_a_hunk_lands_and_one_that_does_not_exist_is_refused(clawpy: Clawpy, car
 
 
 @pytest.mark.long
+def test_sessions_of_other_repositories_are_counted_and_named(
+    clawpy: Clawpy, project: Path, card_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(Repository(tmp_path / "other").path)
+    assert clawpy("work").out.startswith(f"Nothing has run here; 1 session in {project}.\n")
+    assert get_document(clawpy("work", "--json"))["elsewhere"] == {str(project): 1}
+    assert "Nothing changed yet. Add `--yes`" in clawpy("discard", card_id).out
+    assert f"discarded  1 file  in {project}\n" in clawpy("discard", card_id, "--yes").out
+
+
+@pytest.mark.long
 def test_a_comment_stays_with_the_changes_until_it_is_removed(clawpy: Clawpy, card_id: str):
     [comment] = get_document(clawpy("comment", card_id, "CHANGELOG.md:1", "shorter", "--json"))["changeSet"]["comments"]
     assert (comment["number"], comment["line"], comment["text"]) == (1, 1, "shorter")
@@ -67,6 +97,7 @@ def test_a_comment_stays_with_the_changes_until_it_is_removed(clawpy: Clawpy, ca
     assert clawpy("land", card_id).out.endswith("\n1 comment of yours not sent\n")
     clawpy("undo", card_id)
     assert "comment 1" not in clawpy("comment", card_id, "--remove", "1").out
+    assert "The commit is not signed, and no hooks ran." in clawpy("branch", card_id).out
 
 
 @pytest.mark.long

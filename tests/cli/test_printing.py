@@ -1,21 +1,15 @@
 """What verbs print of sessions, settings, decisions and cards (SPEC 9.8): no internal names, no escape sequences."""
 
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from clawpy_console.cli.printing import find_printer, format_time, paint_session_outcome, render_document, strip_colours
+from clawpy_console.cli.printing import find_printer, paint_session_outcome, render_document, strip_colours
 from clawpy_console.cli.printing.system import DECISION_LABELS
 from clawpy_console.cli.printing.work import CARD_LABELS
 from clawpy_console.cli.verbs import VERBS
-from engine.activity import ActivitySince
 from engine.api.documents import document as as_json
-from engine.api.operations import dispatch
-from engine.clock import FakeClock
-from engine.home import Home
 from engine.model import (
     SESSION_LABELS,
     Bubble,
@@ -32,12 +26,11 @@ from engine.model import (
     Status,
     Task,
     Verdict,
-    Waiting,
 )
 from engine.model.guidance import GateResult
 from engine.model.sessions import HAS_PROBLEM
-from tests.api.stand_in import StandIn, make_card, make_session
-from tests.conftest import MONDAY_MORNING as NOW
+from tests.support.card_rows import make_card
+from tests.support.helpers import make_session_view
 
 AT = datetime(2026, 1, 5, 9, tzinfo=UTC)
 
@@ -76,7 +69,7 @@ def test_no_decision_session_or_card_is_printed_by_an_internal_name(value: str, 
     ],
 )
 def test_a_session_says_how_it_ended_or_how_many_tests_failed(changes: dict[str, Any], word: str):
-    session = as_json(make_session("sess_1", "pred_1", AT, **changes))
+    session = as_json(make_session_view(**{"state": SessionState.SUCCEEDED} | changes))
     assert strip_colours(paint_session_outcome(session)) == word
 
 
@@ -124,36 +117,3 @@ def test_a_refused_finding_is_listed_with_the_gate_that_refused_it():
     assert lines[0] == "bub_1  Prices are cents"
     assert lines[1].startswith("  ✗ refused  cto → ceo, ")
     assert lines[2:] == ["  ✗ 2 confidence: 0.50 of 0.75"]
-
-
-TIME = format_time(as_json(NOW))
-
-
-NOTHING = {"ended_sessions": (), "blocked": (), "approved": 0, "approved_by_itself": 0, "rejected": 0, "spent": 0}
-
-
-@pytest.fixture
-def engine(home: Home, clock: FakeClock) -> Iterator[StandIn]:
-    with closing(StandIn(home, clock)) as engine:
-        yield engine
-
-
-def print_status(engine: StandIn, **activity: Any) -> list[str]:
-    """The lines of the status of an engine with this activity since `NOW`."""
-    engine.read_activity = lambda: ActivitySince(instant=NOW, **NOTHING | {"waiting": ()} | activity)
-    return render_document("status", dispatch(engine, "status", {})).splitlines()
-
-
-def test_what_waits_is_named_in_one_line_each(engine: StandIn):
-    engine.list_waiting = lambda: [
-        Waiting("change_set", "change_1", "land 1 file?", NOW),
-        Waiting("permission", "perm_1", "fix it\n" * 99, NOW),
-    ]
-    assert [line for line in print_status(engine) if "needs you" in line] == [
-        "  needs you  change_1  land 1 file?",
-        f"  needs you  perm_1  {'fix it ' * 14}f…",
-    ]
-
-
-def test_nothing_is_said_of_a_time_in_which_nothing_happened(engine: StandIn):
-    assert f"since {TIME}" not in print_status(engine)

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +15,8 @@ from engine.home import Home
 from engine.lock import read_holder
 from engine.safety.stop_file import get_stop_file, is_requested
 from tests.cli.conftest import Clawpy, get_document
-from tests.support.fork_server import ForkedProcess, ForkServer
 from tests.support.helpers import wait_until
-from tests.support.programs import run_python
+from tests.support.programs import make_clawpy_command, run_beside, run_python
 
 LATE_MODULES = {
     *("textual", "chromadb", "onnxruntime", "numpy", "tokenizers", "apprise", "icalendar", "apscheduler"),
@@ -55,9 +56,9 @@ print("imported", *sorted(sys.modules))
 
 
 @pytest.fixture
-def holder(home: Home, project: Path, fork_server: ForkServer) -> Iterator[ForkedProcess]:
+def holder(home: Home, project: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process whose engine holds the home."""
-    with fork_server.python(HOLD_HOME, str(home.root), str(project), folder=project) as process:
+    with run_beside([sys.executable, "-c", HOLD_HOME, str(home.root), str(project)], project) as process:
         assert process.stdout.readline() == "open\n"
         yield process
         process.send_signal(signal.SIGCONT)
@@ -92,7 +93,7 @@ def test_a_verb_imports_nothing_that_is_used_later(home: Home, project: Path):
 
 
 @pytest.mark.long
-def test_verbs_reach_the_cards_of_the_engine_that_holds_the_home(clawpy: Clawpy, holder: ForkedProcess):
+def test_verbs_reach_the_cards_of_the_engine_that_holds_the_home(clawpy: Clawpy, holder: subprocess.Popen[str]):
     item = get_document(clawpy("propose", "sum up today", "--json"))["predictions"][0]
     assert [card["id"] for card in get_document(clawpy("cards", "--json"))["predictions"]] == [item["id"]]
     refused = clawpy("approve", "pred_of_nobody")
@@ -116,7 +117,9 @@ def test_the_engine_that_holds_the_home_is_stopped_and_resumed(clawpy: Clawpy):
 
 
 @pytest.mark.long
-def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(clawpy: Clawpy, home: Home, holder: ForkedProcess):
+def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(
+    clawpy: Clawpy, home: Home, holder: subprocess.Popen[str]
+):
     holder.send_signal(signal.SIGSTOP)
     started = time.monotonic()
     stopped = clawpy("stop", "it hangs")
@@ -139,28 +142,24 @@ def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(clawpy: Clawp
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("verb", ["config", "config --json", "doctor --json", "propose lint --json"])
-def test_a_reader_that_closes_the_pipe_ends_the_verb(home: Home, project: Path, fork_server: ForkServer, verb: str):
+@pytest.mark.parametrize("verb", ["config", "doctor --json", "propose lint --json"])
+def test_a_reader_that_closes_the_pipe_ends_the_verb(home: Home, project: Path, verb: str):
     """The reading end is closed before anything is written, so that every run is the same."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        with fork_server.clawpy("--home", str(home.root), *verb.split(), folder=project, out=writer) as process:
+        with run_beside(make_clawpy_command(home.root, *verb.split()), project, out=writer) as process:
             assert (process.wait(), process.communicate()[1]) == (141, "")
     finally:
         os.close(writer)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "verb", ["config", "config --json", "config get --json", "status --format short", "help", "completion bash"]
-)
-def test_output_on_a_full_disk_is_refused_in_one_sentence(
-    home: Home, project: Path, fork_server: ForkServer, verb: str
-):
+@pytest.mark.parametrize("verb", ["config --json", "status --format short", "help", "completion bash"])
+def test_output_on_a_full_disk_is_refused_in_one_sentence(home: Home, project: Path, verb: str):
     full = os.open("/dev/full", os.O_WRONLY)
     try:
-        with fork_server.clawpy("--home", str(home.root), *verb.split(), folder=project, out=full) as process:
+        with run_beside(make_clawpy_command(home.root, *verb.split()), project, out=full) as process:
             code, errors = process.wait(), process.communicate()[1]
     finally:
         os.close(full)
@@ -168,21 +167,21 @@ def test_output_on_a_full_disk_is_refused_in_one_sentence(
 
 
 @pytest.mark.long
-def test_the_console_needs_a_terminal(home: Home, project: Path, fork_server: ForkServer):
-    with fork_server.clawpy("--home", str(home.root), folder=project) as console:
+def test_the_console_needs_a_terminal(home: Home, project: Path):
+    with run_beside(make_clawpy_command(home.root), project) as console:
         assert "the console needs a terminal" in console.communicate()[1]
         assert console.returncode == 1
 
 
 @pytest.mark.long
-def test_ctrl_c_ends_the_session_it_waits_for(clawpy: Clawpy, home: Home, project: Path, fork_server: ForkServer):
+def test_ctrl_c_ends_the_session_it_waits_for(clawpy: Clawpy, home: Home, project: Path):
     slow = (
         "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n    def test_slow(self):\n        time.sleep(600)\n"
     )
     (project / "tests" / "test_slow.py").write_text(slow)
     cards = get_document(clawpy("predict", "--json"))["predictions"]
     card = next(card for card in cards if card["flow"] == "run_tests")
-    with fork_server.clawpy("--home", str(home.root), "approve", card["id"], folder=project) as waiting:
+    with run_beside(make_clawpy_command(home.root, "approve", card["id"]), project) as waiting:
         wait_until(lambda: _is_session_running(clawpy, home), 30, lambda: "the session never ran")
         waiting.send_signal(signal.SIGINT)
         assert "Traceback" not in waiting.communicate()[1]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +16,8 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.home import Home
 from engine.model import Card, Hold
-from tests.api.stand_in import make_card
-from tests.support.fork_server import ForkServer
-from tests.support.programs import find_imported
+from tests.support.card_rows import make_card
+from tests.support.programs import find_imported, run_beside
 
 HOLD_HOME = """
 import sys
@@ -115,12 +115,12 @@ def test_a_stop_file_that_no_engine_has_found_yet_is_shown(world: StatusBarWorld
 
 @pytest.mark.long
 def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
-    world: StatusBarWorld, clock: FakeClock, tmp_path: Path, fork_server: ForkServer
+    world: StatusBarWorld, clock: FakeClock, tmp_path: Path
 ):
     world.pending = [make_card("pred_a", clock.now(), expires_at=clock.now() + timedelta(days=36500))]
     world.file.write()
     argv = ["--home", str(world.home.root), "status", "--format", "short"]
-    with fork_server.python(HOLD_HOME, str(world.home.root), folder=tmp_path) as engine:
+    with run_beside([sys.executable, "-c", HOLD_HOME, str(world.home.root)], tmp_path) as engine:
         assert engine.stdout.readline() == "held\n"
         assert read_line_without_engine(argv) == "🔮 1"
         os.kill(engine.pid, signal.SIGKILL)

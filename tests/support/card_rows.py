@@ -1,8 +1,10 @@
-"""Rows of cards, for tests that write them past the store."""
+"""Cards, and rows of cards for tests that write them past the store."""
 
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
+from engine.model import Assignment, Band, Card, ConfidenceParts, Source, Status, Tier, microusd
 from engine.prediction.card_rows import CardRow
 
 
@@ -14,3 +16,16 @@ def make_card_row(card_id: str, at: datetime, **fields: Any) -> CardRow:
         "created_at": at, "expires_at": at,
     }  # fmt: skip
     return CardRow(id=card_id, **values | fields)
+
+
+def make_card(card_id: str, now: datetime, **changes: Any) -> Card:
+    """A pending card of a flow; `changes` replace its values."""
+    default = Card(
+        id=card_id, kind="run_tests", tier=Tier.CHECK,
+        assignment=Assignment("Run the tests", "koji-core", "/srv/shop", "flow", "run_tests", {"paths": ["cart.py"]}),
+        agent="backend_builder", confidence=0.72, band=Band.SUGGESTED,
+        parts=ConfidenceParts(0.8, 0.7, 0.6, 0.7, 0.72, stated=True), reasoning="3 modules changed",
+        status=Status.PENDING, source=Source.TEMPLATE, created_at=now, expires_at=now + timedelta(hours=24),
+        estimate=microusd(0.05),
+    )  # fmt: skip
+    return replace(default, **changes)

@@ -1,7 +1,10 @@
 """Programs that tests run: git, Python and `clawpy` in processes of their own."""
 
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,25 @@ def find_imported(statement: str, *modules: str) -> list[str]:
 def make_clawpy_command(home: Path, *words: str) -> list[str]:
     """The command line of `clawpy` in a home."""
     return [sys.executable, "-m", "clawpy_console", "--home", str(home), *words]
+
+
+def _hear_signals():
+    """Whoever runs the tests may ignore these, `nohup` for instance."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def run_beside(command: Sequence[str], folder: Path, out: int = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
+    """Run a command in a folder beside the test. If it still runs at the end, it is killed."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=folder, stdin=pipe, stdout=out, stderr=pipe, text=True, preexec_fn=_hear_signals
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 MAVEN_WRAPPER = r"""#!/bin/sh

@@ -16,7 +16,7 @@ from engine.events import CostWarned, Event, EventBus, PredictionCreated, Sessio
 from engine.model import Card, CheckResult, Refusal, SessionView, Source, Status, microusd
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.api.stand_in import make_card
+from tests.support.card_rows import make_card
 
 
 @dataclass

@@ -20,12 +20,12 @@ from engine.api.notify.outbox import BACKOFF_S, MAX_AGE, MAX_TRIES
 from engine.clock import FakeClock
 from engine.config.sections import Surface
 from engine.events import CostWarned, Event, EventBus, StateChanged
-from engine.model import Tier, microusd
+from engine.model import SessionState, Tier, microusd
 from engine.storage.database import Database
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.notify_world import COST, EVERYWHERE, ONE_FAILED, PAUSED, NotifyWorld, make_created, make_ended
-from tests.api.stand_in import make_session
 from tests.conftest import MONDAY_MORNING
+from tests.support.helpers import make_session_view
 
 
 def read_forms(world: NotifyWorld) -> dict[Surface, Form]:
@@ -66,8 +66,9 @@ def test_a_card_is_high_if_it_is_at_risk_or_likely_wanted(
         (PAUSED, "Paused: 3 dismissals in a row"),
     ],
 )
-def test_the_phone_shows_an_entry_in_these_words(phone_world: NotifyWorld, clock: FakeClock, event: Event, words: str):
-    phone_world.sessions["sess_a"] = make_session("sess_a", "pred_a", clock.now(), error="", check=ONE_FAILED)
+def test_the_phone_shows_an_entry_in_these_words(phone_world: NotifyWorld, event: Event, words: str):
+    session = make_session_view(prompt="Run the tests", state=SessionState.SUCCEEDED, check=ONE_FAILED)
+    phone_world.sessions["sess_a"] = session
     phone_world.record_events(event)
     phone_world.deliver()
     [note] = phone_world.courier.find_notes(Surface.PHONE)
