@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -138,13 +137,3 @@ def test_a_copied_home_has_no_engine_and_a_stop_of_its_own(home: Home, clock: Fa
         assert not control.stop(copy, "it is a copy")["reached"]
     assert is_requested(get_stop_file(copy.data))
     assert not is_requested(get_stop_file(home.data))
-
-
-@pytest.mark.long
-def test_stop_does_not_wait_for_an_engine_that_hangs(home: Home, clock: FakeClock, serve: Serve):
-    release = threading.Event()
-    with held(home, clock, serve(lambda verb, arguments: {"released": release.wait(20)}).address):
-        answer = control.stop(home, "it hangs")
-        release.set()
-    assert not answer["reached"]
-    assert is_requested(get_stop_file(home.data))

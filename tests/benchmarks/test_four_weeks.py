@@ -2,27 +2,17 @@
 
     pytest tests/benchmarks/test_four_weeks.py -m benchmark -s
 
-There is one task each working day, in a real repository with a real engine (see `closed_loop`). In the first days the
+There is one task each working day, in a real repository with a real engine (see `shop`). In the first days the
 operator adds the rule of the shop to the prompts, and later nothing. The tasks of the later days count.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 from engine.execution.runners.model.host_client import ModelHost
-from tests.benchmarks.closed_loop import (
-    LADDERS,
-    MEMORY,
-    PHASES_HEADING,
-    SEEDS,
-    Shop,
-    approve_candidates,
-    compare_phases,
-    has_passed,
-)
-from tests.benchmarks.shop_model import ShopModel
-from tests.benchmarks.shop_tasks import make_tasks
+from tests.benchmarks.shop import LADDERS, MEMORY, Shop, ShopModel, approve_candidates, has_passed, make_tasks
 from tests.support.model_server import ModelServer
 
 DAYS, CORRECTED_DAYS = 20, 12
@@ -35,6 +25,26 @@ MAX_CHANCE = 0.01
 WAYS: dict[str, Sequence[str]] = {"off": (), "everything": (*LADDERS, MEMORY)}
 WAYS |= {ladder: (ladder,) for ladder in (*LADDERS, MEMORY)}
 """The ways of learning that are in use, by the name of a row."""
+
+
+SEEDS = (1, 2, 3)
+
+PHASES_HEADING = "\nchange                     before  after   more  fewer   p (sign test, one-sided)"
+"""The heading of the rows that `compare_phases` prints."""
+
+
+def compare_phases(passed: Mapping[str, Sequence[bool]], before: str, after: str) -> float:
+    """Compare two phases of `passed` by a one-sided sign test, and print a row. `passed` says of each task whether it
+    passed, by phase. Returns the probability that chance alone makes so many more tasks pass."""
+    pairs = list(zip(passed[before], passed[after], strict=True))
+    more = sum(second and not first for first, second in pairs)
+    fewer = sum(first and not second for first, second in pairs)
+    changed = more + fewer
+    chance = sum(math.comb(changed, count) for count in range(more, changed + 1)) / 2**changed
+    rates = (sum(passed[name]) / len(passed[name]) for name in (before, after))
+    figures = "  ".join(f"{rate:6.0%}" for rate in rates)
+    print(f"{before + ' to ' + after:25}  {figures}  {more:5}  {fewer:5}   {chance:.4f}")
+    return chance
 
 
 def live_four_weeks(root: Path, server: ModelServer, model_host: ModelHost, seed: int, on: Sequence[str]) -> list[bool]:

@@ -3,7 +3,7 @@
 import io
 import json
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -149,18 +149,6 @@ def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: P
     assert "dismissed once, most recently as “wrong”" in clawpy("muted").out
     assert "unmuted" in clawpy("muted", "unmute", mute["id"].removeprefix("mute_")[:6]).out
     assert "forecast_conflicts" in read_ids_by_flow(clawpy)
-
-
-@pytest.mark.long
-def test_do_not_disturb_lasts_for_its_span(clawpy: Clawpy, project: Path):
-    until = clawpy("dnd", "--for", "90m", "--json").document["dndUntil"]
-    remaining = datetime.fromisoformat(until) - datetime.now(UTC)
-    assert timedelta(minutes=89) < remaining <= timedelta(minutes=90)
-    status = clawpy("status", "--json").document
-    assert (status["dndUntil"], status["quiet"]) == (until, True)
-    assert "do not disturb until" in clawpy("dnd").out
-    assert "do not disturb until" in clawpy("status").out
-    assert clawpy("dnd", "off", "--json").document["dndUntil"] is None
 
 
 WRONG_COMMAND_LINES = [

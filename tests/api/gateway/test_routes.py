@@ -22,16 +22,6 @@ from tests.api.gateway.served import Serve, Served, call, request, trigger
 from tests.api.notify.notification_server import NotificationServer
 
 
-def test_the_newest_pending_predictions_are_listed(served: Served):
-    cards = [served.propose_card() for _ in range(4)]
-    document = request(served, "GET", "/twin/predict")
-    replies.Predictions.model_validate(document)
-    assert document["count"] == len(document["predictions"]) == 3
-    assert document["predictions"][0]["id"] == cards[-1].id
-    assert request(served, "GET", "/twin/predict?channel=garden")["predictions"] == []
-    request(served, "GET", "/twin/predict?count=1001", 422)
-
-
 def test_a_card_is_rejected_taken_back_and_snoozed(served: Served, engine: Engine):
     card, presence = served.propose_card(), engine.autonomy.presence
     last_activity = presence.read_last_activity()

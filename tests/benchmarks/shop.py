@@ -1,12 +1,16 @@
-"""A shop whose work fails in ways that recur: its repository, its home, its engine and its operator.
+"""A shop whose work breaks rules that recur: its rules, tasks, model, repository, engine and operator.
 
-Everything is real but the model (see `shop_model`): git, worktrees, pytest, the validation loop, prompts and learning.
+Everything is real but the model, a fixed policy on loopback: git, worktrees, the validation loop, prompts and
+learning. The model writes naive code, which breaks a rule of the shop, unless its prompt names the remedy, which only
+the operator or earlier sessions can have put there.
 """
 
+import hashlib
 import json
-import math
+import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,30 +18,85 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Randomness, SessionView
 from engine.model.adaptation import Candidate, CandidateStatus
-from tests.benchmarks.shop_tasks import MODULE, RULES, ShopTask
 from tests.execution.model.model_world import ModelWorld
-from tests.support.model_server import ModelServer
+from tests.support.helpers import read_table
+from tests.support.model_server import ModelServer, Reply, Request, make_call
 
-PHASES_HEADING = "\nchange                     before  after   more  fewer   p (sign test, one-sided)"
-"""The heading of the rows that `compare_phases` prints."""
+MODULE = '"""Functions about {rule}."""\n\n\n'
+"""The beginning of a module of the shop."""
 
 
-def compare_phases(passed: Mapping[str, Sequence[bool]], before: str, after: str) -> float:
-    """Compare two phases of `passed` by a one-sided sign test, and print a row. `passed` says of each task whether it
-    passed, by phase. Returns the probability that chance alone makes so many more tasks pass."""
-    pairs = list(zip(passed[before], passed[after], strict=True))
-    more = sum(second and not first for first, second in pairs)
-    fewer = sum(first and not second for first, second in pairs)
-    changed = more + fewer
-    chance = sum(math.comb(changed, count) for count in range(more, changed + 1)) / 2**changed
-    rates = (sum(passed[name]) / len(passed[name]) for name in (before, after))
-    figures = "  ".join(f"{rate:6.0%}" for rate in rates)
-    print(f"{before + ' to ' + after:25}  {figures}  {more:5}  {fewer:5}   {chance:.4f}")
-    return chance
+@dataclass(frozen=True)
+class ShopRule:
+    """A rule of the shop that naive code breaks. A prompt with `token` names the remedy."""
+
+    name: str
+    test: str
+    naive: str
+    remedy: str
+    token: str
+    correction: str
+    """What the operator adds to a prompt."""
+
+
+RULES = tuple(ShopRule(name, **texts) for name, texts in read_table(__file__).items())
+
+
+@dataclass(frozen=True)
+class ShopTask:
+    """One piece of work. Tasks with the same number and seed are the same."""
+
+    number: int
+    rule: ShopRule
+    seed: int
+
+    @property
+    def function(self) -> str:
+        return f"{self.rule.name}_{self.number}"
+
+    @property
+    def prompt(self) -> str:
+        return f"Add {self.function} to shop/{self.rule.name}.py in the way of the functions there"
+
+    def is_lucky(self, purpose: str, share: float) -> bool:
+        """Whether a number from 0 to 1, the same for the same task and purpose, is below `share`."""
+        digest = hashlib.sha256(f"{self.seed}:{self.number}:{self.rule.name}:{purpose}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") / 2**64 < share
+
+
+def make_tasks(seed: int, count: int) -> list[ShopTask]:
+    """`count` tasks, of each rule in turn."""
+    return [ShopTask(number, RULES[number % len(RULES)], seed) for number in range(count)]
+
+
+FOLLOW_SHARE, GUESS_SHARE = 0.9, 0.2
+"""How often the model follows its prompt, and how often it is right by itself."""
+
+
+class ShopModel:
+    """The policy."""
+
+    def __init__(self, tasks: Sequence[ShopTask]):
+        self._tasks = {task.prompt: task for task in tasks}
+
+    def __call__(self, request: Request) -> Reply:
+        task = next(task for prompt, task in self._tasks.items() if any(prompt in text for text in request.users))
+        body = self._write_body(task, request)
+        if not any("wrote" in text or "written" in text.lower() for text in request.tool_results):
+            content = MODULE.format(rule=task.rule.name) + body
+            return make_call("write", path=f"shop/{task.rule.name}.py", content=content)
+        added_lines = re.findall(r"^\s{4}.*$", body, re.M)
+        return Reply(text=f"I added {task.function}: {' '.join(line.strip() for line in added_lines[-2:])}")
+
+    def _write_body(self, task: ShopTask, request: Request) -> str:
+        """The function that the model writes: the remedy or naive code."""
+        prompt = request.system + "\n".join(request.users)
+        is_told = task.rule.token in prompt.replace(task.rule.test, "")
+        is_right = (is_told and task.is_lucky("follows", FOLLOW_SHARE)) or task.is_lucky("guesses", GUESS_SHARE)
+        return (task.rule.remedy if is_right else task.rule.naive).format(name=task.function)
 
 
 MONDAY = datetime(2026, 3, 2, 10, tzinfo=UTC)
-SEEDS = (1, 2, 3)
 
 RUN = """\
 import glob, runpy
