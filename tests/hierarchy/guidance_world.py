@@ -14,9 +14,9 @@ from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
 from engine.hierarchy.guided_sessions import GuidedSessions
 from engine.hierarchy.profile_rows import ProfileEntry, ProfileSharing
-from engine.hierarchy.profiles import LoadDecisions, Profiles
+from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.teaching import Teaching, run_round
-from engine.model import FlushReport, LeaderProfile, OfferedFinding, ProfileEdit, ProfileItem, Randomness, Score, Trust
+from engine.model import FlushReport, LeaderProfile, OfferedFinding, ProfileEdit, Randomness, Score, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.shared import SharedDatabase
@@ -59,7 +59,6 @@ class Organisation:
     teaching: Teaching
     guided_sessions: GuidedSessions
     database: Database
-    clock: FakeClock
 
     def write_agent(self, name: str, under: str, tier: int, *, soul: str | None = None):
         """Write the folder of an agent without the engine, as an editor does."""
@@ -96,7 +95,6 @@ def make_world(
     database: Database,
     clock: FakeClock,
     *,
-    load_decisions: LoadDecisions = lambda leaders: {},
     shared: SharedDatabase | None = None,
     read_activity: ReadActivity = dict,
     seed: int = 1,
@@ -110,7 +108,7 @@ def make_world(
         folder, cascade_config=config, settings=FixedSettings(), record=database.record, read_activity=read_activity
     )
     randomness = Randomness(seed)
-    profiles = Profiles(database, agents, randomness=randomness, load_decisions=load_decisions)
+    profiles = Profiles(database, agents, randomness=randomness, load_decisions=lambda leaders: {})
     cascade = Cascade(agents, profiles, clock=clock, nearer_lessons=lambda request: frozenset())
     sharing = ProfileSharing(database, agents, shared, merge_rows=profiles.merge_rows)
     world = Organisation(
@@ -123,7 +121,6 @@ def make_world(
         Teaching(database, agents, cascade, clock=clock),
         GuidedSessions(database, profiles, ledger=Ledger(database)),
         database,
-        clock,
     )
     for name, under, tier in members:
         world.write_agent(name, under, tier)
@@ -148,14 +145,9 @@ def make_learning(number: int | str = 1, *, text: str = "", category: str = "cod
     )  # fmt: skip
 
 
-def list_learned_texts(world: Organisation, leader: str = "lead") -> list[str]:
-    """The texts of a leader's patterns that came from findings."""
-    return [pattern.text for pattern in select_learned_patterns(world.profiles, leader)]
-
-
-def select_learned_patterns(profiles: Profiles, leader: str = "lead") -> list[ProfileItem]:
-    """A leader's patterns that came from findings."""
-    return [pattern for pattern in profiles.read(leader).patterns if pattern.sources]
+def list_learned_texts(world: Organisation) -> list[str]:
+    """The texts of the lead's patterns that came from findings."""
+    return [pattern.text for pattern in world.profiles.read("lead").patterns if pattern.sources]
 
 
 def read_versions(database: Database, leader: str, key: str) -> list[str]:

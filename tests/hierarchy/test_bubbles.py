@@ -13,7 +13,7 @@ from engine.clock import FakeClock
 from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, is_relevant
 from engine.hierarchy.organisation import CascadeConfig, Lineage
 from engine.hierarchy.teaching import remove_lesson
-from engine.model import AgentView, Bubble, BubbleState, LeaderProfile, OfferedFinding, ProfileItem, Refusal, Trust
+from engine.model import AgentView, BubbleState, LeaderProfile, OfferedFinding, ProfileItem, Refusal, Trust
 from engine.model.learnings import make_lesson_id
 from engine.storage.database import Database
 from tests.hierarchy.guidance_world import (
@@ -90,12 +90,6 @@ def test_a_pattern_says_the_same_from_a_similarity_of_0_6(text: str, pattern: st
 # The queue
 
 
-def find_refusal(bubble: Bubble) -> tuple[str, str]:
-    """The gate that refused a finding, and why."""
-    assert bubble.state is BubbleState.REFUSED
-    return bubble.refused_by.name, bubble.refused_by.reason
-
-
 def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world: Organisation):
     for number in range(5):
         world.bubbles.offer(make_learning(number, importance=0.6 + number / 20))
@@ -144,7 +138,8 @@ def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Org
     assert queued.state is BubbleState.QUEUED
     retract()
     [refused] = world.bubbles.list(state=BubbleState.REFUSED)
-    assert (refused.id, *find_refusal(refused)) == (queued.id, "novelty", "you retracted it")
+    assert (refused.id, refused.refused_by.name) == (queued.id, "novelty")
+    assert refused.refused_by.reason == "you retracted it"
 
 
 def test_a_quote_goes_up_only_once_the_operator_approved_it(world: Organisation, clock: FakeClock):

@@ -20,7 +20,6 @@ from engine.model import (
     ProfileItem,
 )
 from tests.hierarchy.guidance_world import Organisation, edit_profile
-from tests.support.helpers import refused
 
 # The block
 
@@ -132,12 +131,3 @@ def test_every_change_counts_at_once(world: Organisation):
     assert guidance().reason == "enable_m1 is off in wisdom_cascade_config.json"
     world.configure(m1_token_budget=10)
     assert guidance().reason == "no room within m1_token_budget"
-
-
-def test_a_move_is_previewed_without_being_made(world: Organisation):
-    preview = world.cascade.preview_move("worker", "ceo")
-    assert (preview.before.chain, preview.after.chain) == (("lead", "cto", "ceo"), ("ceo",))
-    assert "ceo chose SQLite." in list_item_texts(preview.after)
-    assert world.cascade.guidance("worker").chain == ("lead", "cto", "ceo")
-    refused("circle", lambda: world.cascade.preview_move("worker", "junior"))
-    refused("unknown_agent", lambda: world.cascade.guidance("nobody"))

@@ -3,7 +3,6 @@ once."""
 
 import itertools
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +14,8 @@ from engine.hierarchy.guided_sessions import (
     measure_harm,
 )
 from engine.inference import Arms
-from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.hierarchy.guidance_world import Organisation, edit_profile, make_world
+from tests.hierarchy.guidance_world import Organisation, edit_profile
 from tests.support.helpers import make_session_ended
 
 
@@ -42,8 +40,8 @@ class GuidedWork:
 
 
 @pytest.fixture
-def work(tmp_path: Path, database: Database, clock: FakeClock) -> GuidedWork:
-    return GuidedWork(make_world(tmp_path, database, clock))
+def work(world: Organisation) -> GuidedWork:
+    return GuidedWork(world)
 
 
 @pytest.mark.parametrize(

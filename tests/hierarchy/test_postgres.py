@@ -17,7 +17,6 @@ import pytest
 
 from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
-from engine.execution.prompts import PartSource
 from engine.model import (
     BubbleState,
     Layer,
@@ -151,11 +150,11 @@ class Machine:
         self.engine.memory.remember([summary])
         return text
 
-    def call(self, number: int, part: PartSource):
-        """Record a call of the builder's model whose prompt has this part."""
+    def call(self, number: int):
+        """Record a call of the builder's model whose prompt has the guidance of its leaders."""
         session_id = f"sess_call_{number}"
         request = PromptRequest("backend_builder", "koji-core", self.workspace, "fix the basket", session_id=session_id)
-        contribution = part.make_part(request)
+        contribution = self.engine.cascade.make_part(request)
         session = make_view(session_id, workspace=self.workspace, state=SessionState.RUNNING, ended_at=None)
         prompt = Prompt((contribution.part,) if contribution.part else (), (), contribution.provenance)
         self.engine.calls.begin(session, provider="openai", model="m", run_kind="task", prompt=prompt)
@@ -210,7 +209,7 @@ def test_two_engines_converge_and_nothing_is_lost(
                     edit_profile(machine.engine.profiles, "cto", "patterns", key=key, value=text)
                     edits.add(text)
                 case "call":
-                    machine.call(number, machine.engine.cascade)
+                    machine.call(number)
                 case "teach":
                     machine.engine.teaching.teach_workers()
                 case "summarise":
@@ -234,28 +233,6 @@ def test_two_engines_converge_and_nothing_is_lost(
             assert history == edits
             assert machine.read_summaries() == summaries
         assert first.read_events("CloudSyncFailed") or second.read_events("CloudSyncFailed")
-
-
-@pytest.mark.long
-def test_a_call_that_recalls_a_summary_of_another_machine_is_recorded(
-    server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    make_database(server, "served")
-    url = f"postgresql://clawpy@/served?host={server}"
-    with open_machines(tmp_path, url, monkeypatch) as (first, second):
-        text = first.summarise(1)
-        first.engine.summary_sharing.exchange()
-        second.call(1, second.engine.recall_part)
-        assert second.read_events("CloudMemoryRecalled") == []  # it has no summary of the first machine yet
-        assert second.engine.summary_sharing.exchange() == ""
-        second.call(2, second.engine.recall_part)
-        [event] = second.read_events("CloudMemoryRecalled")
-        [entry] = second.engine.memory.read_entries(Layer.CONTEXT)
-        assert (entry.text, entry.source) == (text, f"shared:{first.engine.profiles.origin}")
-        assert event["memories"] == [entry.id]
-        assert (event["subject"], event["origins"]) == ("backend_builder", [first.engine.profiles.origin])
-        first.call(3, first.engine.recall_part)
-        assert first.read_events("CloudMemoryRecalled") == []  # the summary is its own
 
 
 def test_an_unreachable_server_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

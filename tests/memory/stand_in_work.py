@@ -42,8 +42,6 @@ class StandInWork:
     remembered: dict[str, NewMemory] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     """Values that nothing remembered may contain."""
-    times: int = 0
-    """How often something was remembered."""
 
     def add(self, session_view: SessionView, *lines: tuple[str, str]) -> SessionView:
         self.views[session_view.id] = session_view
@@ -78,7 +76,6 @@ class StandInWork:
         return ChangeSet("change_1", session_id, "pred_1", "/home/me/shop", ChangeState.LANDED, changes, "x", NOW)
 
     def remember(self, items: Sequence[NewMemory]) -> object:
-        self.times += 1
         for item in items:
             self.remembered[item.ref] = item
         return None

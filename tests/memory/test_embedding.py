@@ -1,4 +1,4 @@
-"""Embedders (SPEC 4.3): the local model and an endpoint make unit vectors, or say why not."""
+"""An endpoint of embeddings (SPEC 4.3) makes unit vectors, or says why not."""
 
 import json
 from collections.abc import Iterator
@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.memory.embedding import Endpoint, EndpointEmbedder, LocalEmbedder, NoEmbedder
-from engine.memory.helper import Helper
+from engine.memory.embedding import Endpoint, EndpointEmbedder, NoEmbedder
 from tests.support.web_server import LoopbackServer, send_reply
-
-
-@pytest.fixture(scope="module")
-def local_embedder() -> Iterator[LocalEmbedder]:
-    helper = Helper()
-    yield LocalEmbedder(helper)
-    helper.close()
 
 
 class EmbeddingHandler(BaseHTTPRequestHandler):
@@ -41,18 +33,6 @@ class EmbeddingServer(LoopbackServer):
 def endpoint() -> Iterator[Endpoint]:
     with EmbeddingServer() as server:
         yield Endpoint(f"{server.url}/v1", "k1")
-
-
-@pytest.mark.long
-def test_the_local_model_embeds_meaning_and_each_text_by_itself(local_embedder: LocalEmbedder):
-    texts = ["a cat sat on the mat", "a kitten rests on a rug", "quarterly tax report"]
-    together = local_embedder.embed(texts * 4, keep=[0] * 12)
-    alone = [local_embedder.embed([text], now=True)[0] for text in texts]
-    assert [embedding.vector for embedding in together[:3]] == [embedding.vector for embedding in alone]
-    cat, kitten, tax = (embedding.array for embedding in alone)
-    assert float(cat @ cat) == pytest.approx(1, abs=1e-5)
-    assert float(cat @ kitten) > float(cat @ tax) + 0.2
-    assert alone[0].tokens == ("a", "cat", "sat", "on", "the", "mat")
 
 
 @pytest.mark.long

@@ -1,33 +1,56 @@
-"""Recall over layers (SPEC 4.4): what is found in which order, layers that fail, and the search of the real store."""
+"""Recall over layers (SPEC 4.4): what is found in which order, layers that fail, the search of the real store, the
+dates of a question, and that no memory breaks the block of recall in a prompt."""
 
 import re
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from engine import tokenizer
 from engine.clock import FakeClock
+from engine.config import FixedSettings, MemorySettings, Settings
 from engine.memory.embedding import NoEmbedder
 from engine.memory.graph import TaskGraph
 from engine.memory.memory import MemoryService
+from engine.memory.question import MONTH_FIT, OTHER_DAY_FIT, parse_question
+from engine.memory.ranking import MIN_RELEVANCE, add_text_features, rank, select_candidates
 from engine.memory.recall import MAX_LEADING_FACTS, GraphSource, LayerResult, Recaller
-from engine.model import GraphNode, Layer, NewMemory, RecallMatch, RecallQuery, Relation, ScorePart
+from engine.memory.recall_in_prompts import BLOCK_TAG, PREAMBLE, RecallPromptPart, make_memory_lines
+from engine.memory.store import MemoryRow
+from engine.model import (
+    GraphNode,
+    Layer,
+    NewMemory,
+    PromptRequest,
+    Recall,
+    RecallMatch,
+    RecallQuery,
+    Relation,
+    ScorePart,
+    SourceKind,
+    sanitise,
+)
 from tests.memory.conftest import MakeMemory, WordVectors, make_turns
+from tests.memory.hostile_pieces import HOSTILE_PIECES
 
 NOW = datetime(2025, 6, 15, tzinfo=UTC)
 
 
-def make_match(
-    id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = "", about: str = ""
-) -> RecallMatch:
-    """A match of a layer; `about` is the session that it describes."""
+def make_match(id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = "", **fields: Any) -> RecallMatch:
+    """A match of a layer, with these other fields."""
     parts = (ScorePart("words", score, 1.0),)
     text = text or f"text of {id}"
-    return RecallMatch(id, layer, text, score, parts, "says so", f"source of {id}", "", NOW, about=about)
+    return RecallMatch(
+        id, layer, text, score, parts, "says so", **{"source": f"source of {id}", "speaker": "", "at": NOW} | fields
+    )
 
 
 class StandInSource:
@@ -189,7 +212,17 @@ def test_a_query_finds_only_what_is_in_its_scope(memory: MemoryService, scope: d
         ]
     )
     assert memory.settle(30)
-    assert {item.ref for item in memory.recall(RecallQuery("beans", **scope), deadline=30).items} == refs
+    matches = memory.recall(RecallQuery("beans", **scope), deadline=30).items
+    assert {match.ref for match in matches} == refs
+    for match in matches:
+        assert match.score == pytest.approx(sum(part.value * part.weight for part in match.parts))
+
+
+def test_lines_of_the_speaker_who_is_asked_about_come_first(memory: MemoryService):
+    memory.remember([*make_turns("we grow beans", speaker="Ada"), *make_turns("we grow beans", speaker="Bob")])
+    assert memory.settle(30)
+    first, _ = memory.recall(RecallQuery("What beans does Ada grow?"), deadline=30).items
+    assert "Ada says it" in first.reason
 
 
 @pytest.mark.parametrize(
@@ -199,3 +232,115 @@ def test_no_question_breaks_the_search(memory: MemoryService, text: str):
     memory.remember(make_turns("We sow beans", "-- ; DROP TABLE memories"))
     memory.settle(30)
     assert not [warning for warning in memory.recall(RecallQuery(text)).left_out if "Error" in warning]
+
+
+# Dates of a question, and what is too far from it
+
+
+@pytest.mark.parametrize(
+    "text, day, fit",
+    [
+        ("on 7 May 2023", date(2023, 5, 7), 1.0),
+        ("on May 7th, 2023", date(2023, 5, 8), 1.0),
+        ("on 2023-05-07", date(2023, 5, 20), OTHER_DAY_FIT),
+        ("in May 2023", date(2023, 5, 20), MONTH_FIT),
+        ("in may", date(2022, 5, 20), MONTH_FIT),
+        ("in May 2023", date(2022, 5, 20), 0.0),
+        ("yesterday", date(2025, 6, 14), 1.0),
+        ("three weeks ago", date(2025, 5, 25), MONTH_FIT),
+        ("last month", date(2025, 5, 1), MONTH_FIT),
+    ],
+)
+def test_a_day_fits_a_date_as_far_as_the_question_names_it(text: str, day: date, fit: float):
+    question = parse_question(f"What happened {text}?", (), now=NOW)
+    assert max(when.fits(day) for when in question.dates) == fit
+
+
+@pytest.mark.parametrize("similarity, found", [(MIN_RELEVANCE - 0.01, 0), (MIN_RELEVANCE, 1)])
+def test_a_line_that_is_far_and_shares_no_word_is_not_found(similarity: float, found: int):
+    assert MIN_RELEVANCE == 0.27
+    question, row = parse_question("beans", (), now=NOW), MemoryRow(0, "", "", NOW.isoformat())
+    selection = select_candidates(question, [row], {}, {}, [(similarity, 0, 0)], NOW)
+    candidates = add_text_features(selection, ["quite another matter"], [0.0], [similarity])
+    assert len(rank(candidates)) == found
+
+
+# Recall in prompts: within its budget, each line with its source
+
+
+class StandInMemory:
+    """A memory service that recalls the same for every question."""
+
+    def __init__(self, matches: tuple[RecallMatch, ...]):
+        self.matches = matches
+        self.queries: list[RecallQuery] = []
+
+    def recall(self, query: RecallQuery) -> Recall:
+        self.queries.append(query)
+        return Recall(self.matches)
+
+
+def make_part(*matches: RecallMatch, budget: int = 600) -> tuple[RecallPromptPart, StandInMemory]:
+    memory = StandInMemory(matches)
+    limits = FixedSettings(Settings(memory=MemorySettings(recall_tokens=budget)))
+    return RecallPromptPart(memory, limits), memory
+
+
+def make_request(task: str = "Round cart totals") -> PromptRequest:
+    return PromptRequest("backend_builder", "koji-core", "/shop", task, session_id="sess_9")
+
+
+def test_each_line_names_layer_date_and_source_and_leads_to_its_memory():
+    part, memory = make_part(
+        make_match("mem_1", text="Totals are rounded once, at the end.", speaker="ada"),
+        make_match("mem_2", text="We take Decimal."),
+    )
+    contribution = part.make_part(make_request())
+    assert contribution.part.text.split("\n") == [
+        "<recalled-memory>",
+        PREAMBLE,
+        '<evidence trust="quoted" layer="C" date="2025-06-15" by="ada" source="source of mem_1">'
+        "Totals are rounded once, at the end.</evidence>",
+        '<evidence trust="quoted" layer="C" date="2025-06-15" source="source of mem_2">We take Decimal.</evidence>',
+        "</recalled-memory>",
+    ]
+    sources = [line.source for line in contribution.part.lines if line.source.kind is SourceKind.MEMORY]
+    assert [source.ref for source in sources] == ["mem_1", "mem_2"]
+    assert [source["id"] for source in contribution.provenance["memory_sources"]] == ["mem_1", "mem_2"]
+    (query,) = memory.queries
+    scope = query.workspace, query.agent, query.session
+    assert (query.text, *scope) == ("Round cart totals", "/shop", "backend_builder", "sess_9")
+
+
+def test_whole_memories_fill_the_budget_and_the_preview_names_the_rest():
+    part, _ = make_part(
+        *(make_match(f"mem_{n}", text=f"fact {n} " + "about rounding " * 20) for n in range(1, 11)), budget=300
+    )
+    contribution, preview = part.make_part(make_request()), part.preview(make_request())
+    assert contribution.part == preview.part
+    assert tokenizer.count(contribution.part.text) <= 300
+    assert 2 <= len(preview.items) < 10
+    assert [item.id for item in (*preview.items, *preview.dropped)] == [f"mem_{n}" for n in range(1, 11)]
+    assert contribution.notes == ()
+
+
+# Hostile memories
+
+
+def assert_contains_only(lines: list[str], item: RecallMatch):
+    """The block is one element with one child, whose text is that of the memory."""
+    root = ElementTree.fromstring("\n".join(lines))
+    assert root.tag == BLOCK_TAG
+    (child,) = root
+    clean = sanitise(item.text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd").strip()
+    assert child.tag == "evidence"
+    assert (child.text or "") == clean
+    assert child.get("layer") == item.layer.value
+
+
+@pytest.mark.long
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from(HOSTILE_PIECES) | st.text(max_size=6), max_size=12).map("".join), st.text(max_size=40))
+def test_no_text_and_no_source_breaks_its_element(text: str, source: str):
+    item = make_match("mem_1", text=text, source=source, speaker=text[:20])
+    assert_contains_only([f"<{BLOCK_TAG}>", *(line.text for line in make_memory_lines(item)), f"</{BLOCK_TAG}>"], item)

@@ -19,22 +19,16 @@ from engine.memory.summaries import (
     SessionSummariser,
     SummarySharing,
 )
-from engine.model import Answer, CheckResult, Layer, NewMemory, Question
+from engine.model import CheckResult, Layer, NewMemory
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.shared import SharedRow
 from tests.conftest import MONDAY_MORNING
 from tests.memory.stand_in_work import NOW, StandInWork, make_view, record_end
+from tests.support.helpers import NobodyAsks
 from tests.support.shared_database import LocalSharedDatabase
 
 # The summary of one session
-
-
-class WordyModel:
-    """Answers questions about `session_1` with 300 words, and no others."""
-
-    def ask(self, question: Question) -> Answer | None:
-        return Answer(" ".join(["word"] * 300), 1) if question.subject == "session_1" else None
 
 
 @pytest.fixture
@@ -50,7 +44,7 @@ def summariser(database: Database, clock: FakeClock, work: StandInWork) -> Sessi
         Captures(database, work, store.remember),
         store,
         store.remember,
-        model=WordyModel(),
+        model=NobodyAsks(),
         clock=clock,
         report=lambda where, words: None,
     )

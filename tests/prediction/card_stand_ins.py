@@ -1,6 +1,5 @@
 """What cards need of rails, sessions, change sets and calibration, as values that a test sets."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -48,8 +47,6 @@ class StandInRails:
         self.held_back: list[Assignment] = []
         self.allowed_once: set[str] = set()
         """The digests of the work that the operator allowed once."""
-        self.is_stopped = False
-        """Whether the kill switch stops everything."""
 
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
         verdict = self._check_content(trigger)
@@ -62,8 +59,6 @@ class StandInRails:
         verdict = self._check_content(trigger)
         if verdict.verdict is Verdict.ASK and trigger.acknowledged_digest == trigger.assignment.digest:
             verdict = replace(verdict, verdict=Verdict.ALLOW)
-        if self.is_stopped:
-            verdict = RailVerdict("kill", Verdict.BLOCK, "stop: lunch")
         if verdict.verdict is not Verdict.ALLOW:
             return Ruling((verdict,), None, verdict)
         now = transaction.now
@@ -105,8 +100,6 @@ class StandInSessions:
         """Whether new sessions are queued."""
         self.cannot_start = False
         """Whether no session can start."""
-        self.choose_other: Callable[[Assignment], tuple[Assignment, str]] | None = None
-        """Chooses another runner for work, with the reason."""
         self.text_executor = ""
         """The agent or model that takes text prompts, "" for none."""
         self.estimate = 50_000
@@ -152,7 +145,7 @@ class StandInSessions:
         self._database.write(lambda tx: self.card_store.session_ended(tx, ended))
 
     def choose(self, assignment: Assignment) -> tuple[Assignment, str]:
-        return self.choose_other(assignment) if self.choose_other else (assignment, "")
+        return assignment, ""
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         if self.text_executor:
@@ -170,18 +163,3 @@ class StandInSessions:
         if not separator:
             raise Refusal("bad_parameters", f"{edit!r} is not key=value", "for example paths=src")
         return replace(assignment, prompt=f"{assignment.flow} {edit}", parameters={key: value})
-
-
-class StandInLandings:
-    """Sessions whose change sets are landed."""
-
-    def __init__(self):
-        self.sessions: set[str] = set()
-        self.number_left = 0
-
-    def reverse(self, session_id: str) -> int | None:
-        """Undo a landing of a session. Returns how many are left, None if it has none."""
-        is_landed = session_id in self.sessions
-        if self.number_left == 0:
-            self.sessions.discard(session_id)
-        return self.number_left if is_landed else None

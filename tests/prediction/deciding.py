@@ -5,7 +5,6 @@ The rails issue permits by the words of a prompt, a test ends the sessions, and 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +16,7 @@ from engine.events import Event
 from engine.git.inspection import NOTHING_INSPECTED
 from engine.git.state import GitState
 from engine.learning.decisions.decisions import Decisions
-from engine.model import Card, DecidedBy, DecidedCard, DecisionSignal, Proposal, Randomness, Refusal, Signal
+from engine.model import Card, DecidedBy, Proposal, Randomness, Refusal, Signal
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
@@ -28,7 +27,7 @@ from engine.prediction.templates import Proposed
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.prediction.card_stand_ins import IdentityCalibrator, StandInLandings, StandInRails, StandInSessions
+from tests.prediction.card_stand_ins import IdentityCalibrator, StandInRails, StandInSessions
 
 SHOP = "/shop"
 """The workspace of cards."""
@@ -75,27 +74,21 @@ class DecisionWorld:
     """The errors of the contexts."""
     failed_inspections: Mapping[str, str] = field(default_factory=dict)
     """The errors of git inspections, by the name of the inspection."""
-    silence: timedelta | None = None
-    """How long nobody changed a file, None for unknown."""
-    calibrator: Calibrator | None = None
+    calibrator: Calibrator = field(default_factory=IdentityCalibrator)
     placer: Callable[[str, str], Route] = lambda prompt, channel: Route(channel)
-    randomness: Randomness = field(default_factory=lambda: Randomness(1))
-    template_errors: tuple[Exception, ...] = ()
-    """The errors of templates in the next check."""
 
     def __post_init__(self):
         self.rails = StandInRails()
         self.sessions = StandInSessions(self.database, self.clock)
-        self.landings = StandInLandings()
+        self.landings_left: dict[str, int] = {}
+        """How many landings of a session with changes are left when the newest is undone."""
         self.decisions = Decisions(self.database, self.clock)
-        self.twin = EmbeddedTwin(self.decisions, calibrator=self.calibrator or IdentityCalibrator())
+        self.twin = EmbeddedTwin(self.decisions, calibrator=self.calibrator)
         self.workspaces = [SHOP]
-        self.activities: list[datetime] = []
-        """The times of changes of files that checks noted."""
-        settings = FixedSettings(self.settings)
-        router = Router(settings, self.clock, self.randomness, self.placer)
+        settings, randomness = FixedSettings(self.settings), Randomness(1)
+        router = Router(settings, self.clock, randomness, self.placer)
         self.store = CardStore(
-            self.database, self.clock, settings, self.randomness, safety=self._make_safety(),
+            self.database, self.clock, settings, randomness, safety=self._make_safety(),
             decisions=self.decisions, ledger=Ledger(self.database), workspace_refusal=lambda workspace: None,
         )  # fmt: skip
         self.approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"], secrets=tuple)
@@ -104,11 +97,11 @@ class DecisionWorld:
             self.approvals,
             router,
             self.twin,
-            self.randomness,
+            randomness,
             CheckSources(
                 prepare=lambda: None,
                 contexts=lambda workspaces: self.read_contexts(workspaces),
-                note_activity=self.activities.append,
+                note_activity=lambda at: None,
                 test_runs=lambda workspace: [],
                 workspaces=lambda: self.workspaces,
                 propose=self._propose,
@@ -116,7 +109,7 @@ class DecisionWorld:
         )
         self.sessions.card_store = self.store
         self.cards = Cards(
-            self.store, self.approvals, self.sessions, self.checks, router, self.twin, reverse=self.landings.reverse,
+            self.store, self.approvals, self.sessions, self.checks, router, self.twin, reverse=self.landings_left.get,
         )  # fmt: skip
 
     def _make_safety(self) -> Any:
@@ -125,15 +118,14 @@ class DecisionWorld:
         return SimpleNamespace(pipeline=self.rails, kill_switch=kill_switch)
 
     def _propose(self, context: WorkspaceContext) -> Proposed:
-        proposals = [proposed for proposed in self.proposals if proposed.workspace == context.workspace]
-        return Proposed(tuple(proposals), self.template_errors)
+        return Proposed(tuple(proposed for proposed in self.proposals if proposed.workspace == context.workspace), ())
 
     def read_contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
         """The contexts of these workspaces."""
         return [
             WorkspaceContext(
                 name, self.clock.now(), self.clock.local(), git=self.git_state, errors=self.context_errors,
-                inspection=replace(NOTHING_INSPECTED, unknown=self.failed_inspections), silence=self.silence,
+                inspection=replace(NOTHING_INSPECTED, unknown=self.failed_inspections),
                 signals=(Signal("git", 0.1, 0.5, ("1 uncommitted file",)),),
             )
             for name in workspaces
@@ -149,9 +141,9 @@ class DecisionWorld:
         (card,) = self.check(make_proposal(name, **fields))
         return card
 
-    def start_card(self, name: str = "a", by: DecidedBy = DecidedBy.OPERATOR) -> Card:
+    def start_card(self, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
         """Make and approve a card, whose session runs then."""
-        return self.cards.approve(self.make_card(name).id, by=by)
+        return self.cards.approve(self.make_card().id, by=by)
 
     def finish_card(self, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
         """Make and approve a card, and let its session succeed."""
@@ -184,12 +176,3 @@ def find_refusal_code(call: object, *arguments: object, **named: object) -> str:
     with pytest.raises(Refusal) as refused:
         call(*arguments, **named)
     return refused.value.code
-
-
-def teach(world: DecisionWorld, count: int, signal: DecisionSignal = DecisionSignal.APPROVED, kind: str = "run_tests"):
-    """Record this many earlier decisions of the operator on cards of a kind."""
-    for number in range(count):
-        card = DecidedCard(
-            f"past_{signal}_{number}", kind, "koji-core", SHOP, kind, "run the tests", 0.4, DecidedBy.OPERATOR
-        )
-        world.database.write(lambda tx, card=card: world.decisions.record(tx, signal, card))

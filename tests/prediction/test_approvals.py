@@ -161,7 +161,7 @@ def test_an_error_after_the_start_does_not_make_a_card_pending(world: DecisionWo
 
 def test_another_runner_is_shown_first_and_used_when_approved_again(world: DecisionWorld):
     world.sessions.text_executor = "ollama:qwen"
-    world.sessions.choose_other = lambda assignment: (replace(assignment, runner="model"), "")
+    world.sessions.choose = lambda assignment: (replace(assignment, runner="model"), "")
     card = world.propose("explain the cart")
     world.sessions.text_executor, world.sessions.estimate = "openai:gpt", 900_000
     with pytest.raises(Refusal, match="openai:gpt") as refused:

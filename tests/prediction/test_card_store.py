@@ -175,22 +175,6 @@ def test_the_last_decision_on_the_changes_of_a_card_is_its_signal(
     assert world.read_signals() == [signal]
 
 
-@pytest.mark.parametrize(
-    "state, outcome",
-    [
-        (SessionState.FAILED, Outcome.FAILED),
-        (SessionState.CANCELLED, Outcome.CANCELLED),
-        (SessionState.BLOCKED, Outcome.BLOCKED),
-        (SessionState.INTERRUPTED, Outcome.FAILED),
-    ],
-)
-def test_the_end_of_the_session_is_the_outcome(world: DecisionWorld, state: SessionState, outcome: Outcome):
-    card = world.start_card()
-    world.sessions.end(card.id, state)
-    ended = world.cards.get(card.id)
-    assert (ended.status, ended.outcome) == (Status.EXECUTED, outcome)
-
-
 def test_an_approval_that_could_not_run_is_taken_back_and_screens_read_the_phase_again(
     world: DecisionWorld, bus: EventBus
 ):
@@ -261,18 +245,3 @@ def test_a_card_that_was_shown_gives_a_signal_when_it_expires(world: DecisionWor
     clock.advance(timedelta(hours=24))
     world.store.expire_due()
     assert world.read_signals() == ["expired"]
-
-
-def test_every_transition_is_an_event(world: DecisionWorld, bus: EventBus):
-    subscription = bus.subscribe(lambda: None)
-    card = world.make_card()
-    world.cards.snooze(card.id)
-    world.cards.undo(card.id)
-    world.cards.dismiss(card.id)
-    world.cards.undo(card.id)
-    world.cards.approve(card.id)
-    world.sessions.end(card.id)
-    assert [event.kind for event in subscription.drain()] == [
-        "PredictionCreated", "CycleFinished", "PredictionSnoozed", "PredictionReopened", "PredictionRejected",
-        "PredictionReopened", "PredictionConfirmed", "PredictionExecuted",
-    ]  # fmt: skip

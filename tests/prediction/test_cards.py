@@ -7,37 +7,11 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
-from engine.model import DismissReason, Outcome, Refusal, RunnerInfo, SessionView, Source, Status, Tier
+from engine.model import Outcome, Refusal, RunnerInfo, SessionView, Source, Status, Tier
 from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
 
 MOMENT = timedelta(microseconds=1)
-
-
-def test_deciding_twice_is_refused(world: DecisionWorld):
-    card = world.make_card()
-    assert find_refusal_code(world.cards.explain, card.id, DismissReason.WRONG) == "not_dismissed"
-    world.cards.dismiss(card.id)
-    for call in (world.cards.approve, world.cards.dismiss, world.cards.snooze):
-        assert find_refusal_code(call, card.id) == "already_decided"
-    assert world.read_signals() == ["dismissed"]
-    assert find_refusal_code(world.cards.get, "pred_none") == "unknown_card"
-
-
-@pytest.mark.parametrize(
-    "flow, check_only, work, changes",
-    [
-        ("run_tests", True, "tests", "read-only"),
-        (None, False, "koji-core", "you land the changes"),
-    ],
-    ids=["read-only", "by a model"],
-)
-def test_a_card_says_what_sort_of_work_it_is_and_what_it_changes(
-    world: DecisionWorld, flow: str | None, check_only: bool, work: str, changes: str
-):
-    world.sessions.check = lambda assignment: RunnerInfo(available=True, check_only=check_only)
-    [card] = world.check(make_proposal("x", flow=flow))
-    assert (card.work, card.changes) == (work, changes)
 
 
 def test_at_most_three_of_the_five_places_are_for_suggestions(world: DecisionWorld):
@@ -55,21 +29,6 @@ def test_at_most_three_of_the_five_places_are_for_suggestions(world: DecisionWor
 
 def test_a_prompt_that_is_nearly_a_flow_asks_whether_that_was_meant(world: DecisionWorld):
     assert world.propose("run_tets paths=src").note.startswith("Did you mean the flow `run_tests`?")
-
-
-@pytest.mark.parametrize(
-    "prompt, file",
-    [
-        ("run the tests of src/nope.js", "src/nope.js"),
-        ("lint `docs/no such/`", ""),
-    ],
-)
-def test_a_prompt_that_names_a_missing_file_says_so(world: DecisionWorld, prompt: str, file: str):
-    with pytest.raises(Refusal) as refused:
-        world.propose(prompt, may_wait=False)
-    expected = f"This repository has no file with the path {file}" if file else "No model or agent can run this text"
-    assert refused.value.message.endswith(expected)
-    assert world.propose(prompt).note.startswith(f"{expected}. " if file else "No ")
 
 
 def test_a_text_that_nothing_can_run_is_no_card_unless_it_may_wait(world: DecisionWorld):
@@ -124,12 +83,11 @@ def test_undo_while_it_runs_cancels_it_and_gives_the_card_back(world: DecisionWo
 
 def test_undo_later_reverses_the_landing(world: DecisionWorld):
     card = world.finish_card()
-    world.landings.sessions.add("session_1")
-    world.landings.number_left = 1
+    world.landings_left["session_1"] = 1
     undone, landings_left = world.cards.undo(card.id)
     assert (undone.status, undone.note, landings_left) == (Status.EXECUTED, "1 landing undone, 1 left", 1)
     assert world.read_signals() == ["approved"]
-    world.landings.number_left = 0
+    world.landings_left["session_1"] = 0
     undone, landings_left = world.cards.undo(card.id)
     assert (undone.status, undone.note, landings_left) == (Status.EXECUTED, "", 0)
     assert world.read_signals() == ["undone"]
@@ -164,12 +122,11 @@ def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
 
     def end_meanwhile(prediction_id: str) -> SessionView:
         world.sessions.end(prediction_id)
-        world.landings.sessions.add("session_1")
+        world.landings_left["session_1"] = 0
         return running
 
     monkeypatch.setattr(world.sessions, "of_card", end_meanwhile)
     assert world.cards.undo(card.id)[0].status is Status.EXECUTED
-    assert world.landings.sessions == set()
     assert world.read_signals() == ["undone"]
 
 
@@ -186,6 +143,9 @@ def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: DecisionWorl
     assert world.cards.list_pending() == []
     assert [card.id for card in world.cards.list_pending(include_snoozed=True)] == [card.id]
     clock.advance(MOMENT)
+    assert [card.id for card in world.cards.list_pending()] == [card.id]
+    world.cards.snooze(card.id)
+    world.cards.undo(card.id)
     assert [card.id for card in world.cards.list_pending()] == [card.id]
     assert world.read_signals() == []
 
@@ -230,7 +190,10 @@ def test_a_workspace_that_is_off_gets_no_suggestion(database: Database, clock: F
 
 
 def test_a_dismissal_is_not_undone_beside_a_pending_card_about_the_same(world: DecisionWorld):
-    card = world.cards.dismiss(world.make_card().id)
+    card = world.make_card()
+    world.cards.dismiss(card.id)
+    assert world.cards.undo(card.id)[0].status is Status.PENDING
+    world.cards.dismiss(card.id)
     world.cards.unmute(world.cards.list_mutes()[0].id)
     world.make_card()
     assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"

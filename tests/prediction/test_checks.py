@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.events import ChangeSetLanded
 from engine.git.history import Commit
-from engine.git.state import Branch, GitState
+from engine.git.state import GitState
 from engine.model import (
     CheckReport,
     Outcome,
     Status,
 )
 from engine.prediction.card_rows import CardRow
-from engine.prediction.checks import CHANGED_SINCE
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.selection import is_done_by_operator
 from tests.conftest import MONDAY_MORNING
@@ -44,17 +42,6 @@ def test_a_requested_check_says_when_there_is_no_room_for_a_card(world: Decision
     )
     assert world.checks.run(requested=True).errors == (message,)
     assert world.checks.run().errors == (), "the operator did not request it"
-
-
-def test_a_problem_is_not_stated_after_a_landing_until_the_next_check(world: DecisionWorld):
-    world.check()
-    [problem] = world.checks.read_remarks().values()
-    world.clock.advance(timedelta(seconds=1))
-    world.database.record(ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="session_1", files=1))
-    assert world.checks.read_remarks() == {SHOP: CHANGED_SINCE}
-    world.clock.advance(timedelta(seconds=1))
-    world.check()
-    assert world.checks.read_remarks() == {SHOP: problem}
 
 
 def test_a_subject_has_one_card(world: DecisionWorld):
@@ -90,12 +77,6 @@ def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(world
     assert [card.id for card in world.cards.list_pending()] == [new.id]
 
 
-def test_a_pending_card_gives_the_reasons_of_the_last_check(world: DecisionWorld):
-    before = world.make_card("a", reasoning="1 file uncommitted")
-    assert world.check(make_proposal("a", reasoning="everything is committed")) == []
-    assert world.cards.list_pending() == [replace(before, reasoning="everything is committed")]
-
-
 @pytest.mark.parametrize("shown, signals", [(True, ["did_himself"]), (False, [])])
 def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
     world: DecisionWorld, clock: FakeClock, shown: bool, signals: list[str]
@@ -119,7 +100,6 @@ def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
     [
         ({"context_errors": ("runs: the table is locked",)}, "runs: the table is locked"),
         ({"failed_inspections": {"lost": "git took too long"}}, "lost: git took too long"),
-        ({"template_errors": (KeyError("head"),)}, "KeyError: 'head'"),
     ],
 )
 def test_a_card_stays_while_nobody_can_see_whether_its_reason_is_gone(
@@ -166,13 +146,6 @@ def test_a_stopped_engine_predicts_nothing(world: DecisionWorld):
     assert len(world.checks.run(requested=True).created) == 1
 
 
-def test_a_change_of_files_is_a_sign_of_the_operator(world: DecisionWorld, clock: FakeClock):
-    world.check()
-    world.silence = timedelta(minutes=5)
-    world.check()
-    assert world.activities == [clock.now() - timedelta(minutes=5)]
-
-
 # Work that the operator did without the card (SPEC 2.9)
 
 LATER, EARLIER = MONDAY_MORNING + timedelta(hours=1), MONDAY_MORNING - timedelta(hours=1)
@@ -192,12 +165,10 @@ def commit_at(moment: datetime, **state: Any) -> dict[str, Any]:
         ("run_tests", {"runs": (replace(RUN, session_id="of another card"),)}, False),
         ("rehearse_merge", commit_at(LATER, branch="x"), True),
         ("rehearse_merge", commit_at(LATER, branch="x", behind_base=2), False),
-        ("report_branches", {}, True),
-        ("report_branches", {"git": GitState(branches=(Branch("x", "t", EARLIER),))}, False),
     ],
 )
 def test_whether_the_operator_did_the_work_of_a_card(kind: str, state: dict[str, Any], is_done: bool):
-    columns = {"kind": kind, "facts": {"branches": [["x", "t"]]}, "parameters": {"target": "x"}}
-    row = CardRow(created_at=MONDAY_MORNING, **columns)
+    columns = {"created_at": MONDAY_MORNING, "kind": kind, "parameters": {"target": "x"}}
+    row = CardRow(**columns)
     context = WorkspaceContext(SHOP, LATER, LATER, **({"git": GitState()} | state))
     assert is_done_by_operator(row, context, {"own"}) is is_done

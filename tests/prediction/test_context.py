@@ -8,7 +8,6 @@ import pytest
 
 from engine.model import SessionState, Thread
 from engine.prediction.problems import find_unsolved_problem
-from engine.prediction.signals import OurWrite
 from tests.conftest import Repository
 from tests.prediction.sensing import (
     AFTER,
@@ -19,7 +18,6 @@ from tests.prediction.sensing import (
     make_session,
     make_task,
     propose_all,
-    touch,
 )
 from tests.support.past_run import PastRun
 
@@ -75,16 +73,6 @@ def test_the_situation_in_words_has_no_control_characters(world: SensedWorkspace
     text = world.sense().text
     assert "\x1b" not in text
     assert "bad subject" in text
-
-
-def test_an_edit_ends_the_silence_and_a_landing_does_not(world: SensedWorkspace):
-    edited = world.path / "a.py"
-    edited.write_text("2")
-    touch(edited, AFTER)
-    assert world.sense().silence == timedelta(minutes=5)
-    ours = [OurWrite("a.py", AFTER - timedelta(seconds=1), AFTER + timedelta(seconds=1))]
-    context = world.make_reader().read(str(world.path), last_input=None, ours=ours)
-    assert context.silence == timedelta(hours=2)
 
 
 def test_a_conversation_with_another_agent_ends_the_silence_and_is_a_signal(world: SensedWorkspace):

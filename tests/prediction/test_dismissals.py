@@ -52,7 +52,9 @@ def test_the_reason_never_switches_a_kind_off_here_or_everywhere(world: Decision
 def test_the_weight_of_a_dismissal_is_that_of_the_reason_given_later(
     world: DecisionWorld, reason: str, weights: list[float]
 ):
-    card = world.cards.dismiss(world.make_card("a").id)
+    card = world.make_card("a")
+    assert find_refusal_code(world.cards.explain, card.id, DismissReason(reason)) == "not_dismissed"
+    world.cards.dismiss(card.id)
     assert [decision.weight for decision in world.decisions.load_newest()] == [1.0]
     world.cards.explain(card.id, DismissReason(reason))
     assert [decision.weight for decision in world.decisions.load_newest()] == weights

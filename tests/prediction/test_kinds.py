@@ -1,32 +1,18 @@
-"""The table of kinds (SPEC 2.11): every kind runs a flow or is a text prompt, and the pages about them name each."""
+"""The table of kinds (SPEC 2.11): the pages about kinds and flows name each."""
 
 import re
 from dataclasses import fields
 from pathlib import Path
 
-import pytest
-
 from engine.execution.runners.flows import FLOWS
 from engine.git.inspection import Inspection
 from engine.model import Tier
 from engine.prediction.kinds import (
-    BLOCKING_TASK,
-    FIX_BY_AGENT,
     KINDS,
-    OPEN_TASK,
-    OWN_PROMPT,
-    STALE_TASK,
-    SUGGESTED_KIND,
     get_kind,
 )
 
 DOCS = Path(__file__).parents[2] / "docs"
-PROSE = {FIX_BY_AGENT, SUGGESTED_KIND, OWN_PROMPT, STALE_TASK, BLOCKING_TASK, OPEN_TASK}
-
-
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_kind_runs_a_flow_or_is_prose(kind: str):
-    assert kind in PROSE or KINDS[kind].flow in FLOWS
 
 
 def test_the_page_about_cards_has_every_kind_in_its_tier_and_order():

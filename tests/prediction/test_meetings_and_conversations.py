@@ -89,15 +89,6 @@ def test_the_folder_of_codex_is_that_of_its_first_line(transcripts: Transcripts)
     assert (thread.agent, thread.session, thread.question) == ("Codex", "codex:rollout-1", "Next?")
 
 
-def test_the_last_growth_is_not_that_of_our_own_sessions(transcripts: Transcripts):
-    assert transcripts.threads.find_last_growth() is None
-    transcripts.write(make_claude_line("user", "hello"), ago=timedelta(hours=3))
-    transcripts.write(make_claude_line("user", "hello", cwd="/ours/worktree"), "s2", ago=timedelta(minutes=1))
-    assert transcripts.threads.find_last_growth() == NOW - timedelta(hours=3)
-    transcripts.write(make_claude_line("user", "and more"), ago=timedelta(minutes=2))
-    assert transcripts.threads.find_last_growth() == NOW - timedelta(minutes=2)
-
-
 BERLIN = ZoneInfo("Europe/Berlin")
 STANDUP = """BEGIN:VEVENT
 UID:standup

@@ -9,18 +9,15 @@ from engine.clock import FakeClock
 from engine.model import (
     CheckResult,
     Proposal,
-    SessionView,
     Source,
     Status,
     TriggerType,
 )
-from engine.prediction.kinds import FIX_BY_AGENT, FOLLOW_UPS_OF_FAILED_TESTS, find_next_kinds
 from engine.safety.trigger_history import find_chain_start
 from tests.prediction.deciding import DecisionWorld, make_proposal, make_proposals
-from tests.prediction.sensing import make_session
 from tests.support.helpers import make_session_ended
 
-RED, GREEN = CheckResult("pytest", passed=3, failed=1), CheckResult("pytest", passed=4, failed=0)
+RED = CheckResult("pytest", passed=3, failed=1)
 
 
 def fail_tests(world: DecisionWorld, name: str = "a", *others: Proposal):
@@ -31,21 +28,6 @@ def fail_tests(world: DecisionWorld, name: str = "a", *others: Proposal):
     view = world.sessions.views[card.id] = replace(world.sessions.views[card.id], check=RED)
     event = make_session_ended(view.id)
     world.database.write(lambda tx: tx.record(event))
-
-
-@pytest.mark.parametrize(
-    "view, kinds",
-    [
-        (make_session(check=RED), FOLLOW_UPS_OF_FAILED_TESTS),
-        (make_session("bisect", check=RED), tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != "bisect")),
-        (make_session(check=GREEN), ()),
-        (make_session("lint"), ()),
-        (make_session("lint", next_step="fix_lint"), ("fix_lint",)),
-        (make_session("fix_lint"), (FIX_BY_AGENT,)),
-    ],
-)
-def test_kinds_that_may_follow_a_session(view: SessionView, kinds: tuple[str, ...]):
-    assert find_next_kinds(view) == kinds
 
 
 BROKEN_TEST = make_proposal("broken", kind="bisect")

@@ -14,27 +14,21 @@ from tests.conftest import MONDAY_MORNING as NOW
 from tests.support.helpers import refused
 
 AGENT_BY_CHANNEL = {"koji-core": "backend_builder", "chronicle-hub": "chronicler", "garden": "gardener"}
-BY_MEANING = Route("koji-core", "frontend_builder", "by meaning, 61%", b"vector")
 
 
-def make_router(
-    *, at: datetime = NOW, agent_by_channel: Mapping[str, str] = AGENT_BY_CHANNEL, by_meaning: Route | None = None
-) -> Router:
-    """A router that places every prompt as `by_meaning` says, or else where it was to go anyway."""
-    channels = {channel: ChannelSettings(agent=agent) for channel, agent in agent_by_channel.items()}
+def make_router(at: datetime = NOW) -> Router:
+    channels = {channel: ChannelSettings(agent=agent) for channel, agent in AGENT_BY_CHANNEL.items()}
     return Router(
         FixedSettings(Settings(channels=channels)),
         FakeClock(at),
         Randomness(3),
-        lambda prompt, channel: by_meaning or Route(channel),
+        lambda prompt, channel: Route(channel),
     )
 
 
-def find_route(
-    router: Router, prompt: str = "", *, named: str = "", affinity: str = "", triggered: Mapping[str, datetime] = {}
-) -> Route:
-    """The route of a prompt or, without one, of a flow."""
-    return router.route(prompt, named=named, affinity=affinity, triggered=triggered, routed={})
+def find_route(router: Router, *, named: str = "", affinity: str = "", triggered: Mapping[str, datetime] = {}) -> Route:
+    """The route of a flow."""
+    return router.route("", named=named, affinity=affinity, triggered=triggered, routed={})
 
 
 @pytest.mark.parametrize(
@@ -46,10 +40,6 @@ def find_route(
 )
 def test_a_named_channel_goes_first_then_that_of_the_kind(named: str, affinity: str, route: Route):
     assert find_route(make_router(), named=named, affinity=affinity) == route
-
-
-def test_a_prompt_goes_by_its_meaning():
-    assert find_route(make_router(by_meaning=BY_MEANING), "fix the menu") == BY_MEANING
 
 
 @pytest.mark.parametrize("named, affinity", [("gardn", ""), ("", "gardn")])
@@ -77,7 +67,7 @@ def test_the_round_robin_passes_over_channels_that_were_triggered_recently(trigg
 def draw_channels(hour: int) -> list[str]:
     """300 draws at this hour, when all channels were triggered just now."""
     at = NOW.replace(hour=hour)
-    router, triggered = make_router(at=at), dict.fromkeys(AGENT_BY_CHANNEL, at)
+    router, triggered = make_router(at), dict.fromkeys(AGENT_BY_CHANNEL, at)
     return [find_route(router, triggered=triggered).channel for _ in range(300)]
 
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.clock import FakeClock
 from engine.config import Settings
 from engine.learning.decisions.text_features import NO_FEATURES
 from engine.model import (
@@ -17,7 +16,6 @@ from engine.model import (
     Band,
     Card,
     ConfidenceParts,
-    DecisionSignal,
     Outcome,
     Randomness,
     RunnerInfo,
@@ -27,7 +25,7 @@ from engine.model import (
 )
 from engine.prediction.card_rows import CardRow, make_row
 from engine.prediction.kinds import KINDS
-from engine.prediction.selection import EXPLORED_AFTER, EXPLORED_BELOW, adjust_tier, is_cooling_down, select_rows
+from engine.prediction.selection import EXPLORED_BELOW, adjust_tier, is_cooling_down, select_rows
 from engine.prediction.stack import (
     NO_PLACE,
     Room,
@@ -37,10 +35,9 @@ from engine.prediction.stack import (
     sort_cards,
     takes_place,
 )
-from engine.prediction.twin import MIN_DECISIONS, ConfidenceEstimate
-from engine.storage.database import Database
+from engine.prediction.twin import ConfidenceEstimate
 from tests.conftest import MONDAY_MORNING as NOW
-from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, teach
+from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal
 
 
 def make_draft(name: str, confidence: float, *, kind: str = "run_tests", **fields: Any) -> CardRow:
@@ -82,16 +79,6 @@ def test_which_drafts_are_shown(drafts: list[CardRow], decided: int, randomness:
     rows = select_rows(drafts, {"lint": decided}, learning=True, randomness=randomness)
     assert [row.facts["name"] for row in rows] == selected
     assert select_rows(drafts, {}, learning=False, randomness=NEVER) == drafts, "in phase 0 all are shown"
-
-
-@pytest.mark.parametrize("age, is_shown", [(EXPLORED_AFTER, False), (EXPLORED_AFTER + timedelta(seconds=1), True)])
-def test_a_kind_is_explored_again_after_a_month_without_a_decision(
-    database: Database, clock: FakeClock, age: timedelta, is_shown: bool
-):
-    world = DecisionWorld(database, clock, randomness=ALWAYS)
-    teach(world, MIN_DECISIONS, DecisionSignal.DISMISSED, kind="lint")
-    clock.advance(age)
-    assert bool(world.check(make_proposal("new", kind="lint"))) is is_shown
 
 
 def test_at_most_four_cards_are_of_one_kind(world: DecisionWorld):
@@ -195,11 +182,6 @@ CARDS = st.lists(
 )
 
 
-def sort_ids(cards: list[Card]) -> list[str]:
-    """The ids of the cards as they lie in the stack."""
-    return [card.id for card in sort_cards(cards, NOW)]
-
-
 # The order
 
 
@@ -217,13 +199,6 @@ def test_the_order_is_tier_then_confidence_then_freshness():
         make_stack_card("blocked", Tier.AT_RISK, can_run=False),
     ]
     assert sort_cards(reversed(stack), NOW) == stack
-
-
-def test_within_a_step_of_freshness_the_kind_decides():
-    step = timedelta(hours=1)
-    check, lint = make_stack_card("leftovers", ago=step), make_stack_card("lint", ago=step - timedelta(seconds=1))
-    assert sort_ids([lint, check]) == ["leftovers", "lint"]
-    assert sort_ids([lint, replace(check, evidence_at=NOW - step - timedelta(seconds=1))]) == ["lint", "leftovers"]
 
 
 @pytest.mark.long

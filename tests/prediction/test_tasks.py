@@ -49,14 +49,6 @@ def test_a_title_has_1_to_500_characters(board: TaskBoard, title: str):
     assert find_refusal_code(board.add, title) == "bad_title"
 
 
-def test_the_beginning_of_an_id_is_enough(board: TaskBoard):
-    task = board.add("one")
-    board.add("two")
-    assert board.get(task.id[:9]) == task
-    assert board.get(task.id.removeprefix("task_")[:5]) == task
-    assert [find_refusal_code(board.get, unknown) for unknown in ("nope", "%")] == ["unknown_task"] * 2
-
-
 def test_a_session_has_a_task_of_its_own(world: DecisionWorld, board: TaskBoard):
     view = start(world, board)
     [task] = board.list(state="running")
@@ -75,18 +67,6 @@ def test_a_card_made_from_a_task_works_on_that_task(world: DecisionWorld, board:
     assert [(task.id, task.state) for task in board.list()] == [(task.id, "running")]
     end(world, board, view, SessionState.FAILED)
     assert board.get(task.id).state == "open"
-
-
-def test_a_task_waits_for_those_that_it_needs(board: TaskBoard):
-    build, test = board.add("Build"), board.add("Test")
-    deploy = board.add("Deploy", needs=[build.id, test.id[:9], build.id])
-    assert deploy.needs == deploy.waits_for == (build.id, test.id)
-    assert [task.id for task in board.list_needing(build.id)] == [deploy.id]
-    board.finish(build.id)
-    assert board.get(deploy.id).waits_for == (test.id,)
-    board.finish(test.id)
-    assert board.get(deploy.id).waits_for == ()
-    assert find_refusal_code(board.add, "Fly", needs=["nobody"]) == "unknown_task"
 
 
 def test_open_boxes_of_files_are_tasks_until_they_are_checked_or_gone(board: TaskBoard, tmp_path: Path):

@@ -7,12 +7,24 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.decisions.decisions import Decisions
-from engine.model import Band, CalibrationCheck, DecidedBy, DecidedCard, DecisionSignal
+from engine.learning.decisions.decisions import CardFeatures, Decisions
+from engine.model import Band, CalibrationCheck, DecidedBy, DecidedCard, DecisionSignal, PartOfDay
 from engine.prediction.twin import EmbeddedTwin, compute_confidence, compute_phase, compute_urgency, find_band
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
-from tests.learning.decisions.card_features import MORNING_CARD
+
+MORNING_CARD = CardFeatures(
+    "run_tests",
+    "koji-core",
+    "/shop",
+    "run_tests",
+    frozenset({"run", "tests"}),
+    PartOfDay.MORNING,
+    weekend=False,
+    at=MONDAY_MORNING,
+    hour=9,
+)
+"""A card in the morning of a working day."""
 
 
 def compute_figures(twin: EmbeddedTwin) -> list[float]:

@@ -1,6 +1,6 @@
 """Workspaces are checked some seconds after their files change (SPEC 2.9). Files and git are real."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,11 +23,10 @@ class Watched:
         self.workspaces = [str(path) for path in paths]
         self.checked: list[str] = []
         self.reports: list[str] = []
-        self.check: Callable[[Sequence[str]], object] = self.checked.extend
         self.watch = WorkspaceWatch(
             clock,
             list_workspaces=lambda: self.workspaces,
-            check_workspaces=lambda workspaces: self.check(workspaces),
+            check_workspaces=self.checked.extend,
             report=lambda subject, text: self.reports.append(f"{subject}: {text}"),
         )
 

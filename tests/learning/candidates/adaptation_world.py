@@ -1,7 +1,6 @@
 """Adaptation with the real ledger, overlays, trials and learned guidance on a real database. A test records the events
 that sessions cause, and gives `StandInSources` what adaptation reads from other packages."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -11,39 +10,29 @@ from engine.clock import FakeClock
 from engine.config import AdaptationMode, AdaptationSettings, Settings
 from engine.events import (
     AgentErred,
-    BudgetExceeded,
     ChangeSetLanded,
     Event,
     RetryRepeated,
-    ToolsUsed,
     ValidationFailed,
     ValidationHealed,
 )
 from engine.learning.candidates import HealedTests, ModelsUsed
 from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.life_cycle import add_candidate, decide_candidate
-from engine.learning.candidates.overlays import LearnedGuidance, OverlayRun, Overlays, Trials
-from engine.model import Bucket, Contribution, ParaFact, PromptRequest, Randomness, TranscriptLine, Trust
+from engine.learning.candidates.overlays import OverlayRun, Overlays, Trials
+from engine.model import Bucket, ParaFact, Randomness, TranscriptLine, Trust
 from engine.model.adaptation import (
     Candidate,
-    CandidateMove,
     CandidateStatus,
-    CandidateType,
     LearningRecord,
-    Overlay,
-    PromptFragment,
     RecordKind,
 )
 from engine.model.learnings import Correction
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING
 
 AGENT = "backend_builder"
 """The agent of the sessions that candidates come from."""
-
-GUIDED_AGENT = "cto"
-"""The agent of the sessions that are sent learned guidance."""
 
 SHOP = "/shop"
 """The workspace of the sessions that candidates come from."""
@@ -68,26 +57,29 @@ def make_record(number: int, *, label: str = "repeated_retry", score: float = 80
     return replace(original, **changes)
 
 
-def make_correction(original: str, edited: str, *, session: str = "") -> Correction:
-    """The operator's edit of a card's prompt."""
-    return Correction(original, edited, AGENT, "fix", "koji-core", session)
+CORRECTION = Correction("Fix the total", "Fix the total and run the tests too", AGENT, "fix", "koji-core", "")
+"""The operator's edit of the prompt of the card `pred_edited`."""
 
-
-def make_fact(fact: str, trust: Trust = Trust.QUOTED) -> ParaFact:
-    """A fact that the operator keeps."""
-    return ParaFact("fact_1", fact, "preference", "", "active", Bucket.AREAS, "", MONDAY_MORNING, trust=trust)
+KEPT_FACT = ParaFact(
+    "fact_1",
+    "Prices are whole cents.",
+    "preference",
+    "",
+    "active",
+    Bucket.AREAS,
+    "",
+    MONDAY_MORNING,
+    trust=Trust.QUOTED,
+)
+"""A fact that the operator keeps."""
 
 
 @dataclass
 class StandInSources:
     """A `Sources` with the values that a test puts in."""
 
-    corrections_by_card: dict[str, Correction] = field(default_factory=dict)
-    facts: dict[str, ParaFact] = field(default_factory=dict)
     transcripts: dict[str, list[TranscriptLine]] = field(default_factory=dict)
     files: dict[str, list[str]] = field(default_factory=dict)
-    summaries: dict[str, str] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
     patches: dict[str, str] = field(default_factory=dict)
     healed_by_session: dict[str, HealedTests] = field(default_factory=dict)
     undone_sessions: set[str] = field(default_factory=set)
@@ -112,10 +104,10 @@ class StandInSources:
         return self.secret_values
 
     def find_correction(self, card_id: str) -> Correction | None:
-        return self.corrections_by_card.get(card_id)
+        return CORRECTION if card_id == "pred_edited" else None
 
     def find_kept_fact(self, fact_id: str) -> ParaFact | None:
-        return self.facts.get(fact_id)
+        return KEPT_FACT
 
     def has_ended(self, session_id: str) -> bool:
         return session_id not in self.running
@@ -136,13 +128,13 @@ class StandInSources:
         return self.healed_by_session.get(session_id)
 
     def read_summary(self, session_id: str) -> str:
-        return self.summaries.get(session_id, "")
+        return "Rounded once." if session_id in self.healed_by_session else ""
 
     def find_corrections(self, session_id: str) -> Sequence[str]:
         return ()
 
     def read_memory(self, memory_id: str) -> tuple[str, Trust]:
-        return self.texts.get(memory_id, ""), Trust.QUOTED
+        return "", Trust.QUOTED
 
     read_guidance = read_memory
 
@@ -161,9 +153,7 @@ class AdaptationWorld:
         self.current = Settings(adaptation=AdaptationSettings(mode=mode))
         self.ledger = Ledger(database)
         self.trials = Trials(database, self.overlays, self, ledger=self.ledger)
-        self.fragments = LearnedGuidance(self.overlays, self.trials, self)
         self.adaptation = self.reopen()
-        self._numbers = itertools.count()
 
     def reopen(self) -> Adaptation:
         """Adaptation after a restart."""
@@ -209,10 +199,9 @@ class AdaptationWorld:
             self.clock.advance(timedelta(minutes=1))
             self.database.write(lambda tx, event=event: tx.record(event))
 
-    def land_repair(self, session: str, test: str = TOTAL):
+    def land_repair(self, session: str):
         """A session whose changes fixed a test that failed before, and were landed."""
-        self.sources.healed_by_session[session] = HealedTests({test: ""}, "", AGENT, 0)
-        self.sources.summaries[session] = "Rounded once."
+        self.sources.healed_by_session[session] = HealedTests({TOTAL: ""}, "", AGENT, 0)
         self.record(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
 
     def end_healed_session(self, session: str, *, attempts: int = 2, failing: tuple[str, ...] = (TOTAL,)):
@@ -236,31 +225,6 @@ class AdaptationWorld:
         (candidate,) = self.adaptation.candidates(CandidateStatus.REVIEW)
         return candidate
 
-    def activate_fragment(self, line: str) -> Overlay:
-        """Activate a fragment without sessions that support it; the next one is a second newer."""
-        number = next(self._numbers)
-        now = self.clock.now()
-        candidate = Candidate(
-            f"cand_{number}", CandidateType.PROMPT_FRAGMENT, "agent", "", f"failed_tdd/{number}", "a title",
-            CandidateStatus.ACTIVE, 80.0, PromptFragment((line,)), now, now,
-        )  # fmt: skip
-
-        def activate(tx: Transaction) -> Overlay:
-            row = add_candidate(tx, candidate, "drafted")
-            row.status = CandidateStatus.REVIEW
-            decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", FLOW_NAMES)
-            return row.overlays[0]
-
-        overlay = self.database.write(activate)
-        self.clock.advance(timedelta(seconds=1))
-        return overlay
-
-    def make_guidance(self, session: str = "") -> Contribution:
-        """The learned guidance in a prompt of an agent."""
-        return self.fragments.make_part(
-            PromptRequest(GUIDED_AGENT, "koji-core", "", "do it", "task", session_id=session)
-        )
-
 
 def make_transcript(*kinds_and_texts: tuple[str, str]) -> list[TranscriptLine]:
     """A transcript of lines with these kinds and texts."""
@@ -269,9 +233,9 @@ def make_transcript(*kinds_and_texts: tuple[str, str]) -> list[TranscriptLine]:
     ]
 
 
-def make_validation_failed(session: str, *, failing: tuple[str, ...] = (TOTAL,)) -> Event:
+def make_validation_failed(session: str) -> Event:
     return ValidationFailed(
-        subject=session, workspace=SHOP, agent=AGENT, attempts=4, cost=100_000, failing=failing, reason="given up"
+        subject=session, workspace=SHOP, agent=AGENT, attempts=4, cost=100_000, failing=(TOTAL,), reason="given up"
     )
 
 
@@ -279,15 +243,6 @@ def make_retry_repeated(session: str) -> Event:
     return RetryRepeated(subject=session, workspace=SHOP, agent=AGENT, attempts=4, cost=200_000, failing=(TOTAL,))
 
 
-def make_agent_erred(
-    session: str, message: str = "no_match: the old text is not in src/a.py", tool: str = "edit"
-) -> Event:
-    return AgentErred(subject=session, workspace=SHOP, agent=AGENT, tool=tool, message=message)
-
-
-def make_budget_exceeded(spent: int = 1_500_000) -> Event:
-    return BudgetExceeded(subject=AGENT, spent=spent, budget=1_000_000)
-
-
-def make_tools_used(session: str, *calls: str) -> Event:
-    return ToolsUsed(subject=session, workspace=SHOP, agent=AGENT, calls=calls)
+def make_agent_erred(session: str) -> Event:
+    message = "no_match: the old text is not in src/a.py"
+    return AgentErred(subject=session, workspace=SHOP, agent=AGENT, tool="edit", message=message)

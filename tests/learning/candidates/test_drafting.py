@@ -58,30 +58,6 @@ def make_draft(record: LearningRecord, sources: StandInSources, type: CandidateT
     return draft_candidate(opportunity, [record], sources, max_attempts=3)
 
 
-FIGURES = {"told": 12, "told_bad": 9, "untold": 14, "untold_bad": 2}
-
-
-@pytest.mark.parametrize(
-    "learning_record, line",
-    [
-        (
-            make_record(RecordKind.HUMAN_APPROVAL, "", "human_approval/fact:x", text="Use uv.", trust="quoted"),
-            "Use uv.",
-        ),
-        (make_record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="x"), "Use uv."),
-        (
-            make_record(RecordKind.GUIDANCE_NOISY, leader="cto", ref="x", harm=0.2, **FIGURES),
-            "Of 12 sessions with it 9 ended badly, of 14 without it 2",
-        ),
-    ],
-    ids=["a kept fact", "a memory", "noisy guidance"],
-)
-def test_a_fragment_says_what_its_evidence_says(learning_record: LearningRecord, line: str):
-    sources = StandInSources(texts={"x": "Use uv."})
-    draft = make_draft(learning_record, sources=sources, type=CandidateType.PROMPT_FRAGMENT)
-    assert line in draft.effect.guidance[0]
-
-
 ERROR = make_record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")
 OVER_BUDGET = make_record(RecordKind.BUDGET_INCIDENT, spent=1_200_000, budget=1_000_000, day="2026-01-05")
 RECALLED = make_record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="mem_1")

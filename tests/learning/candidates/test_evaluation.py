@@ -1,11 +1,12 @@
 """The rules by which candidates are judged: which records can become one, what supports it, and its score (SPEC 5.3);
 once it is active its lift, and whom it is withheld from (5.5, 5.7)."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.config import Settings
 from engine.inference import Arms
 from engine.learning.candidates.evaluation import (
     compute_score,
@@ -18,7 +19,6 @@ from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
     CandidateType,
-    Effect,
     FlowOffload,
     LearningRecord,
     Overlay,
@@ -28,11 +28,11 @@ from engine.model.adaptation import (
 from tests.learning.candidates.adaptation_world import AGENT, AdaptationWorld, make_record
 
 
-def make_candidate(drafted_from: LearningRecord, effect: Effect | None = None) -> Candidate:
+def make_candidate(drafted_from: LearningRecord) -> Candidate:
     """A candidate that was drafted from a record."""
     return Candidate(
         "cand_1", CandidateType.POLICY_TWEAK, drafted_from.scope_type, drafted_from.scope_id, drafted_from.source_label,
-        "t", CandidateStatus.DRAFTED, drafted_from.score, effect or PolicyTweak(1), drafted_from.at, drafted_from.at,
+        "t", CandidateStatus.DRAFTED, drafted_from.score, PolicyTweak(1), drafted_from.at, drafted_from.at,
         agent_id=AGENT, drafted_from=(drafted_from.id,),
     )  # fmt: skip
 
@@ -56,12 +56,8 @@ def test_a_record_is_an_opportunity_from_60_points_on(score: float, opportunitie
         (80.0, [80.0], 73.0),
         (80.0, [64.8], 60.08),
         (80.0, [64.7], 59.995),  # just below the minimum for review
-        (80.0, [50.0, 50.0, 50.0], 57.5),
-        (80.0, [53.0, 53.0, 53.0], 60.05),
-        (80.0, [80.0] * 3, 83.0),
         (80.0, [80.0] * 4, 83.0),  # the bonus ends at 15
         (80.0, [100.0] * 3, 100.0),
-        (0.0, [0.0] * 9, 15.0),
         (80.0, [0.0] * 9, 45.0),  # at least the score without support
         (80.0, [90.0, 30.0], 81.5),  # at least the score with the strongest record alone
     ],
@@ -87,23 +83,17 @@ def test_supporting_records_have_the_same_label_and_scope_and_another_session():
     assert [record.id for record in supporting] == ["rec_7", "rec_8", "rec_9"]
 
 
-@pytest.mark.parametrize(
-    "command, failed, is_against",
-    [
-        ("git status --short", "exec:git status", True),
-        ("./run.sh -x", "exec:run.sh", True),
-        ("make", "exec:make docs", False),
-    ],
-)
-def test_a_command_that_could_not_run_speaks_against_the_flow_that_runs_it(command: str, failed: str, is_against: bool):
+def test_a_command_that_could_not_run_speaks_against_the_flow_that_runs_it():
     first = make_record(1)
-    message = f"{failed}: exit code 127"
-    error = make_record(2, label="agent_error/exec/x", details={"tool": "exec", "message": message})
-    evaluation = evaluate(make_candidate(first, FlowOffload("f", "f", (command,))), [first], [first, error])
-    assert evaluation.against == ((error.id,) if is_against else ())
+    details = {"tool": "exec", "message": "exec:git status: exit code 127"}
+    error = make_record(2, label="agent_error/exec/x", details=details)
+    candidate = replace(make_candidate(first), effect=FlowOffload("f", "f", ("git status --short",)))
+    assert evaluate(candidate, [first], [first, error]).against == (error.id,)
 
 
 # Lift (SPEC 5.7)
+
+FRAGMENT = Overlay("over_1", "cand_1", CandidateType.PROMPT_FRAGMENT, "", "", "", PromptFragment(("First.",)), None)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +114,15 @@ def test_verdicts(arms: Arms, verdict: str):
     assert measure_lift("over_1", [arms]).verdict == verdict
 
 
-def test_an_overlay_is_withheld_from_a_fifth_of_the_runs():
-    assert Settings().adaptation.withheld == 0.2
+def test_an_overlay_is_withheld_from_a_fifth_of_the_sessions_and_always_from_the_same(world: AdaptationWorld):
+    def list_withheld() -> list[str]:
+        names = [f"ses_{number}" for number in range(400)]
+        return [name for name in names if world.trials.draw([FRAGMENT], name)[0].withheld]
+
+    sessions = list_withheld()
+    assert 50 <= len(sessions) <= 110
+    assert list_withheld() == sessions
+    assert not world.trials.draw([FRAGMENT], "")[0].withheld, "a prompt without a session has everything"
 
 
 # Active fragments in prompts (SPEC 5.5)
@@ -134,28 +131,7 @@ def test_an_overlay_is_withheld_from_a_fifth_of_the_runs():
 @given(st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=4))
 @settings(max_examples=60)
 def test_no_text_can_close_the_block(lines: list[str]):
-    overlay = Overlay("over_1", "cand_1", CandidateType.PROMPT_FRAGMENT, "", "", "", PromptFragment(tuple(lines)), None)
-    for line in make_fragment_lines(overlay):
+    for line in make_fragment_lines(replace(FRAGMENT, effect=PromptFragment(tuple(lines)))):
         assert line.text.startswith("- ")
         assert "<" not in line.text
         assert "\x1b" not in line.text
-
-
-def read_guidance(world: AdaptationWorld, session: str) -> str:
-    """The learned guidance in a prompt of a session."""
-    part = world.make_guidance(session).part
-    return part.text if part else ""
-
-
-def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(world: AdaptationWorld):
-    world.adapt(withheld=0.2)
-    first = world.activate_fragment("First.")
-    world.activate_fragment("Second.")
-    texts = {f"ses_{number}": read_guidance(world, f"ses_{number}") for number in range(400)}
-    without_first = [session for session, prompt in texts.items() if "First." not in prompt]
-    assert 50 <= len(without_first) <= 110
-    part = world.make_guidance(next(session for session in without_first if "Second." in texts[session]))
-    assert part.notes == ("learned guidance: 1 of 2 left out by chance, to measure what it does",)
-    draws = {draw["id"]: draw for draw in part.provenance["overlays"]}
-    assert (draws[first.id]["withheld"], draws[first.id]["propensity"]) == (True, 0.2)
-    assert "First." in read_guidance(world, ""), "a prompt without a session has everything"

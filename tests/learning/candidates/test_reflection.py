@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.events import (
+    BudgetExceeded,
     ChangeSetLanded,
     CloudMemoryRecalled,
     CloudSyncFailed,
@@ -32,11 +33,7 @@ from tests.learning.candidates.adaptation_world import (
     TOTAL,
     AdaptationWorld,
     make_agent_erred,
-    make_budget_exceeded,
-    make_correction,
-    make_fact,
     make_retry_repeated,
-    make_tools_used,
     make_validation_failed,
 )
 
@@ -88,7 +85,7 @@ def make_permission_answered(answer: str) -> Event:
         (make_validation_failed("sess_1"), [(f"failed_tdd/{TOTAL}", "workspace", SHOP, 80.0)]),
         (make_retry_repeated("sess_1"), [("repeated_retry", "agent", AGENT, 85.0)]),
         (OVERLAPPED, [("task_conflict", "agent", AGENT, 66.5)]),
-        (make_budget_exceeded(), [("budget_incident", "agent", AGENT, 80.0)]),
+        (BudgetExceeded(subject=AGENT, spent=1_500_000, budget=1_000_000), [("budget_incident", "agent", AGENT, 80.0)]),
         (APPROVED, [("human_approval/card", "workspace", SHOP, 20.0)]),
         (PredictionConfirmed(subject="pred_1", **HERE, decided_by="autonomy"), []),
         (EDITED, [("human_approval/edited:koji-core:run-tests", "agent", AGENT, 82.9)]),
@@ -110,10 +107,6 @@ def make_permission_answered(answer: str) -> Event:
 def test_each_event_becomes_its_records_once(
     world: AdaptationWorld, event: Event, expected: list[tuple[str, str, str, float]]
 ):
-    world.sources.corrections_by_card["pred_edited"] = make_correction(
-        "Fix the total", "Fix the total and run the tests too"
-    )
-    world.sources.facts["fact_1"] = make_fact("Prices are whole cents.")
     world.record(event)
     assert world.adaptation.catch_up() == len(expected)
     records = world.adaptation.list_records()[::-1]
@@ -133,34 +126,10 @@ def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]):
 
 # Sequences
 
-STEPS = ("exec:git status", "exec:git diff", "exec:pytest")
-
-
-def end_sessions_with_steps(world: AdaptationWorld, sessions: range):
-    """Sessions that have the same three steps among others of their own."""
-    for number in sessions:
-        other = [f"exec:tool{number}", "read", "edit", "read"]
-        world.record(make_tools_used(f"sess_{number}", *other[: number % 4], *STEPS, *other[number % 4 :]))
-
 
 def run_commands(*names: str) -> list[str]:
     """The calls of a run that consist of these commands."""
     return [EXEC_PREFIX + name for name in names]
-
-
-def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: AdaptationWorld):
-    end_sessions_with_steps(world, range(6))
-    world.adaptation.run_round()
-    records = world.adaptation.list_records("tool_sequence")
-    assert {record.source_label for record in records} == {
-        "tool_sequence/exec:git status > exec:git diff > exec:pytest"
-    }
-    assert {record.session_id for record in records} == {f"sess_{number}" for number in range(6)}
-    assert all(record.score >= 60 for record in records)
-    end_sessions_with_steps(world, range(6, 7))
-    world.adaptation.catch_up()
-    world.adaptation.run_round()
-    assert len(world.adaptation.list_records("tool_sequence")) == 7
 
 
 def test_a_sequence_must_occur_in_three_sessions():

@@ -27,17 +27,6 @@ def test_a_high_score_is_credible_after_twelve_that_came_true(outcomes: int, is_
     assert (calibration.calibrate(0.9) >= 0.8) is is_credible
 
 
-@settings(max_examples=5)
-@given(st.lists(st.tuples(SCORE, SCORE), min_size=60, max_size=60), SCORE)
-def test_a_kind_with_sixty_approvals_is_above_one_with_sixty_dismissals_whatever_the_scores(
-    scores: list[tuple[float, float]], score: float
-):
-    calibration = learn_kinds([case for up, down in scores for case in (("lint", up, True), ("docs", down, False))])
-    assert calibration.calibrate("lint", score) > 0.9
-    assert calibration.calibrate("docs", score) < 0.1
-    assert calibration.base_rate == pytest.approx(0.5)
-
-
 @settings(max_examples=60)
 @given(CASES, st.sampled_from(["tests", "lint", "docs", "never seen"]), SCORE, SCORE)
 def test_calibration_keeps_the_order_of_scores_within_a_kind(

@@ -82,16 +82,6 @@ def test_pairing_window_includes_one_hour(
     assert len(read_pairs(database)) == pairs_made
 
 
-def test_a_decision_that_was_taken_back_counts_nowhere(database: Database, decisions: Decisions, record: Record):
-    record(DecisionSignal.DISMISSED, make_card("no", channel="garden"))
-    record(DecisionSignal.APPROVED, make_card("yes"))
-    database.write(lambda tx: decisions.take_back(tx, "yes"))
-    assert read_pairs(database) == []
-    assert [decision.prediction_id for decision in decisions.load_newest()] == ["no"]
-    with database.read() as session:
-        assert decisions.count_decided_cards(session) == 1
-
-
 def test_consecutive_rejections_end_with_an_approval(database: Database, decisions: Decisions, record: Record):
     def count_rejections() -> int:
         with database.read() as session:

@@ -2,9 +2,8 @@
 
 import itertools
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -13,26 +12,38 @@ from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.insights import (
     MIN_DRIFT,
     NEWEST_DECISIONS,
-    CardFigures,
-    CountedAs,
     InsightsReader,
-    compute_metrics,
 )
 from engine.model import (
+    CalibrationCheck,
     DecidedBy,
     DecisionSignal,
     Insights,
     Outcome,
+    Phase,
     Source,
     Status,
+    TrainingView,
 )
 from engine.prediction.card_rows import CardRow, make_decided_card
 from engine.storage.database import Database, Transaction
 from tests.support.card_rows import make_card_row
 
-SHOP, BLOG = "/shop", "/blog"
-
 # Which cards are included
+
+
+@pytest.fixture
+def reader(database: Database, clock: FakeClock) -> InsightsReader:
+    """A reader of the figures of an engine that has made forty decisions."""
+    return InsightsReader(
+        database,
+        clock,
+        read_phase=lambda: Phase(1, 40, "forty"),
+        read_calibration=lambda: CalibrationCheck(40, is_calibrated=False, reason="forty"),
+        read_threshold=lambda: 0.8,
+        missing_for=lambda workspace: f"for {workspace or 'all'}",
+        read_training=lambda: TrainingView(0, 50, "", None, (), "", enabled=False, automatic=False),
+    )
 
 
 Decide = Callable[..., None]
@@ -83,6 +94,17 @@ def test_what_was_withdrawn_or_could_not_run_counts_in_no_rate(decide: Decide, r
     assert (result.total, result.expired, result.approved, result.approval_rate) == (6, 2, 0, None)
 
 
+def test_rates_are_of_decisions_of_a_person(decide: Decide, reader: InsightsReader):
+    decide(2, confidence=0.7)
+    decide(status=Status.DISMISSED, confidence=0.4)
+    decide(3, decided_by=DecidedBy.AUTONOMY, confidence=0.9)
+    result = reader.read(7).metrics
+    assert (result.total, result.approved, result.rejected, result.auto_executed) == (6, 2, 1, 3)
+    assert result.approval_rate == pytest.approx(2 / 3)
+    assert (result.approved_confidence, result.rejected_confidence) == (pytest.approx(0.7), 0.4)
+    assert result.auto_success_rate == 1.0
+
+
 def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, reader: InsightsReader):
     old = timedelta(days=90)
     decide(NEWEST_DECISIONS, old, decided_by=DecidedBy.AUTONOMY, status=Status.DISMISSED)
@@ -93,36 +115,4 @@ def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, reader: I
     drift = reader.read(7).drift
     assert (drift.decisions, drift.shifts) == (MIN_DRIFT, ())
     assert drift.words == "too few earlier decisions to detect changes of taste"
-    assert reader.read(7, BLOG).drift.decisions == 0
-
-
-# Rates
-
-
-NOW = datetime(2026, 1, 5, tzinfo=UTC)
-
-
-def make_figures(
-    counted_as: str, confidence: float = 0.5, *, autonomous: bool = False, undone: bool = False,
-    source: str = "template", cost: int = 0,
-) -> CardFigures:  # fmt: skip
-    """The figures of a card that is counted as approved, rejected, expired or, with "", as pending."""
-    return CardFigures(source, "koji-core", confidence, CountedAs(counted_as), autonomous, undone, NOW, cost)
-
-
-def test_rates_are_of_decisions_of_a_person():
-    by_person = [make_figures("approved", 0.7), make_figures("approved", 0.5), make_figures("rejected", 0.4)]
-    undecided = [make_figures("expired", 0.3), make_figures("", 0.6)]
-    by_itself = [
-        make_figures("approved", 0.9, autonomous=True),
-        make_figures("approved", 0.9, autonomous=True, undone=True),
-    ]
-    result = compute_metrics([*by_person, *undecided, *by_itself])
-    assert (result.total, result.approved, result.rejected, result.expired) == (7, 2, 1, 1)
-    assert result.approval_rate == pytest.approx(2 / 3)
-    assert (result.auto_executed, result.auto_undone, result.auto_success_rate) == (2, 1, 0.5)
-    assert (result.approved_confidence, result.rejected_confidence) == (pytest.approx(0.6), 0.4)
-    assert result.confidence == pytest.approx(4.3 / 7)
-
-
-BERLIN = ZoneInfo("Europe/Berlin")
+    assert reader.read(7, "/blog").drift.decisions == 0

@@ -21,7 +21,7 @@ from engine.learning.decisions.training_runs import (
 )
 from engine.model import Refusal
 from engine.storage.database import Database
-from tests.learning.decisions.training_world import TrainingWorld, answer_as_operator
+from tests.learning.decisions.training_world import TrainingWorld
 
 
 @pytest.fixture
@@ -216,21 +216,6 @@ def test_a_new_model_must_answer_enough_and_agree_as_often():
     assert not may_replace(Agreement(0.59, 50), old)
     assert not may_replace(Agreement(1.0, MIN_MEASURED - 1), old)
     assert not may_replace(Agreement(0.0, 50, 46), Agreement(0.0, 50, 50))
-
-
-def test_a_worse_model_is_not_adopted_unless_the_operator_says_so(world: TrainingWorld):
-    world.current_model = "together:me/twin-1"
-    world.answers["together:me/twin-1"] = answer_as_operator
-    world.begin_run()
-    world.finish("me/twin-2")
-    world.answers["together:me/twin-2"] = lambda situation: "rest → garden"
-    world.step_until(RunState.KEPT_OLD)
-    assert world.current_model == "together:me/twin-1"
-    assert "agrees with 0% of" in world.training.list_runs()[0].note
-    assert world.training.adopt().state == RunState.ADOPTED
-    assert world.current_model == "together:me/twin-2"
-    with pytest.raises(Refusal, match="not in use"):
-        world.training.adopt()
 
 
 def test_the_former_model_can_be_restored_and_the_new_one_adopted_again(world: TrainingWorld):

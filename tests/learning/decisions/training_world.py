@@ -96,11 +96,8 @@ class TrainingWorld:
     def __init__(self, database: Database, folder: Path):
         self.database = database
         self.provider, self.budget = StandInProvider(), StandInBudget()
-        self.conversations: list[tuple[str, str]] = []
         self.secrets: list[str] = []
-        self.exporter = Exporter(
-            database, folder, conversations=lambda: self.conversations, secrets=lambda: self.secrets
-        )
+        self.exporter = Exporter(database, folder, conversations=list, secrets=lambda: self.secrets)
         self.base_model, self.current_model, self.hold_reason, self.stop_reason = "base", "", "", ""
         self.answers: dict[str, Callable[[str], str | None]] = {}
         """The answer of each model to a situation."""

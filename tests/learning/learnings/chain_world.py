@@ -42,18 +42,12 @@ def make_view(id: str, **changes: Any) -> SessionView:
     return make_session_view(**succeeded | changes)
 
 
-def make_ledger_entry(kind: str, subject: str, workspace: str = SHOP, **payload: Any) -> LedgerEntry:
-    """An entry as the ledger has it."""
-    return LedgerEntry(1, MONDAY_MORNING, kind, subject, workspace, payload)
-
-
 @dataclass
 class StandInSessions:
-    """A `SessionSource` with the `records` and `transcripts` that a test puts in, by session."""
+    """A `SessionSource` with the `records` that a test puts in, by session."""
 
     report: Callable[[str, str], None]
     records: dict[str, SessionRecord] = field(default_factory=dict)
-    transcripts: dict[str, list[TranscriptLine]] = field(default_factory=dict)
 
     def load_record(self, session_id: str, /) -> SessionRecord | None:
         return self.records.get(session_id)
@@ -63,7 +57,7 @@ class StandInSessions:
         return None if record is None else SessionRecord(record.view, record.leader, failing=record.failing)
 
     def read_transcript(self, session_id: str, /) -> Iterable[TranscriptLine]:
-        return self.transcripts.get(session_id, [])
+        return ()
 
     def list_secrets(self) -> Iterable[str]:
         return ()
@@ -108,12 +102,11 @@ class ChainWorld:
     def end_session(self, id: str, *decisions: str, speaker: str = "agent", **fields: Any):
         """A session ended in which `speaker` stated these decisions; `fields` are others of its record."""
         statements = tuple(Statement("decision", text, speaker) for text in decisions)
-        view = fields.pop("view", None) or make_view(id)
         self.sessions.records[id] = SessionRecord(
-            view, **{"statements": statements, "leader": "backend_lead", **fields}
+            make_view(id), **{"statements": statements, "leader": "backend_lead", **fields}
         )
-        self.record(SessionStarted(subject=id, workspace=view.workspace, prediction_id="p", sandbox="none"))
-        self.record(make_session_ended(id, workspace=view.workspace))
+        self.record(SessionStarted(subject=id, workspace=SHOP, prediction_id="p", sandbox="none"))
+        self.record(make_session_ended(id, workspace=SHOP))
         self.learnings.catch_up()
 
     def end_sessions(self, *decisions: str, count: int = 3, speaker: str = "agent"):

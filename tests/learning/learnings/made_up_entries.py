@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-from zlib import crc32
 
 import numpy
 
@@ -42,19 +41,6 @@ def make_entry(text: str, session: str = "s1", **changes: Any) -> LearningEntry:
 def make_no_vectors(texts: Sequence[str]) -> list[bytes | None]:
     """No text has a vector, as without a model."""
     return [None] * len(texts)
-
-
-def make_word_vectors(texts: Sequence[str]) -> list[bytes | None]:
-    """Texts with common words are near: the cosine of two texts is about that of their word counts."""
-    return [_sum_of_words(text) for text in texts]
-
-
-def _sum_of_words(text: str) -> bytes:
-    """The unit vector of the sum of a random vector for each word."""
-    total = numpy.zeros(384)
-    for word in text.lower().split():
-        total += numpy.random.default_rng(crc32(word.encode())).standard_normal(384)
-    return (total / numpy.linalg.norm(total)).astype("<f4").tobytes()
 
 
 def make_angle_vectors(texts: Sequence[str]) -> list[bytes | None]:

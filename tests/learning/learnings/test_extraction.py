@@ -7,38 +7,23 @@ import pytest
 
 from engine.events import ChangeSetLanded, Event, LandingUndone, SessionStarted
 from engine.learning.learnings.findings import Basis, Impact, SessionRecord
-from engine.learning.learnings.learnings import LearningTexts
 from engine.learning.learnings.questions import read_claims, read_verdict
 from engine.model import Answer, LearningEntry, LearningScope, Question
 from engine.storage.erasing import SearchTerms
+from engine.storage.ledger import LedgerEntry
+from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.chain_world import (
     SHOP,
     ChainWorld,
     MakeWorld,
     ScriptedModel,
     fail_with_full_disk,
-    make_ledger_entry,
     make_view,
 )
 
 TEST = "tests/test_cart.py::test_total"
-HEALED = make_ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
+HEALED = LedgerEntry(1, MONDAY_MORNING, "ValidationHealed", "s1", SHOP, {"failing": [TEST], "attempts": 2, "cost": 0})
 UV = "We install with uv"
-
-
-class ForgettingModel(ScriptedModel):
-    """A model during whose first answer the operator forgets some words."""
-
-    def __init__(self, words: str, answer: str):
-        super().__init__(answer)
-        self.words = words
-        self.texts: LearningTexts | None = None
-
-    def ask(self, question: Question, /) -> Answer | None:
-        if self.texts is not None:
-            assert self.texts.erase(SearchTerms([self.words])) == 0, "nothing is written yet"
-            self.texts = None
-        return super().ask(question)
 
 
 def test_risks_are_written_when_a_session_starts(world: ChainWorld):
@@ -70,12 +55,20 @@ def test_the_last_landing_or_undo_decides_whether_work_was_wanted(world: ChainWo
     assert record_and_list(undone) == [entry]
 
 
-def test_words_that_are_forgotten_while_a_model_answers_are_not_written(make_world: MakeWorld):
+def test_words_that_are_forgotten_while_a_model_answers_are_not_written(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+):
     claim = {"text": f"{UV}, says Ann", "scope": "observations", "about": "team", "type": "declarative"}
-    model = ForgettingModel(UV, json.dumps({"learnings": [claim, claim | {"text": "Prices are net"}]}))
-    world = make_world(model)
-    model.texts = world.learnings.texts
-    world.end_session("s1", UV, "Tea is at four")
+    model = ScriptedModel(json.dumps({"learnings": [claim, claim | {"text": "Prices are net"}]}))
+    world, ask = make_world(model), model.ask
+
+    def forget_and_answer(question: Question) -> Answer | None:
+        assert world.learnings.texts.erase(SearchTerms([UV])) == 0, "nothing is written yet"
+        return ask(question)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "ask", forget_and_answer)
+        world.end_session("s1", UV, "Tea is at four")
     assert world.learnings.list_entries() == []
     assert world.read_pages() == {}
     world.learnings.catch_up()
@@ -102,11 +95,8 @@ CLAIM = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "t
     [
         ('{"generalises": true, "reason": "it always helps"}', True),
         ('```\n{"generalises": true}\n```', True),
-        ('{"generalises": false, "reason": "only here"}', False),
-        ("", None),
         ("[true]", None),
         ('{"generalises": "true"}', None),
-        ('{"generalises": null}', None),
         ('I think so: {"generalises": true}', None),
         ("[" * 5000, None),
     ],

@@ -6,13 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from engine import Engine
 from engine.clock import FakeClock
-from engine.model import BubbleState
-from engine.model.adaptation import CandidateStatus, PromptFragment
+from engine.model.adaptation import CandidateStatus
 from engine.model.learnings import make_lesson_id
 from tests.execution.model.model_world import KEY, ModelWorld
-from tests.hierarchy.guidance_world import select_learned_patterns
 from tests.support.model_server import ModelServer
 
 RULE = "docs end with a full stop"
@@ -48,42 +45,28 @@ def find_source_kinds(world: ModelWorld) -> list[str]:
     return kinds
 
 
-def approve_candidate(engine: Engine) -> PromptFragment:
-    """Approve the candidate that was drafted from the corrections."""
-    engine.adaptation.run_round()
-    (candidate,) = engine.adaptation.candidates(CandidateStatus.REVIEW)
-    engine.adaptation.approve(candidate.id)
-    return candidate.effect
-
-
 @pytest.mark.long
 def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: ModelWorld):
     with world.opened() as engine:
         for number in range(4):  # decided cards of the channel, which make a rule about it important
             world.run(f"Write greeting {number}")
         correct_card(world, "Describe the cart", "Please make sure that docs end with a full stop.")
-        (bubble,) = engine.bubbles.list()
-        assert (bubble.state, bubble.learning.text, bubble.leader) == (BubbleState.QUEUED, RULE, "backend_lead")
-        assert bubble.learning.category == "documentation code builds tests"
         engine.bubbles.flush()
-        (pattern,) = select_learned_patterns(engine.profiles, "backend_lead")
-        assert (pattern.key, pattern.text) == (LESSON, RULE)
         assert find_source_kinds(world) == ["leader"]
 
         for number in (2, 3):
             correct_card(world, f"Describe part {number}", "Docs end with a full stop.")
-        (entry,) = engine.learnings.list_entries("project")
-        assert (entry.lesson, entry.text.lower()) == (LESSON, RULE)
+        assert [entry.lesson for entry in engine.learnings.list_entries("project")] == [LESSON]
         assert find_source_kinds(world) == ["leader"], "the project knows it, and the leader is nearer"
 
         engine.settings.set("adaptation.withheld", 0)  # no trial leaves the lesson out
-        fragment = approve_candidate(engine)
-        assert [line.lower() for line in fragment.guidance] == [RULE]
+        engine.adaptation.run_round()
+        (candidate,) = engine.adaptation.candidates(CandidateStatus.REVIEW)
+        engine.adaptation.approve(candidate.id)
         assert find_source_kinds(world) == ["overlay"], "learned guidance is nearest"
 
         engine.learnings.retract(LESSON, "it is wrong")
         assert find_source_kinds(world) == []
-        assert select_learned_patterns(engine.profiles, "backend_lead") == []
         assert [candidate.status for candidate in engine.adaptation.candidates()] == [CandidateStatus.ROLLED_BACK]
         assert not [entry for entry in engine.learnings.list_entries("project") if entry.active]
         correct_card(world, "Describe part 4", "Docs end with a full stop.")

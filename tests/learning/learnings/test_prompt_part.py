@@ -14,7 +14,7 @@ from engine.learning.learnings.prompt_part import (
     LearningsPart,
 )
 from engine.learning.learnings.store import LearningStore, Scope, make_project_key, place_entry
-from engine.model import Contribution, LearningEntry, LearningKind, LearningStatus, PromptRequest
+from engine.model import Contribution, LearningKind, LearningStatus, PromptRequest
 from engine.storage.database import Database
 from tests.learning.learnings.made_up_entries import make_entry
 
@@ -27,12 +27,10 @@ class PromptWorkspace:
         self.workspace = workspace
         workspace.mkdir()
 
-    def add(self, text: str, *, scope: Scope | None = None, **changes: Any) -> LearningEntry:
-        """Add an entry, by default to the project of the workspace."""
-        scope = scope or Scope(make_project_key(str(self.workspace)))
-        entry = place_entry(replace(make_entry(text), session_id="", **changes), scope)
-        self.files.apply([Change(entry)])
-        return entry
+    def add(self, text: str, **changes: Any):
+        """Add an entry to the project of the workspace."""
+        scope = Scope(make_project_key(str(self.workspace)))
+        self.files.apply([Change(place_entry(replace(make_entry(text), session_id="", **changes), scope))])
 
     def make_contribution(self, task: str = "do it", budget: int = 300) -> Contribution:
         """The part of a prompt for a task."""

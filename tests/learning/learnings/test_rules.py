@@ -24,12 +24,10 @@ from engine.model import (
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.chain_world import make_view
 
-TEST = "tests/test_cart.py::test_total"
-
 
 def find_findings(**fields: Any) -> list[Finding]:
     """The findings of a session whose record has these fields."""
-    return find_learnings(SessionRecord(fields.pop("view", make_view("s1")), **fields))
+    return find_learnings(SessionRecord(make_view("s1"), **fields))
 
 
 def make_permission_request(answer: PermissionAnswer | None, by: str = "operator") -> PermissionRequest:
