@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
+from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.model import HoldKind, Refusal, Verdict
 from engine.safety import stop_file
 from engine.safety.kill_switch import PAUSE_DURATION
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.safety.rails import Rails, make_approval, make_rails, make_unattended
+from tests.safety.rails import WORKSPACE, Rails, make_acting_settings, make_approval, make_rails, make_unattended
 from tests.support.helpers import refused, wait_until
 
 LEVELS: dict[str, tuple[Callable[[Rails], object], Callable[[Rails], object], str, str]] = {
@@ -198,3 +199,20 @@ def test_a_pause_ends_after_two_hours_and_starts_a_new_count(rails: Rails):
     rails.write(rails.kill_switch.place, HoldKind.PAUSE, "test")
     rails.clock.advance(PAUSE_DURATION)
     assert rails.write(rails.kill_switch.place, HoldKind.PAUSE, "at its end another begins")
+
+
+@pytest.mark.parametrize("enabled, autonomy", [(False, WorkspaceAutonomy.ACT), (True, WorkspaceAutonomy.CARDS)])
+def test_rejections_pause_nothing_where_nothing_runs_by_itself(
+    rails: Rails, enabled: bool, autonomy: WorkspaceAutonomy
+):
+    rails.settings.current = Settings(
+        autonomous_mode_enabled=enabled, workspaces={WORKSPACE: WorkspaceSettings(autonomy=autonomy)}
+    )
+    rails.decisions.rejections, rails.decisions.decisions = 3, 103
+    rails.write(rails.kill_switch.pause_after_rejections)
+    assert rails.list_hold_words() == []
+    assert rails.decide(make_unattended()).permit is None, "what a program asks for waits for the operator all the same"
+    assert rails.list_hold_words() == []
+    rails.settings.current = make_acting_settings()
+    assert rails.decide(make_unattended()).permit is None
+    assert rails.list_hold_words() == ["pause"], "once something may run, its first try pauses it"

@@ -20,7 +20,7 @@ from engine.model import RailState, Refusal, TriggerType, Verdict
 from engine.safety import costs
 from engine.safety import pipeline as pipeline_module
 from engine.safety.permits import PERMIT_LIFETIME, PermitRow
-from engine.safety.pipeline import CrosspollLog
+from engine.safety.pipeline import RAIL_ORDER, CrosspollLog
 from engine.storage.ledger import Ledger
 from tests.autonomy.autonomy_world import AutonomyWorld
 from tests.safety.rails import Rails, make_approval, make_unattended
@@ -155,3 +155,12 @@ def test_the_rate_limiter_shows_until_when_it_waits(rails: Rails):
     rails.clock.advance(timedelta(minutes=10))
     free = find_rail_state(rails, "rate")
     assert (free.verdict, free.brief, free.until, free.last_at) == (Verdict.ALLOW, "free", None, began)
+
+
+def test_six_rails_are_asked_in_order_and_logged_in_one_row(rails: Rails):
+    assert RAIL_ORDER == ("loop", "rate", "cost", "content", "gate", "kill")
+    verdicts = rails.decide(make_approval()).verdicts
+    assert tuple(verdict.rail for verdict in verdicts) == RAIL_ORDER
+    entry = rails.safety.log()[0]
+    assert (entry.blocked, entry.channel, entry.from_channel, entry.estimate) == (False, "koji-core", "owner", 50_000)
+    assert entry.verdicts == verdicts

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from engine.model import Trigger, TriggerType
+from engine.model import DecidedBy, Trigger, TriggerType
 from engine.safety.trigger_history import MAX_LINKS, ChainLink, Link, decide_loop, decide_rate, measure_chain_depth
 from engine.storage.rows import shallow_dict
 from tests.safety.rails import WORKSPACE, Rails, make_approval, make_unattended, move_to_channel
@@ -101,3 +101,30 @@ def test_a_program_that_asks_again_and_again_is_a_loop(rails: Rails):
     assert rails.safety.loop_detection_count() == 2
     rails.clock.advance(timedelta(minutes=6))  # ten after the first
     assert rails.decide(ask_by_gateway(5)).permit
+
+
+def test_approvals_and_forced_triggers_are_not_rate_limited():
+    assert decide_rate(make_approval(), NOW, NOW, INTERVAL).verdict == "allow"
+    assert decide_rate(make_approval(decided_by=DecidedBy.API), NOW, NOW, INTERVAL).verdict == "allow"
+    assert decide_rate(make_unattended(is_forced=True), NOW, NOW, INTERVAL).verdict == "allow"
+    # Neither mark alone makes an approval.
+    assert decide_rate(make_approval(decided_by=DecidedBy.AUTONOMY), NOW, NOW, INTERVAL).verdict == "block"
+    assert decide_rate(make_unattended(decided_by=DecidedBy.OPERATOR), NOW, NOW, INTERVAL).verdict == "block"
+
+
+def test_only_unattended_triggers_that_passed_count_for_the_rate(rails: Rails):
+    assert rails.decide(make_approval()).permit
+    assert rails.decide(make_unattended()).permit
+    verdict = rails.decide(make_unattended(prediction_id="pred_2")).blocked_by
+    assert verdict.rail == "rate"
+    assert verdict.reason.endswith("the next is allowed in 10 min")
+    rails.clock.advance(INTERVAL - timedelta(seconds=119))
+    verdict = rails.decide(make_unattended(prediction_id="pred_2")).blocked_by
+    assert verdict.reason.endswith("the next is allowed in 119 s")
+    rails.clock.advance(timedelta(seconds=119))
+    assert rails.decide(make_unattended(prediction_id="pred_3")).permit
+
+
+def test_links_from_the_owner_are_never_blocked():
+    links = [make_link("owner", "a"), make_link("a", "owner"), make_link("owner", "a")]
+    assert decide_loop(make_link("owner", "a"), links).verdict == "allow"

@@ -1,5 +1,7 @@
 """The ledger and its consumers, which miss nothing, also after a crash, and write nothing in vain (SPEC 11.3)."""
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from engine.events import ChangeSetDiscarded, ChangeSetLanded
@@ -127,3 +129,36 @@ def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database):
     thread.catch_up()
     assert handled == ["session_2"]
     assert "session_1 was skipped: broken" in reports[0]
+
+
+def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Database, cursor: LedgerCursor):
+    subjects = []
+
+    def handle_at_most(limit: int) -> Callable[[Sequence[LedgerEntry]], int]:
+        def handle(entries: Sequence[LedgerEntry]) -> int:
+            subjects.extend(entry.subject for entry in entries[:limit])
+            return limit
+
+        return handle
+
+    for name in ("a", "b", "c"):
+        record_relevant(database, name)
+    record_irrelevant(database)
+    commits = database.commits
+    cursor.handle_new(handle_at_most(2))
+    assert database.commits == commits, "what is stored waits for the next write"
+    assert subjects == ["a", "b"]
+    assert read_position_after_write(database) == 2
+    cursor.handle_new(handle_at_most(0))
+    assert read_position_after_write(database) == 2
+    assert handle_subjects(make_cursor(database)) == ["c"], "also for the next engine"
+
+
+def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor):
+    def fail(entries: Sequence[LedgerEntry]):
+        raise OSError("no")
+
+    record_relevant(database, "a")
+    with pytest.raises(OSError, match="no"):
+        cursor.handle_new(fail)
+    assert handle_subjects(cursor) == ["a"]

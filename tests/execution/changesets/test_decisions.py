@@ -226,3 +226,17 @@ def test_changes_that_conflict_with_your_files_cannot_be_continued(world: Landin
     assert not any("sess_2" in ref for ref in world.refs)
     world.changes.discard(world.changes.for_session("sess_1").id)
     assert world.changes.make_starting_tree_builder("sess_1") is None, "what is decided is not continued"
+
+
+@pytest.mark.long
+def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: LandingWorld):
+    before = world.files
+    change = world.make_change(make_edits({"a.txt": None}))
+    kill_at(world, "files done", change.land)
+    world.changes.recover()
+    assert change.current.state is ChangeState.LANDED
+    world.git("gc", "-q", "--prune=now")
+    change.undo()
+    assert world.files == before
+    world.git("gc", "-q", "--prune=now")
+    assert change.land().state is ChangeState.LANDED

@@ -1,5 +1,6 @@
 """Landing and undo of each sort of file and repository (SPEC 3.9)."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -201,3 +202,37 @@ def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: LandingWo
     change_set.undo()
     assert (linked / "a.txt").read_text() == TEXT
     assert linked.exists()
+
+
+@pytest.mark.long
+def test_a_submodule_is_left_as_it_is(world: LandingWorld, tmp_path: Path):
+    library = LandingWorld(tmp_path / "library").repository
+    library.commit("one", {"x": "1"})
+    commit = library.git("rev-parse", "HEAD")
+    world.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "lib")
+    world.repository.commit("part")
+    beside = world.make_change(make_edit("a.txt", "beside\n"), name="session_1")
+    (world.root / "lib/x").write_text("dirty")
+    beside.land()
+
+    def drop(folder: Path):
+        (folder / "lib").rmdir()
+
+    assert world.run_session(drop, name="session_2") is None, "a submodule is no part of the changes"
+    assert commit == world.git("-C", "lib", "rev-parse", "HEAD")
+
+
+@pytest.mark.long
+def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path):
+    subprocess.run(["git", "init", "-q", "-b", "main", "--object-format=sha256", tmp_path / "shop"], check=True)
+    world = LandingWorld(tmp_path)
+    world.repository.commit("one", {"a.txt": TEXT})
+    change_set = world.make_change(make_edit("a.txt", "theirs\n"))
+    before = world.files
+
+    change_set.land()
+    assert (world.root / "a.txt").read_text() == "theirs\n"
+    change_set.undo()
+    assert world.files == before
+    assert change_set.branch().branch == "clawpy/fix-the-cart"
+    world.close()
