@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from clawpy_console.fields import WORDS
 from clawpy_console.formats import crop, workspace_name
 from engine.frozen import frozen
-from engine.installed import SANDBOX_FIX
 from engine.model import (
     AgentView,
     AutonomyState,
@@ -280,6 +279,8 @@ def _describe_sandbox(engine: Engine) -> str:
     if sandbox.confines:
         return description
     exempt = [path for path, workspace in engine.settings.current.workspaces.items() if workspace.without_sandbox]
+    from engine.installed import SANDBOX_FIX  # not before the first frame
+
     effect = f"you confirm each approval, and nothing runs by itself; {SANDBOX_FIX} to get a sandbox"
     exception = f"; no confirmation needed in {', '.join(exempt)}" if exempt else ""
     return f"{description}: {effect}{exception}"

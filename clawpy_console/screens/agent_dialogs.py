@@ -418,7 +418,7 @@ def _ask_for_agent(app: Console, options: ChannelOptions, on_assigned: Callable[
     answers = [Answer(key, *choice) for key, choice in zip(AGENT_KEYS, details.items(), strict=False)]
     text = ""
     if unlisted := len(details) - len(answers):
-        text = f"{unlisted} more: `clawpy config set channels.koji-core.model local:NAME`"
+        text = f"{unlisted} more are not listed; `clawpy help models` says how to choose one of them."
     question = Question("Which agent or model should serve koji-core?", answers, text=text, present=options.served_by)
     app.ask(question, on_choice)
 

@@ -238,6 +238,8 @@ class AutonomousRuns:
         """Why a card is not tried, "" if it is. `objection` is what the human gate has against it, "" for nothing."""
         if self._starts[card.id] == MAX_STARTS:
             return f"it was started {MAX_STARTS} times by itself and came back, so it waits for you ({card.note})"
+        if self._cards.was_undone(card):
+            return "you undid such work lately, so it waits for you"
         admission = self._sessions.admission
         reason = find_reason_to_wait(card.kind, verdicts) or admission.find_blocking_reason(card.assignment)
         return reason or (objection if self._refused_by_gate.get(card.id) == objection else "")

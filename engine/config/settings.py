@@ -328,7 +328,7 @@ class Settings(Section):
     """Whether glasses are a surface (SPEC 10.2)."""
 
     cross_poll_interval_ms: Milliseconds = 600_000
-    """The least time between two cards that run by themselves (SPEC 3.2)."""
+    """The least time between two triggers that no person approved (SPEC 3.2)."""
     cross_poll_cost_cap_per_hour: Dollars = 2.00
     cross_poll_cost_cap_per_day: Dollars = 20.00
     cross_poll_cost_cap_per_month: Dollars = 200.00
@@ -338,10 +338,10 @@ class Settings(Section):
     cross_poll_auto_execute_threshold: Annotated[float, Field(ge=0.8, le=1)] = 0.8
     """The least confidence of a card that runs by itself (SPEC 3.6)."""
     silence_threshold_ms: Milliseconds = 1_800_000
-    """After this time without a key the operator counts as inactive (SPEC 7.1)."""
+    """After this time without a sign of the operator (SPEC 2.2) the operator counts as inactive (SPEC 7.1)."""
     quiet_hours_start: Hour = 23
     quiet_hours_end: Hour = 8
-    """Hours of the operator's day between which nothing runs by itself and nothing rings (SPEC 7.3)."""
+    """Hours of the day between which nothing runs by itself, and only urgent notifications are sent (SPEC 7.3)."""
     card_cycle_ms: Milliseconds = 600_000
     """The time between two checks for cards; a change of files is noticed earlier."""
     autonomous_cycle_ms: Milliseconds = 1_800_000

@@ -2,8 +2,8 @@
 problems in unpushed work, fixup commits, and tests in quarantine.
 
 `GitReader` uses it. Each check has a function, and a field for its result. A check that fails does not stop the others.
-The answer of a check is kept until the refs or files on which it depends change. The last two checks are here, and the
-others are in modules of their own.
+The answer of a check is kept until the refs or files on which it depends change. Due merges, branches that collide,
+fixup commits and tests in quarantine are found here, the rest in modules of their own.
 """
 
 from __future__ import annotations

@@ -98,7 +98,9 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def describe_first(reasons: Sequence[str]) -> str:
-    """The first reason, and how many others there are."""
+    """The first reason, and how many others there are; "" for none, as after forgetting."""
+    if not reasons:
+        return ""
     return reasons[0] + (f", and for {count(len(reasons) - 1, 'other reason')}" if reasons[1:] else "")
 
 
@@ -243,7 +245,7 @@ def name_command(programs: Sequence[str]) -> str:
     parts = programs[0].split() if programs else []
     if not parts:
         return "exec"
-    program = parts[0].rsplit("/", 1)[-1]
+    program = re.sub(r"(?<=^python)[\d.]+$", "", parts[0].rsplit("/", 1)[-1])
     if not _PLAIN_NAME.fullmatch(program.replace(".", "")):
         return "exec"
     second = parts[1] if len(parts) > 1 and _PLAIN_NAME.fullmatch(parts[1]) else ""

@@ -10,5 +10,5 @@
 | `cards`, `approvals`, `dismissals` | the service: prompts, and the operator's decisions |
 | `tasks`, `threads` | the task board, and conversations that cards continue |
 
-It may import execution, safety, learning, storage, git, model.
+It may import execution, safety, learning, settings_store, storage, git, model.
 """

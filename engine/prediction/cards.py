@@ -48,6 +48,7 @@ from engine.prediction.checks import CardChecks
 from engine.prediction.dismissals import describe_switch_off, end_mute, read_mute_index, read_mutes
 from engine.prediction.kinds import OWN_PROMPT, SUGGESTED_KIND, get_kind
 from engine.prediction.routing import Route, Router
+from engine.prediction.selection import MAX_COOL_DOWN
 from engine.prediction.stack import MAX_SUGGESTED, find_ids_without_place, sort_cards
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Transaction
@@ -71,6 +72,14 @@ class _Work(NamedTuple):
     """Where the work comes from, in words: the reasoning of a card of the operator's own prompt."""
     embedding: bytes
     """See `Route.embedding`."""
+
+
+_UNDONE = f"""
+    WHERE status = '{Status.EXECUTED}' AND fingerprint = :fingerprint
+    AND undo_requested_at IS NOT NULL AND closed_at >= :since
+    LIMIT 1
+"""
+"""Selects a card whose work the operator undid."""
 
 
 class Cards:
@@ -451,8 +460,8 @@ class Cards:
         """Undo the last decision on a card (SPEC 2.7). Returns the card, and the number of its landings that are left.
 
         A snooze ends. A dismissed card, or an approved one whose session has not started, is pending again. A running
-        session is stopped; the last landing is reversed, and the note says how many are left. For a check that ran by
-        itself only the signal changes (SPEC 8.1).
+        session is stopped, and its work is a new pending card; the last landing is reversed, and the note says how many
+        are left. For a check that ran by itself only the signal changes (SPEC 8.1).
 
         Raises `Refusal` `unknown_card`, `nothing_to_undo`, or why a landing cannot be reversed.
         """
@@ -474,6 +483,12 @@ class Cards:
                 return replace(self.get(card_id), note=f"1 landing undone, {landings_left} left"), landings_left
             undone = DecisionSignal.UNDONE
             return store.change(card_id, lambda tx, row: store.retract_approval(tx, row, undone, tx.now)), 0
+
+    def was_undone(self, card: Card) -> bool:
+        """Whether the operator undid work with the evidence of `card` lately: within `MAX_COOL_DOWN`."""
+        values = {"fingerprint": card.fingerprint, "since": self._clock.now() - MAX_COOL_DOWN}
+        with self._database.read() as session:
+            return bool(read_all(session, CardRow, _UNDONE, values))
 
     def _reverse(self, row: CardRow) -> int:
         """Undo the last landing of an executed card's session. Returns the number of landings left. Raises `Refusal` as

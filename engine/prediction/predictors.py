@@ -5,6 +5,8 @@ asked once more and is told why. If that fails too, there is no proposal.
 
 Other programs append lines to `predictions.jsonl`: `{"prediction", "confidence", "channel", "reasoning", "timestamp"}`,
 which may have a `workspace`. A line is proposed for a day. The engine never writes the file.
+
+`TwinTraining` begins the training of the Twin model when it is due, and takes the new model into use.
 """
 
 from __future__ import annotations

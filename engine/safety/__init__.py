@@ -8,5 +8,5 @@
 | `safety` | the service for other packages |
 | `stop_file` | stops an engine that hangs; it imports little |
 
-It may import learning.decisions, storage, config, events, clock and model.
+It may import learning.decisions, storage, config, events, clock, installed and model.
 """

@@ -1,6 +1,7 @@
 """SPEC 7.2 with a whole engine on a real repository: only cards whose kind has earned enough trust run by
 themselves."""
 
+import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +28,7 @@ from engine.model import (
 )
 from tests.autonomy.autonomy_world import CHANNEL, FLOW, AutonomyWorld
 from tests.support.card_rows import make_card_row
+from tests.support.helpers import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -202,3 +204,30 @@ def test_a_queued_run_starts_after_a_restart_only_if_it_still_may(
         ended = engine.sessions.wait(queued.id, 20)
         assert ended.state is (SessionState.SUCCEEDED if hinder is None else SessionState.CANCELLED)
         assert word in ended.error
+
+
+def test_work_that_the_operator_undid_while_it_ran_waits_for_the_operator(
+    closed_world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch
+):
+    world = closed_world
+    run, began = FlowRunner.run, threading.Event()
+
+    def wait_for_stop(self: FlowRunner, live: LiveSession, view: SessionView) -> RunnerResult:
+        began.set()
+        wait_until(lambda: live.stop_requested is not None)
+        return run(self, live, view)
+
+    with world.opened() as engine:
+        world.earn(40, others=30)
+        engine.checks.run()
+        card = world.find_card()
+        with monkeypatch.context() as held:
+            held.setattr(FlowRunner, "run", wait_for_stop)
+            engine.cards.approve(card.id)
+            assert began.wait(20)
+            engine.cards.undo(card.id)
+            world.wait_for_session(card.id)
+        again = world.find_card()
+        world.go_away()
+        cycle = world.run_cycle()
+        assert (cycle.acted, cycle.kept) == ("", (f"{again.id}: you undid such work lately, so it waits for you",))

@@ -257,7 +257,7 @@ def format_undo(document: Document) -> Lines:
         session = document["session"]
         if session and session["state"] in ("queued", "running"):
             command = f"clawpy work {session['id']}"
-            yield f"It is being stopped: `{bold(command)}` shows how it ends."
+            yield f"It is being stopped, and its card comes back: `{bold(command)}` shows how it ends."
         return
     left = f"; {change['landings']} left" if change["landings"] else ""
     command = f"clawpy land {change['id']}"

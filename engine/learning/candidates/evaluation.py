@@ -249,7 +249,9 @@ def _exceeds_limit(heal: LearningRecord, tweak: PolicyTweak) -> bool:
 def _is_error_of_flow(error: LearningRecord, flow: FlowOffload) -> bool:
     """Whether a command of a flow could not run."""
     failed_command = str(error.details["message"]).partition(": ")[0]
-    return error.details["tool"] == "exec" and failed_command in {name_command([line]) for line in flow.commands}
+    # "exec" alone is a program whose name is not recorded, which may be any
+    flow_commands = {name_command([line]) for line in flow.commands} - {"exec"}
+    return error.details["tool"] == "exec" and failed_command in flow_commands
 
 
 def has_new_evidence(

@@ -172,13 +172,6 @@ def _select_usable(candidates: Sequence[Installation]) -> list[Installation]:
     return [installation for installation in candidates if all(map(is_usable, installation.lines))]
 
 
-RECENT_LANDING = timedelta(days=7)
-"""Maximum age of a landing that a card offers to undo."""
-
-MAX_FIXED = 5
-"""Maximum number of tests that are named for a known fix."""
-
-
 MIN_FREE_BYTES = 100_000_000
 """Bytes that could be freed, below which there is no card."""
 
@@ -206,6 +199,13 @@ def reclaim_space(context: WorkspaceContext) -> Iterator[Offer]:
 def _format_gigabytes(size: int) -> str:
     """`0.4 GB`, `120 GB`."""
     return f"{size / 1_000_000_000:.{1 if size < 10_000_000_000 else 0}f} GB"
+
+
+RECENT_LANDING = timedelta(days=7)
+"""Maximum age of a landing that a card offers to undo."""
+
+MAX_FIXED = 5
+"""Maximum number of tests that are named for a known fix."""
 
 
 @template

@@ -129,7 +129,7 @@ def _propose_learned_flow(context: WorkspaceContext, flow: LearnedFlowOffer) -> 
     if last is not None and last >= changed:
         return None
     dirty = len(git.files) + git.more_files
-    news = f"There is {count(dirty, 'uncommitted file') if dirty else 'a new commit'}."
+    news = f"There {'are' if dirty > 1 else 'is'} {count(dirty, 'uncommitted file') if dirty else 'a new commit'}."
     ran = f"It ran last {moment(last, context.local)}. {news}" if last else "It was learned, and has not run here yet."
     offer = Offer(
         flow.prompt,
