@@ -73,7 +73,8 @@ class CardController:
         self.last_approved_id = card.id if decision == "approve" else self.last_approved_id
 
         def on_refusal(refusal: Refusal) -> None:
-            self.last_approved_id = ""
+            if self.last_approved_id == card.id:
+                self.last_approved_id = ""
             self._decided = [decided for decided in self._decided if decided[0].id != card.id]
             self._overrides.pop(card.id, None)
             if refusal.code == "already_decided":

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from engine.config import Settings, WorkspaceSettings
-from engine.execution.runners.flow import FlowResult, Job, Place, WorkFailed
+from engine.execution.runners.flow import FlowResult, Job, Place, RepoPath, WorkFailed
 from engine.execution.runners.flow_runner import (
     edit_parameters,
     find_named_flow,
@@ -245,3 +246,8 @@ def test_a_refused_edit_names_what_is_accepted(edit: str):
 def test_any_edit_is_accepted_or_refused(edit: str):
     with contextlib.suppress(Refusal):
         assert edit_parameters(RerunTests, CURRENT, edit)
+
+
+@pytest.mark.parametrize("path, taken_as", [("./a/b.py", "a/b.py"), (".//etc/passwd", "etc/passwd"), ("-x", "./-x")])
+def test_a_path_in_the_repository_cannot_become_absolute_or_an_option(path: str, taken_as: str):
+    assert TypeAdapter(RepoPath).validate_python(path) == taken_as

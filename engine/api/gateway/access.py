@@ -139,7 +139,8 @@ class Access:
         return token
 
     def refresh(self) -> None:
-        """Read the token again. If it was removed, nobody gets in. If a store cannot be read, nothing changes."""
+        """Read the token again. If it was removed, or replaced by one that is too short, nobody gets in. If a store
+        cannot be read, nothing changes."""
         try:
             key = self._keys.get(TOKEN_NAME)
         except Refusal as refusal:
@@ -147,10 +148,11 @@ class Access:
             return
         if key is not None and len(key.value) >= MIN_TOKEN_CHARS:
             self._use(key.value, key.source)
-        elif key is None and (self.source == FILE or not self._keys.find_keyring_fault(TOKEN_NAME)):
+        elif key is not None or self.source == FILE or not self._keys.find_keyring_fault(TOKEN_NAME):
             if self.source in ("", THIS_RUN):
                 return
-            log.warning("the gateway's token was removed: nobody can connect until a new one is set")
+            fault = "was removed" if key is None else f"has less than {MIN_TOKEN_CHARS} characters"
+            log.warning("the gateway's token %s: nobody can connect until a new one is set", fault)
             self._secret = _Secret()
             self.generation += 1
 

@@ -375,7 +375,9 @@ def _check_repo_path(text: str) -> str:
         raise ValueError("must be a path inside the repository, relative to its top folder")
     if any(unicodedata.category(character) == "Cc" for character in text):
         raise ValueError("must not contain control characters")
-    return text.removeprefix("./")
+    while text.startswith("./"):
+        text = text[2:].lstrip("/")  # `.//etc` would become absolute
+    return f"./{text}" if text.startswith("-") else text  # or a program would read it as an option
 
 
 class Mark(Enum):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import re
 import selectors
 import shutil
 import socket
@@ -220,6 +221,8 @@ class HostGate:
             head += chunk
         head, _, unread = head.partition(b"\r\n\r\n")
         first, *lines = head.split(b"\r\n")
+        if any(b"\n" in line or b"\r" in line for line in lines):
+            raise ValueError("a line break within a header")
         method, target, version = first.decode("ascii", "replace").split(" ")
         try:
             if method == "CONNECT":
@@ -233,7 +236,9 @@ class HostGate:
             raise _RequestRefused(f"{target[:200]} is not a host name") from None
         _, _, path = target.split("://", 1)[1].partition("/")
         # One request a connection, and for the host that was looked at.
-        headers = [line for line in lines if not line.lower().startswith((b"host:", b"connection:", b"proxy-"))]
+        headers = [
+            line for line in lines if not re.match(rb"(?:host|connection|proxy-[\w-]*)\s*:", line, re.IGNORECASE)
+        ]
         own_headers = [f"Host: {join_host_and_port(host, port)}".encode(), b"Connection: close"]
         forwarded = b"\r\n".join([f"{method} /{path} {version}".encode(), *own_headers, *headers]) + b"\r\n\r\n"
         return _Request(host, port, tunnel=False, forwarded=forwarded), unread

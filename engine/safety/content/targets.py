@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable
 from functools import cache, lru_cache
+from itertools import pairwise
 
 from engine.frozen import frozen, frozen_kw_only
 from engine.safety.content.calls import Call, find_executed_by_find, skip_options
@@ -362,8 +363,9 @@ def _judge_found_files(
 ) -> Objection | None:
     """The objection to deleting all files that `find args` finds, None for none."""
     starts = _find_starts(args)
-    selects = filtered or any(word in _FIND_CONDITIONS or word.startswith("-newer") for word in args)
-    selects_by_name = filtered or (selects and not _FIND_NAMES.isdisjoint(args))
+    conditions = _find_conditions(args)
+    selects = filtered or bool(conditions)
+    selects_by_name = filtered or not _FIND_NAMES.isdisjoint(conditions)
     if objection := _judge_starts(starts, selects_by_name=selects_by_name, recursive=recursive):
         return objection
     text = " ".join(args)
@@ -374,6 +376,15 @@ def _judge_found_files(
     if not selects and not any(_is_minor_loss(start) or start.rstrip("/") in ("/tmp", "/var/tmp") for start in starts):
         return Objection(BLOCK, "find-delete", "deletes everything it finds")
     return None
+
+
+def _find_conditions(args: list[str]) -> list[str]:
+    """The conditions of find by which files are left out. A name or a path of stars alone is none."""
+    return [
+        word
+        for word, value in pairwise([*args, ""])
+        if (word in _FIND_CONDITIONS or word.startswith("-newer")) and (word not in _FIND_NAMES or value.strip("*"))
+    ]
 
 
 def _find_starts(args: list[str]) -> list[str]:
@@ -444,7 +455,7 @@ def _lists_every_file(simple: Simple) -> bool:
     program, words = find_program(simple), simple.argv
     if program == "git":
         return words[1:2] == ["ls-files"] and not any(word[:1] != "-" for word in words[2:])
-    return program == "find" and not any(word in _FIND_CONDITIONS for word in words)
+    return program == "find" and not _find_conditions(words)
 
 
 _PROGRAMS_OF_JUDGES: tuple[tuple[Callable[[Call], Objection | None], str], ...] = (

@@ -138,21 +138,23 @@ def test_a_used_pass_stays_used_after_a_restart(tmp_path: Path, database: Databa
     assert spend_pass(restarted, other, path="/b", now=51), "a button that was not pressed still works"
 
 
-@pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_deleted_or_replaced_token_and_its_passes_let_nobody_in(
-    tmp_path: Path, database: Database, is_replaced: bool
-):
+@pytest.mark.parametrize("what", ["replaced", "replaced by one that is too short", "deleted"])
+def test_a_deleted_or_replaced_token_and_its_passes_let_nobody_in(tmp_path: Path, database: Database, what: str):
     keys = make_keys(tmp_path)
     access = Access(keys, database)
     token = access.load_or_make()
     credential, generation = access.issue_pass("POST", "/a", until=100), access.generation
-    if is_replaced:
+    if what == "replaced":
         another, _ = rotate_token(keys)
         access.refresh()
         assert access.accepts(another)
-    else:
+    elif what == "deleted":
         keys.delete(TOKEN_NAME)
         access.refresh()
+    else:
+        keys.set(TOKEN_NAME, "short", consent_file=True)
+        access.refresh()
+        assert not access.accepts("short")
     assert not access.accepts(token)
     assert not spend_pass(access, credential, path="/a", now=99), "a pass ends with the token of its time"
     assert access.generation == generation + 1, "connections are closed"

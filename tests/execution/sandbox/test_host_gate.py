@@ -52,7 +52,7 @@ def test_the_gate_accepts_again_after_the_machine_had_no_file_left(
 @pytest.mark.long
 def test_plain_http_reaches_a_listed_port_without_headers_for_the_proxy(open_gate: GateOpener, server: int):
     gate = open_gate(f"localhost:{server}", addresses={"localhost": ["127.0.0.1"]})
-    head = "Host: elsewhere\nProxy-Authorization: Basic x\nConnection: keep-alive\n\n"
+    head = "Host: elsewhere\nhost : elsewhere\nProxy-Authorization: Basic x\nConnection: keep-alive\n\n"
     answer = gate.send(f"GET http://localhost:{server}/a?b=c HTTP/1.1\n{head}")
     assert answer.endswith(f"/a?b=c localhost:{server} None".encode())
 

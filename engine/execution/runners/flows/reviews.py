@@ -387,7 +387,8 @@ class LookAtPullRequest(Flow):
         does not have the branch."""
         git, base, branch = make_operator_git(job), find_main_branch(job), self.branch
         refs = git.lines("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes")
-        candidates = [f"refs/heads/{branch}", *(name for name in refs if name.split("/", 3)[3:] == [branch])]
+        of_remotes = [name for name in refs if name.startswith("refs/remotes/")]
+        candidates = [f"refs/heads/{branch}", *(name for name in of_remotes if name.split("/", 3)[3:] == [branch])]
         ref = next((name for name in candidates if branch and name in refs), "")
         if not ref or base is None or ref == f"refs/heads/{base}":
             return "", ref
