@@ -10,5 +10,5 @@
 | `cards`, `approvals`, `dismissals` | the service: prompts, and the operator's decisions |
 | `tasks`, `threads` | the task board, and conversations that cards continue |
 
-It may import execution, safety, learning, settings_store, storage, git, model.
+It may import execution, safety, learning, memory, settings_store, api_keys, storage, config, git, events, model.
 """
