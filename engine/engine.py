@@ -171,9 +171,9 @@ class Engine(ApiServices):
             self.memory.start()
             self.gateway.start()
             self.learnings.start()
+            self.knowledge.start()
             if not self._is_unreachable:
                 self.notify.start()
-        self.knowledge.start(follow=schedule)
 
     def _listen(self) -> None:
         self.safety.kill_switch.start()

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import tomllib
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -23,11 +23,6 @@ from engine.frozen import frozen
 
 TEMPORARY_PREFIX = ".clawpy-tmp-"
 """Prefix of temporary files. A file with this prefix at start-up was left by a crash."""
-
-BUFFER_BYTES = 1024 * 1024
-"""Number of bytes that are read or written at once. Each read or write releases the interpreter lock only for an
-instant, in which no other thread can take it. With pieces of 8 KB, which are usual, all other threads stand still for
-half a second at a time."""
 
 Value = TypeVar("Value")
 
@@ -97,12 +92,11 @@ def _open_up(folder: Path) -> None:
         folder.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
 
 
-def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int | None = None) -> None:
+def write_atomic(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Replace the file at `path` by `data` atomically and durably. If that fails, the old file is unchanged.
 
-    Large data can be passed in pieces, so that it is never in memory as a whole. A symbolic link is followed and stays.
-    `mode` are the permission bits, by default those of the old file, or 0600 for a new one. Raises OSError if the disk
-    is full or the folder cannot be written.
+    A symbolic link is followed and stays. `mode` are the permission bits, by default those of the old file, or 0600 for
+    a new one. Raises OSError if the disk is full or the folder cannot be written.
     """
     target = path.resolve() if path.is_symlink() else path
     if mode is None:
@@ -112,8 +106,8 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int | None 
             mode = 0o600
     descriptor, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=target.parent)
     try:
-        with os.fdopen(descriptor, "wb", buffering=BUFFER_BYTES) as file:
-            file.writelines([data] if isinstance(data, bytes) else data)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())

@@ -57,7 +57,9 @@ NOT_ERASED = (
 )
 """What forgetting does not erase, in words."""
 
-_OTHER_STORES = frozenset({"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "profile_entries"})
+_OTHER_STORES = frozenset(
+    {"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "task_nodes", "profile_entries"}
+)
 """Tables that have a store of their own."""
 
 SKIPPED_FOLDERS = frozenset({"worktrees", "scratch", "chroma"})

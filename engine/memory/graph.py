@@ -1,33 +1,19 @@
 """Layer F, the task graph (SPEC 4.6): which task blocked, continued or resembles another.
 
-It is kept in memory, and read when it is first needed. Nothing is deleted: tasks and edges that are no longer valid are
-marked. Edges of `blocks` never form a cycle, nor do edges of `derived_from`.
-
-On disk it is a document, `task_graph.json`, with one task a line, and a journal of later changes. A change adds one
-line to the journal, so that its cost does not grow with the graph. A line is a task with its edges; the last line of a
-task counts. Compacting replaces the document, whole or not at all, and then empties the journal. A crash in between is
-harmless, because the lines of the journal only repeat what the document says.
+Nothing is deleted: tasks and edges that are no longer valid are marked. Edges of `blocks` never form a cycle, nor do
+edges of `derived_from`.
 """
 
 from __future__ import annotations
 
-import gc
-import io
-import itertools
-import json
 import math
-import os
-import shutil
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
-from pydantic import TypeAdapter
+from sqlmodel import Field, Session
 
-from engine.clock import Clock
-from engine.files import BUFFER_BYTES, sync_folder, write_atomic
+from engine.frozen import frozen
 from engine.model import (
     ACYCLIC,
     GraphEdge,
@@ -39,10 +25,9 @@ from engine.model import (
     Relation,
     sanitise,
 )
+from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
-
-SNAPSHOT_FILE, JOURNAL_FILE = "task_graph.json", "task_graph.journal.jsonl"
-"""The names of the document and of the journal."""
+from engine.storage.rows import Row, ask, load_all, read_all, shallow_dict, value_of
 
 SEMANTIC_WEIGHT = 0.7
 """Weight of similarity in the score of a task (SPEC 4.6). Recency has the rest."""
@@ -56,23 +41,15 @@ MAX_TITLE, MAX_DESCRIPTION = 200, 600
 MAX_NEIGHBOURS = 200
 """Maximum number of neighbours of one task that are shown."""
 
-MAX_TASKS_WRITTEN_WHOLE = 2_000
-"""A graph with up to this many tasks is compacted at the end of each session, which takes some milliseconds."""
-
-COMPACT_LINES = 2_000
-"""The graph is compacted when the journal has this many lines, and half as many as there are tasks."""
-
-FREEZE_EVERY = 5_000
-"""After this many records the garbage collector is told to ignore existing objects. Otherwise it would search a large
-graph again and again, 150 ms each time, and free nothing."""
-
-_DOCUMENT_HEAD, _DOCUMENT_FOOT = b'{"version": 1, "tasks": [\n', b"\n]}\n"
-"""What the document begins and ends with."""
-
-_NODE_ADAPTER = TypeAdapter(GraphNode)
-
-Record = tuple[GraphNode, Sequence[GraphEdge]]
-"""A task, and the edges that begin at it."""
+_SELECT_ON_THE_WAY = """
+    WITH RECURSIVE reached(id) AS (
+        VALUES (:goal) UNION
+        SELECT source FROM task_edges JOIN reached ON target = id WHERE relation = :relation AND NOT invalidated
+    )
+    SELECT 1 FROM reached WHERE id = :start
+"""
+"""Finds a row if edges of a relation lead from a task to another. It goes backwards, because to a new task no edge
+leads."""
 
 
 def compute_recency(at: datetime, now: datetime) -> float:
@@ -80,349 +57,178 @@ def compute_recency(at: datetime, now: datetime) -> float:
     return math.exp(-max(0.0, (now - at) / timedelta(days=1)) / DECAY_DAYS)
 
 
+class TaskNode(Row, table=True):
+    """A task, see `GraphNode`. The order of rows is that in which tasks were added."""
+
+    __tablename__ = "task_nodes"
+
+    task_id: str = Field(primary_key=True)
+    title: str
+    timestamp: datetime
+    success: bool | None
+    description: str
+    workspace: str
+    agent: str
+    invalidated_at: datetime | None
+    why: str
+    outcome: str
+
+    @property
+    def value(self) -> GraphNode:
+        """The task of this row."""
+        return value_of(self, GraphNode)
+
+
+class TaskEdge(Row, table=True):
+    """An edge, see `GraphEdge`."""
+
+    __tablename__ = "task_edges"
+
+    source: str = Field(primary_key=True)
+    relation: Relation = Field(primary_key=True)
+    target: str = Field(primary_key=True)
+    weight: float
+    invalidated: bool
+
+
+@frozen
 class TaskGraph:
-    """The graph of one home. All methods may be called from any thread. The first call reads the files, which takes
-    seconds for 100,000 tasks; it, and all others meanwhile, raise `Refusal` `unwritable_home` where that fails."""
+    """The graph of one home. All methods may be called from any thread."""
 
     name = "tasks"
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
-        self._clock = clock
-        self._files = _Files(folder)
-        self._load_lock = threading.Lock()
-        self._write_lock = threading.Lock()
-        self._closed = False
-        self.is_ready = False
-        """Whether the whole graph was read."""
-        self._nodes: dict[str, GraphNode] = {}
-        self._outgoing: dict[str, Sequence[GraphEdge]] = {}
-        """By task: the edges that begin at it."""
-        self._sources: dict[str, dict[str, None]] = {}
-        """By task: the tasks from which an edge leads to it, in order."""
-        self._latest_named: dict[tuple[str, str], GraphNode] = {}
+    database: Database
 
-    # -- reading and closing
-
-    def load(self) -> None:
-        """Read the files. A second call changes nothing."""
-        with self._load_lock:
-            if self.is_ready:
-                return
-            try:
-                for number, (node, edges) in enumerate(self._files.read(), 1):
-                    self._add(node, edges)
-                    if number % FREEZE_EVERY == 0:
-                        gc.freeze()
-                if self._files.faults:
-                    self._files.replace(self._make_records())  # what is damaged was copied aside
-            except OSError as error:
-                message = f"the task graph cannot be read: {error.strerror or error}"
-                self._files.faults = [message]
-                raise Refusal("unwritable_home", message, f"see {self._files.snapshot}") from error
-            self.is_ready = True
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """What could not be read, in words."""
-        return tuple(self._files.faults)
+    # -- reading
 
     def describe_layer(self) -> LayerState:
-        """The state of layer F (SPEC 9.5). It does not wait for the files."""
-        state = "degraded" if self.faults else "ready" if self.is_ready else "building"
-        last = next(reversed(tuple(self._nodes.values())), None)
-        newest_at = None if last is None else last.timestamp
-        progress = 0.0 if state == "building" else 1.0
-        return LayerState(Layer.GRAPH, len(self), newest_at, state, "; ".join(self.faults[:3]), progress)
-
-    def close(self) -> None:
-        """Close the files. Safe to call twice."""
-        with self._load_lock, self._write_lock:
-            self._closed = True
-            self._files.close()
-
-    def __len__(self) -> int:
-        return len(self._nodes)
+        """The state of layer F (SPEC 9.5)."""
+        with self.database.read() as session:
+            [(number, newest)] = ask(session, "SELECT count(*), max(timestamp) FROM task_nodes")
+        return LayerState(Layer.GRAPH, number, newest and datetime.fromisoformat(newest), "ready")
 
     def get(self, task_id: str) -> GraphNode | None:
         """One task, None if the graph has none with this id."""
-        self.load()
-        return self._nodes.get(task_id)
+        return self.read([task_id]).get(task_id)
+
+    def read(self, task_ids: Sequence[str]) -> dict[str, GraphNode]:
+        """Tasks by id, without those that the graph does not have."""
+        with self.database.read() as session:
+            return _read_nodes(session, task_ids)
 
     def find_latest_named(self, workspace: str, title: str) -> GraphNode | None:
         """The newest task with this title in a workspace."""
-        self.load()
-        return self._latest_named.get((workspace, _shorten(title, MAX_TITLE)))
+        clauses = "WHERE workspace = :workspace AND title = :title ORDER BY rowid DESC LIMIT 1"
+        with self.database.read() as session:
+            rows = read_all(session, TaskNode, clauses, {"workspace": workspace, "title": _shorten(title, MAX_TITLE)})
+        return rows[0].value if rows else None
 
     def find_newest(self, *, words: str = "", limit: int = 200) -> list[GraphNode]:
         """Tasks with all `words`, the last added first."""
-        self.load()
-        terms = words.casefold().split()
-        matching = (
-            node
-            for node in reversed(tuple(self._nodes.values()))
-            if all(word in f"{node.title} {node.description}".casefold() for word in terms)
-        )
-        return list(itertools.islice(matching, limit))
+        clauses = """
+            WHERE NOT EXISTS (
+                SELECT 1 FROM json_each(:words) WHERE NOT instr(lower(title || ' ' || description), lower(value))
+            ) ORDER BY rowid DESC LIMIT :limit
+        """
+        with self.database.read() as session:
+            return [row.value for row in read_all(session, TaskNode, clauses, {"words": words.split(), "limit": limit})]
 
     def get_neighbourhood(self, task_id: str) -> Neighbourhood:
         """A task with its edges and the tasks one step away, the valid ones first. Raises `Refusal` `unknown_task`."""
-        self.load()
-        edges = self._read_edges_around(task_id)
-        neighbour_ids = dict.fromkeys(edge.other_end(task_id) for edge in edges)
-        return Neighbourhood(
-            self._require_task(task_id), tuple(edges), tuple(self._nodes[other] for other in neighbour_ids)
-        )
+        with self.database.read() as session:
+            node, edges = _require_task(session, task_id), _read_edges_around(session, task_id)
+            neighbour_ids = list(dict.fromkeys(edge.other_end(task_id) for edge in edges))
+            neighbours = _read_nodes(session, neighbour_ids)
+        return Neighbourhood(node, tuple(edges), tuple(neighbours[other] for other in neighbour_ids))
 
     def find_neighbours(self, task_ids: Sequence[str]) -> list[tuple[GraphEdge, GraphNode]]:
         """The valid tasks one step from `task_ids`, with the edge that leads there; each once, without these tasks."""
-        self.load()
-        visited, results = set(task_ids), []
-        for task_id in task_ids:
-            for edge in self._read_edges_around(task_id):
-                neighbour = self._nodes[edge.other_end(task_id)]
-                if neighbour.task_id not in visited and not edge.invalidated and neighbour.invalidated_at is None:
-                    visited.add(neighbour.task_id)
-                    results.append((edge, neighbour))
-        return results
+        edges: dict[str, GraphEdge] = {}
+        with self.database.read() as session:
+            for task_id in task_ids:
+                for edge in _read_edges_around(session, task_id):
+                    if not edge.invalidated and edge.other_end(task_id) not in task_ids:
+                        edges.setdefault(edge.other_end(task_id), edge)
+            nodes = _read_nodes(session, list(edges))
+        return [(edge, nodes[other]) for other, edge in edges.items() if nodes[other].invalidated_at is None]
 
     # -- writing
 
     def put(self, node: GraphNode) -> None:
-        """Add or replace a task. An unchanged task is not written. Raises `Refusal`, OSError."""
-        self.load()
+        """Add or replace a task."""
         title, description = _shorten(node.title, MAX_TITLE), _shorten(node.description, MAX_DESCRIPTION)
-        node = replace(node, title=title, description=description)
-        with self._write_lock:
-            if self._nodes.get(node.task_id) != node:
-                self._write(node, self._outgoing.get(node.task_id, ()))
+        row = TaskNode(**shallow_dict(node) | {"title": title, "description": description})
+        self.database.write(lambda tx: tx.session.merge(row))
 
     def relate(self, source: str, relation: Relation, target: str, weight: float = 1.0) -> bool:
-        """Add an edge; False if it exists already. Raises `Refusal`: `unknown_task`, `cycle`, and OSError."""
-        self.load()
-        with self._write_lock:
-            self._require_task(source)
-            self._require_task(target)
-            edge = GraphEdge(source, relation, target, round(weight, 4))
-            known_edges = self._outgoing.get(source, ())
-            if any(_is_same(edge, known_edge) and not known_edge.invalidated for known_edge in known_edges):
+        """Add an edge; False if it exists already. Raises `Refusal`: `unknown_task`, `cycle`."""
+
+        def add_edge(tx: Transaction) -> bool:
+            _require_task(tx.session, source)
+            _require_task(tx.session, target)
+            known = tx.session.get(TaskEdge, (source, relation, target))
+            if known is not None and not known.invalidated:
                 return False
-            if source == target or (relation in ACYCLIC and self._has_path(target, relation, source)):
-                raise Refusal(
-                    "cycle", f"{target} leads to {source} by `{relation}` already", "reverse the arrow, or leave it out"
-                )
-            self._draw(edge)
-        return True
+            values = {"start": target, "relation": relation.value, "goal": source}
+            if source == target or (relation in ACYCLIC and ask(tx.session, _SELECT_ON_THE_WAY, values)):
+                message = f"{target} leads to {source} by `{relation}` already"
+                raise Refusal("cycle", message, "reverse the arrow, or leave it out")
+            _put_edge(tx, GraphEdge(source, relation, target, round(weight, 4)))
+            return True
+
+        return self.database.write(add_edge)
 
     def cut(self, edge: GraphEdge) -> None:
-        """Mark an edge as no longer valid. Raises OSError."""
-        with self._write_lock:
-            self._draw(replace(edge, invalidated=True))
-
-    def flush(self, *, whole: bool = False) -> None:
-        """Wait until everything is on disk. Compact the graph if its journal is long; with `whole`, also if the graph
-        has at most `MAX_TASKS_WRITTEN_WHOLE` tasks. Raises OSError."""
-        is_small = len(self) <= MAX_TASKS_WRITTEN_WHOLE
-        max_lines = 0 if whole and is_small else max(COMPACT_LINES, len(self) // 2)
-        if self._files.lines > max_lines:
-            self.compact()
-            return
-        with self._write_lock:
-            if not self._closed:
-                self._files.sync()
-
-    def compact(self) -> None:
-        """Write the whole graph into the document, and empty the journal. Writers wait meanwhile. Raises OSError."""
-        self.load()
-        with self._write_lock:
-            if not self._closed:
-                self._files.replace(self._make_records())
+        """Mark an edge as no longer valid."""
+        self.database.write(lambda tx: _put_edge(tx, replace(edge, invalidated=True)))
 
     # -- forgetting
 
-    def find(self, search_terms: SearchTerms) -> Iterator[tuple[str, str]]:
-        """Tasks that contain `search_terms`."""
-        for node in self.find_newest(limit=len(self)):
-            if any(map(search_terms.match, (node.title, node.description, node.why))):
-                yield node.task_id, node.title or node.description
+    def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
+        """Tasks that contain one of the terms."""
+        with self.database.read() as session:
+            yield from [(row.task_id, row.title or row.description) for row in _select_matching(session, terms)]
 
     def erase(self, terms: SearchTerms) -> int:
-        """Empty and invalidate the tasks that contain the terms, also in the files; returns how many. Their places in
-        the graph stay (SPEC 4.10)."""
-        nodes = [self._nodes[task_id] for task_id, _ in self.find(terms)]
-        for node in nodes:
-            at = node.invalidated_at or self._clock.now()
-            self.put(replace(node, title="", description="", invalidated_at=at, why="forgotten"))
-        self.compact()  # always: what a crash left blank in the journal is in the document still
-        return len(nodes)
+        """Empty and invalidate the tasks that contain one of the terms; returns how many. Their places in the graph
+        stay (SPEC 4.10)."""
 
-    # -- inside
+        def empty_tasks(tx: Transaction) -> int:
+            rows = _select_matching(tx.session, terms)
+            for row in rows:
+                row.title = row.description = ""
+                row.invalidated_at, row.why = row.invalidated_at or tx.now, "forgotten"
+            return len(rows)
 
-    def _require_task(self, task_id: str) -> GraphNode:
-        node = self._nodes.get(task_id)
-        if node is None:
-            raise Refusal("unknown_task", f"the task graph has no {sanitise(task_id)}", "see layer F of the memory")
-        return node
-
-    def _make_records(self) -> Iterator[Record]:
-        return ((node, self._outgoing.get(node.task_id, ())) for node in tuple(self._nodes.values()))
-
-    def _write(self, node: GraphNode, edges: Sequence[GraphEdge]) -> None:
-        if self._closed:
-            raise Refusal("engine_closed", "the engine is closing; nothing is written any more")
-        self._files.append((node, edges))
-        self._add(node, edges)
-
-    def _draw(self, edge: GraphEdge) -> None:
-        """Write the task at which an edge begins, with this edge added, or in place of the same one."""
-        other_edges = (
-            known_edge for known_edge in self._outgoing.get(edge.source, ()) if not _is_same(edge, known_edge)
-        )
-        self._write(self._nodes[edge.source], (*other_edges, edge))
-
-    def _add(self, node: GraphNode, edges: Sequence[GraphEdge]) -> None:
-        """Put a record into memory. A second call changes nothing."""
-        self._nodes[node.task_id] = node
-        if node.title:
-            self._latest_named[node.workspace, node.title] = node
-        if edges:
-            self._outgoing[node.task_id] = tuple(edges)
-        for edge in edges:
-            self._sources.setdefault(edge.target, {})[node.task_id] = None
-
-    def _has_path(self, start: str, relation: Relation, goal: str) -> bool:
-        """Whether edges of one relation lead from `start` to `goal`. For a new task this is quick in any graph, because
-        no edge leads to it."""
-        waiting = [start] if goal in self._sources else []
-        reached = set(waiting)
-        while waiting and goal not in reached:
-            edges = self._outgoing.get(waiting.pop(), ())
-            targets = {edge.target for edge in edges if edge.relation is relation and not edge.invalidated}
-            waiting += targets - reached
-            reached |= targets
-        return goal in reached
-
-    def _read_edges_around(self, task_id: str) -> list[GraphEdge]:
-        edges = [edge for edge in self._outgoing.get(task_id, ()) if edge.target in self._nodes]
-        sources = tuple(self._sources.get(task_id, ()))
-        edges += [edge for source in sources for edge in self._outgoing[source] if edge.target == task_id]
-        return sorted(edges, key=lambda edge: edge.invalidated)[:MAX_NEIGHBOURS]
+        return self.database.write(empty_tasks)
 
 
-# -- the files of the graph
+def _put_edge(tx: Transaction, edge: GraphEdge) -> None:
+    tx.session.merge(TaskEdge(**shallow_dict(edge)))
 
 
-class _Files:
-    """The files of one graph in `folder`. The graph's lock must be held."""
-
-    def __init__(self, folder: Path) -> None:
-        self.snapshot, self._journal = folder / SNAPSHOT_FILE, folder / JOURNAL_FILE
-        self._file: io.FileIO | None = None
-        self.lines = 0
-        """Number of lines of the journal."""
-        self.faults: list[str] = []
-        """What could not be read, in words."""
-
-    def read(self) -> Iterator[Record]:
-        """Every record, oldest first. Afterwards the journal is open for writing. A last line that a crash left
-        unfinished is cut off. A file with anything else that cannot be read is copied aside, and `faults` names it.
-        Raises OSError."""
-        self.faults = []
-        self.snapshot.parent.mkdir(parents=True, exist_ok=True)
-        for path in (self.snapshot, self._journal):
-            yield from self._read_file(path)
-        self._journal.touch(0o600)
-        self._file = self._journal.open("ab", buffering=0)
-        sync_folder(self.snapshot.parent)
-
-    def _read_file(self, path: Path) -> Iterator[Record]:
-        """The records of one file. A damaged file is copied aside and named in `faults`."""
-        faults, self.lines = [], 0
-        for self.lines, line in enumerate(_read_lines(path), 1):
-            try:
-                yield _decode(line)
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                faults.append(f"line {self.lines}: {' '.join(sanitise(str(error)).split())[:200]}")
-        if faults:
-            copies = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
-            copy = shutil.copyfile(path, next(copy for copy in copies if not copy.exists()))
-            self.faults.append(f"{path.name}: {faults[0]}; {len(faults)} in all; the file is kept as {copy.name}")
-
-    def append(self, record: Record) -> None:
-        """Write a task; `sync` makes it durable. Raises OSError; then nothing of it is kept."""
-        assert self._file is not None, "it was read"
-        data = _encode(record) + b"\n"
-        end = self._file.seek(0, os.SEEK_END)
-        try:
-            while data:
-                data = data[self._file.write(data) :]
-        except OSError:
-            self._file.truncate(end)
-            raise
-        self.lines += 1
-
-    def sync(self) -> None:
-        """Wait until what was appended is on disk."""
-        assert self._file is not None, "it was read"
-        os.fsync(self._file)
-
-    def replace(self, records: Iterable[Record]) -> None:
-        """Write `records`, which are the whole graph, into the document, and empty the journal.
-
-        Each task is dumped and written by itself: a single dump of a large graph would hold the interpreter for a third
-        of a second. Raises OSError; then the files are as before.
-        """
-        assert self._file is not None, "it was read"
-        separators = itertools.chain([b""], itertools.repeat(b",\n"))
-        lines = (separator + _encode(record) for separator, record in zip(separators, records, strict=False))
-        write_atomic(self.snapshot, itertools.chain([_DOCUMENT_HEAD], lines, [_DOCUMENT_FOOT]))
-        self._file.truncate(0)
-        self.lines = 0
-
-    def close(self) -> None:
-        """Close the journal. Safe to call twice."""
-        if self._file is not None:
-            self._file.close()
+def _read_nodes(session: Session, task_ids: Sequence[str]) -> dict[str, GraphNode]:
+    clauses = "WHERE task_id IN (SELECT value FROM json_each(:ids))"
+    return {row.task_id: row.value for row in read_all(session, TaskNode, clauses, {"ids": task_ids})}
 
 
-def _read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file with a record each. A last line without an end is cut off."""
-    if not path.exists():
-        return
-    with path.open("rb", buffering=BUFFER_BYTES) as file:
-        complete_bytes = 0
-        for line in file:
-            if not line.endswith(b"\n"):
-                os.truncate(path, complete_bytes)
-                return
-            complete_bytes += len(line)
-            if line not in (_DOCUMENT_HEAD, _DOCUMENT_FOOT[1:]):
-                yield line
+def _require_task(session: Session, task_id: str) -> GraphNode:
+    node = _read_nodes(session, [task_id]).get(task_id)
+    if node is None:
+        raise Refusal("unknown_task", f"the task graph has no {sanitise(task_id)}", "see layer F of the memory")
+    return node
 
 
-def _encode(record: Record) -> bytes:
-    """The line of a record, without its end."""
-    node, outgoing = record
-    edges = [
-        [edge.relation.value, edge.target, edge.weight, *(["invalidated"] if edge.invalidated else [])]
-        for edge in outgoing
-    ]
-    line = {"task": _NODE_ADAPTER.dump_python(node, mode="json"), "edges": edges}
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+def _read_edges_around(session: Session, task_id: str) -> list[GraphEdge]:
+    """The edges of a task, the valid ones first, of these the ones that begin at it."""
+    clauses = "WHERE source = :id OR target = :id ORDER BY invalidated, source <> :id, rowid LIMIT :limit"
+    rows = read_all(session, TaskEdge, clauses, {"id": task_id, "limit": MAX_NEIGHBOURS})
+    return [value_of(row, GraphEdge) for row in rows]
 
 
-def _decode(line: bytes) -> Record:
-    """The record in a line. Raises ValueError and the like if it is no task."""
-    fields = json.loads(line.rstrip().removesuffix(b","))
-    node = _NODE_ADAPTER.validate_python(fields["task"])
-    return node, [
-        GraphEdge(node.task_id, Relation(relation), target, weight, bool(rest))
-        for relation, target, weight, *rest in fields["edges"]
-    ]
-
-
-def _is_same(edge: GraphEdge, other: GraphEdge) -> bool:
-    """Whether two edges have the same relation between the same tasks."""
-    return (edge.source, edge.relation, edge.target) == (other.source, other.relation, other.target)
+def _select_matching(session: Session, terms: SearchTerms) -> list[TaskNode]:
+    rows = load_all(session, TaskNode, "")
+    return [row for row in rows if any(map(terms.match, (row.title, row.description, row.why)))]
 
 
 def _shorten(text: str, max_length: int) -> str:

@@ -69,7 +69,6 @@ class GraphProducer:
         except Refusal as refusal:
             if refusal.code not in ("unknown_session", "unknown_task"):
                 raise
-        self.graph.flush(whole=entry.kind in ENDED)
 
     def link_similar(self, entry: LedgerEntry) -> None:
         """Link a session that ended to those whose summaries resemble its own. Raises `NotReady` while its vector is
@@ -84,7 +83,6 @@ class GraphProducer:
             other_node = self.graph.get(other_id)
             if other_node is not None and other_node.invalidated_at is None and other_id not in linked:
                 self.graph.relate(entry.subject, Relation.SIMILAR_TO, other_id, similar[other_id])
-        self.graph.flush()
 
     def _put_session(self, session_id: str) -> None:
         """Put a session into the graph, with an edge to the session that it continues or retries."""

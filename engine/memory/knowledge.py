@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from engine.background import run_in_thread
 from engine.home import Home
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import ENDED, CaptureRow, Captures, WorkReader
@@ -51,7 +50,7 @@ class Knowledge:
         database, clock = memory.database, memory.clock
         self._memory = memory
         self._other_texts = other_texts
-        self.graph = TaskGraph(home.data, clock)
+        self.graph = TaskGraph(database)
         self.para = Para(home.data / "para", database, clock)
         self.captures = Captures(database, work, memory.remember)
         self.drafts = Drafts(database, self.para, self.captures, clock)
@@ -103,11 +102,9 @@ class Knowledge:
         """Finish what a crash left half done. Returns what was done, in words."""
         return self.para.recover() + self.forgetting.recover()
 
-    def start(self, *, follow: bool = True) -> None:
-        """Read the graph in the background. With `follow`, also process new entries of the ledger."""
-        run_in_thread("clawpy-task-graph", self.graph.load)
-        if follow:
-            self._following.start()
+    def start(self) -> None:
+        """Process new entries of the ledger in a thread."""
+        self._following.start()
 
     def close(self) -> None:
         """Stop following the ledger, and write what is not written yet. Safe to call twice."""
@@ -116,7 +113,6 @@ class Knowledge:
             self.para.flush()
         except (OSError, Refusal):
             log.warning("counts of facts could not be written", exc_info=True)
-        self.graph.close()
 
     def housekeeping(self) -> None:
         """Every half minute: try again what was not ready, and write counts."""

@@ -298,11 +298,8 @@ class GraphSource:
         """The tasks whose summaries are near to the question, and the newest tasks that share its words."""
         nearest = self.nearest_sessions(query.text, NEAREST_FACTOR * query.k)
         terms = key_terms(query.text)
-        tasks = [
-            (node, "semantic", similarity)
-            for task_id, similarity in nearest.items()
-            if (node := self.graph.get(task_id)) is not None
-        ]
+        near_tasks = self.graph.read(list(nearest))
+        tasks = [(near_tasks[id], "semantic", nearest[id]) for id in nearest if id in near_tasks]
         tasks += [
             (node, "words", share)
             for node in self.graph.find_newest(limit=MAX_COMPARED)
@@ -319,9 +316,10 @@ class GraphSource:
     def _find_neighbours(self, similar: Sequence[RecallMatch], query: RecallQuery) -> Iterator[RecallMatch]:
         """The tasks one step from the similar ones."""
         scores = {match.id: match.score for match in similar}
+        origins = self.graph.read(list(scores))
         for edge, node in self.graph.find_neighbours(list(scores)):
-            origin = self.graph.get(edge.other_end(node.task_id))
-            if origin is not None and _is_candidate(node, query):
+            if _is_candidate(node, query):
+                origin = origins[edge.other_end(node.task_id)]
                 reasons = _REASONS_OF_SOURCE if edge.source == node.task_id else _REASONS_OF_TARGET
                 score = min(1.0, scores[origin.task_id] * edge.weight)
                 parts = (ScorePart("neighbour", score, NEIGHBOUR_WEIGHT),)

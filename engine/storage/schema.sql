@@ -466,6 +466,32 @@ CREATE UNIQUE INDEX ix_captures_digest ON captures (workspace, digest);
 CREATE INDEX ix_captures_at ON captures (at, id);
 CREATE INDEX ix_captures_session ON captures (session_id, line);
 
+CREATE TABLE task_nodes (
+    task_id VARCHAR NOT NULL,
+    title VARCHAR NOT NULL,
+    timestamp VARCHAR(32) NOT NULL,
+    success BOOLEAN,
+    description VARCHAR NOT NULL,
+    workspace VARCHAR NOT NULL,
+    agent VARCHAR NOT NULL,
+    invalidated_at VARCHAR(32),
+    why VARCHAR NOT NULL,
+    outcome VARCHAR NOT NULL,
+    PRIMARY KEY (task_id)
+);
+CREATE INDEX ix_task_nodes_title ON task_nodes (workspace, title);
+
+CREATE TABLE task_edges (
+    source VARCHAR NOT NULL,
+    relation VARCHAR NOT NULL,
+    target VARCHAR NOT NULL,
+    weight FLOAT NOT NULL,
+    invalidated BOOLEAN NOT NULL,
+    PRIMARY KEY (source, relation, target),
+    CONSTRAINT ck_task_edges_relation CHECK (relation IN ('blocks','related_to','derived_from','similar_to'))
+);
+CREATE INDEX ix_task_edges_target ON task_edges (target, relation);
+
 CREATE TABLE fact_drafts (
     id VARCHAR NOT NULL,
     day VARCHAR NOT NULL,

@@ -1,54 +1,30 @@
-"""The task graph (SPEC 4.6): it has no circles, loses nothing in a restart, a crash or a damaged file, and links
-sessions to what they retry, continue or resemble."""
-
-import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+"""The task graph (SPEC 4.6): it has no circles, and links sessions to what they retry, continue or resemble."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.memory import graph as graph_module
+from engine.events import EventBus
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_producer import GraphProducer
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
+from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry
 from tests.memory.stand_in_work import NOW, StandInWork
 from tests.support.helpers import refused
 
-DOCUMENT, JOURNAL = "task_graph.json", "task_graph.journal.jsonl"
+
+@pytest.fixture
+def graph(database: Database) -> TaskGraph:
+    return make_graph(database, *"abcd")
 
 
-def open_graph(folder: Path, *names: str) -> TaskGraph:
-    """The graph in a folder, with tasks of these names added."""
-    graph = TaskGraph(folder, FakeClock(NOW))
-    graph.load()
+def make_graph(database: Database, *names: str) -> TaskGraph:
+    graph = TaskGraph(database)
     for name in names:
         graph.put(GraphNode(name, f"Task {name}", NOW))
     return graph
-
-
-@pytest.fixture
-def graph(tmp_path: Path) -> Iterator[TaskGraph]:
-    graph = open_graph(tmp_path, *"abcd")
-    yield graph
-    graph.close()
-
-
-def reopen(graph: TaskGraph, folder: Path) -> TaskGraph:
-    graph.close()
-    return open_graph(folder)
-
-
-def read_contents(graph: TaskGraph) -> list[object]:
-    return [graph.get_neighbourhood(node.task_id) for node in graph.find_newest(limit=10_000)]
-
-
-def read_tasks(document: Path) -> list[Any]:
-    return list(json.loads(document.read_text())["tasks"])
 
 
 def has_circle(edges: set[tuple[str, str]]) -> bool:
@@ -62,29 +38,15 @@ def has_circle(edges: set[tuple[str, str]]) -> bool:
     return False
 
 
-class UntruncatableFile:
-    """A journal whose truncation crashes."""
-
-    def truncate(self, size: int):
-        crash()
-
-
-def crash(*_: object, **__: object):
-    raise InterruptedError("the power went")
-
-
-def test_tasks_and_edges_are_there_after_a_restart(graph: TaskGraph, tmp_path: Path):
-    graph.relate("b", Relation.DERIVED_FROM, "a")
+def test_a_task_keeps_its_place_and_an_edge_is_added_once(graph: TaskGraph):
+    assert graph.relate("b", Relation.DERIVED_FROM, "a", 0.12341)
+    assert not graph.relate("b", Relation.DERIVED_FROM, "a")
     graph.put(GraphNode("b", "Task b", NOW, success=False))
-    before = read_contents(graph)
-    graph = reopen(graph, tmp_path)
-    assert read_contents(graph) == before
-    graph.compact()
-    graph = reopen(graph, tmp_path)
-    assert read_contents(graph) == before
-    first, second, *_ = read_tasks(tmp_path / DOCUMENT)
-    assert {"task_id", "title", "timestamp", "success", "description"} <= first["task"].keys()
-    assert second["edges"] == [["derived_from", "a", 1.0]]
+    assert [node.task_id for node in graph.find_newest(words="TASK", limit=3)] == ["d", "c", "b"]
+    around = graph.get_neighbourhood("a")
+    assert around.edges == (GraphEdge("b", Relation.DERIVED_FROM, "a", 0.1234),)
+    assert (around.neighbours[0].success, graph.find_latest_named("", "Task b")) == (False, around.neighbours[0])
+    refused("unknown_task", lambda: graph.relate("a", Relation.BLOCKS, "z"))
 
 
 @settings(max_examples=60)
@@ -96,7 +58,8 @@ def test_tasks_and_edges_are_there_after_a_restart(graph: TaskGraph, tmp_path: P
 def test_an_edge_is_refused_exactly_if_it_closes_a_circle(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, Relation, int, bool]]
 ):
-    graph = open_graph(tmp_path_factory.mktemp("graph"), *"01234567")
+    database = Database(tmp_path_factory.mktemp("graph") / "clawpy.db", clock=FakeClock(NOW), bus=EventBus())
+    graph = make_graph(database, *"01234567")
     edges = {relation: set() for relation in ACYCLIC}
     for source, relation, target, is_cut in steps:
         edge = (str(source), str(target))
@@ -112,62 +75,7 @@ def test_an_edge_is_refused_exactly_if_it_closes_a_circle(
         else:
             assert not closes_circle
             edges[relation].add(edge)
-    graph.close()
-
-
-@pytest.mark.parametrize("torn", range(1, 40, 7))
-def test_a_torn_last_line_is_cut_off(graph: TaskGraph, tmp_path: Path, torn: int):
-    journal = tmp_path / JOURNAL
-    whole = journal.read_bytes()
-    journal.write_bytes(whole + whole[:torn])
-    graph = reopen(graph, tmp_path)
-    assert (len(graph), graph.faults) == (4, ())
-    assert journal.read_bytes() == whole
-
-
-@pytest.mark.parametrize("file", [DOCUMENT, JOURNAL])
-def test_a_damaged_file_is_copied_aside_and_named_and_what_can_be_read_stays(
-    graph: TaskGraph, tmp_path: Path, file: str
-):
-    graph.compact()
-    graph.put(GraphNode("e", "Task e", NOW))
-    graph.close()
-    bad_lines = ["{broken", '{"task": {"task_id": "z"}}', '{"task": 3, "edges": []}', "[]", "[" * 100_000]
-    path = tmp_path / file
-    path.write_text("\n".join([*bad_lines, path.read_text()]))
-    damaged = path.read_bytes()
-    graph = open_graph(tmp_path)
-    assert len(graph) == 5
-    [fault] = graph.faults
-    assert fault.startswith(f"{file}: ")
-    assert "5 in all" in fault
-    assert (tmp_path / f"{file}.damaged-1").read_bytes() == damaged
-    graph = reopen(graph, tmp_path)
-    assert (len(graph), graph.faults) == (5, ())
-
-
-def test_a_document_that_is_a_folder_is_refused(tmp_path: Path):
-    (tmp_path / DOCUMENT).mkdir()
-    graph = TaskGraph(tmp_path, FakeClock(NOW))
-    refusal = refused("unwritable_home", graph.load)
-    assert graph.faults == (refusal.message,)
-
-
-@pytest.mark.parametrize("step", ["write_atomic", "_encode", "truncate"])
-def test_a_crash_at_any_step_of_compacting_loses_nothing(
-    graph: TaskGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-):
-    graph.relate("a", Relation.BLOCKS, "b")
-    with monkeypatch.context() as patch:
-        if step == "truncate":
-            patch.setattr(graph._files, "_file", UntruncatableFile())
-        else:
-            patch.setattr(graph_module, step, crash)
-        with pytest.raises(InterruptedError):
-            graph.compact()
-    graph.put(GraphNode("after", "Task after", NOW))
-    before = read_contents(graph)
-    assert read_contents(reopen(graph, tmp_path)) == before
+    database.close()
 
 
 # Sessions as tasks

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -38,6 +37,7 @@ from engine.model import (
     SourceKind,
     sanitise,
 )
+from engine.storage.database import Database
 from tests.memory.conftest import MakeMemory, WordVectors, make_turns
 from tests.memory.hostile_pieces import HOSTILE_PIECES
 
@@ -140,8 +140,8 @@ def test_a_layer_that_hangs_is_left_out_and_not_asked_again_until_it_answers():
 # Layers F and G
 
 
-def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(tmp_path: Path, clock: FakeClock):
-    graph = TaskGraph(tmp_path, clock)
+def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(database: Database):
+    graph = TaskGraph(database)
     graph.put(GraphNode("build", "Build it", NOW - timedelta(days=14), success=False))
     graph.put(GraphNode("deploy", "Deploy it", NOW, success=False))
     graph.put(GraphNode("old", "Old", NOW))
@@ -155,7 +155,6 @@ def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(tmp_path: Path,
     assert deploy.score == pytest.approx(0.7 * 0.8 + 0.3)
     assert "its failure blocked “Deploy it”" in build.reason
     assert source.find(RecallQuery("why", workspace="/home/me/other"), NOW, 1.0).items == ()
-    graph.close()
 
 
 # Layers C and E, in the real store

@@ -22,6 +22,7 @@ from engine.model import (
     DecisionSignal,
     PermissionAnswer,
     Refusal,
+    Relation,
     SessionState,
     TriggerType,
 )
@@ -42,6 +43,7 @@ ENUM_COLUMNS: dict[tuple[str, str], Iterable[str]] = {
     ("permits", "trigger_type"): TriggerType,
     ("predictions", "decided_by"): DecidedBy,
     ("sessions", "state"): SessionState,
+    ("task_edges", "relation"): Relation,
     ("training_runs", "method"): ("sft", "dpo"),
     ("training_runs", "state"): RunState,
     ("profile_entries", "section"): PROFILE_SECTIONS,
@@ -83,8 +85,8 @@ def test_a_column_of_an_enum_may_hold_its_values_and_no_others(table: str, colum
 def test_the_schema_changes_only_together_with_its_version():
     """After a change of `schema.sql` raise `SCHEMA_VERSION`, and write both here. Earlier homes are refused."""
     digest = hashlib.sha256(SCHEMA_FILE.read_bytes()).hexdigest()[:16]
-    assert SCHEMA_VERSION == 6
-    assert digest == "b963a22a21b26900"
+    assert SCHEMA_VERSION == 7
+    assert digest == "4ecfbe9b845473c6"
 
 
 def test_a_killed_start_leaves_no_half_database(tmp_path: Path):
