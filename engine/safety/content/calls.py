@@ -83,6 +83,13 @@ class Unwrapped:
     program_left: int = MAX_NESTED_CHARS
     """The number of characters of program text that may still be added."""
 
+    def add_run_scripts(self, scripts: list[str]) -> None:
+        """Note that the output of these scripts is run: it may be a download, or a file that was downloaded before."""
+        last_commands = [command for text in scripts for command in parse(text)[-1:]]
+        self.runs_download |= has_download_in_scripts(scripts) or any(
+            reads_download(Simple(source=command), self.downloaded_files) for command in last_commands
+        )
+
     def add_program_text(self, interpreter: str, text: str) -> None:
         """Add the text of a program once, also if all commands of a group have it as their input."""
         if text not in self.program_texts:
@@ -162,6 +169,8 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
     if _APPENDED_INPUT in call.args and not _PLACEHOLDER_OPTIONS.keys().isdisjoint(via):
         call = replace(fed_call, args=[word for word in fed_call.args if word != _APPENDED_INPUT])
     result.unresolved = _find_unresolved(call, fed_call, argv[0]) or result.unresolved
+    if call.base == "exec" and not call.args and has_download_in_scripts(simple.nested):
+        result.unreadable = "opens a download for later commands, unseen"
     files_run = {argv[0], *find_script_files(call.base, call.args)}
     result.downloaded_files |= find_saved_files(call.base, call.args, simple)
     result.runs_download |= not result.downloaded_files.isdisjoint(files_run)
@@ -426,7 +435,7 @@ def _find_evaluated_script(call: Call, result: Unwrapped) -> Iterator[str]:
     """The script that eval runs, unless it is the output of a program that is meant for eval."""
     script, nested = " ".join(call.args), call.simple.nested
     if "$()" in script:
-        result.runs_download |= has_download_in_scripts(nested)
+        result.add_run_scripts(nested)
     if not (script == "$()" and nested and _PRINTS_SCRIPT.fullmatch(nested[0])):
         yield script
 
@@ -435,7 +444,7 @@ def _find_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
     """The scripts that a shell or `source` runs."""
     args, simple = call.args, call.simple
     if "<()" in args or "$()" in args or any(target == "<()" for _, target in simple.redirects):
-        result.runs_download |= has_download_in_scripts(simple.nested)
+        result.add_run_scripts(simple.nested)
         for nested in simple.nested[:5]:
             yield find_output_of_script(nested) or ""
     if call.base == "cmd":
@@ -454,7 +463,7 @@ def _find_option_script(call: Call, result: Unwrapped) -> str | None:
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) or word.lower() in ("--command", "-command"):
             script = _fill_parameters(call.base, call.args[index + 1 :])
             if script == "$()":
-                result.runs_download |= has_download_in_scripts(call.simple.nested)
+                result.add_run_scripts(call.simple.nested)
             return script
         if call.base in ("pwsh", "powershell") and word.lower() in ("-encodedcommand", "-enc", "-e"):
             result.unreadable = "an encoded command"
@@ -509,7 +518,7 @@ def _find_program_texts(call: Call, result: Unwrapped) -> Iterator[tuple[str, st
     base, args = call.base, call.args
     if base in INTERPRETERS:
         if "<()" in args or "$()" in args:
-            result.runs_download |= has_download_in_scripts(call.simple.nested)
+            result.add_run_scripts(call.simple.nested)
         text = _find_interpreted_text(call, result)
         if text is not None:
             yield base, text

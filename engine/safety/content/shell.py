@@ -98,9 +98,11 @@ def parse(text: str) -> list[Simple]:
 def _pass_input_on(group: Simple) -> None:
     """Give the standard input of a group to its commands that have none of their own."""
     source = Simple(nested=group.nested) if ("<", "<()") in group.redirects else group.source
+    files = [("<", target) for operator, target in group.redirects if operator == "<" and target != "<()"]
     for command in group.body:
         if not command.has_input:
             command.stdin, command.source = group.stdin, source
+            command.redirects += files
 
 
 def find_nested_in_quotes(text: str) -> list[str]:
