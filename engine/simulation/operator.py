@@ -1,19 +1,16 @@
 """The simulated operator: plans days, approves or dismisses cards, and writes prompts (SPEC 2.7, 3.2).
 
-A `Day` says when the laptop is open, when the operator is present, and which oddities the day has. It is drawn from a
-seeded random generator, and `engine.simulation.month` runs it.
+A `Day` says when the operator does what, and which oddity the day has. It is drawn from a
+seeded random generator, and `engine.simulation.simulate` runs it.
 """
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from datetime import date, datetime, timedelta
 from enum import StrEnum
-from itertools import islice
 
 from engine.engine import Engine
 from engine.files import read_table
@@ -26,9 +23,6 @@ ACTION_MINUTES = (8, 18)
 
 ORDINARY_DAYS = 6
 """Number of days at the start that have no oddity, so that cards can earn the right to run by themselves."""
-
-SECOND_ODDITY = 0.3
-"""Probability that a day has a second oddity."""
 
 HABITS = read_table(__file__, "operator.toml")
 
@@ -57,15 +51,10 @@ class Oddity(StrEnum):
 
     GRUMPY = "grumpy"  # the pause after three dismissals in a row
     DESTRUCTIVE = "destructive prompts"  # content filter
-    DEAR = "expensive runners"  # cost caps
-    SPREE = "many expensive prompts"  # the cost caps of the day and the month
+    SPREE = "many expensive prompts"  # cost caps
     KILL = "kill switch"  # F12, and an approval during the stop
-    DND = "do not disturb"
-    HASTY = "a cycle every 2 minutes"  # rate limiter
     CHATTY = "agents that trigger each other"  # loop detector, rate limiter
-    LEADS = "work that leads to another channel"  # human gate: a new pair of channels
     DEPLOY = "work on production"  # human gate
-    OFF = "autonomous mode off"
 
 
 class OperatorAction(StrEnum):
@@ -73,7 +62,6 @@ class OperatorAction(StrEnum):
 
     ARRIVE = "arrive"
     WORK = "work"
-    LEAVE = "leave"
     STOP = "press F12"
     RESUME = "resume"
 
@@ -85,11 +73,9 @@ class Day:
     number: int
     """From 0."""
     begin: datetime
-    odd: frozenset[Oddity] = frozenset()
+    oddity: Oddity | None = None
     moments: tuple[tuple[datetime, OperatorAction], ...] = ()
     """The actions of the operator, in order of time."""
-    asleep: tuple[tuple[datetime, datetime], ...] = field(default=())
-    """The spans in which the lid is closed, in order and without overlap."""
 
 
 def deal_oddities(chance: random.Random) -> Iterator[Oddity]:
@@ -102,15 +88,9 @@ def deal_oddities(chance: random.Random) -> Iterator[Oddity]:
 
 def plan_day(number: int, begin: datetime, oddities: Iterator[Oddity], chance: random.Random) -> Day:
     """Plan the day with this number (from 0), which begins at the local midnight `begin`. It has two stretches of work,
-    or one on Saturdays, and on Sundays that have one of the `oddities`."""
-    odd_count = 0 if number < ORDINARY_DAYS else 1 + (chance.random() < SECOND_ODDITY)
-    odd = frozenset(islice(oddities, odd_count))
-    if begin.weekday() < 5:
-        stretches = [(9, 40), (14, 40)]
-    elif begin.weekday() == 5 or odd:
-        stretches = [(13, 30)]
-    else:
-        stretches = []
+    one on Saturdays, and none on Sundays."""
+    oddity = next(oddities) if number >= ORDINARY_DAYS and begin.weekday() < 6 else None
+    stretches = [(9, 40), (14, 40)] if begin.weekday() < 5 else [(13, 30)] if begin.weekday() == 5 else []
     moments: list[tuple[datetime, OperatorAction]] = []
     for hour, minutes in stretches:
         at = begin + timedelta(hours=hour, minutes=chance.randint(0, 15))
@@ -118,50 +98,12 @@ def plan_day(number: int, begin: datetime, oddities: Iterator[Oddity], chance: r
         moments.append((at, OperatorAction.ARRIVE))
         while (at := at + timedelta(minutes=chance.randint(*ACTION_MINUTES))) < until:
             moments.append((at, OperatorAction.WORK))
-        moments.append((until, OperatorAction.LEAVE))
-    if Oddity.KILL in odd:
+    if oddity is Oddity.KILL:
         place = chance.randrange(1, len(moments))
         pressed = moments[place][0] + timedelta(minutes=1)
         resumed = pressed + timedelta(minutes=chance.randint(20, 90))
         moments += [(pressed, OperatorAction.STOP), (resumed, OperatorAction.RESUME)]
-    return Day(number, begin, odd, tuple(sorted(moments)), _plan_sleeps(begin, odd, chance))
-
-
-def _plan_sleeps(
-    begin: datetime, odd: frozenset[Oddity], chance: random.Random
-) -> tuple[tuple[datetime, datetime], ...]:
-    """When the lid is closed: most nights until the morning, often at noon, and from the afternoon on most days."""
-    sleeps = []
-    weekend = begin.weekday() >= 5
-    if chance.random() < 0.9:
-        sleeps.append((begin, begin + timedelta(hours=12 if weekend else 8, minutes=chance.randint(0, 50))))
-    if not odd & {Oddity.HASTY, Oddity.CHATTY, Oddity.LEADS} and chance.random() < 0.8:
-        noon = begin + timedelta(hours=10, minutes=chance.randint(30, 50))
-        sleeps.append((noon, noon + timedelta(minutes=chance.randint(90, 180))))
-    if not odd & {Oddity.CHATTY, Oddity.LEADS} and chance.random() < 0.9:
-        sleeps.append(
-            (
-                begin + timedelta(hours=15 if weekend else 16, minutes=chance.randint(0, 59)),
-                begin + timedelta(hours=23, minutes=59),
-            )
-        )
-    return tuple(sleeps)
-
-
-@frozen
-class Lesson:
-    """A correction that the operator adds to the prompt of a card."""
-
-    channel: str
-    """The channel of the card."""
-    agent: str
-    """The agent that serves the channel meanwhile."""
-    text: str
-    bubbling: bool = True
-    """The setting `enable_upward_bubbling` of `wisdom_cascade_config.json` meanwhile."""
-
-
-LESSONS = [Lesson(**row) for row in HABITS["lessons"]]
+    return Day(number, begin, oddity, tuple(sorted(moments)))
 
 
 class SimulatedOperator:
@@ -181,59 +123,37 @@ class SimulatedOperator:
         self._chance = chance
         self._grumpy_on: date | None = None
         self._edits_left = 1
-        self._lessons = 0
-        self._corrected_on: date | None = None
         self._reviewed: set[str] = set()
         """The ids of the cards whose work was reviewed."""
         self._finish_sessions = finish_sessions
 
     def arrive(self) -> None:
-        """Open the console, review the work that ran by itself, and correct the prompt of an agent once a day."""
+        """Open the console, and review the work that ran by itself."""
         self._engine.autonomy.note_activity()
         for card in self._engine.cards.list_recent(20):
             ran_by_itself = card.decided_by is DecidedBy.AUTONOMY and card.status is Status.EXECUTED
             if ran_by_itself and card.id not in self._reviewed:
                 self._reviewed.add(card.id)
                 self._engine.cards.mark_reviewed(card.id)
-        today = self._engine.clock.now().date()
-        if self._corrected_on != today and self._correct_prompt(LESSONS[self._lessons % len(LESSONS)]):
-            self._corrected_on, self._lessons = today, self._lessons + 1
 
-    def _correct_prompt(self, lesson: Lesson) -> bool:
-        """Approve a card with the correction. Returns False if a rail blocked it; the next visit then tries again."""
-        engine, prompt = self._engine, "Write down how totals are made"
-        config = engine.home.data / "wisdom_cascade_config.json"
-        config.write_text(json.dumps({"enable_upward_bubbling": lesson.bubbling}))
-        engine.settings.set(f"channels.{lesson.channel}.agent", lesson.agent)
-        card = engine.cards.propose(prompt, workspace=self._projects[0].workspace, channel=lesson.channel)
-        try:
-            engine.cards.approve(card.id, edit=f"{prompt}. {lesson.text}")
-        except Refusal:
-            engine.cards.dismiss(card.id)
-            return False
-        finally:
-            engine.settings.set(f"channels.{lesson.channel}.agent", HABITS["usual_agents"][lesson.channel])
-        return True
-
-    def work(self, odd: frozenset[Oddity]) -> None:
+    def work(self, oddity: Oddity | None) -> None:
         """Edit, commit or push; decide cards; sometimes write a prompt."""
         self._engine.autonomy.note_activity()
-        self._edit(odd)
-        if Oddity.HASTY not in odd:  # on a hasty day there is no time for cards
-            self.decide_cards(odd)
-        if Oddity.DESTRUCTIVE in odd and self._chance.random() < 0.5:
+        self._edit(oddity)
+        self.decide_cards(oddity)
+        if oddity is Oddity.DESTRUCTIVE and self._chance.random() < 0.5:
             self._propose_own(self._chance.choice(PROMPTS["destructive"]))
-        if Oddity.SPREE in odd:
+        if oddity is Oddity.SPREE:
             for prompt in self._chance.sample(PROMPTS["expensive"], 3):
                 self._propose_own(prompt, channel="dream-weaver")
         elif self._chance.random() < 0.04:
             self._propose_own(self._chance.choice(PROMPTS["harmless"]))
 
-    def decide_cards(self, odd: frozenset[Oddity]) -> None:
+    def decide_cards(self, oddity: Oddity | None) -> None:
         """Decide the cards of the stack from the top."""
         cards = [card for card in self._engine.cards.list_pending() if card.source is not Source.OPERATOR]
         self._engine.cards.mark_shown([card.id for card in cards])
-        if Oddity.GRUMPY in odd and self._grumpy_on != self._engine.clock.now().date():
+        if oddity is Oddity.GRUMPY and self._grumpy_on != self._engine.clock.now().date():
             if len(cards) >= GRUMPY_DISMISSALS:
                 self._dismiss_unloved_cards(cards)
             return
@@ -286,9 +206,9 @@ class SimulatedOperator:
             else:
                 self._engine.cards.dismiss(card.id)
 
-    def _edit(self, odd: frozenset[Oddity]) -> None:
+    def _edit(self, oddity: Oddity | None) -> None:
         now = self._engine.clock.now()
-        if Oddity.DEPLOY in odd:
+        if oddity is Oddity.DEPLOY:
             self._projects[0].edit(self._chance, now, PRODUCTION_FILES)
         for project in self._projects:
             luck = self._chance.random()

@@ -1,25 +1,30 @@
 """Simulates days in a temporary home, and reports on them, for `clawpy simulate`.
 
-The report is a document that can be written as JSON. Nothing in it depends on the machine or its clock.
+One thread advances the fake clock from one action of the operator or one due job to the next. Sessions take no time. A
+real engine runs its jobs in threads. Here the loop polls `Schedule.next_run_of` every `POLL_EVERY` and calls
+`Schedule.run` itself, so that the result does not depend on which thread is faster. Nothing in the report depends on
+the machine or its clock.
 """
 
 from __future__ import annotations
 
+import random
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from engine.autonomy.autonomy import ACT_JOB, CARD_JOB, STATE_JOB
 from engine.engine import Engine
 from engine.git.environment import get_temporary_folder
-from engine.hierarchy.bubbles import GATES
 from engine.model import (
-    BubbleState,
     Card,
     DecidedBy,
+    Hold,
     LogEntry,
     Outcome,
     Refusal,
@@ -31,14 +36,27 @@ from engine.model import (
     group_pairs,
 )
 from engine.safety.pipeline import RAIL_ORDER
-from engine.simulation.month import Observations, SimulatedMonth
-from engine.simulation.world import FIRST_DAY, open_world
+from engine.simulation.operator import (
+    Day,
+    Oddity,
+    OperatorAction,
+    SimulatedOperator,
+    deal_oddities,
+    plan_day,
+)
+from engine.simulation.world import FIRST_DAY, HANG_TIMEOUT_S, SimulatedWorld, open_world
 
 MAX_DAYS = 366
 """Maximum number of days that are simulated."""
 
 NO_LIMIT = 1_000_000
 """More cards, entries and sessions than there are."""
+
+POLL_EVERY, POLL_EVERY_WHILE_AWAY = timedelta(minutes=10), timedelta(hours=1)
+"""How often due jobs are run while the operator is present, and while away. In a real engine it is every 30 seconds."""
+
+POLL_EVERY_IN_CHATTER, CHATTER = timedelta(minutes=2), timedelta(minutes=5)
+"""How often due jobs are run after each session of a chatty day, and for how long."""
 
 SIMULATED = (
     "the clock, chance, and the operator",
@@ -59,27 +77,180 @@ def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
         tempfile.TemporaryDirectory(prefix="clawpy-simulate-", dir=get_temporary_folder()) as folder,
         open_world(Path(folder), seed) as world,
     ):
-        observed = _run_in_thread(SimulatedMonth(world, seed), days)
-        return make_document(world.engine, observed, days=days, seed=seed)
+        observed = _run_in_thread(_SimulatedDays(world, seed), days)
+        return _make_document(world.engine, observed, days=days, seed=seed)
 
 
-def _run_in_thread(month: SimulatedMonth, days: int) -> Observations:
+def _run_in_thread(simulation: _SimulatedDays, days: int) -> Observations:
     """Simulate `days` days in another thread, because the main thread handles Ctrl-C. On Ctrl-C the simulation is
     cancelled, and its thread ends before this function returns."""
-    with ThreadPoolExecutor(1, "clawpy-month") as executor:
+    with ThreadPoolExecutor(1, "clawpy-simulation") as executor:
         try:
-            return executor.submit(month.run, days).result()
+            return executor.submit(simulation.run, days).result()
         except BaseException:
-            month.cancel()
+            simulation.is_cancelled = True
             raise
 
 
-def make_document(engine: Engine, observed: Observations, *, days: int, seed: int) -> dict[str, Any]:
+# -- the loop
+
+
+@dataclass
+class Observations:
+    """Figures that the engine itself does not record."""
+
+    hours: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Hours spent in each state of autonomy."""
+    phases: list[tuple[int, datetime]] = field(default_factory=list)
+    """(phase, when it began)."""
+    jobs: Counter[str] = field(default_factory=Counter)
+    """The number of runs of each job."""
+    oddities: dict[int, Oddity] = field(default_factory=dict)
+    """The oddity of each day that has one, by the number of the day."""
+    peak: dict[str, int] = field(default_factory=lambda: {"hour": 0, "day": 0, "month": 0})
+    """The highest cost in each window, in micro-dollars."""
+    holds: list[tuple[datetime, Hold]] = field(default_factory=list)
+    """The stops and pauses, and when each was first seen, in this order."""
+
+
+class _SimulatedDays:
+    """Simulates a number of days. `run` may be called once."""
+
+    def __init__(self, world: SimulatedWorld, seed: int) -> None:
+        self._engine = world.engine
+        self._clock = world.clock
+        self._runner = world.runner
+        chance = random.Random(f"{seed}/operator")
+        self._operator = SimulatedOperator(world.engine, world.projects, chance, self._finish_sessions)
+        self._chatty_until = world.clock.now()
+        self._events_when_idle = -1
+        """How many events were recorded when last no session was running. If no more are, no session has begun."""
+        self._chance = random.Random(f"{seed}/days")
+        self._oddities = deal_oddities(self._chance)
+        self._last_holds: set[str] = set()
+        self._state = world.engine.autonomy.update_state().state.value
+        self._day = Day(0, world.clock.now())
+        self._observed = Observations()
+        self.is_cancelled = False
+        """Set by another thread to make `run` raise `CancelledError` at its next event."""
+
+    def run(self, days: int) -> Observations:
+        """Simulate this many days; returns the observations."""
+        begin = self._clock.now()
+        for number in range(days):
+            self._simulate_day(plan_day(number, begin + timedelta(days=number), self._oddities, self._chance))
+        self._advance_to(begin + timedelta(days=days, minutes=-1))
+        return self._observed
+
+    def _simulate_day(self, day: Day) -> None:
+        self._day = day
+        if day.oddity is not None:
+            self._observed.oddities[day.number] = day.oddity
+        self._runner.price_factor = 7.0 if day.oddity is Oddity.SPREE else 1.0
+        self._runner.chatty = day.oddity is Oddity.CHATTY
+        for at, action in day.moments:
+            self._advance_to(at)
+            self._act(action)
+            self._run_due_jobs()
+        phases, phase = self._observed.phases, self._engine.embedded_twin.read_phase().number
+        if not phases or phases[-1][0] != phase:
+            phases.append((phase, self._clock.now()))
+
+    def _act(self, action: OperatorAction) -> None:
+        engine = self._engine
+        if action is OperatorAction.ARRIVE:
+            self._operator.arrive()
+        elif action is OperatorAction.WORK:
+            if self._day.oddity is Oddity.CHATTY:
+                self._trigger_cards_as_programs()
+            self._operator.work(self._day.oddity)
+        elif action is OperatorAction.STOP:
+            engine.safety.kill_switch.stop("F12", "console")
+            self._finish_sessions()
+            self._operator.decide_cards(self._day.oddity)
+        elif action is OperatorAction.RESUME:
+            self._resume("stop")
+            if self._chance.random() < 0.5:
+                self._resume("month")
+
+    def _trigger_cards_as_programs(self) -> None:
+        """Trigger the pending cards as programs do. When refused, try again at once, as an agent in a loop would."""
+        cards = [card for card in self._engine.cards.list_pending() if card.source is not Source.OPERATOR]
+        for card in cards:
+            for _ in range(3):
+                try:
+                    self._engine.cards.trigger(card.id, by="gateway")
+                    break
+                except Refusal:
+                    continue  # the log says which rail it was
+
+    def _resume(self, word: str) -> None:
+        try:
+            self._engine.safety.kill_switch.resume(word)
+        except Refusal as refusal:
+            if refusal.code != "not_held":
+                raise
+
+    def _advance_to(self, target: datetime) -> None:
+        """Advance the clock to `target`, and run the jobs that become due on the way."""
+        while (now := self._clock.now()) < target:
+            if self.is_cancelled:
+                raise CancelledError
+            span = min(target, now + self._compute_next_poll(now)) - now
+            self._observed.hours[self._state] += span.total_seconds() / 3600
+            self._clock.advance(span)
+            self._run_due_jobs()
+
+    def _compute_next_poll(self, now: datetime) -> timedelta:
+        if now < self._chatty_until:
+            return POLL_EVERY_IN_CHATTER
+        return POLL_EVERY if self._engine.autonomy.is_operator_present() else POLL_EVERY_WHILE_AWAY
+
+    def _run_due_jobs(self) -> None:
+        """Run the jobs that are due, in the place of the threads of a real engine."""
+        schedule = self._engine.autonomy.schedule
+        self._engine.safety.kill_switch.poll()
+        self._finish_sessions()
+        for name in (STATE_JOB, CARD_JOB, ACT_JOB):
+            if name == STATE_JOB or schedule.next_run_of(name) <= self._clock.now():
+                self._observed.jobs[name] += schedule.run(name)
+                self._finish_sessions()
+        self._state = self._engine.autonomy.update_state().state.value
+        holds, now = self._engine.safety.kill_switch.holds(), self._clock.now()
+        self._observed.holds += [(now, hold) for hold in holds if hold.word not in self._last_holds]
+        self._last_holds = {hold.word for hold in holds}
+
+    def _finish_sessions(self) -> None:
+        """Let all running sessions end, and those that follow from them."""
+        if self._engine.database.recorded == self._events_when_idle:
+            return
+        sessions, begun = self._engine.sessions, False
+        self._runner.gate.set()
+        # First the queued ones: one that starts between the two questions is found by the second.
+        while waiting := sessions.store.load_rows(state=SessionState.QUEUED) or sessions.store.load_rows(
+            state=SessionState.RUNNING
+        ):
+            begun = True
+            if not sessions.wait(waiting[0].id, HANG_TIMEOUT_S).state.over:
+                raise RuntimeError(f"the simulation hangs: {waiting[0].id}")
+        self._runner.gate.clear()
+        self._events_when_idle = self._engine.database.recorded
+        if begun:
+            cost, peak = self._engine.safety.costs.state(), self._observed.peak
+            peak |= {window: max(getattr(cost, window), highest) for window, highest in peak.items()}
+            if self._runner.chatty:  # the next steps of the session follow soon
+                self._chatty_until = self._clock.now() + CHATTER
+
+
+# -- the report
+
+
+def _make_document(engine: Engine, observed: Observations, *, days: int, seed: int) -> dict[str, Any]:
     """The report on all simulated days. Money is in dollars, and times are in ISO format."""
     cards = engine.cards.list_recent(NO_LIMIT)
     log = engine.safety.log(NO_LIMIT)[::-1]
     sessions = engine.sessions.list(limit=NO_LIMIT)
-    blocked = [entry for entry in log if entry.blocked]
+    blocked = [_describe_blocked(entry) for entry in log if entry.blocked]
     return {
         "days": days,
         "seed": seed,
@@ -89,10 +260,7 @@ def make_document(engine: Engine, observed: Observations, *, days: int, seed: in
         "cards": _count_cards(cards),
         "kinds": _list_kinds(cards),
         "rails": [_describe_rail(name, blocked) for name in RAIL_ORDER],
-        "gates": _list_gates(engine),
-        "wentUp": len(engine.bubbles.list(state=BubbleState.FLUSHED, limit=NO_LIMIT)),
         "states": {state: round(hours, 2) for state, hours in sorted(observed.hours.items())},
-        "asleepHours": round(observed.asleep.total_seconds() / 3600, 2),
         "cycles": {name: observed.jobs[name] for name in ("cards", "act")},
         "phases": [{"phase": number, "at": at.isoformat()} for number, at in observed.phases],
         "holds": [{"at": at.isoformat(), "word": hold.word, "reason": hold.reason} for at, hold in observed.holds],
@@ -100,25 +268,10 @@ def make_document(engine: Engine, observed: Observations, *, days: int, seed: in
             "total": dollars(sum(view.cost for view in sessions)),
             "peaks": {window: dollars(amount) for window, amount in observed.peak.items()},
             "caps": {window: dollars(cap) for window, cap in engine.safety.costs.state().caps.items()},
-            "endedByCap": _list_ended_by_cap(sessions),
         },
         "perDay": [_describe_day(number, cards, log, sessions, observed) for number in range(days)],
-        "blocked": [_describe_blocked(entry) for entry in blocked],
+        "blocked": blocked,
     }
-
-
-def _list_ended_by_cap(sessions: Sequence[SessionView]) -> list[dict[str, Any]]:
-    """The sessions that a cost cap ended, oldest first. The newest of `sessions` comes first."""
-    return [
-        {
-            "at": view.ended_at.isoformat() if view.ended_at else "",
-            "channel": view.channel,
-            "prompt": view.prompt,
-            "reason": view.error,
-        }
-        for view in reversed(sessions)
-        if view.state is SessionState.FAILED and (view.error or "").startswith("cost: ")
-    ]
 
 
 def _count_cards(cards: Sequence[Card]) -> dict[str, int]:
@@ -153,45 +306,20 @@ def _list_kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
     return rows
 
 
-def _describe_rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
-    """How often this rail was the first to object, how often it objected after another one, and one example."""
-    first = [entry for entry in blocked if _find_first_objection(entry)[0] == name]
-    objected = sum(any(verdict.rail == name and not verdict.allows for verdict in entry.verdicts) for entry in blocked)
-    return {
-        "rail": name,
-        "blocked": len(first),
-        "alsoObjected": objected - len(first),
-        "example": _describe_blocked(first[0]) if first else None,
-    }
+def _describe_rail(name: str, blocked: Sequence[dict[str, str]]) -> dict[str, Any]:
+    """How often this rail was the first to object, with one example."""
+    first = [entry for entry in blocked if entry["rail"] == name]
+    return {"rail": name, "blocked": len(first), "example": next(iter(first), None)}
 
 
-def _list_gates(engine: Engine) -> list[dict[str, Any]]:
-    """How often each gate between a worker and its leader refused a lesson (SPEC 1.7), with one example."""
-    refused = defaultdict[int, list[dict[str, str]]](list)
-    for bubble in engine.bubbles.list(limit=NO_LIMIT)[::-1]:
-        if gate := bubble.refused_by:
-            refused[gate.number].append({"text": bubble.learning.text, "reason": gate.reason})
-    return [
-        {"gate": number, "name": name, "refused": len(refused[number]), "example": next(iter(refused[number]), None)}
-        for number, name in enumerate(GATES, 1)
-    ]
-
-
-def _find_first_objection(entry: LogEntry) -> tuple[str, str]:
-    """The rail that decided a blocked entry, and its reason."""
-    return next((verdict.rail, verdict.reason) for verdict in entry.verdicts if not verdict.allows)
-
-
-def _describe_blocked(entry: LogEntry) -> dict[str, Any]:
-    rail, reason = _find_first_objection(entry)
+def _describe_blocked(entry: LogEntry) -> dict[str, str]:
+    """A blocked entry of the log, with the rail that decided it."""
+    first = next(verdict for verdict in entry.verdicts if not verdict.allows)
     return {
         "at": entry.at.isoformat(),
-        "rail": rail,
-        "reason": reason,
+        "rail": first.rail,
+        "reason": first.reason,
         "by": entry.decided_by,
-        "triggerType": entry.trigger_type.value,
-        "workspace": Path(entry.workspace).name,
-        "channel": entry.channel,
         "prompt": entry.prompt,
     }
 
@@ -212,7 +340,7 @@ def _describe_day(
     passed = Counter(entry.decided_by for entry in log if not entry.blocked and within(entry.at))
     return {
         "day": number + 1,
-        "odd": [odd for day, odd in observed.odd if day == number],
+        "odd": observed.oddities.get(number, ""),
         "made": sum(within(card.created_at) for card in cards),
         "approved": passed[DecidedBy.OPERATOR.value],
         "dismissed": sum(card.status is Status.DISMISSED and within(card.decided_at) for card in cards),

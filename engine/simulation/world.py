@@ -1,8 +1,8 @@
 """A real engine in a simulated world: repositories, the contexts that are read from them (SPEC 2.1), and the sandbox
 and the runner of sessions, which carry out nothing.
 
-`open_world` opens it. `month` advances its clock, `operator` edits its repositories and decides its cards, and
-`simulate` reports what became of them.
+`open_world` opens it. `simulate` advances its clock and reports what happened; `operator` edits its repositories and
+decides its cards.
 """
 
 from __future__ import annotations
@@ -267,12 +267,6 @@ HANG_TIMEOUT_S = 30.0
 NEXT_STEPS: Mapping[str, str] = {"run_tests": "lint", "lint": "run_tests"}
 """The next step that each flow names on chatty days (SPEC 2.10)."""
 
-STEPS_ELSEWHERE: Mapping[str, str] = {"run_tests": "draft_changelog", "lint": "draft_changelog"}
-"""The next step that each flow names on days when work leads to another channel."""
-
-STATEMENT = "Decision: we keep totals in whole cents"
-"""A line in the transcript of every session that runs a text prompt."""
-
 
 class SimulatedSandbox(Sandbox):
     """A sandbox that claims to work. Nothing is executed in it."""
@@ -306,8 +300,6 @@ class SimulatedRunner:
     """The factor for all prices of the day."""
     chatty: bool = False
     """Whether sessions leave files behind and name a next step."""
-    next_steps: Mapping[str, str] = field(default_factory=lambda: NEXT_STEPS)
-    """The next step by flow, for chatty days."""
     gate: threading.Event = field(default_factory=threading.Event)
 
     name = "flow"
@@ -333,8 +325,6 @@ class SimulatedRunner:
         chance = random.Random(f"{self.seed}/{view.id}")  # the same in any thread
         price = round(chance.uniform(0.02, 0.10) * self.price_factor * MICRO)
         live.say("made up, nothing is executed")
-        if live.assignment.flow is None:
-            live.say(STATEMENT)
         live.on_stop(self.gate.set)
         self.gate.wait(HANG_TIMEOUT_S)
         live.check_running()
@@ -348,7 +338,7 @@ class SimulatedRunner:
         if self.chatty and assignment.flow in NEXT_STEPS:
             project.leave_file(now, ".py" if assignment.flow == "run_tests" else ".json")
         flow = assignment.flow or ""
-        following = {"next": self.next_steps[flow]} if self.chatty and flow in self.next_steps else {}
+        following = {"next": NEXT_STEPS[flow]} if self.chatty and flow in NEXT_STEPS else {}
         if assignment.flow == "run_tests":
             failing = ("tests/test_cart.py::test_total",) if chance.random() < 0.15 else ()
             check = CheckResult("pytest", 40 - len(failing), len(failing), failing=failing)

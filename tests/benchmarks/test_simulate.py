@@ -22,7 +22,6 @@ def test_a_month_takes_less_than_sixteen_seconds():
 def test_over_twenty_seeds_every_rail_blocks_and_every_block_is_shown_with_its_rail():
     total = Counter()
     seeds_without_block = Counter()
-    gates_without_refusal = Counter()
     for seed in range(1, 21):
         document = json.loads(json.dumps(simulate(30, seed)))
         counts = {rail["rail"]: rail["blocked"] for rail in document["rails"]}
@@ -32,8 +31,6 @@ def test_over_twenty_seeds_every_rail_blocks_and_every_block_is_shown_with_its_r
         assert all(block["rail"] in RAILS and block["reason"] for block in document["blocked"])
         cost = document["cost"]
         assert all(cost["peaks"][window] <= cost["caps"][window] for window in ("hour", "day", "month"))
-        gates_without_refusal.update(gate["name"] for gate in document["gates"] if not gate["refused"])
         print(f"\nseed {seed:>2}: " + ", ".join(f"{name} {counts[name]}" for name in RAILS), end="")
     print(f"\nin all: {dict(total)}; seeds in which a rail never blocked: {dict(seeds_without_block)}")
     assert all(total[name] for name in RAILS)
-    assert not gates_without_refusal, "every gate between a lesson and a leader refuses at least once in a month"

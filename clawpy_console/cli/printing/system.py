@@ -335,15 +335,9 @@ def format_simulate(document: Document) -> Lines:
     yield ""
     yield from _format_simulated_days(document["perDay"])
     yield ""
-    rails = [(rail["rail"], rail["blocked"], _format_example(rail["example"], "prompt")) for rail in document["rails"]]
+    rails = [(rail["rail"], rail["blocked"], _format_example(rail["example"])) for rail in document["rails"]]
     yield from format_table(("rail", "blocked", "for example"), rails)
     yield ""
-    gates = [
-        (f"{gate['gate']} {gate['name']}", gate["refused"], _format_example(gate["example"], "text"))
-        for gate in document["gates"]
-    ]
-    yield from format_table(("gate", "refused", "for example"), gates)
-    yield f"{document['wentUp']} went up to a leader\n"
     yield from format_fields(_make_total_fields(document))
     yield ""
     blocked = [
@@ -371,10 +365,10 @@ def _format_simulation_head(document: Document) -> Lines:
 
 
 def _format_simulated_days(days: Sequence[Document]) -> Lines:
-    """The counts, the cost and the oddities of each day."""
+    """The counts and the cost of each day, and what was unusual about it."""
     rows = [
         (day["day"], day["made"], day["approved"], day["dismissed"], day["byAutonomy"], day["blocked"],
-         _format_dollars(day["cost"]), ", ".join(day["odd"]))
+         _format_dollars(day["cost"]), day["odd"])
         for day in days
     ]  # fmt: skip
     return format_table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "unusual"), rows)
@@ -383,7 +377,7 @@ def _format_simulated_days(days: Sequence[Document]) -> Lines:
 def _make_total_fields(document: Document) -> Fields:
     cost, cycles = document["cost"], document["cycles"]
     hours = ", ".join(f"{state} {spent:.1f} h" for state, spent in document["states"].items())
-    yield Field("states", f"{hours}, laptop asleep {document['asleepHours']:.1f} h")
+    yield Field("states", hours)
     yield Field("checks", f"{cycles['cards']} for cards, {cycles['act']} to act by itself")
     yield Field(
         "phases", ", ".join(f"{phase['phase']} from {_format_minute(phase['at'])}" for phase in document["phases"])
@@ -392,16 +386,12 @@ def _make_total_fields(document: Document) -> Fields:
         f"{name} {_format_dollars(cost['peaks'][name])} of {_format_dollars(cap)}" for name, cap in cost["caps"].items()
     )
     yield Field("cost", f"{_format_dollars(cost['total'])} in all; highest, reserved included: {peaks}")
-    if cost["endedByCap"]:
-        yield Field(
-            "", f"{count(len(cost['endedByCap']), 'session')} stopped before a call that would have exceeded a cap"
-        )
     for hold in document["holds"]:
         yield Field(HOLD_NAMES[hold["word"]], f"{_format_minute(hold['at'])}: {hold['reason']}")
 
 
-def _format_example(example: Document | None, key: str) -> str:
-    return f"“{example[key]}”: {example['reason']}" if example else "–"
+def _format_example(example: Document | None) -> str:
+    return f"“{example['prompt']}”: {example['reason']}" if example else "–"
 
 
 def _format_minute(at: str) -> str:
