@@ -49,7 +49,6 @@ from engine.execution.runners.toolchains.tool_table import (
     find_first_missing,
     read_text,
 )
-from engine.execution.sandbox.host_paths import find_own_environment
 from engine.frozen import frozen
 from engine.model.text import capitalised, count, find_last_error_line, join_names
 
@@ -81,11 +80,8 @@ class _LintFlow(ProjectFlow):
         has_python = is_python_project(folder) or any(folder.glob("*.py"))
         fix = "configure a linter for the project and install it in the project's environment"
         names = [row.name for row in LINTERS if not has_python or row.kind == "python"]
-        own = find_own_environment()
-        unused = [name for name in names if own is not None and (own / "bin" / name).exists()]
-        reason = f"; not used: {join_names(unused, 3)} of Clawpy's own environment, which is not the project's"
         raise CannotRun(
-            f"no linter{self.where}: looked for {', '.join(names)}{reason if unused else ''}",
+            f"no linter{self.where}: looked for {', '.join(names)}",
             add_package_command(job.workspace / self.project, job.workspace, "ruff") if has_python else fix,
         )
 

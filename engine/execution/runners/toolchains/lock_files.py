@@ -3,9 +3,9 @@
 
 Only the two files are read. No tool is started and no version is resolved. A lock file that its own tool calls up to
 date must never be reported. So everything that cannot be compared with certainty is left out: a constraint that the
-tool rewrites, a manifest that is a program, a requirement for some machines only. Some lock files do not contain the
-constraints that they were made from. Of these, Poetry's is compared by names; those of PDM, Bundler and Composer are
-not compared. `FORMATS` has a function for each tool, which reads what a manifest asks for and what the lock file has.
+tool rewrites, or a manifest that is a program. Lock files that do not contain the constraints that they were made from,
+such as Poetry's, are not compared, nor those of yarn 2. `FORMATS` has a function for each tool, which reads what a
+manifest asks for and what the lock file has.
 """
 
 from __future__ import annotations
@@ -200,18 +200,14 @@ def _compare_npm(pair: LockPair) -> Iterator[Comparison]:
         yield Comparison(member.path, required, _read_node_requirements(packages[member.folder], *sections))
 
 
-def _parse_yaml(text: str) -> dict[str, Any]:
+def _compare_pnpm(pair: LockPair) -> Iterator[Comparison]:
     import yaml
 
+    importing_part = pair.lock.split("\npackages:")[0]
     try:
-        document = yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))  # every value is text
+        lock = yaml.load(importing_part, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))  # every value is text
     except yaml.YAMLError as error:
         raise ValueError("no YAML") from error
-    return document if isinstance(document, dict) else {}
-
-
-def _compare_pnpm(pair: LockPair) -> Iterator[Comparison]:
-    lock = _parse_yaml(pair.lock.split("\npackages:")[0])
     if {"overrides", "pnpmfileChecksum", "packageExtensionsChecksum", "ignoredOptionalDependencies"} & lock.keys():
         return  # what the manifests ask for was changed
     importers = lock.get("importers", {".": lock})
@@ -227,28 +223,15 @@ def _compare_pnpm(pair: LockPair) -> Iterator[Comparison]:
 
 
 def _compare_yarn(pair: LockPair) -> Iterator[Comparison]:
+    """Compare a lock file of yarn 1, which says nothing of the packages of a workspace."""
     manifest = json.loads(pair.manifest)
-    if "resolutions" in manifest:
-        return  # they change what is asked for
-    if "\n__metadata:" in pair.lock:
-        yield from _compare_yarn_2(pair)
-    elif "workspaces" not in manifest:  # the lock file of yarn 1 says nothing of the packages of a workspace
+    if "__metadata:" not in pair.lock and {"resolutions", "workspaces"}.isdisjoint(manifest):
         required = _read_node_requirements(manifest, *_SECTIONS)
         # The heading of each entry is as `"ms@^2.0.0", ms@^2.1.0:`.
         headings = [line.rstrip(":").split(",") for line in pair.lock.splitlines() if line and line[0] not in " #"]
         parts = [part.strip().strip('"').rpartition("@") for heading in headings for part in heading]
         locked = _gather_constraints((name, constraint or "*") for name, _, constraint in parts)
         yield Comparison(pair.manifest_name, required, _select_required(locked, required))
-
-
-def _compare_yarn_2(pair: LockPair) -> Iterator[Comparison]:
-    """Read the entry of each package of the workspace."""
-    for block in pair.lock.split("\n\n"):
-        if head := re.match(r'\n?"[^"\n]*@workspace:([^",\n]+)":\n', block):
-            for member in pair.read_members([head[1]]):
-                entry = next(iter(_parse_yaml(block).values()))
-                required = _read_node_requirements(json.loads(member.text), *_SECTIONS)
-                yield Comparison(member.path, required, _read_node_requirements(entry, "dependencies"))
 
 
 # -- Python
@@ -278,14 +261,14 @@ def _normalise_specifier(text: str) -> str | None:
     return ",".join(sorted(clauses, reverse=True)) or "any version"
 
 
-def _parse_python_requirements(entries: Iterable[Any], own: str, *, markers: bool = True) -> Requirements:
-    """The requirements of a pyproject.toml, without the project itself. If `markers` is False, requirements for some
-    machines only are left out, too. Raises ValueError for a requirement of an unknown form."""
+def _parse_python_requirements(entries: Iterable[Any], own: str) -> Requirements:
+    """The requirements of a pyproject.toml, without the project itself. Raises ValueError for a requirement of an
+    unknown form."""
     constraints = []
     for entry in (entry for entry in entries if isinstance(entry, str)):  # others name a group of dependencies
         if (match := _REQUIREMENT.fullmatch(entry)) is None:
             raise ValueError(entry)
-        if (markers or not match[4]) and _normalise_name(match[1]) != own:
+        if _normalise_name(match[1]) != own:
             constraints.append((_normalise_name(match[1]), None if match[3] else _normalise_specifier(match[2])))
     return _gather_constraints(constraints)
 
@@ -328,24 +311,6 @@ def _compare_uv_member(path: str, manifest: Mapping[str, Any], package: Mapping[
     return Comparison(
         path, {**_parse_python_requirements(requirements, project_name), project_name: None}, {**locked, own: None}
     )
-
-
-def _compare_poetry(pair: LockPair) -> Iterator[Comparison]:
-    """Compare only names, because a lock file of Poetry contains no constraints. Requirements for some machines only
-    are left out."""
-    manifest = tomllib.loads(pair.manifest)
-    project, table = manifest.get("project", {}), manifest.get("tool", {}).get("poetry", {})
-    backend = manifest.get("build-system", {}).get("build-backend", "")
-    if not (table or "poetry" in backend) or (pair.folder / "uv.lock").exists():
-        return  # the project has moved to another tool
-    required = _parse_python_requirements(
-        project.get("dependencies", []), _normalise_name(project.get("name", "")), markers=False
-    )
-    poetry = [(name, entry) for name, entry in table.get("dependencies", {}).items() if name != "python"]
-    required = dict.fromkeys([*required, *(_normalise_name(name) for name, entry in poetry if isinstance(entry, str))])
-    names = re.findall(r'^name = "(.+)"$', pair.lock, re.MULTILINE)
-    locked = _select_required(dict.fromkeys(map(_normalise_name, names)), required)
-    yield Comparison(pair.manifest_name, required, locked)
 
 
 # -- Rust and Go
@@ -412,7 +377,6 @@ FORMATS = (
     LockFormat("package.json", "pnpm-lock.yaml", _compare_pnpm),
     LockFormat("package.json", "yarn.lock", _compare_yarn),
     LockFormat("pyproject.toml", "uv.lock", _compare_uv),
-    LockFormat("pyproject.toml", "poetry.lock", _compare_poetry),
     LockFormat("Cargo.toml", "Cargo.lock", _compare_cargo),
     LockFormat("go.mod", "go.sum", _compare_go),
 )

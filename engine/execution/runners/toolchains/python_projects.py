@@ -1,8 +1,8 @@
 """Finds the environments, the interpreters, the settings and the test files of a Python project.
 
-Environments of Poetry and Pipenv are found by reading the operator's files. Neither tool is started, because both load
-plugins and configuration of the project. For the same reason, settings in the project's files that name the place of an
-environment are ignored.
+Environments of Poetry and Pipenv are found by their names in the usual folders. Neither tool is started, because both
+load plugins and configuration of the project. For the same reason, settings that name the place of an environment are
+ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ _PACKAGE_FOLDERS = (
     "lib/python3*/site-packages",
     "lib/python3*/dist-packages",
     "lib/python3/dist-packages",
-    "Lib/site-packages",
 )
 _HAS_PYTEST = """
 import os, site, sys
@@ -104,23 +103,16 @@ def _find_poetry_environments(workspace: Path) -> list[Path]:
     name = poetry.get("name") or _find_table(project, "project").get("name") or workspace.name
     if not poetry and not (workspace / "poetry.lock").is_file():
         return []
-    settings = _read_toml(platformdirs.user_config_path("pypoetry", roaming=True) / "config.toml")
-    cache = os.environ.get("POETRY_CACHE_DIR") or settings.get("cache-dir") or platformdirs.user_cache_dir("pypoetry")
-    location = os.environ.get("POETRY_VIRTUALENVS_PATH") or _find_table(settings, "virtualenvs").get("path")
-    root = Path(str(location or "{cache-dir}/virtualenvs").replace("{cache-dir}", str(cache)))
     safe_name = re.sub(r"[ $`!*@\"\\\r\n\t]", "_", str(name).lower())[:42]
-    prefix = f"{safe_name}-{_make_short_hash(os.path.normcase(os.path.realpath(workspace)))}"
-    chosen_version = _find_table(_read_toml(root / "envs.toml"), prefix).get("minor", "")
-    homes = _list_subfolders(root, f"{prefix}-py")
-    homes.sort(key=lambda home: [*map(int, re.findall(r"\d+", home.name.rpartition("-py")[2]))], reverse=True)
-    return sorted(homes, key=lambda home: not home.name.endswith(f"-py{chosen_version}"))
+    prefix = f"{safe_name}-{_make_short_hash(os.path.normcase(os.path.realpath(workspace)))}-py"
+    homes = _list_subfolders(platformdirs.user_cache_path("pypoetry") / "virtualenvs", prefix)
+    return sorted(homes, key=lambda home: [*map(int, re.findall(r"\d+", home.name.removeprefix(prefix)))], reverse=True)
 
 
 def _find_pipenv_environments(workspace: Path) -> list[Path]:
     if not (workspace / "Pipfile").is_file():
         return []
-    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    root = Path(os.path.expanduser(os.environ.get("WORKON_HOME") or f"{data}/virtualenvs"))  # noqa: PTH111 - of an unknown user as it is
+    root = Path(os.environ.get("WORKON_HOME") or Path.home() / ".local/share/virtualenvs")
     safe_name = re.sub(r"[ &$`!*@\"()\[\]\\\r\n\t]", "_", workspace.name)[:42]
     return _list_subfolders(root, f"{safe_name}-{_make_short_hash(str(workspace / 'Pipfile'))}")
 
@@ -233,12 +225,10 @@ def find_interpreters(workspace: Path, top: Path) -> list[Interpreter]:
 
 
 def _find_environments(folder: Path, top: Path) -> Iterator[Interpreter]:
-    for name in filter(None, [*ENVIRONMENTS, os.environ.get("UV_PROJECT_ENVIRONMENT", "")]):
-        for program in ("bin/python", "bin/python3", "Scripts/python.exe"):
-            if (interpreter := folder / name / program).exists():
-                where = str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name
-                yield Interpreter(where, interpreter)
-                break
+    for name in ENVIRONMENTS:
+        if (interpreter := folder / name / "bin" / "python").exists():
+            where = str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name
+            yield Interpreter(where, interpreter)
     managed = {"poetry": _find_poetry_environments(folder), "pipenv": _find_pipenv_environments(folder)}
     for manager, homes in managed.items():
         interpreters = (home / "bin" / "python" for home in homes)
@@ -252,7 +242,7 @@ def _find_environments(folder: Path, top: Path) -> Iterator[Interpreter]:
 def measures_coverage(folder: Path, interpreter: str) -> bool:
     """Whether a project has configured coverage, and has it in its environment. Only files are read."""
     home = Path(interpreter).parent.parent
-    if not any(next(home.glob(f"{lib}/site-packages/coverage/__init__.py"), None) for lib in ("lib/python3*", "Lib")):
+    if next(home.glob("lib/python3*/site-packages/coverage/__init__.py"), None) is None:
         return False
     if (folder / ".coveragerc").is_file():
         return True

@@ -149,7 +149,6 @@ def _read_rspec(run: FinishedRun) -> CheckResult | None:
     check = _make_result(
         run.tool,
         counts,
-        seconds=float(summary.get("duration", 0)),
         failing=[name for name, outcome in status.items() if outcome == "failed"],
         durations={
             str(example["id"]): float(example.get("run_time") or 0)
@@ -183,11 +182,9 @@ def _read_junit_cases(run: FinishedRun, root: ElementTree.Element) -> CheckResul
             outcomes[node] = tags[0]
     counts = Counter({"failure": "failed", "error": "errors"}.get(outcome, outcome) for outcome in outcomes.values())
     counts["passed"] = len(durations) - len(outcomes)
-    suite = root if root.tag == "testsuite" else root.find("testsuite")
     return _make_result(
         run.tool,
         counts,
-        seconds=_parse_seconds(suite.get("time")) if suite is not None else 0.0,
         failing=[node for node, outcome in outcomes.items() if outcome != "skipped"],
         durations={node: seconds for node, seconds in durations.items() if outcomes.get(node) != "skipped"},
     )
@@ -266,8 +263,6 @@ class PrintedFormat(BaseModel):
     """The numbers of the whole run. Without a match, the output does not have this format."""
     sign: _Pattern = re.compile("")
     """A second expression that must match."""
-    time: _Pattern = _NEVER
-    """The time of the whole run."""
     test: _Pattern = _NEVER
     """One test that ran."""
     until: str = "\0"
@@ -326,8 +321,7 @@ def _read_format(form: PrintedFormat, tool: str, text: str) -> CheckResult | Non
     failing += [test for test in failing_ids if not form.only_ran or test in ran]
     durations = {test.id: test.seconds for test in tests if test.seconds is not None and test.outcome != "skipped"}
     counts = _read_counts(totals) or Counter(test.outcome for test in ran.values())
-    seconds = sum(map(_read_seconds, [*totals, *form.time.finditer(text)])) or sum(durations.values())
-    return _make_result(tool, counts, seconds=seconds, failing=failing, durations=durations)
+    return _make_result(tool, counts, failing=failing, durations=durations)
 
 
 def _read_counts(totals: Iterable[re.Match[str]]) -> Counter[str]:
@@ -421,7 +415,6 @@ def _make_result(
     tool: str,
     counts: Mapping[str, int],
     *,
-    seconds: float = 0.0,
     failing: Iterable[str] = (),
     durations: Mapping[str, float] = MappingProxyType({}),
 ) -> CheckResult:
@@ -433,7 +426,6 @@ def _make_result(
         failed=counts.get("failed", 0),
         skipped=counts.get("skipped", 0),
         errors=counts.get("errors", 0),
-        seconds=round(seconds, 3),
         failing=tuple(dict.fromkeys(failing))[:MAX_FAILING_IDS],
         durations=tuple((name, round(value, 4)) for name, value in slowest),
     )
