@@ -7,7 +7,6 @@ date with the files (`update_index`).
 from __future__ import annotations
 
 import codecs
-import itertools
 import logging
 import os
 import stat
@@ -20,7 +19,7 @@ from typing import TypedDict, Unpack
 from engine.frozen import frozen
 from engine.git.environment import GitError, Repository, read_operators_configuration, run_git
 from engine.git.repository import find_repository
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
 
 log = logging.getLogger(__name__)
 
@@ -143,11 +142,8 @@ class Git:
             )
             if completed.returncode not in options.get("allowed", (0,)):
                 raise GitError(arguments, completed.returncode, completed.stderr.decode(errors="replace"), self.folder)
-        except GitError as error:
+        except GitError:
             self.check()
-            if error.exit_code == -1 and (pipes := _find_pipes(repository.top)):
-                message = f"{error.stderr}; git is waiting for something that is not a file: {', '.join(pipes)}"
-                raise GitError(arguments, -1, message, self.folder) from error
             raise
         return completed
 
@@ -158,12 +154,6 @@ def _add_options(arguments: Sequence[str]) -> list[str]:
     while arguments[position] == "-c":
         position += 2
     return [*arguments[: position + 1], *_OPTIONS_BY_COMMAND.get(arguments[position], ()), *arguments[position + 1 :]]
-
-
-def _find_pipes(top: Path) -> list[str]:
-    """The first few pipes in a tree. git opens one with a name like `.gitignore`, and waits for ever."""
-    pipes = (path for path in top.rglob("*") if path.is_fifo())
-    return [sanitise(str(path.relative_to(top))) for path in itertools.islice(pipes, 3)]
 
 
 def read_git_version() -> str:

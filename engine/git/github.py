@@ -102,8 +102,6 @@ class PullRequest:
     failing: tuple[str, ...] = ()
     """The names of its failing checks."""
     url: str = ""
-    is_mine: bool = False
-    """Whether the operator opened it."""
     wait: Wait | None = None
     """None if it does not wait for the operator."""
 
@@ -307,7 +305,6 @@ def parse_pull_requests(document: bytes, me: str = "") -> GitHubState:
                 request.branch,
                 tuple(check.name for check in request.checks or () if check.result in _FAILED_CONCLUSIONS),
                 url=request.url,
-                is_mine=bool(me) and request.author.login == me,
                 wait=request.wait(me) if me else None,
             )
             for request in _LISTED_PULL_REQUESTS.validate_json(document)

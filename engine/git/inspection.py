@@ -2,7 +2,7 @@
 problems in unpushed work, fixup commits, and tests in quarantine.
 
 `GitReader` uses it. Each check has a function, and a field for its result. A check that fails does not stop the others.
-The answer of a check is kept until the refs or files on which it depends change. Due merges, branches that collide,
+The result of a check is kept until the refs or files on which it depends change. Due merges, branches that collide,
 fixup commits and tests in quarantine are found here, the rest in modules of their own.
 """
 
@@ -13,10 +13,11 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from datetime import date, datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from engine.frozen import frozen
 from engine.git.command import Git
@@ -46,7 +47,7 @@ MAX_COMPARED_COMMITS = 300
 """Maximum number of commits that are compared by what they change."""
 
 ACTIVE_WITHIN = timedelta(days=90)
-"""A branch is active if its last commit is at most this much older than the newest commit of any branch."""
+"""A branch is active if its last commit was made at most this long before the newest commit of any branch."""
 
 MAX_TRIED_BRANCHES = 5
 """Maximum number of branches that are tried with each other, which are ten pairs."""
@@ -56,6 +57,7 @@ MAX_COLLIDING = 4
 
 RETRY_S = 600.0
 """Seconds until a check that failed is tried again although nothing has changed."""
+
 NO_OWN_CHANGES = OwnChanges()
 
 
@@ -106,39 +108,39 @@ NOTHING_INSPECTED = Inspection()
 
 
 @frozen
-class _Answer:
-    """The last answer to a question."""
+class _CachedResult:
+    """The last result of a check."""
 
     key: object
-    """The state of what the answer depends on."""
+    """The state of what the result depends on."""
     value: object = None
     error: Exception | None = None
-    """The error that was raised instead of an answer."""
+    """The error that was raised instead of a result."""
     at: float = field(default_factory=time.monotonic)
 
 
-class Answers:
-    """Remembers the last answer to each question, as long as the key of the question is the same. Thread-safe."""
+class CheckCache:
+    """Keeps the last result of each check, as long as its key is the same. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last: dict[object, _Answer] = {}
+        self._results: dict[object, _CachedResult] = {}
 
-    def latest(self, question: object, key: object, ask: Callable[[], Value], *, keep_errors: bool = True) -> Value:
-        """The answer to a question. `ask` is called if `key` has changed since the last time. With `keep_errors`, an
-        error is remembered, too, for `RETRY_S` seconds."""
+    def get(self, name: object, key: object, compute: Callable[[], Value], *, keep_errors: bool = True) -> Value:
+        """The result of the check `name`. It is computed if `key` has changed since the last time. With `keep_errors`,
+        an error is kept, too, for `RETRY_S` seconds."""
         with self._lock:
-            last = self._last.get(question)
+            last = self._results.get(name)
         is_to_retry = last is not None and last.error is not None and time.monotonic() - last.at > RETRY_S
         if last is None or last.key != key or is_to_retry:
             try:
-                last = _Answer(key, ask())
+                last = _CachedResult(key, compute())
             except Exception as error:
                 if not keep_errors:
                     raise
-                last = _Answer(key, error=error)
+                last = _CachedResult(key, error=error)
             with self._lock:
-                self._last[question] = last
+                self._results[name] = last
         if last.error is not None:
             raise last.error.with_traceback(None)
         return cast("Value", last.value)
@@ -156,7 +158,7 @@ class InspectionSubject:
     """When the operator's day began."""
 
 
-def inspect(subject: InspectionSubject, answers: Answers) -> Inspection:
+def inspect_repository(subject: InspectionSubject, cache: CheckCache) -> Inspection:
     """The results of all checks. Never raises: a check that fails is named in `unknown`."""
     git, state = subject.git, subject.state
     repository = git.repository
@@ -168,10 +170,10 @@ def inspect(subject: InspectionSubject, answers: Answers) -> Inspection:
     results: dict[str, Any] = {}
     unknown: dict[str, str] = {}
 
-    def run_checks(key: object, checks: Mapping[str, Check], question: str = "") -> None:
+    def run_checks(key: object, checks: Mapping[str, Check], variant: str = "") -> None:
         for name, check in checks.items():
             try:
-                results[name] = answers.latest((git.folder, name, question), key, partial(check, subject))
+                results[name] = cache.get((git.folder, name, variant), key, partial(check, subject))
             except Exception as error:
                 unknown[name] = sanitise(error.message if isinstance(error, Refusal) else repr(error))
 
@@ -328,14 +330,19 @@ QUARANTINE_WORDS = "quarantined until"
 
 GREP_TIMEOUT_S = 5.0
 """Maximum time in seconds that git may search."""
+
 MAX_QUARANTINED = 50
-"""Maximum number of such tests that are returned."""
+"""Maximum number of tests in quarantine that are returned."""
+
 MAX_LINES_OF_FILE = 2_000
 """Maximum number of lines of one file that are read."""
+
 MAX_GREP_BYTES = 4_000_000
 """Maximum size of the lines of all files together."""
+
 _QUARANTINE_MARK = re.compile(rf"^\s*(?:@|reason\s*=).*{QUARANTINE_WORDS} (\d{{4}}-\d\d-\d\d)")
 """Matches a decorator, or an argument of a decorator on its own line, but not the same words in other text."""
+
 _TEST_DEFINITION = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
 _CLASS_DEFINITION = re.compile(r"^(\s*)class\s+(\w+)")
 
@@ -348,6 +355,14 @@ class QuarantinedTest:
     """Its name, as pytest has it."""
     until: date
     """The first day on which it runs again."""
+
+
+class _MarkedClass(NamedTuple):
+    """A class of tests, and until when a mark on it skips them; None for no mark."""
+
+    name: str
+    indent: int
+    until: date | None
 
 
 def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ...]:
@@ -374,18 +389,20 @@ def find_quarantined_tests(path: str, rows: Sequence[str]) -> list[QuarantinedTe
     """The tests of one file that are in quarantine. `rows` are the lines with marks and definitions of tests and
     classes."""
     tests: list[QuarantinedTest] = []
-    scopes: list[tuple[int, str]] = []
-    until: date | None = None
+    scopes: list[_MarkedClass] = []
+    marked_until: date | None = None
     for row in rows:
         if match := _QUARANTINE_MARK.search(row):
-            try:
-                until = date.fromisoformat(match[1])
-            except ValueError:  # no day of any month
-                until = None
+            with suppress(ValueError):  # no day of any month
+                marked_until = date.fromisoformat(match[1])
         elif match := _CLASS_DEFINITION.match(row):
-            scopes = [scope for scope in scopes if scope[0] < len(match[1])] + [(len(match[1]), match[2])]
-        elif until is not None and (match := _TEST_DEFINITION.match(row)):
-            inside = [name for indent, name in scopes if indent < len(match[1])]
-            tests.append(QuarantinedTest("::".join([path, *inside, match[2]]), until))
-            until = None
+            scopes = [scope for scope in scopes if scope.indent < len(match[1])]
+            scopes.append(_MarkedClass(match[2], len(match[1]), marked_until))
+            marked_until = None
+        elif match := _TEST_DEFINITION.match(row):
+            inside = [scope for scope in scopes if scope.indent < len(match[1])]
+            by_class = (scope.until for scope in reversed(inside) if match[2].startswith("test"))
+            if until := marked_until or next(filter(None, by_class), None):
+                tests.append(QuarantinedTest("::".join([path, *(scope.name for scope in inside), match[2]]), until))
+            marked_until = None
     return tests

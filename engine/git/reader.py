@@ -30,7 +30,7 @@ from engine.git.history import (
     read_tags_by_commit,
     to_datetime,
 )
-from engine.git.inspection import Answers, Inspection, InspectionSubject, inspect
+from engine.git.inspection import CheckCache, Inspection, InspectionSubject, inspect_repository
 from engine.git.operations import find_operation_name
 from engine.git.state import (
     MAX_FILES,
@@ -80,7 +80,7 @@ class GitReader:
     """Reads workspaces, and remembers the results for each until its HEAD or refs move. Thread-safe."""
 
     def __init__(self) -> None:
-        self._answers = Answers()
+        self._cache = CheckCache()
 
     def read(self, workspace: Path) -> GitState:
         """The state of the working tree whose top folder is `workspace`. Raises `Refusal`: `bare_repository`,
@@ -94,11 +94,11 @@ class GitReader:
         # A branch may be checked out in another worktree.
         heads = sorted((str(head), read_modified_at(head)) for head in (repository.common / "worktrees").glob("*/HEAD"))
         key = (refs, heads, status.head, status.branch, status.upstream)
-        history = self._answers.latest(
+        history = self._cache.get(
             (workspace, "refs"), key, lambda: _read_ref_state(git, status, refs), keep_errors=False
         )
         tags = [line for line in refs if " refs/tags/" in line]
-        habits, release = self._answers.latest(
+        habits, release = self._cache.get(
             (workspace, "habits"), (status.head, tags), lambda: _read_habits(git, status.head)
         )
         config = read_plain_or_nothing(repository.common / "config", MAX_CONFIG_BYTES).lower()
@@ -119,7 +119,7 @@ class GitReader:
         """The results of all checks of a workspace in this state (see `inspection`). Raises `Refusal` if the repository
         does not exist any more."""
         git = Git(workspace, timeout=TIMEOUT_S).pin()
-        return inspect(InspectionSubject(git, state, now, today), self._answers)
+        return inspect_repository(InspectionSubject(git, state, now, today), self._cache)
 
 
 def read_workspace_label(workspace: str) -> str:

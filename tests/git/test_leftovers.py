@@ -28,11 +28,15 @@ def test_quarantined_tests_are_found_with_their_last_day(repository: Repository)
     quarantined = (
         "class TestCart:\n    def test_0(self):\n        pass\n\n"
         '    @pytest.mark.skip(reason="quarantined until 2026-02-01")\n    async def test_1(self):\n        pass\n'
+        '@pytest.mark.skip(reason="quarantined until 2026-03-01")\nclass TestTax:\n    def helper(self): ...\n'
+        "    def test_2(self):\n        pass\n    def test_3(self):\n        pass\ndef test_4():\n    pass\n"
     )
     named_only = "TEXT = '@pytest.mark.skip(reason=\"quarantined until 2026-02-01\")'\ndef test_b():\n    pass\n"
     repository.commit("tests", {"ü b/test_c.py": quarantined, "tests/test_other.py": named_only})
     assert read_quarantined_tests(Git(repository.path), "HEAD") == (
         QuarantinedTest("ü b/test_c.py::TestCart::test_1", date(2026, 2, 1)),
+        QuarantinedTest("ü b/test_c.py::TestTax::test_2", date(2026, 3, 1)),
+        QuarantinedTest("ü b/test_c.py::TestTax::test_3", date(2026, 3, 1)),
     )
 
 

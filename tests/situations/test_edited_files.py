@@ -79,7 +79,7 @@ def test_an_unreliable_test_is_skipped_until_a_day(shop: Situation):
     landed = shop.path.joinpath("tests/test_cart.py").read_text()
     assert 'reason="flaky: failed' in landed
     assert landed.startswith(
-        "from datetime import date\nfrom pathlib import Path\n\nimport pytest\n\n\n@pytest.mark.skipif("
+        "from datetime import date as _date\nfrom pathlib import Path\n\nimport pytest\n\n\n@pytest.mark.skipif("
     )
     shop.commit("Quarantine")
     assert {"hunt_flakes", "quarantine"}.isdisjoint(shop.predict_kinds())

@@ -323,7 +323,6 @@ def _pull_request_offer(context: WorkspaceContext, request: PullRequest, wait: W
             "url": request.url if is_usable(request.url) else "",
             "branch": request.branch if is_usable(request.branch) else "",
             "waits": f"{reason}.",
-            "mine": request.is_mine,
         },
         evidence_at=wait.since,
     )

@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import Installation, find_installations, find_lock_updates
 from engine.git.patch import unquote_name
-from engine.git.state import GitState
 from engine.model import SessionState, SessionView, Tier
 from engine.model.text import moment, plain
 from engine.prediction.context import Part, WorkspaceContext, describe_result
@@ -326,20 +325,14 @@ def _find_newest_verdict(runs: Sequence[ValidationRun], test: str) -> bool | Non
 
 @template
 def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """A bisect named the commit that broke a test. HEAD still has it, and no later run shows that the test passes.
-
-    A revert with which only uncommitted lines collided is offered again once these are gone or were edited.
-    """
+    """A bisect named the commit that broke a test. HEAD still has it, and no later run shows that the test passes."""
     git = context.repository
     if not git.head:
         return
-    collided: SessionView | None = None
     for session in find_ended_sessions(context, part.project.path, "rehearse_revert", "bisect"):
         reverted = session.flow == "rehearse_revert" and session.state is SessionState.SUCCEEDED
         if reverted and not session.facts.get("conflicts"):
             return  # the revert is newer than the bisects that follow
-        if reverted and session.facts.get("uncommitted"):
-            collided = collided or session
         run = next((run for run in part.runs if run.session_id == session.id), None)
         sha, commit_subject = find_culprit(session)
         if not sha or run is None:
@@ -348,28 +341,17 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         is_in_history = run.head in {git.head, *context.ancestors}
         if not tests or not is_in_history or _is_mended(context, part, run, commit_subject):
             return
-        if collided is not None and _holds_lines_of(git, collided):
-            return
         name, subject = shorten_test(tests[0]), plain(commit_subject, 50)
         parameters = {"commit": sha, "test": tests[0]}
         yield Offer(
             f"Revert “{subject}” in a worktree and run `{name}` and the whole suite",
             f"{sha} broke `{name}`, and nothing has fixed it since. You land the revert or discard it.",
             subject=tests[0],
-            facts=parameters if collided is None else {**parameters, "after": collided.id},
+            facts=parameters,
             parameters=parameters,
             evidence_at=run.ran_at,
         )
     return
-
-
-def _holds_lines_of(git: GitState, collided: SessionView) -> bool:
-    """Whether a file with which a revert collided is uncommitted and as the revert saw it."""
-    paths, seen_at = set(collided.facts["uncommitted"]), collided.started_at
-    return any(
-        file.path in paths and (file.modified_at is None or seen_at is None or file.modified_at <= seen_at)
-        for file in git.files
-    )
 
 
 def _is_mended(context: WorkspaceContext, part: Part, bisect_run: ValidationRun, commit_subject: str) -> bool:

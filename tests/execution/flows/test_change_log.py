@@ -54,7 +54,10 @@ def test_a_missing_change_log_is_created_only_on_request(repository: Repository,
     )
     assert not (repository.path / "CHANGELOG.md").exists()
     assert run.summary == "CHANGELOG.md: 2 entries under Unreleased"
-    assert run.facts["left_out"] == ["chore: format"]
+    assert "left out: chore: format" in run.transcript
+    repository.commit("docs: the log", {"CHANGELOG.md": text})
+    rerun = run_flow("draft_changelog", since="v1.0")
+    assert rerun.summary.startswith("Nothing to add to CHANGELOG.md: 2 of 4 commits already mentioned")
 
 
 def test_a_change_log_that_leads_out_is_not_written(repository: Repository, run_flow: RunFlow, tmp_path: Path):
@@ -73,8 +76,7 @@ def test_a_release_lists_the_commits_that_users_notice(repository: Repository, r
         repository.commit(subject, {"a.py": f"new {number}\n"})
     run = run_flow("look_at_release", since="v1.0")
     assert run.summary == "4 commits since v1.0, 3 that users notice: 1 added, 2 fixed"
-    assert run.facts["entries"]["Fixed"] == ["Rounding", "Fix the total"]
-    assert "Added:\n- Gift cards" in run.transcript
+    assert "Added:\n- Gift cards\nFixed:\n- Rounding\n- Fix the total" in run.transcript
     with pytest.raises(WorkFailed, match="names no commit"):
         run_flow("look_at_release", since="v9")
 
@@ -142,8 +144,7 @@ def test_the_section_is_added_to_a_new_file_and_replaced_in_an_old_one(repositor
     data = (rerun.folder / AGENTS_FILE).read_bytes()
     assert data.startswith(b"# Ours\r\n\r\nUse tabs.\r\n<!-- clawpy:learnt -->\r\n")
     assert data.endswith(b"<!-- /clawpy:learnt -->\ntail without end")
-    assert rerun.facts["new"] == ["Test at midnight"]
-    assert rerun.facts["gone"] == ["Run the migrations first"]
+    assert rerun.session.lines == ["+ Test at midnight", "- Run the migrations first"]
 
 
 @pytest.mark.parametrize("lessons", [[], [" \x00 "], ["x" * 701], ["x"] * 61])

@@ -21,9 +21,8 @@ def test_a_new_file_with_a_key_is_not_to_be_committed(repository: Repository, ru
 
 def test_a_repository_without_commits_is_reported_as_such(repository: Repository, run_flow: RunFlow):
     repository.write("a.txt", "not yet")
-    assert run_flow("summarise_day", since="2026-01-05T00:00:00Z").facts["text"] == (
-        "No commits.\nNot committed yet: a.txt."
-    )
+    day = run_flow("summarise_day", since="2026-01-05T00:00:00Z")
+    assert day.transcript == "No commits.\nNot committed yet: a.txt."
     review = run_flow("review_unpushed", upstream="origin/main")
     assert review.summary == "Nothing to review: there is no commit yet, and nothing is staged"
     with pytest.raises(WorkFailed, match="no branch to compare with"):
@@ -54,6 +53,17 @@ def test_an_autosquash_without_fixup_commits_has_nothing_to_fold(project: Reposi
     assert run_flow("rehearse_autosquash").summary == "Nothing to fold: no fixup of another among 2 commits"
 
 
+def test_a_pull_request_is_described_by_the_branch_of_its_very_name(repository: Repository, run_flow: RunFlow):
+    begin = repository.commit("begin", {"a.txt": "1\n"})
+    other = repository.commit("other", {"a.txt": "2\n"})
+    repository.git("reset", "-q", "--hard", begin)
+    repository.git("update-ref", "refs/heads/feature/login", other)
+    assert run_flow("look_at_pull_request", number=7, branch="login").summary.endswith("; its branch is not here")
+    repository.git("update-ref", "refs/remotes/origin/login", other)
+    run = run_flow("look_at_pull_request", number=7, branch="login")
+    assert run.summary == "Pull request #7; 1 commit, 1 file changed against main"
+
+
 @pytest.mark.parametrize("in_head, state", TABLE["heads"])
 def test_a_stash_applies_unless_head_differs_in_its_files(
     repository: Repository, run_flow: RunFlow, in_head: dict[str, str], state: str
@@ -64,4 +74,4 @@ def test_a_stash_applies_unless_head_differs_in_its_files(
     repository.git("stash", "push", "-q", "--include-untracked")
     stash = repository.git("rev-parse", "stash@{0}")
     repository.commit("goes on", in_head)
-    assert run_flow("look_at_stash", stashes=[stash]).facts["stashes"] == {"stash@{0}": state}
+    assert run_flow("look_at_stash", stashes=[stash]).summary.endswith(f": {state}")

@@ -17,16 +17,6 @@ from tests.support.helpers import GITHUB_TOKEN
 # What it advises
 
 
-def test_a_key_that_is_on_a_remote_branch_is_public(repository: Repository, run_flow: RunFlow):
-    repository.commit("begin", {"app.py": "x = 1\n"})
-    pushed = repository.commit("settings", {FILE: WITH_KEY})
-    repository.git("update-ref", "refs/remotes/origin/feature", pushed)
-    repository.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/feature")
-    repository.git("commit", "-q", "--amend", "-m", "better settings")
-    steps = run_flow("review_unpushed").facts["steps"]
-    assert steps[-1] == "Rotate the key, because it is public: origin/feature has it already."
-
-
 def test_a_name_with_a_line_break_adds_no_command(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"app.py": "x = 1\n"})
     repository.commit(

@@ -69,14 +69,6 @@ def merge_pushed_between(repository: Repository):
     make_commits({"more.py": ""})(repository)
 
 
-def hide_changes_twice(repository: Repository):
-    """Change what git does not look at, in a file with a secret and in another one."""
-    make_commits({FILE: WITH_KEY}, {"c.py": ""}, {"d.py": ""})(repository)
-    for option in ("--skip-worktree", "--assume-unchanged"):
-        repository.git("update-index", option, FILE, "c.py")
-    repository.write("c.py", "mine\n")
-
-
 def commit_without_messages(repository: Repository):
     for files in ({FILE: WITH_KEY}, {"c.py": ""}):
         repository.commit("change", files)
@@ -113,7 +105,6 @@ HISTORIES = KEEPING_HISTORIES | {
     "below a merge": commit_above_merge,
     "below a pushed merge": merge_pushed_between,
     "detached": detach_head,
-    "earlier, hidden twice": hide_changes_twice,
 }  # fmt: skip
 """Those, and others of which the advice makes one commit."""
 

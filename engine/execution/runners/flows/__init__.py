@@ -19,7 +19,12 @@ from typing import ClassVar
 from engine.execution.runners.flow import CHANGES_BY_PLACE, LANDS_CHANGES, Flow, FlowResult, Job, Place, WorkFailed
 from engine.execution.runners.flows.documents import DraftChangelog, LookAtRelease, WriteAgentsMd
 from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
-from engine.execution.runners.flows.merging import ForecastConflicts, RehearseMerge, UnfinishedOperation
+from engine.execution.runners.flows.merging import (
+    ForecastConflicts,
+    LookAtPullRequest,
+    RehearseMerge,
+    UnfinishedOperation,
+)
 from engine.execution.runners.flows.own_changes import (
     FindJointChanges,
     LookAtMentions,
@@ -28,9 +33,9 @@ from engine.execution.runners.flows.own_changes import (
     UpdateDocs,
 )
 from engine.execution.runners.flows.recent_work import LookAtChanges, SummariseDay
-from engine.execution.runners.flows.reviews import LookAtPullRequest, ReviewUnpushed
 from engine.execution.runners.flows.testing import CheckCleanHead, RunTests, UncoveredLines
 from engine.execution.runners.flows.tooling import FixLint, Lint, PrepareEnvironment, UpdateLock
+from engine.execution.runners.flows.unpushed_review import ReviewUnpushed
 from engine.execution.runners.flows.unreliable_tests import HuntFlakes, Quarantine, TimeTests
 from engine.execution.runners.flows.upkeep import (
     KeepCommits,

@@ -8,14 +8,12 @@ into one section of `AGENTS.md`, and leaves every other byte as it is.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
 from engine.execution.runners.flow import (
     CannotRun,
-    Facts,
     Flow,
     FlowResult,
     Job,
@@ -77,17 +75,17 @@ class DraftChangelog(Flow):
         name = name or "CHANGELOG.md"
         text = _read_changelog(job, name)
         sorted_commits = sort_commits(commits, text)
-        facts: Facts = {"file": name, "commits": len(commits), **asdict(sorted_commits)}
         job.say(f"{count(len(commits), 'commit')}, {name} {'exists' if text else 'is new'}")
         _report_sorted_commits(job, sorted_commits)
         if not sorted_commits.entries:
-            reason = "no commits that users would notice" if sorted_commits.left_out else "no commits"
-            if sorted_commits.already_there:
-                reason = f"{count(len(sorted_commits.already_there), 'commit')} already mentioned"
-            return FlowResult(f"Nothing to add to {name}: {reason}", facts=facts)
+            mentioned = len(sorted_commits.already_there)
+            return FlowResult(
+                f"Nothing to add to {name}: {mentioned} of {count(len(commits), 'commit')} already mentioned, and no "
+                "other that users would notice"
+            )
         (job.folder / name).write_bytes(add_entries(text, sorted_commits.entries).encode())
         number = sum(map(len, sorted_commits.entries.values()))
-        return FlowResult(f"{name}: {count(number, 'entry', 'entries')} under Unreleased", facts=facts)
+        return FlowResult(f"{name}: {count(number, 'entry', 'entries')} under Unreleased")
 
     def _read_commits(self, job: Job) -> list[Commit]:
         """The commits, oldest first, without merges."""
@@ -141,8 +139,7 @@ class LookAtRelease(Flow):
         noticed = sum(map(len, entries.values()))
         sections = ", ".join(f"{len(texts)} {section.lower()}" for section, texts in entries.items() if texts)
         summary = f"{count(len(subjects), 'commit')} since {self.since}, {noticed} that users notice"
-        facts = {"since": self.since, "commits": len(subjects), "entries": entries}
-        return FlowResult(f"{summary}: {sections}" if noticed else summary, facts=facts)
+        return FlowResult(f"{summary}: {sections}" if noticed else summary)
 
 
 # -- lessons in AGENTS.md
@@ -204,16 +201,15 @@ class WriteAgentsMd(Flow):
         present = read_lessons(before)
         new = [lesson for lesson in lessons if lesson not in present]
         removed = [lesson for lesson in present if lesson not in lessons]
-        facts: Facts = {"file": AGENTS_FILE, "lessons": lessons, "new": new, "gone": removed}
         for lesson in new:
             job.say(f"+ {lesson}")
         for lesson in removed:
             job.say(f"- {lesson}")
         after = write_section(before, format_section(lessons), LEARNT)
         if after == before:
-            return FlowResult(f"{AGENTS_FILE} already contains all of it", facts=facts)
+            return FlowResult(f"{AGENTS_FILE} already contains all of it")
         (job.folder / AGENTS_FILE).write_bytes(after)
-        return FlowResult(f"{AGENTS_FILE}: {count(len(lessons), 'lesson')}, {len(new)} of them new", facts=facts)
+        return FlowResult(f"{AGENTS_FILE}: {count(len(lessons), 'lesson')}, {len(new)} of them new")
 
 
 def format_section(lessons: list[str]) -> str:

@@ -30,10 +30,7 @@ from engine.execution.runners.flow import (
     WorkFailed,
 )
 from engine.execution.runners.flows.git_steps import (
-    GitTrial,
     link_packages,
-    make_operator_git,
-    quote_paths,
     read_commit,
     report_conflicts,
     reset_worktree,
@@ -104,8 +101,6 @@ class NarrowFailures(ProjectFlow):
         job.say(f"The smallest selection that shows every cause: {command}")
         facts = {
             "causes": [{"cause": str(cause), "tests": failing} for cause, failing in tests_by_cause.items()],
-            "alone": fails_alone,
-            "command": command,
             **make_signature_facts(texts, check.failing, tool.folder),
         }
         dependent = [test for test, fails in fails_alone.items() if not fails]
@@ -306,18 +301,17 @@ class Bisect(ProjectFlow):
                 job.git.run("bisect", "reset", bad, allowed=range(256))
             reset_worktree(job, bad)  # the result is recorded for the state of the worktree
         steps = len(outcome.verdicts)
-        skipped = [sha for sha, verdict in outcome.verdicts.items() if verdict == "skip"]
-        facts: Facts = {"test": self.test, "steps": steps, "skipped": skipped}
+        facts: Facts = {"test": self.test}
         if len(outcome.suspects) > 1:
             job.say("The test cannot run at these commits; one of them broke it:")
             job.say_list([read_commit(job, sha) for sha in outcome.suspects], len(outcome.suspects))
             summary = f"Broken by one of {count(len(outcome.suspects), 'commit')} at which the test cannot run"
-            return FlowResult(summary, check=at_bad, facts=facts | {"candidates": outcome.suspects})
+            return FlowResult(summary, check=at_bad, facts=facts)
         culprit = read_commit(job, outcome.suspects[0])
         show_diff(job, culprit.sha)
-        facts |= {"culprit": culprit.sha, "author": culprit.author, "subject": culprit.subject, "date": culprit.date}
+        facts |= {"culprit": culprit.sha, "subject": culprit.subject, "next": "rehearse_revert"}
         summary = f"{culprit.sha[:10]} “{culprit.subject}” by {culprit.author} broke it ({count(steps, 'step')})"
-        return FlowResult(summary, check=at_bad, facts=facts | {"next": "rehearse_revert"})
+        return FlowResult(summary, check=at_bad, facts=facts)
 
 
 def _check_bad_end(job: Job, run_test: RunTest, bad: str) -> CheckResult:
@@ -410,16 +404,20 @@ class RehearseRevert(ProjectFlow):
     def run(self, job: Job) -> FlowResult:
         culprit, head = resolve_commit(job, self.commit), resolve_commit(job, "HEAD")
         name = str(read_commit(job, culprit))
-        facts: Facts = {"commit": culprit, "test": self.test, "conflicts": [], "uncommitted": []}
+        facts: Facts = {"commit": culprit, "test": self.test, "conflicts": []}
         if not is_ancestor(job.git, culprit, head):
             raise WorkFailed(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
         show_diff(job, culprit)
         base = store_tree(job)
-        reverted = _try_revert(job, culprit)
+        is_merge = job.git.text("rev-parse", "--verify", "--quiet", f"{culprit}^2", allowed=(0, 1))
+        mainline = ("--mainline", "1") if is_merge else ()  # a merge is reverted to its first parent
+        reverted = try_git(job, "revert", "--no-commit", *mainline, culprit)
         if reverted.conflicts:
             report_conflicts(job, reverted.conflicts)
+            reset_worktree(job)  # files with conflict markers must not become a change set
+            job.say(f"Next: commit or stash your changes, then run git revert {culprit[:10]} and resolve these by hand")
             facts["conflicts"] = [*reverted.conflicts]
-            return self._explain_conflicts(job, reverted, head, facts)
+            return FlowResult(f"Reverting {name} conflicts in {reverted.files}", sound=False, facts=facts)
         if reverted.error:
             raise WorkFailed(f"git cannot revert it: {reverted.error}")
         if reverted.is_empty:
@@ -433,44 +431,6 @@ class RehearseRevert(ProjectFlow):
         reset_worktree(job, tree=reverted.tree)  # without the files that the tests wrote
         summary = f"{name} reverts cleanly{outcome}"
         return FlowResult(summary, check=check, sound=not still_fails, facts=facts, full=check is not None)
-
-    def _explain_conflicts(self, job: Job, reverted: GitTrial, head: str, facts: Facts) -> FlowResult:
-        """The result of a revert that ended in conflicts: with commits in the history of `head`, or only with lines
-        that are in no commit. It names the commands that work."""
-        commit, start = facts["commit"], job.git.text("rev-parse", "HEAD")
-        has_own_lines = start != head
-        is_clean_on_head = False
-        if has_own_lines:
-            reset_worktree(job, head)
-            on_head = _try_revert(job, commit)
-            is_clean_on_head = bool(on_head.tree) and not on_head.is_empty
-        reset_worktree(job, start)  # files with conflict markers must not become a change set
-        summary = f"Reverting {read_commit(job, commit)}"
-        if is_clean_on_head:
-            _explain_stashing(job, commit, reverted)
-            summary = f"{summary} is clean on HEAD, but conflicts with your uncommitted lines in {reverted.files}"
-            return FlowResult(summary, sound=False, facts={**facts, "uncommitted": [*reverted.conflicts]})
-        first_step = "commit or stash your changes, then " if has_own_lines else ""
-        job.say(f"Next: {first_step}run git revert {commit[:10]} and resolve these by hand")
-        return FlowResult(f"{summary} conflicts in {reverted.files}", sound=False, facts=facts)
-
-
-def _explain_stashing(job: Job, commit: str, reverted: GitTrial) -> None:
-    """Show the commands by which only the uncommitted lines are set aside, and the revert is clean."""
-    job.say("HEAD alone can be reverted: only your uncommitted lines there are in the way")
-    staged = make_operator_git(job).items("diff-index", "--cached", "--name-only", "-z", "HEAD")
-    # git reverts nothing while any file is staged. Not every staged file can be named to `git stash`.
-    paths = f" -- {quote_paths(reverted.conflicts)}" if set(staged) <= set(reverted.conflicts) else ""
-    job.say(f"Next: git stash push --include-untracked{paths}")
-    job.say(f"Then start this again, or run git revert {commit[:10]}")
-    job.say("After it, git stash pop brings your lines back, with the conflict to resolve")
-
-
-def _try_revert(job: Job, commit: str) -> GitTrial:
-    """Revert a commit in the files of the worktree. A merge is reverted to its first parent."""
-    is_merge = job.git.text("rev-parse", "--verify", "--quiet", f"{commit}^2", allowed=(0, 1))
-    mainline = ("--mainline", "1") if is_merge else ()
-    return try_git(job, "revert", "--no-commit", *mainline, commit)
 
 
 class ApplyFix(ProjectFlow):

@@ -1,11 +1,13 @@
-"""Flows about merges. They rehearse a merge, find the best order of several merges, or test an unfinished one."""
+"""Flows about merges. They rehearse a merge, find the best order of several merges, test an unfinished one, or look at
+the pull request that asks for one."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from functools import cache
 from itertools import combinations, permutations
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import Field
 
@@ -14,6 +16,7 @@ from engine.execution.runners.flow import (
     Flow,
     FlowResult,
     Job,
+    Line,
     Place,
     ProjectFlow,
     Revision,
@@ -21,6 +24,8 @@ from engine.execution.runners.flow import (
 )
 from engine.execution.runners.flows.git_steps import (
     REHEARSAL_AUTHOR,
+    find_main_branch,
+    find_unmerged_files,
     make_operator_git,
     quote_paths,
     read_commit,
@@ -30,7 +35,7 @@ from engine.execution.runners.flows.git_steps import (
     try_git,
 )
 from engine.execution.runners.flows.suite_runs import describe_check, try_whole_suite
-from engine.git import Git, GitError
+from engine.git import GitError
 from engine.git.command import LITERAL_PATHS
 from engine.git.history import is_ancestor
 from engine.git.inspection import MAX_COLLIDING
@@ -55,20 +60,11 @@ MAX_PAIRED_BRANCHES = 5
 MAX_LISTED_FILES = 50
 """Maximum number of files in conflict in the transcript."""
 
-_SUBMODULE, _LINK = "160000", "120000"
-"""Modes of entries that are no plain files."""
+_SUBMODULE = "160000"
+"""The mode of an entry that is a submodule."""
 
 _SIDE_WORDS = {Stage.OURS: "ours", Stage.THEIRS: "theirs"}
 """The sides of a conflict, as git's options and sentences name them."""
-
-_NEITHER_SIDE = ""
-"""The key in place of a side if the tests cannot run on any."""
-
-_MAX_COUNTED_PLACES = 127
-"""The most places in conflict that `git merge-file` counts."""
-
-_MERGE_FILE_CODES = (*range(_MAX_COUNTED_PLACES + 1), 255)
-"""Its exit codes: the number of places in conflict, or 255 for files that it cannot merge, such as binary ones."""
 
 
 # -- merge one branch into another, and run the tests on the result
@@ -112,8 +108,8 @@ class RehearseMerge(ProjectFlow):
             check, outcome = try_whole_suite(job, self.project, base=target)
             summary = f"{self.source} merges cleanly into {self.target}{outcome}"
         if self.rebase:
-            facts["rebase"] = rebase = self._try_rebase(job, source, target)
-            facts["commands"] = commands = [f"git {verb} {shlex.quote(self.source)}" for verb in ("merge", "rebase")]
+            commands = [f"git {verb} {shlex.quote(self.source)}" for verb in ("merge", "rebase")]
+            rebase = self._try_rebase(job, source, target)
             job.say(f"On {self.target}: `{commands[0]}`, or `{commands[1]}`")
             summary = f"{summary}; {rebase}"
         reset_worktree(job, target, tree=merged.tree)  # the result is recorded for the state of the worktree
@@ -122,10 +118,9 @@ class RehearseMerge(ProjectFlow):
     def _try_rebase(self, job: Job, source: str, target: str) -> str:
         """Try a rebase of the target. Returns its outcome in words."""
         commits = int(job.git.text("rev-list", "--count", f"{source}..{target}"))
-        if job.git.text("rev-list", "--max-count=1", "--merges", f"{source}..{target}"):
-            return "a rebase was not tried: the commits include merges"
-        if commits > MAX_REBASED_COMMITS:
-            return f"a rebase was not tried: {commits} commits"
+        has_merges = job.git.text("rev-list", "--max-count=1", "--merges", f"{source}..{target}")
+        if has_merges or commits > MAX_REBASED_COMMITS:
+            return f"a rebase was not tried: its commits are more than {MAX_REBASED_COMMITS} or include merges"
         reset_worktree(job, target)
         rebased = try_git(job, "rebase", "--no-autosquash", source)
         outcome = rebased.stop or f"of {count(commits, 'commit')} would be clean"
@@ -160,25 +155,23 @@ class ForecastConflicts(Flow):
         width = max(map(len, titles.values()))
         for pair, files in conflicts.items():
             job.say(f"{titles[pair]:<{width}}  {f'✗ {join_names(files, 4)}' if files else '✓ clean'}")
-        merges = [{"from": branch, "into": into, "conflicts": files} for (branch, into), files in conflicts.items()]
-        facts: Facts = {"merges": merges}
         tried = count(len(pairs), "merge")
         conflicting = [pair for pair in pairs if conflicts[pair]]
         if not conflicting:
-            return FlowResult(f"No conflicts ahead in {tried}", facts=facts)
+            return FlowResult(f"No conflicts ahead in {tried}")
         colliding = [name for name in newest if any(name in pair for pair in conflicting)][:MAX_COLLIDING]
         if len(colliding) < 2:
             names = [f"{name} with {into} ({count(len(conflicts[name, into]), 'file')})" for name, into in conflicting]
             summary = f"{len(conflicting)} of {tried} would conflict: {join_names(names, 3)}"
-            return FlowResult(summary, sound=False, facts=facts)
+            return FlowResult(summary, sound=False)
         oldest_first = sorted(colliding, key=lambda name: times[name])
-        order, summary = self._find_order(job, tips[self.base], {name: tips[name] for name in oldest_first})
-        return FlowResult(summary, sound=False, facts=facts | {"order": order})
+        tips_of_colliding = {name: tips[name] for name in oldest_first}
+        return FlowResult(self._describe_best_order(job, tips[self.base], tips_of_colliding), sound=False)
 
-    def _find_order(self, job: Job, target: str, tips: dict[str, str]) -> tuple[list[str], str]:
-        """The order of merging the branches that has the fewest conflicts, and a sentence about it. If several orders
-        have equally few, the one that begins with the oldest branch is taken. A file that conflicts at two merges
-        counts twice, because it is solved twice."""
+    def _describe_best_order(self, job: Job, target: str, tips: dict[str, str]) -> str:
+        """A sentence about the order of merging the branches that has the fewest conflicts. If several orders have
+        equally few, the one that begins with the oldest branch is taken. A file that conflicts at two merges counts
+        twice, because it is solved twice."""
         orders = _try_orders(job, target, tips)
         costs = {names: sum(map(len, files)) for names, files in orders.items()}
         best = min(costs, key=lambda names: costs[names])
@@ -190,7 +183,7 @@ class ForecastConflicts(Flow):
         if fewest < most:
             conflicts = count(fewest, "conflict") if fewest else "no conflicts in this order"
             comparison = f"{conflicts}; the worst order has {most}"
-        return list(best), f"Merge {', then '.join(best)}: {comparison}"
+        return f"Merge {', then '.join(best)}: {comparison}"
 
 
 def _try_orders(job: Job, target: str, tips: dict[str, str]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
@@ -246,34 +239,24 @@ class UnfinishedOperation(ProjectFlow):
             return FlowResult("Nothing is unfinished")
         if operation.name == "bisect":
             return _report_bisect(job, operation)
-        stages = read_conflicted_files(git)
-        conflicts = {path: _count_conflicts(job, git, stages[path]) for path in operation.unmerged}
+        conflicts = find_unmerged_files(git)
         _report_files(job, operation, conflicts)
-        ways = _find_ways_out(operation)
-        facts: Facts = {
-            "operation": operation.name,
-            "conflicts": conflicts,
-            "resolved": operation.resolved,
-            "go_on": ways.go_on,
-            "give_up": ways.give_up,
-        }
+        next_steps = _describe_next_steps(operation)
         label = _describe_operation(operation.name)
         if not conflicts:
             check, outcome = try_whole_suite(job, self.project)
             tests = f"; the tests in the present state: {describe_check(check)}" if check else outcome
-            summary = f"No conflict is left in the {label}{tests}. {ways.sentence}"
-            return FlowResult(summary, check=check, facts=facts, full=check is not None)
-        facts["tests"] = outcomes = self._test_each_side(job, operation, stages)
+            summary = f"No conflict is left in the {label}{tests}. {next_steps}"
+            return FlowResult(summary, check=check, full=check is not None)
+        tests = self._test_each_side(job, operation, read_conflicted_files(git))
         places = sum(conflicts.values())
         where = f"{count(places, 'place')} of " if places else ""
-        tests = "".join(outcomes.values())
-        summary = f"The {label} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}. {ways.sentence}"
-        return FlowResult(summary, sound=False, facts=facts)
+        summary = f"The {label} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}. {next_steps}"
+        return FlowResult(summary, sound=False)
 
-    def _test_each_side(self, job: Job, operation: GitOperation, stages: dict[str, StagedVersions]) -> dict[str, str]:
-        """Run the tests with all conflicts resolved to each side. Returns the outcomes by side, each as the rest of a
-        sentence."""
-        outcomes: dict[str, str] = {}
+    def _test_each_side(self, job: Job, operation: GitOperation, stages: dict[str, StagedVersions]) -> str:
+        """Run the tests with all conflicts resolved to each side. Returns the outcomes as the rest of a sentence."""
+        outcomes = ""
         theirs = operation.rebased or (operation.theirs.name if operation.theirs else "")
         for side, name in ((Stage.OURS, operation.ours.name), (Stage.THEIRS, theirs)):
             reset_worktree(job)
@@ -283,8 +266,8 @@ class UnfinishedOperation(ProjectFlow):
                 _resolve_file(job, path, versions, side)
             check, outcome = try_whole_suite(job, self.project)
             if check is None:
-                return {_NEITHER_SIDE: outcome}  # the tests of the other side cannot run either
-            outcomes[_SIDE_WORDS[side]] = f"; with {side_label}: {describe_check(check)}"
+                return outcome  # the tests of the other side cannot run either
+            outcomes += f"; with {side_label}: {describe_check(check)}"
         reset_worktree(job)
         return outcomes
 
@@ -322,111 +305,133 @@ def _find_commit_ranges(operation: GitOperation) -> dict[str, str]:
     return ours | {operation.rebased or theirs.name: f"{theirs.commit}^!"}
 
 
-class _WaysOut(NamedTuple):
-    """How to end an unfinished operation, in words."""
-
-    go_on: str
-    """The commands that go on; "" if git cannot go on."""
-    give_up: str
-    sentence: str
-    """Both, as sentences."""
-
-
-def _find_ways_out(operation: GitOperation) -> _WaysOut:
-    give_up = ", ".join(f"`{command}`" for command in operation.abort_commands)
+def _describe_next_steps(operation: GitOperation) -> str:
+    """How to continue or abort an unfinished operation, as sentences."""
+    abort = _format_abort_commands(operation)
     if operation.damaged_file:
         damage = f"It cannot go on, because git's file {operation.damaged_file} is missing or empty"
-        return _WaysOut("", give_up, f"{damage}. To give up: {give_up}")
-    go_on = f"`{operation.continue_command}`"
+        return f"{damage}. To give up: {abort}"
+    next_step = f"`{operation.continue_command}`"
     if operation.unmerged:
         names = quote_paths(operation.unmerged[:5])
         ellipsis = " …" if len(operation.unmerged) > 5 else ""
-        go_on = f"fix {join_names(operation.unmerged, 3)}, `git add -- {names}{ellipsis}`, then {go_on}"
-    return _WaysOut(go_on, give_up, f"To go on: {go_on}. To give up: {give_up}")
+        next_step = f"fix {join_names(operation.unmerged, 3)}, `git add -- {names}{ellipsis}`, then {next_step}"
+    return f"To go on: {next_step}. To give up: {abort}"
+
+
+def _format_abort_commands(operation: GitOperation) -> str:
+    return ", ".join(f"`{command}`" for command in operation.abort_commands)
 
 
 def _report_bisect(job: Job, operation: GitOperation) -> FlowResult:
     bad, good = operation.terms
-    ways = _find_ways_out(operation)
+    abort = _format_abort_commands(operation)
     job.say(f"Checked out: {read_commit(job, operation.ours.commit)}")
     for term, commits in ((bad, [operation.bad] if operation.bad else []), (good, operation.good)):
         for commit in [str(read_commit(job, sha)) for sha in commits] or ["none yet"]:
             job.say(f"Known to be {term}: {commit}")
-    facts = {"operation": "bisect", "bad": operation.bad, "good": list(operation.good), "left": operation.suspects}
     if operation.damaged_file:
-        return FlowResult(ways.sentence, facts=facts)
-    commands = [f"git bisect {good}", f"git bisect {bad}", "git bisect skip", *operation.abort_commands]
+        return FlowResult(_describe_next_steps(operation))
     missing = [
         f"`git bisect {term} COMMIT`" for term, commit in ((bad, operation.bad), (good, operation.good)) if not commit
     ]
     if missing:
-        return FlowResult(f"The bisect waits for {' and '.join(missing)}; to give up: {ways.give_up}", facts=facts)
+        return FlowResult(f"The bisect waits for {' and '.join(missing)}; to give up: {abort}")
     if operation.suspects == 1:
         summary = f"The bisect is over: {read_commit(job, operation.bad)} is the first {bad} commit"
-        return FlowResult(f"{summary}; to end it: {ways.give_up}", facts=facts)
+        return FlowResult(f"{summary}; to end it: {abort}")
     steps = max(0, operation.suspects.bit_length() - 1)
-    summary = (
+    return FlowResult(
         f"The bisect has {count(operation.suspects, 'revision')} left, about {count(steps, 'step')}; test "
-        f"{operation.ours.commit[:10]}, then `{commands[0]}` or `{commands[1]}`, or `{commands[2]}` if it cannot be "
-        f"tested; to give up: {ways.give_up}"
+        f"{operation.ours.commit[:10]}, then `git bisect {good}` or `git bisect {bad}`, or `git bisect skip` if it "
+        f"cannot be tested; to give up: {abort}"
     )
-    return FlowResult(summary, facts=facts | {"commands": commands})
 
 
 def _resolve_file(job: Job, path: str, versions: StagedVersions, side: Stage) -> None:
     """Resolve a file in conflict to one side in the worktree. The file is removed if that side removed it.
 
-    Only lines that both sides changed are taken from that side, if lines can be compared. Otherwise its whole file is
-    taken.
+    Only lines that both sides changed are taken from that side, if both have the file and its lines can be compared.
+    Otherwise its whole file is taken.
     """
-    if any(version.mode == _SUBMODULE for version in versions.values()):
-        job.say(f"{path} is a submodule and stays as it is")
-        return
     version = versions.get(side)
     if version is None:
         job.git.run("rm", "--quiet", "--force", "--ignore-unmatch", "--", path, environment=LITERAL_PATHS)
         return
+    if version.mode == _SUBMODULE:
+        job.say(f"{path} is a submodule and stays as it is")
+        return
     blob = version.blob
-    if _have_lines(versions):
-        places, merged = _merge_lines(job, job.git, versions, f"--{_SIDE_WORDS[side]}")
-        if places == 0:
-            blob = job.git.text("hash-object", "-w", "--no-filters", "--stdin", stdin=merged)
-    job.git.run(
-        "update-index",
-        "--add",
-        "--replace",
-        "-z",
-        "--index-info",
-        stdin=f"{version.mode} {blob}\t".encode() + _encode_path(path),
-    )
+    are_alike = {Stage.OURS, Stage.THEIRS} <= versions.keys() and len({each.mode for each in versions.values()}) == 1
+    if are_alike and (merged := _merge_lines(job, versions, side)) is not None:
+        blob = job.git.text("hash-object", "-w", "--no-filters", "--stdin", stdin=merged)
+    entry = f"{version.mode} {blob}\t".encode() + _encode_path(path)
+    job.git.run("update-index", "--add", "--replace", "-z", "--index-info", stdin=entry)
     job.git.run("checkout-index", "--force", "-z", "--stdin", stdin=_encode_path(path))
 
 
-def _count_conflicts(job: Job, git: Git, versions: StagedVersions) -> int:
-    """The number of places in which both sides changed the same lines; 0 if the whole file is in conflict."""
-    if not _have_lines(versions):
-        return 0
-    places, _ = _merge_lines(job, git, versions)
-    return places if places <= _MAX_COUNTED_PLACES else 0
-
-
-def _have_lines(versions: StagedVersions) -> bool:
-    """Whether both sides have the file, and no version is a submodule or a link."""
-    has_both_sides = {Stage.OURS, Stage.THEIRS} <= versions.keys()
-    return has_both_sides and all(version.mode not in (_SUBMODULE, _LINK) for version in versions.values())
-
-
-def _merge_lines(job: Job, git: Git, versions: StagedVersions, *options: str) -> tuple[int, bytes]:
-    """Merge the lines of a file, without changing it. Returns the number of places in conflict and the merged lines. A
-    number above `_MAX_COUNTED_PLACES` says that the lines cannot be compared."""
+def _merge_lines(job: Job, versions: StagedVersions, side: Stage) -> bytes | None:
+    """The lines of a file, of which those that both sides changed are those of one side. None if its lines cannot be
+    compared, as those of a binary file."""
     files: list[str] = []
     for stage in (Stage.OURS, Stage.COMMON, Stage.THEIRS):
         file = job.scratch / f"version-{stage}"
-        file.write_bytes(git.output("cat-file", "blob", versions[stage].blob) if stage in versions else b"")
+        file.write_bytes(job.git.output("cat-file", "blob", versions[stage].blob) if stage in versions else b"")
         files.append(str(file))
-    merged = git.run("merge-file", "-p", "--quiet", *options, *files, allowed=_MERGE_FILE_CODES)
-    return merged.returncode, merged.stdout
+    merged = job.git.run("merge-file", "-p", "--quiet", f"--{_SIDE_WORDS[side]}", *files, allowed=range(256))
+    return None if merged.returncode else merged.stdout
 
 
 def _encode_path(path: str) -> bytes:
     return path.encode(errors="surrogateescape") + b"\0"
+
+
+# -- a pull request
+
+MAX_SHOWN_ROWS = 30
+"""Maximum number of commits, and of files, of a pull request in the transcript."""
+
+
+class LookAtPullRequest(Flow):
+    """Says who waits for what, what its branch changes if it is here, and the commands that show the rest."""
+
+    name = "look_at_pull_request"
+    label = "Look at a pull request"
+    work = "review"
+    place = Place.OPERATOR_TREE
+    number: int = Field(ge=1, description="its number")
+    title: Line = Field(default="", description="its title")
+    url: Line = Field(default="", description="where it is")
+    branch: Line = Field(default="", description="the branch to be merged")
+    waits: Line = Field(default="", description="who is waiting for what, and since when")
+
+    def describe(self) -> str:
+        return f"Look at pull request #{self.number} “{self.title}”"
+
+    def run(self, job: Job) -> FlowResult:
+        for line in (f"#{self.number} {self.title}", self.url, self.waits):
+            if line.strip():
+                job.say(line)
+        changed = self._describe_branch(job)
+        job.say(f"Next: gh pr view {self.number} --comments")
+        job.say(f"      gh pr diff {self.number}")
+        job.say(f"      gh pr checkout {self.number}")
+        state = self.waits.rstrip(".") or f"Pull request #{self.number}"
+        return FlowResult(f"{state}; {changed or 'its branch is not here'}")
+
+    def _describe_branch(self, job: Job) -> str:
+        """The changes of the branch against the main branch in words; "" if the repository does not have the branch."""
+        git, base, branch = make_operator_git(job), find_main_branch(job), self.branch
+        of_remote = re.compile(rf"refs/remotes/[^/]+/{re.escape(branch)}")
+        refs = git.lines("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes")
+        ref = next((name for name in refs if name == f"refs/heads/{branch}" or of_remote.fullmatch(name)), "")
+        if not ref or base is None or ref == f"refs/heads/{base}":
+            return ""
+        start = git.text("merge-base", f"refs/heads/{base}", ref, allowed=(0, 1))
+        if not start:
+            return ""
+        commits = git.lines("log", "--no-show-signature", "--format=%h %an: %s", f"{start}..{ref}")
+        files = git.lines("diff", "--stat", "--no-color", start, ref)
+        job.say_list(commits, MAX_SHOWN_ROWS)
+        job.say_list(files, MAX_SHOWN_ROWS)
+        return f"{count(len(commits), 'commit')}, {count(max(len(files) - 1, 0), 'file')} changed against {base}"

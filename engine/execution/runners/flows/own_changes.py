@@ -133,7 +133,7 @@ class RemoveLeftovers(Flow):
         summary += f", {len(remaining)} left for you" if remaining else ""
         check = self._run_tests_of(job, changed, base)
         outcome = "no tests ran" if check is None else describe_compared(check)
-        return FlowResult(f"{summary}; {outcome}", check=check, facts={"changed": changed})
+        return FlowResult(f"{summary}; {outcome}", check=check)
 
     def _remove_from_file(self, job: Job, path: str, findings: Sequence[LocatedLeftover]) -> list[int]:
         """Remove statements from one file of the worktree. Returns the numbers of the removed lines."""
@@ -200,11 +200,8 @@ class LookAtMentions(Flow):
         names = join_names(dict.fromkeys(finding.old for finding in mentions), 3)
         files = count(len({finding.path for finding in mentions}), "file")
         verb = "name" if len(mentions) > 1 else "names"
-        facts: Facts = {"mentions": make_facts(mentions, "path", "line", "old", "new")}
-        if renamed:
-            facts["next"] = "update_docs"
         summary = f"{count(len(mentions), 'line')} in {files} of documentation still {verb} {names}"
-        return FlowResult(summary, sound=False, facts=facts)
+        return FlowResult(summary, sound=False, facts={"next": "update_docs"} if renamed else {})
 
 
 class UpdateDocs(Flow):
@@ -233,7 +230,7 @@ class UpdateDocs(Flow):
         if unnamed:
             verb = "names" if unnamed == 1 else "name"
             summary += f"; {count(unnamed, 'line')} {verb} something that is gone and must be reworded"
-        return FlowResult(summary, facts={"changed": list(changed)})
+        return FlowResult(summary)
 
     def _rename_in_file(self, job: Job, path: str, mentions: Sequence[Mention]) -> bool:
         """Replace the names that a document mentions, longer names first. Returns False if the file cannot be read."""
@@ -293,13 +290,7 @@ class FindJointChanges(Flow):
         lines = count(parse_line_count(newest.added) + parse_line_count(newest.deleted), "line")
         times = "commit changed" if len(commits) == 1 else "commits changed"
         last = f"the last on {newest.date}: “{newest.subject}”, {lines} of {partner}"
-        facts = {
-            "path": path,
-            "partner": partner,
-            "together": len(commits),
-            "commits": [{"id": commit.sha, "date": commit.date, "subject": commit.subject} for commit in changes],
-        }
-        return FlowResult(f"{len(commits)} {times} both {path} and {partner}, {last}", facts=facts)
+        return FlowResult(f"{len(commits)} {times} both {path} and {partner}, {last}")
 
 
 @frozen

@@ -67,9 +67,7 @@ class SummariseDay(Flow):
         if self.sessions:
             parts.append(count(len(self.sessions), "session"))
         parts.append(f"{count(len(uncommitted), 'file')} not committed" if uncommitted else "everything is committed")
-        return FlowResult(
-            ", ".join(parts), facts={"text": "\n".join(lines), "commits": len(commits), "uncommitted": uncommitted}
-        )
+        return FlowResult(", ".join(parts))
 
 
 def _describe_day(day: str, commits: Sequence[CommitSummary]) -> list[str]:
@@ -142,9 +140,6 @@ MAX_COUNTED_BYTES = 1_000_000
 MAX_GROUPS = 8
 """Maximum number of suggested commits in the transcript."""
 
-FILES_PER_COMMAND = 20
-"""Maximum number of files in a suggested command. More files get several commands."""
-
 _TEST_STEM = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
 """The name of a test file without its ending; the group is the name of what it tests."""
 
@@ -202,11 +197,8 @@ class LookAtChanges(Flow):
         sentences.append(f"could be {count(len(groups), 'commit')}: {join_names(groups, 3)}")
         if risks:
             sentences.append(f"do not commit: {risks[0].description}")
-        facts = {
-            "groups": {topic: [change.file.path for change in members] for topic, members in groups.items()},
-            "next": "secret" if any(risk.is_secret for risk in risks) else "run_tests",
-        }
-        return FlowResult("; ".join(sentences), sound=not risks, facts=facts)
+        next_step = "secret" if any(risk.is_secret for risk in risks) else "run_tests"
+        return FlowResult("; ".join(sentences), sound=not risks, facts={"next": next_step})
 
 
 def _report_groups(job: Job, groups: Mapping[str, list[UncommittedFile]]) -> None:
@@ -216,12 +208,7 @@ def _report_groups(job: Job, groups: Mapping[str, list[UncommittedFile]]) -> Non
         job.say(f"{number}. {topic}: {count(len(members), 'file')}, {lines}")
         for change in members:
             job.say(f"   {change.letter} {change.file.path}  +{change.added} -{change.removed}")
-        paths = [change.file.path for change in members]
-        commands = [
-            f"git add -- {quote_paths(paths[start : start + FILES_PER_COMMAND])}"
-            for start in range(0, len(paths), FILES_PER_COMMAND)
-        ]
-        job.say_list([*commands[:-1], f"{commands[-1]} && git commit"], len(commands), indent="   ")
+        job.say(f"   git add -- {quote_paths(change.file.path for change in members)} && git commit")
     if len(groups) > MAX_GROUPS:
         job.say(f"and {len(groups) - MAX_GROUPS} more")
 

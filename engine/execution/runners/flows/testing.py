@@ -7,8 +7,8 @@ validation of an agent's changes uses `RunTests`, too.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from pydantic import Field
@@ -52,7 +52,6 @@ from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import read_project
 from engine.execution.runners.toolchains.tool_table import PROGRAM_FIXES, ToolCommand
 from engine.files import read_plain
-from engine.frozen import frozen
 from engine.model import CheckResult
 from engine.model.text import capitalised, count, find_last_error_line, join_names
 
@@ -60,15 +59,6 @@ from engine.model.text import capitalised, count, find_last_error_line, join_nam
 
 MAX_TESTS_IN_COMMAND = 400
 """Maximum number of tests in a command. If there are more, the whole suite is run."""
-
-
-@frozen
-class _TestPlan:
-    """The tests to run."""
-
-    runs: list[PlannedTests]
-    tests_by_path: Mapping[str, list[str]] = field(default_factory=dict)
-    """The tests of each changed file."""
 
 
 class RunTests(ProjectFlow):
@@ -99,39 +89,32 @@ class RunTests(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         tools = find_toolchains(job, self.project)
-        folders = find_folders(job, self.paths)
         if self.tests:  # the whole suite with a tool that cannot run single tests
             tool = choose_toolchain(tools, self.tests)
-            plan = _TestPlan([PlannedTests(tool, self.tests if tool.runs_single_tests else [])])
+            plan = [PlannedTests(tool, self.tests if tool.runs_single_tests else [])]
         else:
-            plan = self._plan_changed_paths(job, tools, has_folder=bool(folders))
-        if not plan.runs:
+            plan = self._plan_changed_paths(job, tools)
+        if not plan:
             sentence = f"No tests found for {join_names(self.paths, 4)}, nothing was run"
             return FlowResult(f"{sentence}: `run the tests` runs the whole suite")
         texts: dict[str, str] = {}
-        results = run_test_plan(job, plan.runs, texts)
+        results = run_test_plan(job, plan, texts)
         check = combine_checks(results)
-        full = not any(run.tests for run in plan.runs)
+        full = not any(planned.tests for planned in plan)
         scope = " (the whole suite)" if full else " (only the tests of this change)"
         summary = capitalised(f"{describe_check(check)}{self.where}{scope if self.paths else ''}")
-        files = (path for path in self.paths if path not in folders)
-        facts = {
-            "tests_by_path": plan.tests_by_path,
-            "without_tests": [path for path in files if not plan.tests_by_path.get(path)],
-            **make_signature_facts(texts, check.failing, job.folder / self.project),
-        }
+        facts = make_signature_facts(texts, check.failing, job.folder / self.project)
         return FlowResult(summary, check=check, facts=facts, full=full and len(results) == len(tools))
 
-    def _plan_changed_paths(self, job: Job, tools: Sequence[Toolchain], *, has_folder: bool) -> _TestPlan:
+    def _plan_changed_paths(self, job: Job, tools: Sequence[Toolchain]) -> list[PlannedTests]:
         """The tests that each tool runs for the files of `paths`. If these files have no tests of their own, a tool
         runs its whole suite, or nothing if a path is a folder."""
-        runs: list[PlannedTests] = []
-        tests_by_path: dict[str, list[str]] = {}
+        plan: list[PlannedTests] = []
+        has_folder = bool(find_folders(job, self.paths))
         files = self.find_files(job, self.paths)
         for tool in tools:
             if covered := [path for path in files if tool.covers(path)]:
                 tests_of_tool = tool.find_tests_for(covered)
-                tests_by_path |= {f"{self.path_prefix}{path}": names for path, names in tests_of_tool.items()}
                 tests = collect_tests(tests_of_tool)
                 if not tests and has_folder:
                     continue
@@ -140,12 +123,12 @@ class RunTests(ProjectFlow):
                 if not tests or len(tests) > MAX_TESTS_IN_COMMAND:
                     job.say(f"Running the whole suite with {tool.title}")
                     tests = []
-                runs.append(PlannedTests(tool, tests))
-        if not (runs or has_folder):
+                plan.append(PlannedTests(tool, tests))
+        if not (plan or has_folder):
             if self.paths:
                 job.say(f"No tests found for {join_names(self.paths, 4)}: running the whole suite")
-            runs = list(map(PlannedTests, tools))
-        return _TestPlan(runs, tests_by_path)
+            return list(map(PlannedTests, tools))
+        return plan
 
 
 # -- HEAD without the uncommitted files
@@ -177,14 +160,13 @@ class CheckCleanHead(ProjectFlow):
         job.say(f"HEAD is {read_commit(job, head)}")
         job.say(f"Left out: {join_names(left_out) if left_out else 'nothing, everything is committed'}")
         tools = find_toolchains(job, self.project)
-        facts: Facts = {"head": head, "left_out": left_out}
         with link_packages(job, tools):
             results = run_test_plan(job, list(map(PlannedTests, tools)))
             check = combine_checks(results)
             answer = self._compare_with_head(check) if left_out else ""
             if check.green:
                 summary = f"{answer or 'HEAD is complete'}: {describe_check(check)}"
-                return FlowResult(summary, check=check, facts=facts, full=True)
+                return FlowResult(summary, check=check, full=True)
             tool, failed = next((result for result in results if not result[1].green), results[0])
             failing = failed.failing
             asks_about_files = left_out and not set(failing).issubset(self.tests)
@@ -192,9 +174,8 @@ class CheckCleanHead(ProjectFlow):
             reset_worktree(job, head)  # the result is recorded for the state of the worktree
         summary = f"{f'{answer}. ' if answer else ''}On HEAD alone {describe_check(check)}"
         if passing is not None:
-            facts["passes_with_files"] = passing
             summary = f"{summary}; {len(passing)} of {len(failing)} passed with the uncommitted files"
-        return FlowResult(summary, check=check, facts=facts, full=True)
+        return FlowResult(summary, check=check, full=True)
 
     def _compare_with_head(self, check: CheckResult) -> str:
         """Which of the `tests` passed and which failed in `check`, the run of HEAD alone, in words; "" for none. Of a
@@ -283,7 +264,7 @@ class UncoveredLines(ProjectFlow):
             elif hits := sorted(missing_lines[path].intersection(lines)):
                 uncovered[path] = hits
                 job.say(f"{path} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}")
-        facts: Facts = {"uncovered": uncovered, "whole": not tests}
+        facts: Facts = {"uncovered": uncovered}
         if not uncovered:
             summary = f"The tests run every measured changed line; {describe_check(check)}"
             return FlowResult(summary, check=check, facts=facts)

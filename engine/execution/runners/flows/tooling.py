@@ -159,7 +159,6 @@ class Lint(_LintFlow):
         facts: Facts = {
             "rules": rules,
             "findings": make_facts(findings[:MAX_SHOWN_FINDINGS], "path", "line", "rule", "message"),
-            "known": number_known,
         }
         if not findings:
             linted = {path for run in runs for path in run.targets}
@@ -343,13 +342,7 @@ class PrepareEnvironment(InstallFlow):
         summary = f"Installed the packages{self.where} with `{installation.command}`"
         return FlowResult(
             capitalised(f"{summary} in {seconds:.0f} s; {installation.outcome}"),
-            facts={
-                "next": "run_tests",
-                "project": self.project,
-                "command": installation.lines,
-                "hosts": list(installation.packages.hosts),
-                "folders": [*installation.created, *installation.updated],
-            },
+            facts={"next": "run_tests"},
         )
 
 
@@ -382,10 +375,9 @@ class UpdateLock(InstallFlow):
         for difference in (text for stale in stale_locks for text in stale.differences):
             job.say(difference)
         name, command = installation.packages.lock, f"`{installation.command}`"
-        facts = {"project": self.project, "lock": installation.packages.lock, "command": installation.lines}
         if stale_locks:
             summary = f"{name} is still out of step after {command}: {join_names(stale_locks[0].differences, 1)}"
-            return FlowResult(summary, sound=False, facts=facts)
+            return FlowResult(summary, sound=False)
         if not changed:
-            return FlowResult(f"{command} changed nothing: {name} is up to date", facts=facts)
-        return FlowResult(f"{command} updated {name}", facts={**facts, "next": "prepare_environment"})
+            return FlowResult(f"{command} changed nothing: {name} is up to date")
+        return FlowResult(f"{command} updated {name}", facts={"next": "prepare_environment"})

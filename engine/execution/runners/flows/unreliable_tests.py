@@ -88,7 +88,7 @@ class HuntFlakes(ProjectFlow):
             counts = [_describe_tallies(tallies, verdict) for verdict in ("flaky", "broken")]
             summary = "; ".join(filter(None, [*counts, f"{steady} steady"]))
         tests = make_facts(tallies, "test", "runs", "failed", "mean_seconds", "verdict")
-        facts: Facts = {"times": self.times, "tests": tests}
+        facts: Facts = {"tests": tests}
         if tool.name == "pytest" and any(tally.verdict == "flaky" and ".py::" in tally.test for tally in tallies):
             facts["next"] = "quarantine"
         return FlowResult(summary, check=checks[-1], sound=steady == len(tallies), facts=facts)
@@ -185,8 +185,7 @@ class TimeTests(ProjectFlow):
         slower = sum(comparison.is_slower for comparison in comparisons.values())
         if slower:
             job.say(f"Next: git log --oneline {fast[:10]}..HEAD")
-        facts = {"fast": fast, "head": head, "before": fast_times, "now": head_times, "slower": slower}
-        return FlowResult("; ".join(sentences[:3]), sound=not slower, facts=facts)
+        return FlowResult("; ".join(sentences[:3]), sound=not slower)
 
     def _time_tests_at(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
         """The seconds of each test in each run at a commit."""
@@ -239,6 +238,10 @@ MAX_TEST_FILE_BYTES = 5_000_000
 """Maximum size of a file in which a test is skipped."""
 
 
+_IMPORTS = ("from datetime import date as _date", "import pytest")
+"""The imports that a skip mark needs. No test file has another use for this name of `date`."""
+
+
 class Quarantine(ProjectFlow):
     """Puts `pytest.mark.skipif` with a date above each test, and runs the file."""
 
@@ -272,9 +275,8 @@ class Quarantine(ProjectFlow):
             job.say(str(error))
             return FlowResult(f"{summary}; not tested: {error.message}")
         check = combine_checks(compare_with_base(job, base, [ToolCheck(tool, result)]))
-        facts = {"tests": marked, "until": self.until}
         summary = f"{summary}; its file: {describe_compared(check)}"
-        return FlowResult(summary, check=check, sound=set(marked).isdisjoint(check.failing), facts=facts)
+        return FlowResult(summary, check=check, sound=set(marked).isdisjoint(check.failing))
 
     def _mark(self, job: Job, tool: Toolchain, test: str) -> bool:
         """Put the mark above one test. False if it has the same mark already. Raises `WorkFailed` if its file cannot be
@@ -311,35 +313,25 @@ def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | N
     newline = "\r" if rows[0].endswith("\r") else ""
     top_row = min([test.lineno, *(decorator.lineno for decorator in test.decorator_list)]) - 1
     indent = " " * (len(rows[top_row]) - len(rows[top_row].lstrip()))
-    date_class, imports = _find_needed_imports(text)
     # All numbers of rows are those of the unchanged file. So the rows are changed from below: first the old marks,
     # which are at the top row of the test or below it, then that row, and last the imports, which are above it.
     for old_mark in reversed(old_marks):
         del rows[old_mark.lineno - 1 : old_mark.end_lineno]
-    rows.insert(top_row, f"{indent}{_make_skip_mark(text, date_class, until, why)}{newline}")
+    rows.insert(top_row, f"{indent}{_make_skip_mark(text, until, why)}{newline}")
     import_row = _find_import_row(tree)
-    rows[import_row:import_row] = [f"{line}{newline}" for line in imports]
+    rows[import_row:import_row] = [
+        f"{line}{newline}" for line in _IMPORTS if not re.search(rf"^{line}[ \t\r]*$", text, re.MULTILINE)
+    ]
     after = "\n".join(rows)
     ast.parse(after)
     return after
 
 
-def _find_needed_imports(text: str) -> tuple[str, list[str]]:
-    """(name of the class `date` in the `text` of a file, imports that a mark still needs there)."""
-    imports = [] if re.search(r"^import pytest\b", text, re.M) else ["import pytest"]
-    imported = re.search(r"^from datetime import date(?: as (\w+))?[ \t\r]*$", text, re.M)
-    if imported:
-        return imported[1] or "date", imports
-    if re.search(r"\bdate\b", text):  # the file uses this name for something else
-        return "_date", ["from datetime import date as _date", *imports]
-    return "date", ["from datetime import date", *imports]
-
-
-def _make_skip_mark(text: str, date_class: str, until: date, why: str) -> str:
+def _make_skip_mark(text: str, until: date, why: str) -> str:
     """The decorator, with the quotes that the `text` of the file mostly has."""
     quote = "'" if text.count("'") > text.count('"') else '"'
     reason = f"{why}; {QUARANTINE_WORDS} {until.isoformat()}".replace("\\", "").replace(quote, "")
-    condition = f"{date_class}.today() < {date_class}({until.year}, {until.month}, {until.day})"
+    condition = f"_date.today() < _date({until.year}, {until.month}, {until.day})"
     return f"@pytest.mark.skipif({condition}, reason={quote}{reason}{quote})"
 
 

@@ -16,7 +16,6 @@ from pydantic import Field
 
 from engine.execution.runners.flow import (
     Argument,
-    Facts,
     Flow,
     FlowResult,
     Job,
@@ -24,7 +23,6 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     Revision,
     WorkFailed,
-    make_facts,
 )
 from engine.execution.runners.flows.git_steps import (
     find_known_main_branch,
@@ -76,9 +74,7 @@ class ReportBranches(Flow):
             job.say("That is the branch of HEAD: no main branch is known. Name it: git config init.defaultBranch NAME")
         branches = self._read_branches(job, base)
         self._report(job, base, branches)
-        to_tidy = [branch for branch in branches if branch.state != "active"]
-        rows = make_facts(to_tidy, "name", "state", "days", "ahead", "behind", "command")
-        return FlowResult(_summarise_branches(base, branches), facts={"base": base, "branches": rows})
+        return FlowResult(_summarise_branches(base, branches))
 
     def _report(self, job: Job, base: str, branches: Sequence[ComparedBranch]) -> None:
         """Show the branches that can be tidied up, by their state, each with the command that deletes it."""
@@ -207,7 +203,7 @@ class LookAtStash(Flow):
             job.say(f"To drop the stashes that are already in HEAD: `{commands}`")
         outcomes = {name: trial.outcome for name, trial in trials.items()}
         summary = "; ".join(f"{stash.name} ({stash.message[:40]}): {outcomes[stash.name]}" for stash in stashes)
-        return FlowResult(summary, facts={"stashes": outcomes})
+        return FlowResult(summary)
 
 
 @frozen
@@ -284,11 +280,10 @@ class KeepCommits(Flow):
             list_commits(job, unreachable)
             job.say(f"To work on them: `git switch {name}`. To bring them here: `git merge {name}`.")
             job.say(f"To remove the branch: `git branch -D {name}`")
-        facts = {"branches": branches, "undo": [f"git branch -D {name}" for name in branches]}
         if not branches:
-            return FlowResult("Nothing to keep: all of them are already on a branch or tag", facts=facts)
+            return FlowResult("Nothing to keep: all of them are already on a branch or tag")
         names = " and ".join(f"{name} ({count(number, 'commit')})" for name, number in branches.items())
-        return FlowResult(f"Made {names}; to remove it: `git branch -D {' '.join(branches)}`", facts=facts)
+        return FlowResult(f"Made {names}; to remove it: `git branch -D {' '.join(branches)}`")
 
 
 class RehearseAutosquash(ProjectFlow):
@@ -312,29 +307,26 @@ class RehearseAutosquash(ProjectFlow):
         command = f"git -c sequence.editor=: rebase -i --autosquash {onto[:10] or '--root'}"
         reset_worktree(job, head)
         before = _read_commits_since(job, onto)
-        facts: Facts = {"head": head, "onto": onto, "before": len(before)}
         squashed = try_git(
             job, "rebase", "--interactive", "--autosquash", "--no-verify", onto or "--root", environment=_NO_EDITOR
         )
         if squashed.stop:
             report_conflicts(job, squashed.conflicts)
             job.say(squashed.error)
-            facts["conflicts"] = [*squashed.conflicts]
-            return FlowResult(f"The autosquash {squashed.stop}", sound=False, facts=facts)
+            return FlowResult(f"The autosquash {squashed.stop}", sound=False)
         after = _read_commits_since(job, onto)
         if len(after) == len(before):
-            return FlowResult(f"Nothing to fold: no fixup of another among {count(len(before), 'commit')}", facts=facts)
+            return FlowResult(f"Nothing to fold: no fixup of another among {count(len(before), 'commit')}")
         effect = f"{count(len(before), 'commit')} would become {len(after)}"
         job.say(f"{effect}:")
         list_commits(job, after)
         has_same_files = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
-        facts |= {"after": after, "same_files": has_same_files}
         if not has_same_files:
             summary = f"The autosquash changes the files: {effect}, but the result differs from HEAD"
-            return FlowResult(summary, sound=False, facts=facts)
+            return FlowResult(summary, sound=False)
         check, outcome = try_whole_suite(job, self.project)
         summary = f"The autosquash is clean: {effect}, with the same files at the end{outcome}; to do it: `{command}`"
-        return FlowResult(summary, check=check, facts=facts | {"command": command}, full=check is not None)
+        return FlowResult(summary, check=check, full=check is not None)
 
 
 def _read_commits_since(job: Job, onto: str) -> list[str]:
@@ -369,7 +361,7 @@ class UndoLanding(Flow):
         job.say(f"Next: run the tests again. To land the change again: clawpy land {undone.change.id}")
         return FlowResult(
             f"The landing of “{undone.change.title}” is undone: {count(len(undone.restored), 'file')} restored",
-            facts={"change_set": undone.change.id, "next": "rerun_failing"},
+            facts={"next": "rerun_failing"},
         )
 
 
@@ -404,7 +396,7 @@ class ReclaimSpace(Flow):
         free = upkeep.read_free_space()[0]
         job.say("The next test run rebuilds its cache and takes longer")
         summary = f"Freed {_format_size(reclaimed.freed)}: {' and '.join(removed)}; {_format_size(free)} free now"
-        return FlowResult(summary, facts={"freed": reclaimed.freed})
+        return FlowResult(summary)
 
 
 def _format_size(size: int) -> str:

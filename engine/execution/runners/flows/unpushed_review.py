@@ -1,9 +1,7 @@
-"""Flows that review commits on their way between you and others: those that you have not pushed, and those of a pull
-request.
+"""The flow that reviews the commits that you have not pushed, and what is staged.
 
-`ReviewUnpushed` shows secrets, large files and leftovers, and gives the commands that take secrets and unwanted files
-out: out of the index, or out of the history, by a new last commit, by fixup commits, or by one commit in place of
-several.
+It shows secrets, large files and leftovers, and gives the commands that take secrets and unwanted files out: out of the
+index, or out of the history, by a new last commit, by fixup commits, or by one commit in place of several.
 """
 
 from __future__ import annotations
@@ -17,8 +15,7 @@ from dataclasses import replace
 from pydantic import Field
 
 from engine.execution.runners.flow import Facts, Flow, FlowResult, Job, Line, Place, Revision
-from engine.execution.runners.flows.git_steps import find_main_branch, make_operator_git, quote_paths, resolve_commit
-from engine.git.command import LITERAL_PATHS
+from engine.execution.runners.flows.git_steps import quote_paths, resolve_commit
 from engine.git.history import log_commits
 from engine.git.leftovers import count_kinds, is_secret_file
 from engine.git.operations import find_operation_name
@@ -35,8 +32,6 @@ from engine.git.unpushed import (
     read_uncommitted,
 )
 from engine.model.text import capitalised, count, join_names, sanitise
-
-# -- unpushed commits
 
 MAX_FINDINGS = 200
 """Maximum number of findings in the transcript and in the facts of a result."""
@@ -99,11 +94,10 @@ def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem], branch
             "line": finding.line,
             "commit": finding.sha,
             "gone": finding.is_in_history_only,
-            **({"size": finding.size} if finding.size else {}),
         }
         for finding in findings[:MAX_FINDINGS]
     ]
-    facts: Facts = {"commits": unpushed.commits, "findings": finding_facts}
+    facts: Facts = {"findings": finding_facts}
     commits = count(unpushed.commits, "unpushed commit")
     if not findings and not branch_problems:
         unread = f", but {unpushed.unread} of them could not be read" if unpushed.unread else ""
@@ -151,10 +145,7 @@ def _describe_cleanup(
         steps.append(f"No command is given for {join_names(unwritable, 3)}: the name has unusual characters.")
     if holders := _list_other_refs(job, affected, status.branch):
         steps.append(f"These have such a commit, too, until you delete or change them: {join_names(holders, 3)}.")
-    committed = [finding for finding in serious if finding.is_secret and finding.sha]
-    if public := _find_remote_branches(job, committed):
-        steps.append(f"Rotate the key, because it is public: {join_names(public, 3)} has it already.")
-    elif committed:
+    if any(finding.is_secret and finding.sha for finding in serious):
         steps.append("If anybody else may have seen a key, revoke it and create a new one.")
     return steps
 
@@ -173,13 +164,9 @@ def _describe_removal(job: Job, findings: Sequence[UnpushedProblem], base: str) 
     if key_files and base:
         key_files -= {*job.git.items("ls-tree", "-r", "-z", "--full-tree", "--name-only", base, "--", *key_files)}
     files = dict.fromkeys(finding.path for finding in present if not finding.line or finding.path in key_files)
-    edited = dict.fromkeys([*(finding.path for finding in present), *_list_renamed(job, findings)])
-    if lines := [path for path in edited if path not in files]:
+    if lines := [path for path in dict.fromkeys(finding.path for finding in present) if path not in files]:
         yield _format_removal(lines)
         yield "Then stage the file:"
-        if hidden := _list_hidden(job, lines):
-            yield f"  git update-index --no-assume-unchanged -- {shlex.join(hidden)}"
-            yield f"  git update-index --no-skip-worktree -- {shlex.join(hidden)}"
         yield f"  git add -- {quote_paths(lines)}"
     if files:
         yield "Remove it from git, but keep the file:"
@@ -197,24 +184,6 @@ def _describe_ignoring(job: Job, paths: Iterable[str]) -> Iterator[str]:
         yield f"  printf '%s\\n' {shlex.join(['', *patterns])} >> {IGNORE_FILE}"
         if IGNORE_FILE not in ignored:
             yield f"  git add -- {IGNORE_FILE}"
-
-
-def _list_renamed(job: Job, findings: Iterable[UnpushedProblem]) -> Iterator[str]:
-    """The names that files with secrets have in the index, if they were renamed after the commit that has the secret.
-    The new name can be that of an example, which is not searched."""
-    secrets = {(finding.sha, finding.path) for finding in findings if finding.is_secret and finding.sha}
-    for sha in {sha for sha, _ in secrets}:
-        # For each file these are three items: the status, the old name, the new name.
-        items = job.git.items("diff-index", "--cached", "-z", "--name-status", "-M", "--diff-filter=R", sha)
-        for old, new in zip(items[1::3], items[2::3], strict=True):
-            if (sha, old) in secrets and _can_be_written(new):
-                yield new
-
-
-def _list_hidden(job: Job, paths: Iterable[str]) -> list[str]:
-    """Those of `paths` whose changes git does not look for, because of `--assume-unchanged` or `--skip-worktree`."""
-    marks = {line[2:]: line[0] for line in job.git.items("ls-files", "-v", "-z")}
-    return [path for path in paths if (mark := marks.get(path, "H")) == "S" or mark.islower()]
 
 
 def _format_removal(paths: Iterable[str]) -> str:
@@ -277,7 +246,9 @@ def _find_start(job: Job, span: CommitSpan, affected: Set[str]) -> str:
     It is the newest first parent without affected commits. If pushed commits were merged since, it is the newest pushed
     commit, if that has all other pushed ones.
     """
-    later = _list_later(job, affected, [span.head])
+    later = set(affected)
+    for sha in affected:
+        later.update(job.git.lines("rev-list", "--ancestry-path", span.head, f"^{sha}"))
     parents = job.git.lines("rev-list", "--first-parent", f"--max-count={len(later) + 1}", span.head)
     start = next((sha for sha in parents if sha not in later), parents[-1])
     excluded = [] if start in affected else [f"^{start}"]
@@ -292,18 +263,9 @@ def _find_start(job: Job, span: CommitSpan, affected: Set[str]) -> str:
     return newest[0] if len(newest) == 1 else ""
 
 
-def _list_later(job: Job, affected: Set[str], tips: Sequence[str]) -> set[str]:
-    """The affected commits, and those in the history of `tips` that have one of them in their own history."""
-    later = set(affected)
-    for sha in affected:
-        later.update(job.git.lines("rev-list", "--ancestry-path", *tips, f"^{sha}"))
-    return later
-
-
 def _can_be_fixed_up(job: Job, findings: Sequence[UnpushedProblem], status: Status, commits: str) -> bool:
     """Whether fixup commits can be squashed into `commits` without a conflict, and without a file in their way. Then
-    there is no merge, no deleted file and no other fixup, only one commit changes each file with a secret, and git
-    looks for changes of all files of these commits."""
+    there is no merge, no deleted file and no other fixup, and only one commit changes each file with a secret."""
     if any(not finding.line or is_secret_file(finding.path) for finding in findings):
         return False
     if any(file.staged for file in status.files) or job.git.text("diff-files", "--name-only", "--diff-filter=A"):
@@ -314,93 +276,13 @@ def _can_be_fixed_up(job: Job, findings: Sequence[UnpushedProblem], status: Stat
         "D" in changes[::2]
         or any(number_of_changes[finding.path] != 1 for finding in findings if finding.sha)
         or any(len(commit.parents) > 1 or commit.is_fixup for commit in log_commits(job.git, commits))
-        or _list_hidden(job, number_of_changes)
     )
 
 
 def _list_other_refs(job: Job, affected: Set[str], branch: str) -> list[str]:
-    """The other branches, tags and stashes that have one of the affected commits."""
+    """The other branches and tags that have one of the affected commits."""
     if not affected:
         return []
     contains = [f"--contains={sha}" for sha in affected]
     refs = job.git.lines("for-each-ref", "--format=%(refname)", *contains, "refs/heads", "refs/tags")
-    names = [ref.split("/", 2)[-1] for ref in refs if ref != f"refs/heads/{branch}"]
-    stashes = job.git.lines("stash", "list", "--format=%H")
-    later = _list_later(job, affected, stashes) if stashes else set()
-    return names + [f"stash@{{{number}}}" for number, stash in enumerate(stashes) if stash in later]
-
-
-def _find_remote_branches(job: Job, secrets: Iterable[UnpushedProblem]) -> list[str]:
-    """The remote branches that have a file with one of these secrets in a commit of their own, as after a commit was
-    pushed and then amended."""
-    commits = {
-        job.git.text(
-            "log", "--max-count=1", "--format=%H", f"--find-object={sha}:{path}", "--remotes", "--not", "HEAD",
-            "--", path, environment=LITERAL_PATHS, allowed=(0, 128),
-        )
-        for sha, path in {(secret.sha, secret.path) for secret in secrets}
-    }  # fmt: skip
-    contains = [f"--contains={commit}" for commit in commits if commit]
-    refs = job.git.lines("for-each-ref", "--format=%(refname:lstrip=2)", *contains, "refs/remotes") if contains else []
-    return [ref for ref in refs if not ref.endswith("/HEAD")]
-
-
-# -- a pull request
-
-MAX_SHOWN_ROWS = 30
-"""Maximum number of commits, and of files, of a pull request in the transcript."""
-
-
-class LookAtPullRequest(Flow):
-    """Says who waits for what, what its branch changes if it is here, and the commands that show the rest."""
-
-    name = "look_at_pull_request"
-    label = "Look at a pull request"
-    work = "review"
-    place = Place.OPERATOR_TREE
-    number: int = Field(ge=1, description="its number")
-    title: Line = Field(default="", description="its title")
-    url: Line = Field(default="", description="where it is")
-    branch: Line = Field(default="", description="the branch to be merged")
-    waits: Line = Field(default="", description="who is waiting for what, and since when")
-    mine: bool = Field(default=False, description="whether it is your own")
-
-    def describe(self) -> str:
-        return f"Look at pull request #{self.number} “{self.title}”"
-
-    def run(self, job: Job) -> FlowResult:
-        for line in (f"#{self.number} {self.title}", self.url, self.waits):
-            if line.strip():
-                job.say(line)
-        changed, ref = self._describe_branch(job)
-        number = self.number
-        job.say(f"Next: gh pr view {number} --comments")
-        job.say(f"      gh pr diff {number}")
-        if not self.mine or not ref:
-            job.say(f"      gh pr checkout {number}")
-        state = self.waits.rstrip(".") or f"Pull request #{number}"
-        summary = f"{state}; {changed or 'its branch is not here'}"
-        return FlowResult(summary, facts={"number": number, "ref": ref})
-
-    def _describe_branch(self, job: Job) -> tuple[str, str]:
-        """(changes of the branch against the main branch in words, ref of the branch). Both are "" if the repository
-        does not have the branch."""
-        git, base, branch = make_operator_git(job), find_main_branch(job), self.branch
-        refs = git.lines("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes")
-        of_remotes = [name for name in refs if name.startswith("refs/remotes/")]
-        candidates = [f"refs/heads/{branch}", *(name for name in of_remotes if name.split("/", 3)[3:] == [branch])]
-        ref = next((name for name in candidates if branch and name in refs), "")
-        if not ref or base is None or ref == f"refs/heads/{base}":
-            return "", ref
-        start = git.text("merge-base", f"refs/heads/{base}", ref, allowed=(0, 1))
-        if not start:
-            return "", ref
-        commits = git.lines(
-            "log", "--no-show-signature", "--format=%h %an: %s", f"-n{MAX_SHOWN_ROWS}", f"{start}..{ref}"
-        )
-        files = git.lines("diff", "--stat", "--no-color", start, ref)
-        for line in [*commits, *files[:MAX_SHOWN_ROWS]]:
-            job.say(line)
-        number = int(git.text("rev-list", "--count", f"{start}..{ref}"))
-        changed = f"{count(number, 'commit')}, {count(max(len(files) - 1, 0), 'file')} changed"
-        return f"{changed} against {base}", ref
+    return [ref.split("/", 2)[-1] for ref in refs if ref != f"refs/heads/{branch}"]
