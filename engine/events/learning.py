@@ -198,7 +198,7 @@ class CandidatePromoted(Event, topics="adaptation changes"):
 
 
 class CandidateRejected(Event, topics="adaptation changes"):
-    """A candidate (`subject`) was rejected; only new evidence reopens it."""
+    """A candidate (`subject`) was rejected."""
 
     type: str
     title: str

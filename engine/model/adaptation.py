@@ -235,7 +235,6 @@ class CandidateMove(StrEnum):
     APPROVE = "approve"
     REJECT = "reject"
     ROLL_BACK = "roll back"
-    REOPEN = "reopen"  # it was rejected, and there is new evidence
     UNDO = "undo"  # the operator's last decision is undone
 
 
@@ -248,7 +247,6 @@ CANDIDATE_MOVES: Mapping[tuple[CandidateStatus, CandidateMove], CandidateStatus]
     (CandidateStatus.ACTIVE, CandidateMove.ROLL_BACK): CandidateStatus.ROLLED_BACK,
     (CandidateStatus.ROLLED_BACK, CandidateMove.APPROVE): CandidateStatus.ACTIVE,
     (CandidateStatus.ROLLED_BACK, CandidateMove.REJECT): CandidateStatus.REJECTED,
-    (CandidateStatus.REJECTED, CandidateMove.REOPEN): CandidateStatus.DRAFTED,
 }
 """The legal transitions; all others are refused, except `UNDO`, which returns to the status before a decision."""
 

@@ -357,6 +357,8 @@ class LearningEntry:
     their text."""
     review: str = ""
     """Why the operator must review it, "" for no reason."""
+    review_causes: tuple[str, ...] = ()
+    """The ids of the entries because of whose retraction it must be reviewed."""
     review_since: datetime | None = None
     continues: str = ""
     """The first of the sessions that its session continues, "" for none."""

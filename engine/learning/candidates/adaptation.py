@@ -28,7 +28,6 @@ from engine.learning.candidates.evaluation import (
     Evaluation,
     Opportunity,
     evaluate,
-    has_new_evidence,
     select_opportunities,
 )
 from engine.learning.candidates.life_cycle import (
@@ -218,7 +217,7 @@ class Adaptation:
 
     def approve(self, candidate_id: str, by: str = "operator") -> Candidate:
         """Activate a candidate, even if it was rolled back. Raises `Refusal`: `unknown_candidate`, `ambiguous_id`,
-        `not_corroborated`, `already_decided`, `bad_effect`, `already_in_force`."""
+        `not_corroborated`, `already_decided`, `bad_effect`."""
         return self._decide(candidate_id, CandidateMove.APPROVE, by, "")
 
     def reject(self, candidate_id: str, reason: str = "") -> Candidate:
@@ -339,7 +338,7 @@ class Adaptation:
 
     def _evaluate_all(self) -> None:
         """Evaluate all candidates by the present records, which are read only once."""
-        rows = load_candidates(self._database, *PROPOSED, CandidateStatus.REJECTED)
+        rows = load_candidates(self._database, *PROPOSED)
         all_drafted = self._records.read_by_ids({record_id for row in rows for record_id in row.drafted_from})
         of_scope, of_kind = cache(self._records.read_of_scope), cache(self._records.read_of_kinds)
         for row in rows:
@@ -353,13 +352,10 @@ class Adaptation:
         self, row: CandidateRow, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord]
     ) -> None:
         """Evaluate a candidate by the `records` of its scope, and store the transition that follows. It was drafted
-        from the records `drafted`. A rejected candidate is evaluated only with enough new evidence."""
+        from the records `drafted`."""
         candidate = row.value
-        records = list(filter(self._still_holds, records))
-        if row.status is CandidateStatus.REJECTED and not has_new_evidence(candidate, drafted, records):
-            return
         active_since = row.since if row.status is CandidateStatus.ACTIVE else None
-        evaluation = evaluate(candidate, drafted, records, active_since=active_since)
+        evaluation = evaluate(candidate, drafted, list(filter(self._still_holds, records)), active_since=active_since)
         move = _move_after(row.status, evaluation)
         if move is CandidateMove.CORROBORATE and (duplicate := self._find_duplicate(candidate)):
             evaluation, move = replace(evaluation, reason=f"{duplicate} already proposes that"), None
@@ -398,26 +394,17 @@ class Adaptation:
 
 
 def _move_after(status: CandidateStatus, evaluation: Evaluation) -> CandidateMove | None:
-    """The transition that follows from an evaluation, if any. A rejected candidate is evaluated only to reopen it."""
-    match status:
-        case CandidateStatus.DRAFTED if evaluation.has_passed:
-            return CandidateMove.CORROBORATE
-        case CandidateStatus.REVIEW if not evaluation.has_passed:
-            return CandidateMove.WEAKEN
-        case CandidateStatus.REJECTED:
-            return CandidateMove.REOPEN
-    return None
+    """The transition that follows from an evaluation, if any."""
+    if status is CandidateStatus.DRAFTED and evaluation.has_passed:
+        return CandidateMove.CORROBORATE
+    return CandidateMove.WEAKEN if status is CandidateStatus.REVIEW and not evaluation.has_passed else None
 
 
 def _store_move(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move: CandidateMove | None) -> None:
-    """Store an evaluation with its transition, unless the candidate was decided since `row` was read. A candidate that
-    is reopened and has passed goes to review at once."""
+    """Store an evaluation with its transition, unless the candidate was decided since `row` was read."""
     current = find_candidate(tx.session, row.id)
-    if current.status != row.status:
-        return
-    store_evaluation(tx, current, evaluation, move)
-    if move is CandidateMove.REOPEN and evaluation.has_passed:
-        store_evaluation(tx, current, evaluation, CandidateMove.CORROBORATE)
+    if current.status == row.status:
+        store_evaluation(tx, current, evaluation, move)
 
 
 def _make_activation_question(row: CandidateRow) -> Waiting:

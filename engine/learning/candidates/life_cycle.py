@@ -172,8 +172,7 @@ def decide_candidate(
 ) -> None:
     """Activate, reject or roll back a candidate. `flow_names` are in use, so a new flow gets another name.
 
-    Raises what `compute_candidate_status` raises, and `Refusal` `bad_effect`, `already_in_force` (another flow does the
-    same), before any change.
+    Raises what `compute_candidate_status` raises, and `Refusal` `bad_effect`, before any change.
     """
     new_status = compute_candidate_status(row.id, row.status, move)
     _record_transition(tx, row, move, new_status, by=by, reason=reason, flow_names=flow_names)
@@ -232,21 +231,14 @@ def _record_transition(
 
 def _prepare_effect(tx: Transaction, row: CandidateRow, flow_names: Collection[str]) -> Effect:
     """The effect of a candidate that becomes active. A flow gets a name that no other commands ever had, because
-    permits name flows. Raises `Refusal` `bad_effect`, `already_in_force`."""
+    permits name flows. Raises `Refusal` `bad_effect`."""
     effect = validate_effect(effect_from_json(row.effect))
     if not isinstance(effect, FlowOffload):
         return effect
-    names = set(flow_names)
     once_active = "WHERE type = :type AND id <> :id AND term > 0"
-    for earlier_row in read_all(tx.session, CandidateRow, once_active, {"type": effect.kind, "id": row.id}):
-        is_same = earlier_row.effect["commands"] == list(effect.commands)
-        is_active = earlier_row.status is CandidateStatus.ACTIVE
-        if is_same and is_active and earlier_row.workspace in ("", row.workspace):
-            message = f"the flow {earlier_row.effect['name']} already runs these commands"
-            raise Refusal("already_in_force", message, f"reject this candidate; the other is {earlier_row.id}")
-        if is_active or not is_same:
-            names.add(earlier_row.effect["name"])
-    return replace(effect, name=make_unused_flow_name(effect.name, names))
+    earlier_rows = read_all(tx.session, CandidateRow, once_active, {"type": effect.kind, "id": row.id})
+    others = {other.effect["name"] for other in earlier_rows if other.effect["commands"] != list(effect.commands)}
+    return replace(effect, name=make_unused_flow_name(effect.name, others.union(flow_names)))
 
 
 # -- forgotten words

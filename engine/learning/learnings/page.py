@@ -1,8 +1,9 @@
-"""A Markdown page of entries, each with YAML front matter (SPEC 6.1): reading and editing. Pure.
+"""A Markdown page of entries, each with front matter (SPEC 6.1): reading and editing. Pure.
 
 An entry begins at a line `---` followed by `id: …` and ends where the next one begins. Its text follows the `---` that
-closes the front matter. A text line `---` is written `\\---`. An edit replaces single values. Every other byte stays,
-including line ends, comments, unknown fields and entries that cannot be read.
+closes the front matter, in which each line is `key: value`, or a comment that begins with `#`. A text line `---` is
+written `\\---`. An edit replaces single values. Every other byte stays, including line ends, comments, unknown keys and
+entries that cannot be read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from datetime import date
 from typing import Annotated, Any, NoReturn
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
@@ -39,8 +39,8 @@ FRONT_KEYS = tuple(
 REQUIRED_KEYS = FRONT_KEYS[: FRONT_KEYS.index("promoted_at") + 1]
 """Keys that are written even if they are empty, so that a reader of the file sees that they exist."""
 
-LISTS = ("reasons", "reinforced_by", "promoted_from")
-"""The keys whose values are lists. A single value may stand without brackets."""
+LISTS = ("reasons", "reinforced_by", "promoted_from", "review_causes")
+"""The keys whose values are lists, written as JSON. A single value may stand without brackets."""
 
 DATES = ("created_at", "last_reinforced", "promoted_at", "review_since", "approved_at")
 """The keys whose values are instants."""
@@ -64,22 +64,17 @@ _ENTRY = re.compile(
 """Matches the front matter of an entry. One without an id was written by hand, and must have a closing line, because
 the text of an entry may have such lines, too."""
 
-_FIELD = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:(?=\s|\Z)[ \t]*(.*(?:\n(?:(?:#.*|[ \t\r]*)\n)*[ \t-].*)*)", re.MULTILINE)
-"""Matches a key of front matter with its value. Comments and empty lines after a value are not part of it."""
+_FIELD = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:(?=\s|\Z)[ \t]*(.*)", re.MULTILINE)
+"""Matches a key of front matter with its value."""
 
-_WORD = re.compile(
-    r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[A-Za-z][\w./-]*|\d{4}-\d\d-\d\dT[\d:.]+Z", re.IGNORECASE | re.ASCII
-)
-"""Matches a text that is written without quotes: a word that YAML reads as text, or an instant."""
+_WORD = re.compile(r"[A-Za-z][\w./-]*|\d{4}-\d\d-\d\dT[\d:.]+Z", re.ASCII)
+"""Matches a text that is written without quotes: a word, or an instant."""
 
 _ENTRY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 """A valid id of an entry."""
 
 _WRITTEN_ID = re.compile(r"^id[ \t]*:[ \t]*[\"']?([\w.:-]+)", re.MULTILINE)
 """Matches the id of an entry that cannot be read."""
-
-_COMMENT = re.compile(r"(?:^|[ \t])#.*")
-"""A comment of YAML."""
 
 
 def _store_event(event: Event | None) -> dict[str, Any] | None:
@@ -197,11 +192,10 @@ class _FrontMatter:
         values: dict[str, Any] = {}
         for key in self._fields.keys() & FRONT_KEYS:
             try:
-                values[key] = _clean_value(key, parse_value(self._fields[key][2]))
+                value = map_strings(parse_value(self._fields[key][2]), clean_text)
             except ValueError as error:
                 self.fail(key, f": {error}")
-            except RecursionError:
-                self.fail(key, ": it contains itself")
+            values[key] = [value] if value and key in LISTS and isinstance(value, str) else value
         if isinstance(sources := values.get("promoted_from"), list):
             values["promoted_from"] = [EntrySource(*str(source).split("@", 1)) for source in sources]
         return values
@@ -217,7 +211,7 @@ def read_entry(part: str, line: int, place: Mapping[str, Any]) -> LearningEntry:
     written = front.read_values()
     text = clean_text(re.sub(rf"^\\(\\*{_MARK})$", r"\1", part[opening.end() :], flags=re.MULTILINE))
     values = _make_default_values(text, place)
-    values |= {key: value for key, value in written.items() if value not in ("", None)}
+    values |= {key: value for key, value in written.items() if value != ""}
     if "lesson" not in values:
         values["lesson"] = make_lesson_id(text)
     # An entry without `trust` was written by the operator, unless it names the session that it is from.
@@ -233,7 +227,7 @@ def read_entry(part: str, line: int, place: Mapping[str, Any]) -> LearningEntry:
         front.fail("id", f" is {entry.id[:60]!r}: use letters and digits, with _ . : - between them")
     for key, maximum in MAXIMA.items():
         if not 0 <= getattr(entry, key) <= maximum:
-            front.fail(key, f" is {written[key]!r}: it must be from 0 to {maximum:,}")
+            front.fail(key, f" is {written[key]}: it must be from 0 to {maximum:,}")
     dates: dict[str, Any] = {key: in_utc(date) for key in DATES if (date := getattr(entry, key))}
     return replace(entry, **dates)
 
@@ -288,16 +282,6 @@ def _find_fields(front: str, line: int) -> dict[str, re.Match[str]]:
     return {field[1]: field for field in reversed([*_FIELD.finditer(front)])}
 
 
-def _clean_value(key: str, value: Any) -> Any:
-    """The value of a key without control characters; where YAML reads a word of a text as a number, a date or a truth
-    value, as text."""
-    if key in LISTS and value not in ("", None) and not isinstance(value, dict):
-        return [_clean_value("", item) for item in (value if isinstance(value, list) else [value])]
-    if isinstance(value, bool | int | float | date) and key not in (*MAXIMA, *DATES):
-        return str(value)
-    return map_strings(value, clean_text)
-
-
 def _edit_entry(part: str, values: Mapping[str, Any], text: str | None) -> str:
     """An entry with these values, and with this text unless it is None. An id that it has stays."""
     opening = _ENTRY.match(part)
@@ -306,9 +290,7 @@ def _edit_entry(part: str, values: Mapping[str, Any], text: str | None) -> str:
 
     def replace_value(field: re.Match[str]) -> str:
         value = missing.pop(field[1], None)
-        if value is None or field[1] == "id" or (parse_value(field[2]) or "") == value:
-            return field[0]  # with the quotes and the comment of the operator
-        return f"{field[1]}: {format_value(value)}"
+        return field[0] if value is None or field[1] == "id" else f"{field[1]}: {format_value(value)}"
 
     front = _FIELD.sub(replace_value, opening["front"]) + _format_fields(missing)
     body = part[opening.end() :] if text is None else _format_text(text)
@@ -335,19 +317,12 @@ def format_value(value: Any) -> str:
 
 
 def parse_value(text: str) -> Any:
-    """The value that a text stands for. Raises ValueError. Words and JSON, which `format_value` writes, are read
-    without YAML, because that is twice as fast. A text without quotes may have a colon, unlike in YAML."""
+    """The value that a text stands for: JSON if it begins with a quote or a bracket, else the text itself. Raises
+    ValueError."""
     word = text.strip()
-    if _WORD.fullmatch(word):
+    if not word.startswith(('"', "'", "[", "{")):
         return word
     try:
         return json.loads(word)
     except (ValueError, RecursionError):
-        import yaml
-    try:
-        return yaml.load(f"value: {text}", Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["value"]
-    except (yaml.YAMLError, ValueError, RecursionError):
-        plain_word = " ".join(_COMMENT.sub("", line).strip() for line in word.split("\n"))
-        if plain_word[:1] not in tuple("\"'[{|>&*!%@`-"):
-            return plain_word
-        raise ValueError(f"{word[:60]!r} cannot be read") from None
+        raise ValueError(f"{word[:60]!r} cannot be read: write it as JSON in one line") from None

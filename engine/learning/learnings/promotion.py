@@ -12,7 +12,6 @@ A plan is a list of changes: of entries that are new in a scope, reinforced, mer
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -28,16 +27,13 @@ from engine.learning.learnings.store import GLOBAL, Provenance, Scope, place_ent
 from engine.model import EntrySource, LearningEntry, LearningScope, LearningStatus, RetractReport, Trust
 from engine.model.base import find_lowest_trust, may_guide
 
-_SOURCE_RETRACTED = "its source, or an entry that says the same, was retracted"
-"""Why an entry waits for review after the retraction of others, whose ids follow."""
-
-_RETRACTED_IDS = re.compile(rf"{_SOURCE_RETRACTED} \(([^)]+)\):")
-"""Matches a reason of that sort, and the ids in it."""
-
 UNAPPROVED = "quoted from sessions, and not approved by you"
 """The reason why a quote in a project or global entry waits for the operator."""
 
-VALID_FIELDS = {"status": LearningStatus.ACTIVE, "retired_because": "", "review": "", "review_since": None}
+NO_REVIEW: Mapping[str, Any] = {"review": "", "review_causes": (), "review_since": None}
+"""The fields of an entry that needs no review."""
+
+VALID_FIELDS = {"status": LearningStatus.ACTIVE, "retired_because": "", **NO_REVIEW}
 """The fields of an entry that is valid, and needs no review."""
 
 SHARED_SCOPES = (LearningScope.PROJECT, LearningScope.GLOBAL)
@@ -254,9 +250,9 @@ def plan_retraction(
     dependents = _find_dependents(entry, retired, provenance)
     present = provenance.entries | retired
     reviews = [
-        _make_review_change(other, [*_read_retracted_ids(other.review), entry.id], present, now)
+        _make_review_change(other, [*other.review_causes, entry.id], present, now)
         for other in dependents
-        if not other.review or _read_retracted_ids(other.review)  # else it waits for another reason already
+        if not other.review or other.review_causes  # else it waits for another reason already
     ]
     report = RetractReport(tuple(retired), tuple(other.id for other in dependents), provenance.find_sessions(entry.id))
     event = LearningRetracted(
@@ -272,11 +268,8 @@ def plan_reinstatement(entry: LearningEntry, provenance: Provenance, now: dateti
     plan = [make_change(entry, **VALID_FIELDS, **approval)]
     plan += [make_change(copy, **VALID_FIELDS) for copy in _find_copies(entry, provenance)]
     present = provenance.entries | {change.entry.id: change.entry for change in plan}
-    for other in provenance.entries.values():
-        retracted_ids = _read_retracted_ids(other.review)
-        if entry.id in retracted_ids:
-            plan.append(_make_review_change(other, retracted_ids, present, now))
-    return plan
+    waiting = (other for other in provenance.entries.values() if entry.id in other.review_causes)
+    return plan + [_make_review_change(other, other.review_causes, present, now) for other in waiting]
 
 
 def _find_copies(entry: LearningEntry, provenance: Provenance) -> list[LearningEntry]:
@@ -307,18 +300,12 @@ def _make_review_change(
 ) -> Change:
     """Let an entry wait for review as long as one of its causes, among the `present` entries, is retired."""
     causes = [present[id] for id in dict.fromkeys(cause_ids) if id in present and not present[id].active]
-    since = (other.review_since or now) if causes else None
-    return make_change(other, review=_describe_review(causes), review_since=since)
-
-
-def _describe_review(retracted: Sequence[LearningEntry]) -> str:
-    """Why an entry waits for review after the retraction of these entries; "" if there are none."""
-    ids = ", ".join(cause.id for cause in retracted)
-    reasons = "; ".join(dict.fromkeys(cause.retired_because for cause in retracted))
-    return f"{_SOURCE_RETRACTED} ({ids}): {reasons}" if retracted else ""
-
-
-def _read_retracted_ids(review: str) -> list[str]:
-    """The ids in a text of `_describe_review`; none for another reason to wait. Pages store only the text."""
-    match = _RETRACTED_IDS.match(review)
-    return match[1].split(", ") if match else []
+    if not causes:
+        return make_change(other, **NO_REVIEW)
+    reasons = "; ".join(dict.fromkeys(cause.retired_because for cause in causes))
+    return make_change(
+        other,
+        review=f"its source, or an entry that says the same, was retracted: {reasons}",
+        review_causes=tuple(cause.id for cause in causes),
+        review_since=other.review_since or now,
+    )
