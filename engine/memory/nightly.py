@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
 from dataclasses import field, replace
 from datetime import date, datetime, timedelta
 from typing import Annotated
@@ -25,14 +24,13 @@ from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures, WorkReader
 from engine.memory.drafts import MAX_FACTS, Day, Drafts, FailingTests
 from engine.memory.para import GROUP, MAX_FACT_CHARS, Para
-from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, Trust, sanitise
+from engine.model import Asks, Bucket, NoAnswer, Question, Refusal, Trust, sanitise
 from engine.model.secrets import redact
 from engine.model.text import describe_validation_faults
 from engine.storage import state
 from engine.storage.database import Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row
-from engine.storage.validation_runs import ValidationRuns
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +42,6 @@ MAX_DAYS = 7
 
 COST_CAP_MICROUSD = 120_000
 """Maximum cost of evaluating a day in micro-dollars: 12 cents."""
-
-MAX_ATTEMPTS = 3
-"""Maximum number of evaluations of one day: another one follows an answer that cannot be used."""
 
 MAX_TOKENS, TIMEOUT_S = 4_096, 120.0
 """Maximum number of tokens of an answer, and of seconds until it."""
@@ -106,17 +101,6 @@ class Evaluation(BaseModel):
     facts: tuple[ProposedFact, ...] = Field(max_length=MAX_FACTS)
 
 
-@frozen
-class _Evaluation:
-    """What a model chose to keep of a day."""
-
-    unusable_reason: str
-    """Why no answer counts, so that rules draft facts; "" if `facts` counts."""
-    runs: tuple[tuple[CheckResult, int], ...] = ()
-    """The check of each answer, with what the day had cost until then, in micro-dollars."""
-    facts: tuple[ProposedFact, ...] = ()
-
-
 class NightRow(Row, table=True):
     """One day. In the state `EVALUATED`, nothing was done with the evaluation yet. `DONE` follows. `facts` has the
     model's answer, or `reason` says why there is none that counts."""
@@ -125,7 +109,6 @@ class NightRow(Row, table=True):
 
     day: str = ColumnOf(primary_key=True)
     state: str
-    attempts: int = 0
     cost_microusd: int = 0
     reason: str = ""
     facts: tuple[ProposedFact, ...]
@@ -212,65 +195,38 @@ class Nightly:
             night = session.get(NightRow, day.date)
         if night is not None:
             return night
-        evaluation = self._evaluate(day)
-        night = NightRow(
-            day=day.date,
-            state=EVALUATED,
-            attempts=len(evaluation.runs),
-            cost_microusd=evaluation.runs[-1][1] if evaluation.runs else 0,
-            reason=evaluation.unusable_reason,
-            facts=evaluation.facts,
-            at=self.clock.now(),
-        )
-
-        def store(tx: Transaction) -> None:
-            tx.session.add(night)
-            test_runs = ValidationRuns(self.ledger.database)
-            for attempt, (check, cost) in enumerate(evaluation.runs, 1):
-                test_runs.record(
-                    tx,
-                    session_id=f"nightly:{day.date}",
-                    workspace="",
-                    full=True,
-                    attempt=attempt,
-                    check=check,
-                    cost=cost,
-                )
-
-        self.ledger.database.write(store)
+        night = self._evaluate(day)
+        self.ledger.database.write(lambda tx: tx.session.add(night))
         return night
 
-    def _evaluate(self, day: Day) -> _Evaluation:
-        """The validation loop (SPEC 4.9): ask until an answer is valid, each time with the faults of the last one,
-        within the limits."""
+    def _evaluate(self, day: Day) -> NightRow:
+        """The row of a day with what the model chose to keep of it, or why no answer counts."""
+        night = NightRow(day=day.date, state=EVALUATED, facts=(), at=self.clock.now())
         if day.is_empty:
-            return _Evaluation("nothing happened")
+            night.reason = "nothing happened"
+            return night
         synthesis = redact(day.make_synthesis())
-        faults: tuple[str, ...] = ()
-        runs: tuple[tuple[CheckResult, int], ...] = ()
-        cost = 0
-        while len(runs) < MAX_ATTEMPTS and cost < COST_CAP_MICROUSD:
-            facts: tuple[ProposedFact, ...] = ()
-            failure = ""
-            try:
-                answer = self.model.ask(_make_question(day.date, synthesis, faults, COST_CAP_MICROUSD - cost))
-            except NoAnswer as error:
-                log.warning("no model evaluated %s: %s", day.date, error)
-                failure = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
-                faults, spent = (failure,), error.cost
-            else:
-                if answer is None:
-                    return _Evaluation("no model: you decide", runs)
-                (facts, faults), spent = parse_evaluation(answer.text, synthesis), answer.cost
-            cost += max(0, spent)
-            runs = (*runs, (CheckResult("nightly", len(facts), len(faults), failing=faults), cost))
-            if cost > COST_CAP_MICROUSD and not failure:
-                failure = f"it cost {cost / 1e6:.3f} dollars, more than {COST_CAP_MICROUSD / 1e6:.2f}"
-            if failure:
-                return _Evaluation(failure, runs)
-            if not faults:
-                return _Evaluation("", runs, facts)
-        return _Evaluation(f"given up after {len(runs)} tries: {faults[0]}", runs)
+        try:
+            answer = self.model.ask(_make_question(day.date, synthesis))
+        except NoAnswer as error:
+            log.warning("no model evaluated %s: %s", day.date, error)
+            night.reason, night.cost_microusd = (
+                sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500],
+                error.cost,
+            )
+            return night
+        if answer is None:
+            night.reason = "no model: you decide"
+            return night
+        facts, faults = parse_evaluation(answer.text, synthesis)
+        night.cost_microusd = answer.cost
+        if answer.cost > COST_CAP_MICROUSD:
+            night.reason = f"it cost {answer.cost / 1e6:.3f} dollars, more than {COST_CAP_MICROUSD / 1e6:.2f}"
+        elif faults:
+            night.reason = f"the model's answer cannot be used, so rules draft facts: {faults[0]}"
+        else:
+            night.facts = facts
+        return night
 
     def _read_day(self, day: date) -> Day:
         """What happened on a local day, as the ledger, sessions and captures say."""
@@ -345,15 +301,14 @@ def parse_evaluation(answer: str, synthesis: str) -> tuple[tuple[ProposedFact, .
     return facts, tuple(faults)
 
 
-def _make_question(day: str, text: str, faults: Sequence[str], budget: int) -> Question:
-    """The question about a day; `faults` are those of the answer before."""
-    correction = "\n\nYour answer before could not be used:\n" + "\n".join(f"- {fault}" for fault in faults[:20])
+def _make_question(day: str, synthesis: str) -> Question:
+    """The question about a day."""
     return Question(
         purpose="nightly",
         subject=f"nightly:{day}",
         instructions=_EVALUATE_INSTRUCTION,
-        text=text + (correction if faults else ""),
+        text=synthesis,
         max_tokens=MAX_TOKENS,
-        budget=budget,
+        budget=COST_CAP_MICROUSD,
         seconds=TIMEOUT_S,
     )

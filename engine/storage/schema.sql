@@ -518,14 +518,13 @@ CREATE INDEX ix_fact_drafts_state ON fact_drafts (state, created_at);
 CREATE TABLE nightly_days (
     day VARCHAR NOT NULL,
     state VARCHAR NOT NULL,
-    attempts INTEGER NOT NULL,
     cost_microusd INTEGER NOT NULL,
     reason VARCHAR NOT NULL,
     facts JSON NOT NULL,
     at VARCHAR(32) NOT NULL,
     PRIMARY KEY (day),
     CONSTRAINT ck_nightly_days_state CHECK (state IN ('evaluated', 'done')),
-    CONSTRAINT ck_nightly_days_counts CHECK (cost_microusd >= 0 AND attempts >= 0)
+    CONSTRAINT ck_nightly_days_cost CHECK (cost_microusd >= 0)
 );
 
 CREATE TABLE profile_entries (
