@@ -140,7 +140,7 @@ def remember(argument: str, common: CommonOptions, *, wait: bool) -> Document:
     answer: Document = {"missing": 0, "trouble": ""}
 
     def report_bad(line: Document) -> None:
-        counts["badLines"] += not line["kept"]
+        counts["badLines"] += 1
         if len(bad_lines) < MAX_BAD_LINES:
             bad_lines.append(line)
         print(f"line {line['line']}: {line['message']}", file=sys.stderr)
@@ -208,7 +208,7 @@ def _empty_long_lines(
     counts lines too."""
     for number, line in lines:
         if len(json.dumps(line)) > MAX_LINE_BYTES:
-            report_bad({"line": number, "message": f"{len(line):,} characters is too long", "kept": False})
+            report_bad({"line": number, "message": f"{len(line):,} characters is too long"})
             line = ""
         yield number, line
 

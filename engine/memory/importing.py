@@ -11,11 +11,9 @@ import functools
 import hashlib
 import itertools
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,21 +44,6 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 
 MAX_TURN_CHARS = 100_000
 """Maximum number of characters of a turn; the rest is cut."""
-
-_TIME_FORMATS = (
-    "%Y/%m/%d %H:%M",
-    "%Y/%m/%d %H:%M:%S",
-    "%Y/%m/%d",
-    "%I:%M %p on %d %B, %Y",
-    "%d %B, %Y",
-    "%d %B %Y",
-    "%B %d, %Y",
-)
-
-_WEEKDAY = re.compile(r"\s*\([A-Za-z]{3,9}\)")
-
-MIN_MILLISECONDS = 10**11
-"""A number above this is milliseconds since 1970; as seconds it would be after the year 5000."""
 
 
 @dataclass
@@ -283,63 +266,47 @@ def _extract_texts(content: object) -> Iterator[str]:
 
 
 def _parse_timestamp(stamp: object) -> datetime | None:
-    if stamp is None:
+    """A time in ISO 8601; without a zone it is in UTC. Raises ValueError."""
+    if stamp in (None, ""):
         return None
     try:
         return in_utc(datetime.fromisoformat(str(stamp)))
     except ValueError as error:
-        raise ValueError(f"timestamp {str(stamp)[:40]!r} is not a time") from error
+        raise ValueError(f"timestamp {str(stamp)[:40]!r} is not a time such as 2026-01-05T14:12:30Z") from error
 
 
 # -- lines of JSON
 
 
-@frozen
-class LineProblem:
-    """Why a line was skipped, or `is_stored` without a part of it."""
-
-    line: int
-    message: str
-    is_stored: bool = False
-
-
-def read_lines(lines: Sequence[str], *, first: int, source: str) -> tuple[list[NewMemory], list[LineProblem]]:
-    """The memories in the lines of a file, and their problems. `first` is the number of the first line, `source`
-    the name of the file. Empty lines are skipped."""
+def read_lines(lines: Sequence[str], *, first: int, source: str) -> tuple[list[NewMemory], list[tuple[int, str]]]:
+    """The memories in the lines of a file, and the numbers and problems of lines that are skipped. `first` is the
+    number of the first line, `source` the name of the file. Empty lines are no problem."""
     items, problems = [], []
     for number, line in enumerate(lines, first):
-        if not line.strip():
-            continue
         try:
-            memory, problem = _parse_memory(line, f"{source}:{number}" if source else "")
-            items.append(check_memory(memory))
-            if problem:
-                problems.append(LineProblem(number, problem, is_stored=True))
-        except (Refusal, ValueError, RecursionError) as error:
-            message = error.message if isinstance(error, Refusal) else str(error) or "nested too deeply"
-            problems.append(LineProblem(number, message[:300]))
+            if line.strip():
+                items.append(check_memory(_parse_memory(line, f"{source}:{number}" if source else "")))
+        except (Refusal, ValueError) as error:
+            problems.append((number, (error.message if isinstance(error, Refusal) else str(error))[:300]))
     return items, problems
 
 
-def _parse_memory(line: str, source: str) -> tuple[NewMemory, str]:
-    try:
-        fields = json.loads(line)
-    except ValueError as error:
-        reason = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
-        raise ValueError(f"not JSON: {reason}") from error
-    if not isinstance(fields, dict) or not isinstance(fields.get("text"), str):
-        raise ValueError('each line must be an object with "text"')
-    problem = ""
-    try:
-        at = parse_time(fields.get("timestamp"))
-    except ValueError as error:
-        at, problem = None, f"{error}; stored without its time"
+def _parse_memory(line: str, source: str) -> NewMemory:
+    """The memory in a line. Raises ValueError."""
+    fields = parse_line(line.encode(errors="replace"))
+    if not isinstance(fields.get("text"), str):
+        raise ValueError('a line must be an object with "text"')
     speaker, session, agent, ref = (_get_string(fields, name) for name in ("speaker", "session", "agent", "id"))
-    text, retention = fields["text"], Retention.FOREVER
-    memory = NewMemory(
-        text, speaker=speaker, at=at, session=session, agent=agent, source=source, retention=retention, ref=ref
+    return NewMemory(
+        fields["text"],
+        speaker=speaker,
+        at=_parse_timestamp(fields.get("timestamp")),
+        session=session,
+        agent=agent,
+        source=source,
+        retention=Retention.FOREVER,
+        ref=ref,
     )
-    return memory, problem
 
 
 def _get_string(fields: dict[str, Any], name: str) -> str:
@@ -349,33 +316,3 @@ def _get_string(fields: dict[str, Any], name: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f'"{name}" must be a string')
     return str(value)
-
-
-def parse_time(value: Any) -> datetime | None:
-    """Read a time in a common format: ISO 8601, seconds or milliseconds since 1970, mail dates, and a few more. A time
-    without a zone is in UTC. Raises ValueError."""
-    if value is None or value == "":
-        return None
-    try:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return datetime.fromtimestamp(value / 1000 if abs(value) > MIN_MILLISECONDS else value, UTC)
-        if isinstance(value, str):
-            at = _parse_time_text(value.strip())
-            return in_utc(at)
-    except (ValueError, OverflowError, OSError) as error:
-        raise ValueError(f"{str(value)[:60]!r} is not a time") from error
-    raise ValueError(f"{str(value)[:60]!r} is not a time")
-
-
-def _parse_time_text(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        pass
-    without_weekday = _WEEKDAY.sub("", text)
-    for time_format in _TIME_FORMATS:
-        try:
-            return datetime.strptime(without_weekday, time_format)  # noqa: DTZ007 (the zone is added by the caller)
-        except ValueError:
-            continue
-    return parsedate_to_datetime(text)

@@ -4,7 +4,7 @@ JSON as memories (SPEC 9.8)."""
 import json
 import os
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.engine import Engine
-from engine.memory.importing import Importer, parse_time, read_lines
+from engine.memory.importing import Importer, read_lines
 from engine.model import RETENTION_BY_KIND, Retention
 from engine.storage.database import Database
 from engine.wiring.acting import find_last_operator_activity
 from engine.wiring.prediction import find_last_workspace_activity
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.memory.stand_in_work import StandInWork
-from tests.support.helpers import read_table
 
 SECRET = "sk-" + "a1" * 15
 
@@ -134,9 +133,11 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
 # Lines of JSON
 
 
-@pytest.mark.parametrize("text, time", read_table(__file__)["times"].items())
-def test_times_are_read_as_people_and_programs_write_them(text: str, time: datetime):
-    assert parse_time(text) == time
+def test_a_line_has_its_time_in_utc_and_one_whose_time_cannot_be_read_is_skipped():
+    lines = [make_json_line(text="a", timestamp=time) for time in ("2023-05-08T13:56:00+02:00", "2023-05-08", "8 May")]
+    items, [problem] = read_lines(lines, first=5, source="f")
+    assert [item.at for item in items] == [datetime(2023, 5, 8, 11, 56, tzinfo=UTC), datetime(2023, 5, 8, tzinfo=UTC)]
+    assert problem == (7, "timestamp '8 May' is not a time such as 2026-01-05T14:12:30Z")
 
 
 @given(st.text())
