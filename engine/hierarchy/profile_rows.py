@@ -57,7 +57,8 @@ class ProfileRow(Row):
 
 class ProfileEntry(ProfileRow, table=True):
     """One version of one item. `texts` has its text, or the items of a list. It is empty if the item was removed,
-    restored from the soul, or forgotten."""
+    restored from the soul, or forgotten. `forgotten`: words of the item were forgotten then, so older versions are
+    emptied wherever they are."""
 
     __tablename__ = "profile_entries"
 
@@ -66,6 +67,7 @@ class ProfileEntry(ProfileRow, table=True):
     texts: tuple[str, ...]
     trust: Trust = Trust.OPERATOR
     sources: tuple[PatternSource, ...] = ()
+    forgotten: bool = False
 
     @property
     def text(self) -> str:
@@ -74,8 +76,8 @@ class ProfileEntry(ProfileRow, table=True):
 
     @property
     def rank(self) -> int:
-        """The copy counts whose texts were forgotten."""
-        return int(not self.texts)
+        """The copy counts whose texts were forgotten, or else from which others are."""
+        return 2 * (not self.texts) + self.forgotten
 
 
 class PatternUse(ProfileRow, table=True):

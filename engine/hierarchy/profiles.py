@@ -6,6 +6,7 @@ profiles, `bubbles` adds findings to them, and the operator's edits come from th
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -192,11 +193,19 @@ class Profiles:
 
     def merge_rows(self, tx: Transaction, rows: Iterable[ProfileRow]) -> None:
         """Add rows from this home or from the shared database. A row that exists already is replaced by one of a higher
-        rank."""
+        rank. Versions that are older than one with which words were forgotten are emptied."""
+        items: set[tuple[str, str, str]] = set()
         for row in rows:
             stored = tx.session.get(type(row), row.identity)
             if stored is None or row.rank > stored.rank:
                 tx.session.merge(row)
+                if isinstance(row, ProfileEntry):
+                    items.add((row.leader, row.section, row.key))
+        for item in items:
+            since_forgotten = itertools.dropwhile(lambda version: not version.forgotten, _load_versions(tx, *item))
+            for version in itertools.islice(since_forgotten, 1, None):
+                if version.texts:
+                    version.texts, version.sent_to = (), ""
         tx.after_commit(self.bump_generation)
 
     def record_uses(self, tx: Transaction, keys: Iterable[tuple[str, str]]) -> None:
@@ -218,7 +227,7 @@ class Profiles:
     def erase(self, terms: SearchTerms, /) -> int:
         """Empty the versions with these terms here and, with the next exchange, on other machines; returns their
         number. If the version that counts is among them, a newer one has the other texts of a list, or removes the
-        item, so that an older copy of the words on another machine does not count again."""
+        item. Older versions that another machine made meanwhile are emptied when they come."""
 
         def empty_versions(tx: Transaction) -> int:
             rows = _select_matching_entries(tx.session, terms)
@@ -228,6 +237,8 @@ class Profiles:
                 row.texts, row.sent_to = (), ""
                 if is_newest:
                     self.add_version(tx, row.leader, ProfileEdit(row.section, remaining, row.key))
+                newest = _load_versions(tx, row.leader, row.section, row.key)[0]
+                newest.forgotten, newest.sent_to = True, ""
             for leader, edits in state.get_all(tx.session, UNDO).items():
                 kept = [edit for edit in edits if not any(map(terms.match, _list_texts(edit[1])))]
                 if kept != edits:

@@ -52,7 +52,7 @@ NOT_ERASED = (
     "worktrees, repositories and anything else outside of this home",
     "the settings",
     "names of folders and workspaces",
-    "earlier wordings and names of leaders' patterns, on machines that share a database with this one",
+    "names of leaders' patterns, on machines that share a database with this one",
     f"lines of fewer than {MIN_WORDS} words where a transcript has them alone: forget these one by one",
 )
 """What forgetting does not erase, in words."""

@@ -537,6 +537,7 @@ CREATE TABLE profile_entries (
     texts JSON NOT NULL,
     trust VARCHAR NOT NULL,
     sources JSON NOT NULL,
+    forgotten BOOLEAN NOT NULL,
     PRIMARY KEY (leader, "key", origin, section, at),
     CONSTRAINT ck_profile_entries_section CHECK (section IN ('domain','principles','guardrails','patterns','decisions'))
 );

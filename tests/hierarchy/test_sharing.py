@@ -81,7 +81,7 @@ def test_what_is_forgotten_in_one_home_leaves_the_other_and_the_shared_database(
 
 
 def test_what_is_forgotten_does_not_return_with_an_older_copy_of_another_home(
-    homes: tuple[Organisation, Organisation], clock: FakeClock
+    homes: tuple[Organisation, Organisation], clock: FakeClock, shared_database: LocalSharedDatabase
 ):
     first, second = homes
     edit_profile(first.profiles, "lead", "patterns", key="staging", value="the password is hunter2")
@@ -94,6 +94,8 @@ def test_what_is_forgotten_does_not_return_with_an_older_copy_of_another_home(
     for world in (first, second):
         assert world.profiles.read("lead").find_text("patterns", "staging") == ""
         assert "hunter2" not in world.cascade.guidance("worker").block
+        assert not any(read_versions(world.database, "lead", "staging"))
+    assert "hunter2" not in str(shared_database.documents())
 
 
 @pytest.mark.parametrize("url", ["u:hunter2@h/db", "postgresql://u:hun%zzter2@h", "postgresql://u:hun ter2@h/db"])
