@@ -391,6 +391,8 @@ def _describe_attribute(attribute: str, value: object, now: datetime) -> str:
             return formats.moment(value, now)
         case tuple():
             return ", ".join(value)
+        case int() if attribute == "access_count" and value:
+            return formats.count(value, "time")
     return str(value) if value else ""
 
 

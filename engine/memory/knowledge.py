@@ -7,6 +7,7 @@ recall. Here is what reads the sessions, most of it by following the ledger in a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from engine.home import Home
@@ -24,6 +25,8 @@ from engine.memory.summaries import SessionSummariser
 from engine.model import Asks, LayerState, Refusal, SessionView, Waiting
 from engine.storage.database import Transaction
 from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer
+
+log = logging.getLogger(__name__)
 
 
 class Knowledge:
@@ -104,12 +107,17 @@ class Knowledge:
         self._following.start()
 
     def close(self) -> None:
-        """Stop following the ledger. Safe to call twice."""
+        """Stop following the ledger, and write what is not written yet. Safe to call twice."""
         self._following.close()
+        try:
+            self.para.flush()
+        except (OSError, Refusal):
+            log.warning("counts of facts could not be written", exc_info=True)
 
     def housekeeping(self) -> None:
-        """Every half minute: try again what was not ready."""
+        """Every half minute: try again what was not ready, and write counts."""
         self._following.poke()
+        self.para.flush()
 
     def catch_up(self, until: float | None = None) -> None:
         """Process all new entries of the ledger now, in this thread; none is begun after `until`, a monotonic time."""

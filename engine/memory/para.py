@@ -11,6 +11,7 @@ import itertools
 import json
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
@@ -95,6 +96,9 @@ class Para:
         self._clock = clock
         self._lock = threading.RLock()
         self._cache: FileCache[_Group] = FileCache()
+        self._access_counts: Counter[str] = Counter()
+        self._accessed_at: dict[str, datetime] = {}
+        """By fact: how often recall found it since the last `flush`, and when last."""
 
     # -- reading
 
@@ -147,6 +151,26 @@ class Para:
             stored = [self._plan_addition(_validate_fact(item), changes) for item in new]
             self._change(list(changes.values()))
             return stored
+
+    def count_access(self, fact_ids: Iterable[str]) -> None:
+        """Count that recall found these facts. `flush` writes the counts."""
+        ids, now = list(fact_ids), self._clock.now()
+        with self._lock:
+            self._access_counts.update(ids)
+            self._accessed_at |= dict.fromkeys(ids, now)
+
+    def flush(self) -> None:
+        """Write the counts of `count_access` into the files. Raises OSError; then a later call writes them."""
+        with self._lock:
+            facts = self._read_all_facts()
+            changed = [
+                replace(facts[id], access_count=facts[id].access_count + number, last_accessed=self._accessed_at[id])
+                for id, number in self._access_counts.items()
+                if id in facts and not facts[id].forgotten
+            ]
+            self._write_files(changed)
+            self._access_counts.clear()
+            self._accessed_at.clear()
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Facts that contain `terms`, for forgetting."""

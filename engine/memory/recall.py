@@ -338,7 +338,7 @@ class FactSource:
     para: Para
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
-        """The `k` best facts, best first. The warning names the files that cannot be read."""
+        """The `k` best facts, best first. Each counts as accessed. The warning names the files that cannot be read."""
         terms = key_terms(query.text)
         matches = []
         para = self.para.read(active=True, workspace=query.workspace)
@@ -358,7 +358,9 @@ class FactSource:
                     approved=fact.approved_at is not None,
                 )
                 matches.append(match)
-        return LayerResult(_select_best(matches, query.k), "; ".join(para.problems))
+        best = _select_best(matches, query.k)
+        self.para.count_access(match.id for match in best)
+        return LayerResult(best, "; ".join(para.problems))
 
 
 def describe_event(entry: LedgerEntry) -> str:

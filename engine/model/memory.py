@@ -330,6 +330,8 @@ class ParaFact:
     group: str
     """The name of its group within the bucket."""
     created_at: datetime
+    access_count: int = 0
+    last_accessed: datetime | None = None
     superseded_by: str | None = None
     workspace: str = ""
     forgotten: bool = False
