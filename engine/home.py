@@ -128,6 +128,7 @@ class Home:
             "database": str(self.database),
             "agents": str(self.agents),
             "chroma": str(self.data / "chroma"),
+            "taskGraph": str(self.data / "task_graph.json"),
             "para": str(self.data / "para"),
             "predictions": str(self.data / "predictions.jsonl"),
             "dpoPairs": str(self.data / "dpo-pairs.jsonl"),

@@ -1,7 +1,8 @@
 """Layer F, the task graph (SPEC 4.6): which task blocked, continued or resembles another.
 
 Nothing is deleted: tasks and edges that are no longer valid are marked. Edges of `blocks` never form a cycle, nor do
-edges of `derived_from`.
+edges of `derived_from`. The graph is in the database. A file has a copy of it for other programs, which the night
+writes.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from sqlmodel import Field, Session
 
+from engine.files import write_atomic
 from engine.frozen import frozen
 from engine.model import (
     ACYCLIC,
@@ -50,6 +53,23 @@ _SELECT_ON_THE_WAY = """
 """
 """Finds a row if edges of a relation lead from a task to another. It goes backwards, because to a new task no edge
 leads."""
+
+
+_SELECT_DOCUMENT = """
+    SELECT json_object('version', 1, 'tasks', json_group_array(json_object(
+        'task_id', task_id, 'title', title, 'timestamp', timestamp,
+        'success', json(CASE success WHEN 1 THEN 'true' WHEN 0 THEN 'false' ELSE 'null' END),
+        'description', description, 'workspace', workspace, 'agent', agent, 'outcome', outcome,
+        'invalidated_at', invalidated_at, 'why', why,
+        'edges', (
+            SELECT json_group_array(json_object(
+                'relation', relation, 'target', target, 'weight', weight,
+                'invalidated', json(CASE WHEN invalidated THEN 'true' ELSE 'false' END)
+            )) FROM task_edges WHERE source = task_id
+        )
+    ))) FROM task_nodes
+"""
+"""Makes the document of the whole graph: each task with the edges that begin at it."""
 
 
 def compute_recency(at: datetime, now: datetime) -> float:
@@ -181,6 +201,12 @@ class TaskGraph:
     def cut(self, edge: GraphEdge) -> None:
         """Mark an edge as no longer valid."""
         self.database.write(lambda tx: _put_edge(tx, replace(edge, invalidated=True)))
+
+    def export(self, file: Path) -> None:
+        """Write each task with the edges that begin at it to a JSON file (SPEC 4.6). Raises OSError."""
+        with self.database.read() as session:
+            [(document,)] = ask(session, _SELECT_DOCUMENT)
+        write_atomic(file, document.encode())
 
     # -- forgetting
 

@@ -51,6 +51,7 @@ class Knowledge:
         self._memory = memory
         self._other_texts = other_texts
         self.graph = TaskGraph(database)
+        self._graph_file = home.data / "task_graph.json"
         self.para = Para(home.data / "para", database, clock)
         self.captures = Captures(database, work, memory.remember)
         self.drafts = Drafts(database, self.para, self.captures, clock)
@@ -122,6 +123,12 @@ class Knowledge:
     def catch_up(self, until: float | None = None) -> None:
         """Process all new entries of the ledger now, in this thread; none is begun after `until`, a monotonic time."""
         self._following.catch_up(until)
+
+    def run_night(self) -> None:
+        """Process the days that are due, and write the file with the copy of the task graph. Raises OSError and
+        `Refusal`; then the scheduler calls again."""
+        self.nightly.run_due()
+        self.graph.export(self._graph_file)
 
     def session_changed(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions that start or end."""

@@ -131,7 +131,7 @@ def _make_jobs(services: Services) -> tuple[Job, ...]:
         Job(
             "nightly",
             lambda: NIGHT_CHECK_EVERY,
-            services.knowledge.nightly.run_due,
+            services.knowledge.run_night,
             services.knowledge.nightly.has_work,
             is_stored=False,
         ),

@@ -1,5 +1,8 @@
 """The task graph (SPEC 4.6): it has no circles, and links sessions to what they retry, continue or resemble."""
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,6 +50,15 @@ def test_a_task_keeps_its_place_and_an_edge_is_added_once(graph: TaskGraph):
     assert around.edges == (GraphEdge("b", Relation.DERIVED_FROM, "a", 0.1234),)
     assert (around.neighbours[0].success, graph.find_latest_named("", "Task b")) == (False, around.neighbours[0])
     refused("unknown_task", lambda: graph.relate("a", Relation.BLOCKS, "z"))
+
+
+def test_the_file_of_the_graph_has_each_task_with_its_edges(graph: TaskGraph, tmp_path: Path):
+    graph.relate("b", Relation.DERIVED_FROM, "a", 0.5)
+    graph.put(GraphNode("a", "Task a", NOW, success=True))
+    graph.export(tmp_path / "task_graph.json")
+    a, b, *_ = json.loads((tmp_path / "task_graph.json").read_text())["tasks"]
+    assert (a["title"], a["success"], a["edges"], b["success"]) == ("Task a", True, [], None)
+    assert b["edges"] == [{"relation": "derived_from", "target": "a", "weight": 0.5, "invalidated": False}]
 
 
 @settings(max_examples=60)
