@@ -70,9 +70,9 @@ class ModelChoice:
             return self.keyless or self.provider not in PROVIDERS
         if not self.keyless:
             return False
-        from engine.execution.runners.model.prices import find_listed_price
+        from engine.execution.runners.model.prices import find_highest_price
 
-        return find_listed_price(Model(self.provider, self.model, self.kind, self.base_url)) is None
+        return find_highest_price(Model(self.provider, self.model, self.kind, self.base_url)) is None
 
     @property
     def id(self) -> str:
@@ -243,9 +243,9 @@ class ModelRouter:
             models += self.models(agent).values()
         return list(dict.fromkeys(models))
 
-    def find_usual_price(self, model_id: str) -> int | None:
-        """Micro-dollars for a million tokens of a model at the usual ratio of prompt to answer; 0 for a model without a
-        bill, None when the price is unknown. The first call imports the price list, which takes half a second."""
+    def find_blended_price(self, model_id: str) -> int | None:
+        """Micro-dollars for a million tokens of a model, prompt and answer together; 0 for a model without a bill, None
+        when the price is unknown. The first call imports the price list, which takes half a second."""
         try:
             choice = self.choose_named(model_id, "looking up its price")
         except Refusal:
@@ -253,9 +253,9 @@ class ModelRouter:
         model = choice.make_model()
         if model.is_free:
             return 0
-        from engine.execution.runners.model.prices import compute_usual_price
+        from engine.execution.runners.model.prices import compute_blended_price
 
-        return compute_usual_price(model)
+        return compute_blended_price(model)
 
 
 # -- what is missing

@@ -468,8 +468,8 @@ class Sessions:
         try:
             transcript = live.transcript if live else self._open_transcript(session_id)
             if isinstance(outcome, RunnerResult):
-                if closing := sanitise(outcome.summary if outcome.closing is None else outcome.closing):
-                    transcript.append("note", closing.split("\n"))
+                if last_line := sanitise(outcome.summary if outcome.last_line is None else outcome.last_line):
+                    transcript.append("note", last_line.split("\n"))
             elif live is None or live.stop_requested is None:
                 transcript.append("error", sanitise(outcome.reason).split("\n"))
             if live:

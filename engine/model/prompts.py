@@ -6,7 +6,7 @@ and answered, which the X-ray shows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
@@ -14,6 +14,11 @@ from typing import Any, Protocol
 
 from engine.frozen import frozen
 from engine.model.base import Trust, label_trust
+from engine.model.text import one_line, sanitise
+
+TASK, HEAL, REPLY = "task", "heal", "reply"
+"""Kinds of runs: the prompt of the card, a repair after a failed validation, a message of the operator. Models and
+overlays are chosen by kind (SPEC 5.4, 5.5)."""
 
 # -- prompts
 
@@ -75,6 +80,35 @@ class PromptPart:
     def text(self) -> str:
         """The text of the part, as it is sent."""
         return "\n".join(line.text for line in self.lines)
+
+
+def make_prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
+    """The lines of a text, sanitised, each with its source."""
+    return tuple(PromptLine(line, source) for line in sanitise(text).split("\n"))
+
+
+def make_assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:
+    """The text and the tool calls of the model's answer to the call `call_id`."""
+    source = PromptSource(SourceKind.CONVERSATION, call_id, "the model", Trust.QUOTED)
+    lines = [*filter(None, [text]), *(f"{call['name']}({call['arguments']})" for call in calls)]
+    return PromptPart("answer", make_prompt_lines("\n".join(lines), source), "assistant")
+
+
+def make_result_part(tool: str, text: str, call_id: str) -> PromptPart:
+    """The result of a tool."""
+    name = one_line(tool)[:40]  # a model may ask for a tool by any name
+    source = PromptSource(SourceKind.CONVERSATION, call_id, name, Trust.QUOTED)
+    return PromptPart(name, make_prompt_lines(text, source), "tool")
+
+
+def make_user_part(text: str, kind: str) -> PromptPart:
+    """A message between turns. `kind` says whose it is: the operator's (`REPLY`), that of the validation loop, which
+    quotes the output of tests (`HEAL`), or else one of Clawpy itself."""
+    source = {
+        REPLY: PromptSource(SourceKind.OPERATOR, label="the operator", trust=Trust.OPERATOR),
+        HEAL: PromptSource(SourceKind.RUNNER, label="the validation loop", trust=Trust.QUOTED),
+    }.get(kind, OWN_TEXT)
+    return PromptPart(kind, make_prompt_lines(text, source), "user")
 
 
 @frozen

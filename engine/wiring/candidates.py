@@ -161,11 +161,11 @@ class _CandidateSources:
     def find_models(self, agent: str, /) -> ModelsUsed | None:
         services = self._services
         current = next(iter(services.calls.find_models_of(agent, services.clock.now() - PRESENT_USE)), "")
-        own_price = services.model_router.find_usual_price(current) if current else None
+        own_price = services.model_router.find_blended_price(current) if current else None
         if own_price is None:
             return None
         named = services.model_router.list_named_models(services.agents.list_ids())
-        prices = {model: services.model_router.find_usual_price(model) for model in named if model != current}
+        prices = {model: services.model_router.find_blended_price(model) for model in named if model != current}
         sessions = services.sessions.list(agent=agent, limit=MAX_AGENT_SESSIONS)
         channels = Counter(view.channel for view in sessions)
         prompt_lengths = [len(view.prompt) for view in sessions]

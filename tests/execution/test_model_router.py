@@ -112,7 +112,7 @@ own = { kind = "openai", baseUrl = "http://10.0.0.2/v1", price = { input = 2, ou
 def find_price(model: str) -> int | None:
     """The usual price where all providers but anthropic have what they need."""
     router = make_router("openai", "on_this_machine", "in_the_network", "own", config=PROVIDERS_WITH_PRICES)
-    return router.find_usual_price(model)
+    return router.find_blended_price(model)
 
 
 def test_a_listed_model_has_its_listed_price():

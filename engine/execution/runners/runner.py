@@ -1,11 +1,9 @@
-"""The protocol of runners, which carry out assignments in a session (SPEC 3.8), and what the runners of models and
-coding agents share: how a prompt is assembled, how changes are validated, and how a conversation is stored for the
-X-ray."""
+"""The protocol of runners, which carry out assignments in a session (SPEC 3.8), and the base class of those for models
+and coding agents, which assembles a prompt and has the changes validated."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -21,31 +19,13 @@ from engine.frozen import frozen
 from engine.model import (
     Assignment,
     Prompt,
-    PromptLine,
-    PromptPart,
     PromptRequest,
-    PromptSource,
     Refusal,
     RunnerInfo,
     SessionView,
-    SourceKind,
-    Trust,
     sanitise,
 )
-from engine.model.text import one_line
 from engine.storage.database import Transaction
-
-TASK, HEAL, REPLY = "task", "heal", "reply"
-"""Kinds of runs: the prompt of the card, a repair after a failed validation, a message of the operator. Models and
-overlays are chosen by kind (SPEC 5.4, 5.5)."""
-
-
-_LABELS = {REPLY: "the operator", HEAL: "the validation loop"}
-"""Who speaks in a message, by its kind. Others are from Clawpy itself."""
-
-_TRUST = {REPLY: Trust.OPERATOR, HEAL: Trust.QUOTED}
-"""The trust in a message by its kind. A heal message quotes the output of tests. Clawpy's own prompts have no
-entry."""
 
 
 @frozen
@@ -54,7 +34,7 @@ class RunnerResult(WorkResult):
 
     write: Callable[[Transaction], str] | None = None
     """Stores the result in the session's last transaction, and returns the id of its change set, "" for none."""
-    closing: str | None = None
+    last_line: str | None = None
     """The last line of the transcript, None for the summary. Agents set it, because their own text is in the transcript
     already."""
 
@@ -84,46 +64,6 @@ class Runner(Protocol):
     def recover(self) -> list[str]:
         """Tidy up after sessions of an earlier run of the engine, and return what was done. It is called at start-up,
         when no session runs."""
-
-
-# -- the parts of a conversation, for the X-ray (SPEC 9.6)
-
-
-def make_assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:
-    """The text and the tool calls of the model's answer to the call `call_id`."""
-    source = PromptSource(SourceKind.CONVERSATION, call_id, "the model", Trust.QUOTED)
-    lines = text.split("\n") if text else []
-    lines += [f"{call['name']}({_make_compact_json(call['arguments'])})" for call in calls]
-    return PromptPart("answer", make_prompt_lines("\n".join(lines), source), "assistant")
-
-
-def make_result_part(tool: str, text: str, call_id: str) -> PromptPart:
-    """The result of a tool."""
-    name = one_line(tool)[:40]  # a model may ask for a tool by any name
-    source = PromptSource(SourceKind.CONVERSATION, call_id, name, Trust.QUOTED)
-    return PromptPart(name, make_prompt_lines(text, source), "tool")
-
-
-def make_operator_part(text: str, kind: str) -> PromptPart:
-    """A message between turns, from the operator, the validation loop, or Clawpy itself."""
-    source_kind = SourceKind.OPERATOR if kind == REPLY else SourceKind.RUNNER
-    source = PromptSource(source_kind, label=_LABELS.get(kind, "clawpy"), trust=_TRUST.get(kind))
-    return PromptPart(kind, make_prompt_lines(text, source), "user")
-
-
-def make_prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
-    """The lines of a text, sanitised, each with its source."""
-    return tuple(PromptLine(line, source) for line in sanitise(text).split("\n"))
-
-
-def _make_compact_json(arguments: str) -> str:
-    try:
-        return json.dumps(json.loads(arguments), ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return arguments
-
-
-# -- the base class of runners for agents
 
 
 @frozen
@@ -196,9 +136,9 @@ class AgentRunner:
         validated: ValidationResult,
         *,
         summary: str,
-        closing: str,
+        last_line: str,
         facts: Mapping[str, Any],
     ) -> RunnerResult:
         """The result of a session, with its change set. The runs of the validation are recorded already."""
         write = self._services.folders.capture(live, view, folder, check=validated.check)
-        return RunnerResult(summary, validated.check, validated.sound, facts=facts, write=write, closing=closing)
+        return RunnerResult(summary, validated.check, validated.sound, facts=facts, write=write, last_line=last_line)

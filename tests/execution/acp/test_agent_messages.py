@@ -123,11 +123,13 @@ def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float
     assert counter.total_cost == sum(money for money, _ in charged) == max(known_costs, default=0)
 
 
-def test_the_tokens_that_turns_report_at_their_ends_count_once():
-    counter = make_counter([], 0)
-    for _ in range(2):
-        counter.end_turn(schema.Usage(input_tokens=1_000, output_tokens=500, total_tokens=1_500))
+def test_the_tokens_of_a_turn_count_once_also_without_a_report_at_its_end():
+    counter, report = make_counter([], 0), schema.Usage(input_tokens=1_000, output_tokens=500, total_tokens=1_500)
+    assert [counter.end_turn(report).input_tokens for _ in range(2)] == [1_000, 0]
     assert counter.total_tokens == 1_500
+    counter.begin_turn()
+    counter.count_totals(1_700, None)
+    assert counter.end_turn(None).input_tokens == 200
 
 
 # Its sandbox

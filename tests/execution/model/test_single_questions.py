@@ -4,12 +4,15 @@
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from unittest.mock import Mock
 
 import pytest
 from sqlmodel import col, select
 
 from engine import Engine
-from engine.model import Layer, ModelCall, NoAnswer, Question
+from engine.background import HelperGone
+from engine.execution.runners.model.host_client import Conversation
+from engine.model import Assignment, Layer, ModelCall, NoAnswer, Question
 from engine.safety.costs import CostEntry
 from tests.execution.model.model_world import GPT, KEY, ModelWorld
 from tests.support.model_server import ModelServer, Reply
@@ -92,6 +95,14 @@ def test_a_failure_is_reported_and_charged(engine: Engine, server: ModelServer, 
     assert len(server.requests) == 1, "nothing is tried again, for rules can answer instead"
 
 
+def test_a_host_that_has_ended_is_the_stored_reason(engine: Engine, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Conversation, "ask", Mock(side_effect=HelperGone("the model host has ended")))
+    with pytest.raises(NoAnswer, match="has ended"):
+        ask(engine)
+    call = get_only_call(engine)
+    assert (call.state, call.error) == ("failed", "the model host has ended")
+
+
 @pytest.mark.long
 def test_a_slow_question_is_given_up_and_its_request_cancelled(engine: Engine, world: ModelWorld, server: ModelServer):
     never = threading.Event()
@@ -122,6 +133,11 @@ def test_no_question_is_asked_while_the_engine_is_stopped(engine: Engine, server
     with pytest.raises(NoAnswer, match="looking into something"):
         ask(engine)
     assert server.requests == []
+
+
+def test_a_text_prompt_would_run_on_the_model(engine: Engine, world: ModelWorld):
+    info = engine.sessions.check(Assignment("?", "koji-core", str(world.repository.path), "auto"))
+    assert (info.available, info.check_only, info.executor) == (True, False, f"openai:{GPT}")
 
 
 # Summaries of sessions

@@ -7,7 +7,6 @@ and the titles of tool calls for the questions about them.
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +25,6 @@ MAX_CONTENT_LINES = 200
 
 MAX_CONTENT_BLOCKS = 20
 """Maximum number of outputs and diffs of a tool call that are shown."""
-
-MAX_REMEMBERED_CALLS = 1_000
-"""Maximum number of tool calls that are remembered. An agent could invent any number of ids."""
 
 STATUS_WORDS = {"pending": "waits", "in_progress": "runs", "completed": "done", "failed": "failed"}
 """The status of a tool call on screens, by that of the protocol."""
@@ -53,7 +49,7 @@ class AgentTranscript:
 
     def __init__(self, live: LiveSession) -> None:
         self._live = live
-        self._calls: OrderedDict[str, _ToolCall] = OrderedDict()
+        self._calls: dict[str, _ToolCall] = {}
         self._plan: list[tuple[str, str]] = []
         """(text, status) of each step."""
 
@@ -85,9 +81,6 @@ class AgentTranscript:
         5.1)."""
         self.end_text()
         call = self._calls.setdefault(update.tool_call_id, _ToolCall())
-        self._calls.move_to_end(update.tool_call_id)
-        while len(self._calls) > MAX_REMEMBERED_CALLS:
-            self._calls.popitem(last=False)
         call.kind = update.kind or call.kind
         call.title = one_line(update.title or "")[:500] or call.title or update.kind or "a tool"
         call.status = update.status or call.status or "pending"
@@ -97,8 +90,7 @@ class AgentTranscript:
         call.last_line = line
         self._live.write("tool", line)
         if call.status == "failed":
-            tool = "exec" if call.kind == "execute" else call.kind or "tool"
-            self._live.journal.note_error(tool, _find_failure_reason(update) or call.title)
+            self._live.journal.note_error("exec" if call.kind == "execute" else call.kind or "tool", call.title)
         if call.status in ("completed", "failed"):
             self._write_results(update.content or ())
 
@@ -134,17 +126,6 @@ class AgentTranscript:
                 self._live.write("output", "\n".join(lines))
 
 
-def _find_failure_reason(update: schema.ToolCallStart | schema.ToolCallProgress) -> str:
-    """The first line that a failed call shows."""
-    blocks = (block for block in update.content or () if isinstance(block, schema.ContentToolCallContent))
-    lines = (line.strip() for block in blocks for line in _read_block(block.content).splitlines())
-    return next(filter(None, lines), "")
-
-
 def _read_block(content: Any) -> str:
     """The text of a content block, or its type in brackets."""
-    if isinstance(content, schema.TextContentBlock):
-        return content.text
-    if isinstance(content, schema.ResourceContentBlock):
-        return f"[{content.uri}]"
-    return f"[{getattr(content, 'type', 'content')}]"
+    return content.text if isinstance(content, schema.TextContentBlock) else f"[{content.type}]"

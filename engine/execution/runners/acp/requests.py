@@ -15,7 +15,6 @@ import itertools
 import json
 import logging
 import shlex
-import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -118,7 +117,7 @@ class ClientRequests:
 
     def warn_once(self, warning: str) -> None:
         """Show a warning about the agent, once."""
-        if warning not in self._warnings and len(self._warnings) < 20:
+        if warning not in self._warnings:
             self._warnings.add(warning)
             self._live.write("error", warning)
 
@@ -144,8 +143,6 @@ class ClientRequests:
                 self._transcript.add_plan(entries)
             case schema.UsageUpdate(used=used, cost=cost):
                 self._on_usage(used, cost)
-            case schema.CurrentModeUpdate(current_mode_id=mode):
-                self._live.write("note", f"its mode is now {mode}")
 
     # -- requests
 
@@ -318,8 +315,6 @@ def _truncate_detail(detail: str) -> str:
 MAX_OUTPUT_BYTES = 1024 * 1024
 """Maximum number of bytes that are kept of a terminal's output. An agent may ask for fewer."""
 
-_SIGNAL_NAMES = {number.value: number.name for number in signal.Signals}
-
 MAX_TERMINALS = 32
 """Maximum number of open terminals of a session. An agent may forget to release them."""
 
@@ -339,7 +334,7 @@ class Terminal:
     exit_code: int | None = None
     """None while it runs, and if a signal ended it."""
     signal: str | None = None
-    """The name of the signal that ended it."""
+    """The signal that ended it."""
     truncated: bool = False
     """Whether output is missing."""
     _output: bytearray = field(default_factory=bytearray)
@@ -414,7 +409,7 @@ class Terminals:
             if result.timed_out:
                 terminal.signal = "SIGTERM"
             elif result.exit_code < 0:
-                terminal.signal = _SIGNAL_NAMES.get(-result.exit_code, f"signal {-result.exit_code}")
+                terminal.signal = f"signal {-result.exit_code}"
             else:
                 terminal.exit_code = result.exit_code
         except WorkFailed as error:  # the program does not exist, or the content filter blocks it

@@ -19,11 +19,12 @@ from engine.config.sections import ACP_PREFIX
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp import ConfiguredAgent, describe_agent, get_agent_home
 from engine.execution.runners.flow import UNDO_NOTES, Place, RetryLater, WorkFailed
-from engine.execution.runners.runner import REPLY, TASK, AgentRunner, AgentServices, RunnerResult
+from engine.execution.runners.runner import AgentRunner, AgentServices, RunnerResult
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import TOOLS
 from engine.execution.session_commands import Command
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
+from engine.model.prompts import REPLY, TASK
 
 if TYPE_CHECKING:
     from engine.execution.runners.acp.turns import AgentTurns
@@ -105,7 +106,7 @@ class AcpRunner(AgentRunner):
                 folder,
                 validated,
                 summary=" · ".join(filter(None, [turns.make_summary(), validated.summary])),
-                closing="\n".join(filter(None, [turns.incomplete_reason, validated.summary])),
+                last_line="\n".join(filter(None, [turns.incomplete_reason, validated.summary])),
                 facts={"agent": turns.model, "turns": turns.turn_count, "price_known": turns.price_known},
             )
 

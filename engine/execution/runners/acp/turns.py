@@ -19,8 +19,8 @@ from engine.execution.model_calls import CallState, CallUsage, ModelCalls
 from engine.execution.runners.acp import ConfiguredAgent
 from engine.execution.runners.acp.conversation import Conversation, TurnResult
 from engine.execution.runners.flow import SessionStopped, WorkFailed
-from engine.execution.runners.runner import HEAL, REPLY, make_operator_part
 from engine.model import Prompt, PromptPart, SessionView, microusd, sanitise
+from engine.model.prompts import HEAL, REPLY, make_user_part
 
 MAX_PLAUSIBLE = 1_000_000
 """A report of more dollars, or of more billions of tokens, is ignored, because no session uses so much."""
@@ -130,12 +130,12 @@ class AgentTurns:
 
     def run_heal(self, text: str) -> None:
         """Run a turn about the problems that the checks found."""
-        self._run_turn([text], HEAL, messages=(make_operator_part(text, HEAL),))
+        self._run_turn([text], HEAL, messages=(make_user_part(text, HEAL),))
 
     def run_replies(self) -> None:
         """Run a turn for each reply that the operator sent meanwhile."""
         while text := self._live.replies.take():
-            self._run_turn([text], REPLY, messages=(make_operator_part(text, REPLY),))
+            self._run_turn([text], REPLY, messages=(make_user_part(text, REPLY),))
 
     def make_summary(self) -> str:
         """The end of the agent's last message. If the agent did not end the turn itself, the reason follows."""

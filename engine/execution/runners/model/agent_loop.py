@@ -25,25 +25,14 @@ from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
 from engine.execution.runners.model.request_limits import Price, PromptSize, RequestBudget
-from engine.execution.runners.runner import (
-    REPLY,
-    AgentServices,
-    make_assistant_part,
-    make_operator_part,
-    make_result_part,
-)
+from engine.execution.runners.runner import AgentServices
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.frozen import frozen
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd, money
+from engine.model.prompts import REPLY, make_assistant_part, make_result_part, make_user_part
 
 MAX_REQUESTS = 50
 """Maximum number of requests of a session."""
-
-MAX_CALLS_PER_ANSWER = 32
-"""Maximum number of tool calls of one answer that are carried out."""
-
-MAX_PASSED_RESULT_CHARS = 200_000
-"""Maximum number of characters of a tool's result that the model receives. Tools have lower limits of their own."""
 
 FIRST_BYTE_S = 180.0
 """Seconds in which the first byte of an answer must come."""
@@ -55,7 +44,7 @@ OPEN_S = 60.0
 """Seconds of wall time in which the host must open a conversation. Its own start may be part of them."""
 
 NOTICE_S = 30.0
-"""Seconds without a byte after which the transcript says that the model is waited for; then after twice as many."""
+"""Seconds without a byte after which the transcript says that the model is waited for."""
 
 POLL_S = 0.25
 """Seconds without a message after which it is checked how long none came."""
@@ -71,9 +60,6 @@ CUT_OFF_NOTE = "its last answer was cut off; the work may be incomplete"
 
 EMPTY_PROMPT = "Your answer was empty. Go on, or say in a sentence or two what you did and that you are done."
 """What a model is told after an empty answer."""
-
-SKIPPED_RESULT = f"not carried out: more than {MAX_CALLS_PER_ANSWER} calls in one answer; make the rest again"
-"""The result of each call above the maximum."""
 
 
 class _RequestFailed(Exception):
@@ -101,9 +87,9 @@ class _Request:
     """The number of characters of its answer that came so far."""
 
     def add(self, text: str, kind: str) -> None:
-        """Add a text of this kind (see `make_operator_part`)."""
+        """Add a text of this kind (see `make_user_part`)."""
         self.texts.append(text)
-        self.parts.append(make_operator_part(text, kind))
+        self.parts.append(make_user_part(text, kind))
 
     @property
     def size(self) -> int:
@@ -181,7 +167,7 @@ class AgentLoop:
         """
         request = _Request(run_kind, [text], prompt=prompt)
         if prompt is None:
-            request.parts.append(make_operator_part(text, run_kind))
+            request.parts.append(make_user_part(text, run_kind))
         nudges = 0
         while True:
             if replies := self.take_replies():
@@ -228,15 +214,10 @@ class AgentLoop:
 
     def _run_tool_calls(self, tool_calls: Sequence[Message], request: _Request) -> None:
         """Run the tool calls of an answer, and add their results to the next request."""
-        for number, tool_call in enumerate(tool_calls):
-            result = (
-                self._run_tool_call(tool_call)
-                if number < MAX_CALLS_PER_ANSWER
-                else ToolResult(SKIPPED_RESULT, ok=False)
-            )
-            text = result.text[:MAX_PASSED_RESULT_CHARS]
-            request.results.append({"id": tool_call["id"], "name": tool_call["name"], "text": text, "ok": result.ok})
-            request.parts.append(make_result_part(tool_call["name"], text, self._last_call))
+        for tool_call in tool_calls:
+            result, name = self._run_tool_call(tool_call), tool_call["name"]
+            request.results.append({"id": tool_call["id"], "name": name, "text": result.text, "ok": result.ok})
+            request.parts.append(make_result_part(name, result.text, self._last_call))
 
     def _run_tool_call(self, tool_call: Message) -> ToolResult:
         """Run one tool call in this thread. A mistake of the model becomes the result; `SessionStopped` propagates."""
@@ -248,8 +229,8 @@ class AgentLoop:
             )
         try:
             arguments = json.loads(tool_call["arguments"] or "{}")
-        except (ValueError, RecursionError) as error:
-            return self._reject_tool_call(tool_call, f"the arguments are not JSON: {error}")
+        except (ValueError, RecursionError):
+            arguments = None
         if not isinstance(arguments, dict):
             return self._reject_tool_call(tool_call, "the arguments are not a JSON object")
         return self._belt.call(name, arguments)
@@ -331,10 +312,8 @@ class AgentLoop:
         self._size = PromptSize(counted=used_tokens) if usage.is_reported else PromptSize(estimated=used_tokens)
         try:
             self._loop_services.histories.add(self._view.id, answer["messages"])
-        except OSError as error:
-            problem = f"the conversation cannot be stored, so it cannot be continued: {error.strerror}"
-            self._live.write("error", problem)
-        self._end_call(call_id, CallState.DONE, usage, reply=str(answer["text"]))
+        finally:
+            self._end_call(call_id, CallState.DONE, usage, reply=str(answer["text"]))
 
     def _make_request_budget(self, size: PromptSize) -> RequestBudget:
         """The budget of the next request. Raises `WorkFailed` when there is no room for an answer."""
@@ -358,7 +337,7 @@ class AgentLoop:
         """Wait for the message that ends a request, and count the characters that come before it in `request`. Raises
         `_RequestFailed`."""
         clock = self._loop_services.clock
-        limit, last_byte, next_notice = FIRST_BYTE_S, clock.monotonic(), NOTICE_S
+        limit, last_byte, is_noted = FIRST_BYTE_S, clock.monotonic(), False
         while True:
             message = conversation.read_message(POLL_S)
             self._live.check_running()
@@ -368,11 +347,11 @@ class AgentLoop:
                     conversation.cancel_or_kill()
                     silence = f"nothing for {limit:.0f} s"
                     raise _RequestFailed(Failure(FailureKind.SILENT, silence, received=request.received))
-                if silent_seconds >= next_notice:
-                    self._live.say(f"waiting for {self._model.name}: {next_notice:.0f} s, at most {limit:.0f} s")
-                    next_notice *= 2
+                if silent_seconds >= NOTICE_S and not is_noted:
+                    self._live.say(f"waiting for {self._model.name}, at most {limit:.0f} s")
+                    is_noted = True
                 continue
-            limit, last_byte, next_notice = IDLE_S, clock.monotonic(), NOTICE_S
+            limit, last_byte, is_noted = IDLE_S, clock.monotonic(), False
             match message["type"]:
                 case "text" | "thought" as kind:
                     request.received += len(message["text"])

@@ -24,6 +24,9 @@ from engine.frozen import frozen
 Message = dict[str, Any]
 """One message, in either direction. The docstring of the module has its keys."""
 
+TOKENS_PER_PRICE = 1_000_000
+"""Number of tokens for which a price is named."""
+
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Maximum number of bytes of an answer of a provider."""
 

@@ -165,7 +165,7 @@ class _Host:
         ]
         self._conversations[name] = _Conversation(model, client, message["instructions"], tools, history, send)
         window = client.profile.get("context_window")
-        send({"type": "opened", "price": prices.find_listed_price(model), "window": window})
+        send({"type": "opened", "price": prices.find_highest_price(model), "window": window})
 
 
 def _make_client(model: host_protocol.Model) -> PydanticModel:
@@ -380,9 +380,6 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 async def _bound_response(response: httpx2.Response) -> None:
-    if response.headers.get("content-encoding", "identity") != "identity":
-        # Its real size would not be known.
-        raise _UnusableAnswer(FailureKind.RUBBISH, "it is compressed, though that was not asked for")
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)
     response.stream = _BoundedStream(stream)

@@ -6,16 +6,16 @@ The model host and the model router use it. The list takes half a second to load
 from __future__ import annotations
 
 from decimal import ROUND_UP, Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from genai_prices import Usage, calc_price
 
-from engine.execution.runners.model.host_protocol import Model
+from engine.execution.runners.model.host_protocol import TOKENS_PER_PRICE, Model
+from engine.model import MICRO
 
 if TYPE_CHECKING:
     from pydantic_ai.usage import RequestUsage
 
-_MILLION = 1_000_000
 PROMPT_TOKENS_PER_ANSWER_TOKEN = 4
 """Agents send about four tokens for each that they receive."""
 
@@ -23,27 +23,31 @@ _SAMPLE_SIZES = (10_000, 900_000)
 """Tokens of a prompt below and above the length from which prices for long prompts apply."""
 
 
-def find_listed_price(model: Model) -> dict[str, int] | None:
-    """The highest prices of a million tokens of prompt and of answer, in micro-dollars; None if they are not known."""
-    highest_input = highest_output = Decimal(0)
+class HighestPrice(NamedTuple):
+    """The highest prices of a million tokens, in micro-dollars."""
+
+    input: int
+    output: int
+
+
+def find_highest_price(model: Model) -> HighestPrice | None:
+    """The highest price of a model, which depends on the length of the prompt; None if it is not known."""
+    prices = []
     for size in _SAMPLE_SIZES:
         costs = _find_costs(Usage(input_tokens=size, output_tokens=size), model)
         if costs is None:
             return None
-        input_cost, output_cost = costs
-        highest_input = max(highest_input, input_cost * _MILLION / size)
-        highest_output = max(highest_output, output_cost * _MILLION / size)
-    return {"input": _convert_to_microusd(highest_input), "output": _convert_to_microusd(highest_output)}
+        prices.append([_convert_to_microusd(cost * TOKENS_PER_PRICE / size) for cost in costs])
+    return HighestPrice(*map(max, *prices))
 
 
-def compute_usual_price(model: Model) -> int | None:
-    """Micro-dollars for a million tokens of a model at the usual ratio of prompt to answer; None if they are not
-    known."""
-    price = find_listed_price(model)
+def compute_blended_price(model: Model) -> int | None:
+    """Micro-dollars for a million tokens of a model, prompt and answer together; None if its price is not known."""
+    price = find_highest_price(model)
     if price is None:
         return None
     ratio = PROMPT_TOKENS_PER_ANSWER_TOKEN
-    return (ratio * price["input"] + price["output"]) // (ratio + 1)
+    return (ratio * price.input + price.output) // (ratio + 1)
 
 
 def compute_cost(usage: RequestUsage, model: Model) -> int | None:
@@ -58,8 +62,9 @@ def _find_costs(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Dec
     if model.is_free:
         return Decimal(0), Decimal(0)
     if model.input_price is not None and model.output_price is not None:
-        input_cost = Decimal(usage.input_tokens or 0) * model.input_price / _MILLION**2
-        return input_cost, Decimal(usage.output_tokens or 0) * model.output_price / _MILLION**2
+        dollars_per_token = Decimal(1) / MICRO / TOKENS_PER_PRICE
+        input_cost = Decimal(usage.input_tokens or 0) * model.input_price * dollars_per_token
+        return input_cost, Decimal(usage.output_tokens or 0) * model.output_price * dollars_per_token
     try:
         price = calc_price(usage, model.name, provider_api_url=model.base_url)
     except LookupError:
@@ -72,4 +77,4 @@ def _find_costs(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Dec
 
 
 def _convert_to_microusd(dollars: Decimal) -> int:
-    return int((dollars * _MILLION).to_integral_value(ROUND_UP))
+    return int((dollars * MICRO).to_integral_value(ROUND_UP))

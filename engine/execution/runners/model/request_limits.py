@@ -8,12 +8,12 @@ failure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
 from engine.execution.model_calls import NOTHING_USED, CallUsage
-from engine.execution.runners.model.host_protocol import Failure, Model
+from engine.execution.runners.model.host_protocol import TOKENS_PER_PRICE, Failure, Model
 from engine.files import read_table
 from engine.frozen import frozen
 
@@ -32,8 +32,6 @@ PROVIDER_OVERHEAD_TOKENS = 1_000
 UNLISTED_PRICE = (3_000_000, 15_000_000)
 """The assumed prices of a million tokens of prompt and of answer, in micro-dollars, for a model without a known price.
 They are as high as those of the more expensive half of the known models."""
-
-_MILLION = 1_000_000
 
 FIRST_DELAY_S = 1.0
 """Seconds before the first retry; twice as many before each further one."""
@@ -60,15 +58,16 @@ class Price:
 
     def compute_cost(self, input_tokens: int, output_tokens: int) -> int:
         """The highest cost of these numbers of tokens, in micro-dollars, rounded up."""
-        return -(-(input_tokens * self.input + output_tokens * self.output) // _MILLION)
+        return -(-(input_tokens * self.input + output_tokens * self.output) // TOKENS_PER_PRICE)
 
 
-def make_price(listed: Mapping[str, int] | None, *, estimate: int) -> Price:
-    """The `listed` price of a model. Without one it costs `UNLISTED_PRICE`, and its session counts at least `estimate`
-    micro-dollars (`costPerTrigger`)."""
-    if listed is not None:
-        return Price(listed["input"], listed["output"])
-    return Price(*UNLISTED_PRICE, is_known=False, min_cost=estimate)
+def make_price(highest: Sequence[int] | None, *, estimate: int) -> Price:
+    """The price of a model whose `highest` prices of input and output the host found. If it found none, the model costs
+    `UNLISTED_PRICE`, and its session counts at least `estimate` micro-dollars (`costPerTrigger`)."""
+    if highest is None:
+        return Price(*UNLISTED_PRICE, is_known=False, min_cost=estimate)
+    input_price, output_price = highest
+    return Price(input_price, output_price)
 
 
 def estimate_tokens(text: str) -> int:
@@ -113,7 +112,7 @@ def compute_max_output_tokens(
         if total is not None:
             limit = min(limit, total - prompt.expected)
     if price.output:
-        limit = min(limit, (cost * _MILLION - prompt.max_tokens * price.input) // price.output)
+        limit = min(limit, (cost * TOKENS_PER_PRICE - prompt.max_tokens * price.input) // price.output)
     return limit
 
 

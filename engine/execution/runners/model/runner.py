@@ -15,19 +15,11 @@ from engine.execution.model_calls import CallState
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.flow import UNDO_NOTES, Place
 from engine.execution.runners.model.agent_loop import AgentLoop, LoopServices
-from engine.execution.runners.runner import (
-    HEAL,
-    REPLY,
-    TASK,
-    AgentRunner,
-    AgentServices,
-    RunnerResult,
-    make_assistant_part,
-    make_operator_part,
-)
+from engine.execution.runners.runner import AgentRunner, AgentServices, RunnerResult
 from engine.execution.session_folders import SessionFolder
 from engine.execution.session_store import get_continued_session
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
+from engine.model.prompts import HEAL, REPLY, TASK, make_assistant_part, make_user_part
 
 
 class ModelRunner(AgentRunner):
@@ -96,7 +88,7 @@ class ModelRunner(AgentRunner):
             last_answer = next(filter(None, reversed(answers)), "")
             summary = " · ".join(filter(None, [last_answer, validated.summary]))
             return self._make_result(
-                live, view, folder, validated, summary=summary, closing=validated.summary, facts={}
+                live, view, folder, validated, summary=summary, last_line=validated.summary, facts={}
             )
 
     def _run_first_turn(self, loop: AgentLoop, prompt: Prompt, previous: str) -> str:
@@ -116,7 +108,7 @@ class ModelRunner(AgentRunner):
     def _assemble_prompt(self, live: LiveSession, view: SessionView, folder: SessionFolder, kind: str) -> Prompt:
         prompt = super()._assemble_prompt(live, view, folder, kind)
         if folder.continues:  # its conversation tells of changes that these files may not have
-            carried = make_operator_part(self._services.folders.describe_carried(folder.continues), "runner")
+            carried = make_user_part(self._services.folders.describe_carried(folder.continues), "runner")
             prompt = replace(prompt, parts=(*prompt.parts, carried))
         return prompt
 

@@ -19,7 +19,6 @@ from engine.execution.runners.model import host_protocol, request_limits
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
 from engine.execution.runners.model.request_limits import Price, PromptSize, RequestBudget, describe_failure
-from engine.execution.runners.runner import make_prompt_lines
 from engine.frozen import frozen
 from engine.model import (
     Answer,
@@ -33,7 +32,7 @@ from engine.model import (
     money,
     sanitise,
 )
-from engine.model.prompts import OWN_TEXT
+from engine.model.prompts import OWN_TEXT, make_prompt_lines
 from engine.model.secrets import redact
 from engine.safety.costs import Costs
 from engine.storage.database import Database
@@ -161,6 +160,8 @@ class SingleQuestions:
         try:
             call_id = self._begin(pending)
             outcome = self._send(pending, conversation, budget)
+        except HelperGone as gone:
+            outcome = _Outcome(NOTHING_USED, problem=str(gone))
         finally:
             # The cost is settled even if the call could not be stored.
             self._database.write(lambda tx: self._costs.settle(tx, entry, outcome.usage.cost))
