@@ -166,8 +166,8 @@ def test_days_are_counted_back_from_the_first_event_that_the_slowest_consumer_ha
 def test_events_that_something_refers_to_stay(database: Database, clock: FakeClock):
     land_changes(database, "unsent", "sent", "evidence", "running", "ended", "open", "decided")
     unsent, sent, evidence = read_keys(database, "memory_events")[:3]
-    for event_id, standing in ((unsent, "waiting"), (sent, "sent")):
-        put_row(database, "notifications", fact_id=event_id, standing=standing)
+    put_row(database, "notifications", entry_id=unsent, state="waiting")
+    put_row(database, "notifications", entry_id=sent, state="sent")
     put_row(database, "learning_records", seq=1, id="r1", at=clock.now(), fact=evidence)
     put_session(database, "running", "running")
     put_session(database, "ended", "succeeded")

@@ -69,12 +69,6 @@ _OTHER_VARIABLES = re.compile(
 )
 """Environment variables that are read but are not settings."""
 
-PRIMARY_CODE_MASK = 0xFF
-"""The part of an error code of SQLite that says what kind of error it is; the rest says more about it."""
-
-MAX_NAMED_FILES = 3
-"""Maximum number of unreadable files of facts, or of learnings, that are named."""
-
 
 def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> dict[str, Any]:
     """Run every check. Changes nothing. Only if `online`, providers and servers are asked, so that data leaves the
@@ -105,11 +99,10 @@ def _run_checks(
         _check_home(home),
         _check_engine(home),
         config,
-        _check_gateway(home, settings),
         *_check_workspace_settings(home, settings),
         *_check_variables(os.environ),
         check_database(home.database),
-        check_index(home, is_local=not find_index_server_url(settings)),
+        _check_index(),
         *check_index_server(settings, online=online),
         *check_shared_database(online=online),
         check_embedder(settings),
@@ -121,7 +114,7 @@ def _run_checks(
         check_text_prompt(settings, router),
         *check_memory_model(settings, router),
         *check_twin_model(home, settings),
-        _check_sandbox(settings),
+        _check_sandbox(),
         check_agents(home, settings),
         check_learnings(home),
         *check_facts(home),
@@ -174,22 +167,6 @@ def _check_engine(home: Home) -> Check:
     return Check("engine", f"running with process id {holder.pid} since {holder.since}")
 
 
-def _check_gateway(home: Home, settings: Settings) -> Check:
-    """The address of the gateway, and whether its settings allow it."""
-    from engine.api.gateway.access import make_listen_address
-
-    holder = read_holder(home)
-    if holder is not None and holder.gateway:
-        return Check("gateway", f"listens at {holder.gateway}")
-    try:
-        address = make_listen_address(settings.gateway)
-    except Refusal as error:
-        return warn("gateway", error.message, error.fix)
-    if holder is not None and holder.address and settings.gateway.enabled:
-        return warn("gateway", f"enabled at {address.url}, but it is not listening", "see `clawpy status`")
-    return Check("gateway", f"opens at {address.url}" if settings.gateway.enabled else "off; `clawpy serve` opens it")
-
-
 def _load_settings(home: Home) -> tuple[Settings, Check]:
     try:
         settings = SettingsStore(home.config_file).current
@@ -200,8 +177,7 @@ def _load_settings(home: Home) -> tuple[Settings, Check]:
 
 
 def _check_workspace_settings(home: Home, settings: Settings) -> list[Check]:
-    """Workspaces in the settings whose folder is missing, and those that may run without a sandbox or install
-    packages."""
+    """Workspaces in the settings whose folder is missing, and those that may run without a sandbox."""
     checks = []
     for path, workspace in settings.workspaces.items():
         name = format_key(("workspaces", path))
@@ -212,9 +188,6 @@ def _check_workspace_settings(home: Home, settings: Settings) -> list[Check]:
             message = f"{name}.withoutSandbox: work may run without a sandbox once you approve it"
             fix = f"to confirm each time: clawpy config unset '{name}.withoutSandbox'"
             checks.append(warn("config", message, fix))
-        if workspace.prepare:
-            message = f"{name}.prepare: agents' worktrees get the packages, over the network"
-            checks.append(Check("config", message))
     return checks
 
 
@@ -267,10 +240,8 @@ def _describe_sandbox_rungs() -> list[dict[str, Any]]:
     ]
 
 
-def _check_sandbox(settings: Settings) -> Check:
-    from engine.execution import sandbox
+def _check_sandbox() -> Check:
     from engine.execution.sandbox.ladder import find_best_sandbox, report_rungs
-    from engine.execution.session_processes import can_limit_groups
 
     rungs = report_rungs()
     in_force = next(rung for rung in rungs if rung.in_force)
@@ -281,13 +252,7 @@ def _check_sandbox(settings: Settings) -> Check:
         message = "none works here: nothing runs by itself, and you confirm each approval"
         return warn("sandbox", f"{message}{limitations}", fix)
     lacks = f" ({in_force.limitations})" if in_force.limitations else ""
-    memory = settings.sandbox.memory_gb or sandbox.MAX_MEMORY_BYTES / 1024**3
-    by = "limited by a control group" if can_limit_groups() else "checked twice a second"
-    limited = (
-        f"a session has at most {memory:.1f} GiB of memory and {sandbox.MAX_PROCESSES:,} processes ({by}),"
-        f" {sandbox.MAX_WRITTEN_FILE_BYTES // 1024**3} GiB a file, no core dumps"
-    )
-    return Check("sandbox", f"{find_best_sandbox().describe(network=False)}{lacks}; {limited}")
+    return Check("sandbox", f"{find_best_sandbox().describe(network=False)}{lacks}")
 
 
 def check_notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
@@ -376,8 +341,11 @@ def check_database(path: Path) -> Check:
     try:
         [(result,)] = read_rows(path, "PRAGMA quick_check(1)")
         version, refusal = read_stored_version(path), find_version_refusal(path)
+    except sqlite3.OperationalError as error:  # it says nothing about the content of the file
+        fix = "end the program that writes to it, make it readable and writable for you, or free some space"
+        return fail("database", f"{path} cannot be read: {error}", f"{fix}; then check again")
     except (sqlite3.Error, ValueError) as error:
-        return fail("database", f"{path} cannot be read: {error}", _find_database_fix(error, path))
+        return fail("database", f"{path} cannot be read: {error}", describe_recovery(path))
     size = path.stat().st_size / 1024 / 1024
     if result != "ok":
         return fail("database", f"{path} is damaged: {result}", describe_recovery(path))
@@ -386,41 +354,11 @@ def check_database(path: Path) -> Check:
     return Check("database", f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")
 
 
-def _find_database_fix(error: Exception, path: Path) -> str:
-    """How to mend what kept the database from being read. A full disk, for example, says nothing about the file."""
-    if not isinstance(error, sqlite3.OperationalError):
-        return describe_recovery(path)
-    # Without a code, the file could not be opened.
-    match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN) & PRIMARY_CODE_MASK:
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return "another program is writing to it: end that program, or wait for it, and check again"
-        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
-            return "free some space, and see whether the disk has faults; then check again"
-        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            return "make the file and its folder readable and writable for you, and check again"
-    return (
-        f"SQLite {sqlite3.sqlite_version} cannot read it: upgrade Clawpy Console, or name another home with --home DIR"
-    )
-
-
-def check_index(home: Home, *, is_local: bool) -> Check:
-    """The number of memories, and the state of the index. SQLite holds all memories, so a lost index is no loss."""
-    version = find_installed_version("chromadb")
-    if version is None:
-        return warn("index", "chromadb is not installed", install_command("chromadb"))
-    number = missing = 0
-    if home.database.exists():
-        try:
-            query = "SELECT count(*), coalesce(sum(model = ''), 0) FROM memories WHERE NOT forgotten"
-            [(number, missing)] = read_rows(home.database, query)
-        except sqlite3.Error:
-            return Check("index", f"chromadb {version}; memories cannot be counted; see database")
-    message = f"chromadb {version}; {count(number, 'memory', 'memories')}"
-    if missing:
-        message += f", {missing:,} of them without vectors yet (they are made while an engine runs)"
-    if is_local and number and not (home.data / "chroma" / "chroma.sqlite3").exists():
-        message += "; the index is built when needed"
-    return Check("index", message)
+def _check_index() -> Check:
+    """Whether the index can be used. SQLite holds all memories, so a lost index is no loss."""
+    if version := find_installed_version("chromadb"):
+        return Check("index", f"chromadb {version}")
+    return warn("index", "chromadb is not installed", install_command("chromadb"))
 
 
 def find_index_server_url(settings: Settings) -> str:
@@ -470,7 +408,7 @@ def check_facts(home: Home) -> list[Check]:
 
     broken = find_broken_files(home.data / "para")
     fix = "fix the file: until then recall goes without its facts"
-    return [warn("facts", "; ".join(broken[:MAX_NAMED_FILES]), fix)] if broken else []
+    return [warn("facts", "; ".join(broken), fix)] if broken else []
 
 
 def check_learnings(home: Home) -> Check:
@@ -479,7 +417,5 @@ def check_learnings(home: Home) -> Check:
 
     files = LearningFiles(home.data)
     if errors := files.list_errors():
-        remainder = f"; and {len(errors) - MAX_NAMED_FILES} more" if len(errors) > MAX_NAMED_FILES else ""
-        message = f"{'; '.join(errors[:MAX_NAMED_FILES])}{remainder}"
-        return warn("learnings", message, f"fix the files under {home.data}; all others can be read")
+        return warn("learnings", "; ".join(errors), f"fix the files under {home.data}; all others can be read")
     return Check("learnings", f"{count(len(files.read_entries()), 'learning')} in all scopes")

@@ -8,7 +8,6 @@ change within 10 seconds. A provider is asked whether it accepts a key only on r
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import sqlite3
@@ -178,12 +177,11 @@ def check_twin_model(home: Home, settings: Settings) -> list[Check]:
     model = settings.twin_model_id
     if not model:
         return [warn("twin", "there is no twinModelId", "clawpy config set twinModelId PROVIDER:MODEL")]
-    query = "SELECT subject, payload FROM memory_events WHERE kind = 'TwinAnswered' ORDER BY id DESC LIMIT 1"
+    query = "SELECT payload->>'reason' FROM memory_events WHERE kind = 'TwinAnswered' ORDER BY id DESC LIMIT 1"
     with contextlib.suppress(sqlite3.Error):  # the check of the database says so
-        for model_id, payload in read_rows(home.database, query):
-            if model_id.endswith(model) and (reason := json.loads(payload)["reason"]):
-                fix = "it must answer with the JSON object of docs/MODELS.md"
-                return [warn("twin", f"{model} gave no usable answer: {reason}", fix)]
+        if reason := "".join(reason for (reason,) in read_rows(home.database, query)):
+            fix = "it must answer with the JSON object of docs/MODELS.md"
+            return [warn("twin", f"the Twin model gave no usable answer: {reason}", fix)]
     return [Check("twin", f"{model} proposes cards once you have decided 30")]
 
 
@@ -416,14 +414,10 @@ def _describe_next_step(home: Home, settings: SettingsSource, keys: Keys, name: 
         return "the Twin model uses it once twinModelEnabled is on and twinModelId names it"
     router = make_offline_router(home, settings, keys)
     channels = group_channels_by_model(find_channel_models(settings, router))
-    lines = [f"text prompts on {names} run on {model}" for model, names in channels.items()]
-    if lines and not any(model.startswith(f"{name}:") for model in channels):
-        provider = settings.current.provider(name)
-        model = provider.model if provider and provider.model else "MODEL"
-        lines.append(f"to use {name}, for example: clawpy config set channels.koji-core.model {name}:{model}")
-    if not lines:
+    if not channels:
         step = describe_setup(router.find_missing_steps()) or "see `clawpy doctor`"
         return f"no channel runs text prompts on a model yet; next: {step}"
+    lines = [f"text prompts on {names} run on {model}" for model, names in channels.items()]
     return "; ".join(lines) + "; try: clawpy propose 'explain what changed here this week'"
 
 

@@ -720,23 +720,23 @@ CREATE INDEX ix_learning_uses_entry ON learning_uses (entry_id, at);
 
 CREATE TABLE notifications (
     id INTEGER NOT NULL,
-    fact_id INTEGER NOT NULL,
+    entry_id INTEGER NOT NULL,
     surface VARCHAR NOT NULL,
-    happening VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL,
     subject VARCHAR NOT NULL,
     urgent BOOLEAN NOT NULL,
-    gathered BOOLEAN NOT NULL,
-    standing VARCHAR NOT NULL,
+    is_collected BOOLEAN NOT NULL,
+    state VARCHAR NOT NULL,
     tries INTEGER NOT NULL,
-    note VARCHAR NOT NULL,
+    reason VARCHAR NOT NULL,
     created_at VARCHAR(32) NOT NULL,
     due_at VARCHAR(32) NOT NULL,
     changed_at VARCHAR(32) NOT NULL,
     PRIMARY KEY (id),
-    CONSTRAINT ck_notifications_standing CHECK (standing IN ('waiting', 'sent', 'dropped', 'dead')),
-    CONSTRAINT uq_notifications_fact_surface UNIQUE (fact_id, surface)
+    CONSTRAINT ck_notifications_state CHECK (state IN ('waiting', 'sent', 'dropped', 'given_up')),
+    CONSTRAINT uq_notifications_entry_surface UNIQUE (entry_id, surface)
 );
-CREATE INDEX ix_notifications_standing_surface ON notifications (standing, surface, id);
+CREATE INDEX ix_notifications_state_surface ON notifications (state, surface, id);
 
 CREATE TABLE table_days (
     "table" VARCHAR NOT NULL,

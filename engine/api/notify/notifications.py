@@ -187,12 +187,12 @@ class Notifications:
 
     def retry(self, surface: Surface | None) -> int:
         """Send again the notifications that were given up, on one surface or all; returns their number."""
-        revived = self.outbox.revive(surface)
+        number = self.outbox.retry(surface, self._engine.clock.now())
         for sender_surface, sender in self.senders.items():
             if surface in (None, sender_surface):
                 sender.end_pause()
         self._wake(self.outbox.waiting_surfaces())
-        return revived
+        return number
 
     # The verb
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,15 +42,14 @@ class DeliveryState(StrEnum):
     WAITING = "waiting"
     SENT = "sent"
     DROPPED = "dropped"  # not needed any more
-    GIVEN_UP = "dead"  # it was not delivered
+    GIVEN_UP = "given_up"  # it was not delivered
 
 
-KEPT_FOR = {
-    DeliveryState.SENT: timedelta(days=7),
-    DeliveryState.DROPPED: timedelta(days=7),
-    DeliveryState.GIVEN_UP: timedelta(days=28),
-}
+KEPT_FOR = timedelta(days=28)
 """Time for which a finished row is kept."""
+
+MAX_READ_ROWS = 500
+"""Maximum number of waiting rows of a surface that are read at once."""
 
 
 class NotificationRow(Row, table=True):
@@ -60,17 +59,17 @@ class NotificationRow(Row, table=True):
     __tablename__ = "notifications"
 
     id: int | None = Field(default=None, primary_key=True)
-    entry_id: int = Field(sa_column_kwargs={"name": "fact_id"})
+    entry_id: int
     surface: str
-    kind: str = Field(sa_column_kwargs={"name": "happening"})
+    kind: str
     subject: str
     urgent: bool
-    is_collected: bool = Field(sa_column_kwargs={"name": "gathered"})
+    is_collected: bool
     """Whether it may be sent as one with others."""
-    state: str = Field(default=DeliveryState.WAITING.value, sa_column_kwargs={"name": "standing"})
+    state: str = DeliveryState.WAITING.value
     tries: int = 0
-    reason: str = Field(default="", sa_column_kwargs={"name": "note"})
-    """Why it was dropped or its last delivery failed, without the text of the notification; "" otherwise."""
+    reason: str = ""
+    """Why its last delivery failed, without the text of the notification; "" if it did not."""
     created_at: datetime
     due_at: datetime
     changed_at: datetime
@@ -93,8 +92,11 @@ class Undelivered:
         return f"{self.surface} missed {number}: {self.reason}"
 
 
-UNDELIVERED_SQL = "SELECT surface, count(*), note, max(id) FROM notifications WHERE standing = 'dead' GROUP BY surface"
-"""`Outbox.undelivered` for a database that no engine has open. SQLite takes `note` from the row of `max(id)`."""
+UNDELIVERED_SQL = (
+    f"SELECT surface, count(*), reason, max(id) FROM notifications WHERE state = '{DeliveryState.GIVEN_UP}' "
+    "GROUP BY surface"
+)
+"""`Outbox.undelivered` for a database that no engine has open. SQLite takes `reason` from the row of `max(id)`."""
 
 _state, _surface, _id = col(NotificationRow.state), col(NotificationRow.surface), col(NotificationRow.id)
 _IS_WAITING = _state == DeliveryState.WAITING
@@ -113,20 +115,18 @@ class Outbox:
             return 0
 
         def store(tx: Transaction) -> int:
-            for state, age in KEPT_FOR.items():
-                is_old = col(NotificationRow.changed_at) < tx.now - age
-                tx.session.execute(sa.delete(NotificationRow).where(_state == state, is_old))
-            statement = (
-                insert(NotificationRow).on_conflict_do_nothing(index_elements=["fact_id", "surface"]).returning(_id)
-            )
+            is_old = col(NotificationRow.changed_at) < tx.now - KEPT_FOR
+            tx.session.execute(sa.delete(NotificationRow).where(~_IS_WAITING, is_old))
+            statement = insert(NotificationRow).on_conflict_do_nothing().returning(_id)
             values = [row.model_dump(exclude={"id"}) | {"changed_at": tx.now} for row in rows]
             return sum(len(tx.session.execute(statement.values(row)).all()) for row in values)
 
         return self._database.write(store)
 
     def waiting(self, surface: Surface) -> list[NotificationRow]:
-        """Rows that wait for a surface, oldest first."""
-        query = select(NotificationRow).where(_IS_WAITING, _surface == surface).order_by(_id).limit(500)
+        """Rows that wait for a surface, urgent ones first, then the oldest."""
+        order = (col(NotificationRow.urgent).desc(), _id)
+        query = select(NotificationRow).where(_IS_WAITING, _surface == surface).order_by(*order).limit(MAX_READ_ROWS)
         with self._database.read() as session:
             return list(session.exec(query))
 
@@ -145,45 +145,33 @@ class Outbox:
             for surface, rows in by_surface.items()
         ]
 
-    def finish(self, rows: Sequence[NotificationRow], state: DeliveryState, reason: str = "") -> None:
-        """Mark rows as sent or dropped. `reason` does not contain the text of the notification."""
-        self._update_waiting(rows, state=state, reason=reason)
+    def finish(self, rows: Sequence[NotificationRow], state: DeliveryState) -> None:
+        """Mark rows as sent or dropped."""
+        self._update(_select_rows(rows), state=state)
 
     def give_up(self, surface: Surface, rows: Sequence[NotificationRow], reason: str) -> None:
         """Mark rows as given up, and record that."""
         event = NotificationsGivenUp(subject=surface.value, number=len(rows), reason=reason)
-        self._update_waiting(rows, event, state=DeliveryState.GIVEN_UP, reason=reason)
+        self._update(_select_rows(rows), event, state=DeliveryState.GIVEN_UP, reason=reason)
 
     def postpone(self, rows: Sequence[NotificationRow], due_at: datetime, reason: str) -> None:
         """Count a failed attempt; the rows are tried again at `due_at`."""
-        self._update_waiting(rows, due_at=due_at, reason=reason, tries=col(NotificationRow.tries) + 1)
+        self._update(_select_rows(rows), due_at=due_at, reason=reason, tries=col(NotificationRow.tries) + 1)
 
-    def revive(self, surface: Surface | None) -> int:
+    def retry(self, surface: Surface | None, now: datetime) -> int:
         """Let rows that were given up wait again, on one surface or all. Returns their number."""
-        changes = {"state": DeliveryState.WAITING, "tries": 0, "is_collected": True}
-        return self._update(_match_given_up(surface), changes, now=("due_at", "created_at"))
+        condition, state = _select_given_up(surface), DeliveryState.WAITING
+        return self._update(condition, state=state, tries=0, is_collected=True, due_at=now, created_at=now)
 
     def dismiss(self, surface: Surface | None) -> int:
-        """Drop rows that were given up. Returns their number."""
-        return self._update(_match_given_up(surface), {"state": DeliveryState.DROPPED, "reason": "dismissed by you"})
+        """Drop rows that were given up, on one surface or all. Returns their number."""
+        return self._update(_select_given_up(surface), state=DeliveryState.DROPPED)
 
-    def _update_waiting(self, rows: Sequence[NotificationRow], event: Event | None = None, **changes: object) -> None:
-        if rows:
-            self._update(_IS_WAITING & _id.in_([row.id for row in rows]), changes, event=event)
-
-    def _update(
-        self,
-        condition: sa.ColumnElement[bool],
-        changes: Mapping[str, object],
-        *,
-        now: Sequence[str] = (),
-        event: Event | None = None,
-    ) -> int:
-        """Change rows and record `event`. The columns in `now` get the present time. Returns the number of rows."""
+    def _update(self, condition: sa.ColumnElement[bool], event: Event | None = None, **changes: object) -> int:
+        """Change rows and record `event`. Returns the number of rows."""
 
         def update(tx: Transaction) -> int:
-            times = dict.fromkeys(("changed_at", *now), tx.now)
-            statement = sa.update(NotificationRow).where(condition).values(**changes, **times).returning(_id)
+            statement = sa.update(NotificationRow).where(condition).values(**changes, changed_at=tx.now).returning(_id)
             if event is not None:
                 tx.record(event)
             return len(tx.session.execute(statement).all())
@@ -191,7 +179,11 @@ class Outbox:
         return self._database.write(update)
 
 
-def _match_given_up(surface: Surface | None) -> sa.ColumnElement[bool]:
+def _select_rows(rows: Sequence[NotificationRow]) -> sa.ColumnElement[bool]:
+    return _IS_WAITING & _id.in_([row.id for row in rows])
+
+
+def _select_given_up(surface: Surface | None) -> sa.ColumnElement[bool]:
     return _IS_GIVEN_UP if surface is None else _IS_GIVEN_UP & (_surface == surface)
 
 
@@ -208,6 +200,35 @@ BACKOFF_S = (30.0, 120.0, 600.0, 1800.0, 3600.0)
 
 MAX_WAIT_S = 3600.0
 """Maximum seconds until a surface with waiting notifications is checked again, because a laptop may have slept."""
+
+QUIET_POLL_S = 60.0
+"""Seconds until the next check whether quiet hours are over."""
+
+MAX_BATCH_NOTIFICATIONS = 50
+"""Maximum number of notifications that are sent as one."""
+
+
+class DeliveryPlan(NamedTuple):
+    """What is sent to a surface now."""
+
+    batch: Sequence[NotificationRow]
+    """The rows to send now as one notification."""
+    wait: float | None
+    """Seconds until the next check; None if nothing waits."""
+
+
+def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> DeliveryPlan:
+    """The plan for the rows of `Outbox.waiting`. The first that is due is sent, and if it is collected, all others that
+    are collected are sent with it, also those that are not due yet."""
+    sendable = [row for row in waiting if row.urgent or not quiet]
+    first = next((row for row in sendable if row.due_at <= now), None)
+    if first is None:
+        waits = [(row.due_at - now).total_seconds() for row in sendable]
+        if len(sendable) < len(waiting):
+            waits.append(QUIET_POLL_S)
+        return DeliveryPlan((), min(waits, default=None))
+    batch = [row for row in sendable if row.is_collected] if first.is_collected else [first]
+    return DeliveryPlan(batch[:MAX_BATCH_NOTIFICATIONS], 0.0)
 
 
 class Sender:
@@ -272,31 +293,30 @@ class Sender:
         return None if wait is None else min(wait, MAX_WAIT_S)
 
     def _send(self, rows: Sequence[NotificationRow]) -> float:
-        """Send rows as one note; returns the seconds until the next step."""
-        notes = {row.id: note for row in rows if (note := self._make_note(row)) is not None}
-        self._outbox.finish([row for row in rows if row.id not in notes], DeliveryState.DROPPED, "overtaken")
-        rows = [row for row in rows if row.id in notes]
-        if not self.is_enabled:
-            self._outbox.finish(rows, DeliveryState.DROPPED, "notifications there were switched off")
-        elif rows:
-            note = make_digest(list(notes.values())) if len(notes) > 1 else next(iter(notes.values()))
-            failure = self._deliver(note)
+        """Send rows as one note; returns the seconds until the next step. Rows that are no longer needed, or whose
+        surface was switched off meanwhile, are dropped."""
+        notes = {row.id: note for row in rows if self.is_enabled and (note := self._make_note(row)) is not None}
+        if overtaken := [row for row in rows if row.id not in notes]:
+            self._outbox.finish(overtaken, DeliveryState.DROPPED)
+        if sent := [row for row in rows if row.id in notes]:
+            first, *others = notes.values()
+            failure = self._deliver(make_digest([first, *others]) if others else first)
             if failure is not None:
-                return self._count_failure(rows, failure)
-            self._outbox.finish(rows, DeliveryState.SENT)
+                return self._count_failure(sent, failure)
+            self._outbox.finish(sent, DeliveryState.SENT)
             self._failures, self._blocked_until, self.last_failure = 0, None, ""
         return 0.0
 
     def _make_note(self, row: NotificationRow) -> Note | None:
         """The present note of a row, None if it is no longer needed."""
-        engine, form = self._engine, FORMS[NotificationKind(row.kind)].get(self._surface)
+        engine, now = self._engine, self._engine.clock.now()
         entry = next(iter(engine.ledger.read_since(row.entry_id - 1, 1)), None)
-        if form is None or entry is None or entry.id != row.entry_id:
+        if entry is None or entry.id != row.entry_id:
             return None
-        now = engine.clock.now()
         content = make_content(entry, engine.cards.get, engine.sessions.get, now)
         if content is None:
             return None
+        form = FORMS[NotificationKind(row.kind)][self._surface]
         secrets = (*engine.keys.secrets(), *self._addresses.secrets())
         return make_note(content, form, pending=len(engine.cards.list_pending()), now=now, secrets=secrets)
 
@@ -323,38 +343,11 @@ class Sender:
         next_attempt = now + timedelta(seconds=pause)
         self._failures += 1
         self._blocked_until, self.last_failure = next_attempt, failure.message
-        over = [row for row in rows if failure.lasting or row.tries + 1 >= MAX_TRIES or now - row.created_at >= MAX_AGE]
-        if over:
-            self._outbox.give_up(self._surface, over, failure.message)
-        self._outbox.postpone([row for row in rows if row not in over], next_attempt, failure.message)
+        tried_again = [row for row in rows if row.tries + 1 < MAX_TRIES and now - row.created_at < MAX_AGE]
+        if failure.lasting:
+            tried_again = []
+        if given_up := [row for row in rows if row not in tried_again]:
+            self._outbox.give_up(self._surface, given_up, failure.message)
+        if tried_again:
+            self._outbox.postpone(tried_again, next_attempt, failure.message)
         return pause
-
-
-class DeliveryPlan(NamedTuple):
-    """What is sent to a surface now."""
-
-    batch: Sequence[NotificationRow]
-    """The rows to send now as one notification."""
-    wait: float | None
-    """Seconds until the next check; None if nothing waits."""
-
-
-QUIET_POLL_S = 60.0
-"""Seconds until the next check whether quiet hours are over."""
-
-MAX_BATCH_NOTIFICATIONS = 50
-"""Maximum number of notifications that are sent as one."""
-
-
-def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> DeliveryPlan:
-    """The plan for the rows that wait for a surface. Urgent rows come first, then the oldest. Collected rows are sent
-    together, also those that are not due yet."""
-    sendable = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
-    first = next((row for row in sendable if row.due_at <= now), None)
-    if first is None:
-        waits = [(row.due_at - now).total_seconds() for row in sendable]
-        if len(sendable) < len(waiting):
-            waits.append(QUIET_POLL_S)
-        return DeliveryPlan((), min(waits, default=None))
-    batch = [row for row in sendable if row.is_collected] if first.is_collected else [first]
-    return DeliveryPlan(batch[:MAX_BATCH_NOTIFICATIONS], 0.0)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.api.notify import outbox
 from engine.api.notify.delivery import Address, Button, DeliveryFailure
 from engine.api.notify.notes import Form, Note
 from engine.api.notify.outbox import BACKOFF_S, MAX_AGE, MAX_TRIES
@@ -94,7 +95,10 @@ def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_sent(phone_world: N
 # Quiet hours
 
 
-def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(phone_world: NotifyWorld, clock: FakeClock):
+def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(
+    phone_world: NotifyWorld, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(outbox, "MAX_READ_ROWS", 2)  # an urgent one is read before others that wait for longer
     phone_world.add_card()
     phone_world.quiet = True
     phone_world.record_events(make_created(), make_ended("failed", "2 tests"), COST)
