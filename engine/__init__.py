@@ -14,7 +14,7 @@ from engine.home import Home
 if TYPE_CHECKING:
     from engine.api.control import ask_running, call, connect, stop
     from engine.api.documents import document
-    from engine.api.gateway.access import get_gateway_token
+    from engine.api.gateway.access import check_gateway_options, get_gateway_token
     from engine.api.mcp import serve_mcp
     from engine.api.model_checks import store_key
     from engine.api.notify.delivery import store_address
@@ -35,6 +35,7 @@ __all__ = [
     "Refusal",
     "ask_running",
     "call",
+    "check_gateway_options",
     "connect",
     "dispatch",
     "document",
@@ -61,6 +62,7 @@ _MODULES = {
     "ask_running": "engine.api.control",
     "call": "engine.api.control",
     "read_completion_names": "engine.api.offline",
+    "check_gateway_options": "engine.api.gateway.access",
     "connect": "engine.api.control",
     "dispatch": "engine.api.operations",
     "document": "engine.api.documents",

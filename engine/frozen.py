@@ -93,10 +93,6 @@ def _refuse_assignment(_: object, name: str, value: object) -> NoReturn:
     raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
-def _refuse_deletion(_: object, name: str) -> NoReturn:
-    raise FrozenInstanceError(f"cannot delete field {name!r}")
-
-
 def _collect_values_to_copy(self: Any) -> list[Any]:
     return [getattr(self, item.name) for item in fields(self)]
 
@@ -109,7 +105,6 @@ def _set_copied_values(self: Any, values: list[Any]) -> None:
 _SHARED_METHODS: dict[str, Callable[..., Any]] = {
     "__repr__": _describe,
     "__setattr__": _refuse_assignment,
-    "__delattr__": _refuse_deletion,
     "__getstate__": _collect_values_to_copy,
     "__setstate__": _set_copied_values,
 }

@@ -23,6 +23,7 @@ from engine.files import write_json
 from engine.frozen import frozen
 from engine.home import Home
 from engine.model import Refusal
+from engine.model.text import local_time
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -63,7 +64,8 @@ def read_holder(home: Home) -> Holder | None:
         words = {name: str(note.get(name, "")) for name in ("version", "address", "kind", "gateway", "data")}
         variables = note.get("key_variables")
         key_variables = tuple(map(str, variables)) if isinstance(variables, list) else None
-        holder = Holder(int(note["pid"]), str(note["since"]), **words, key_variables=key_variables)
+        datetime.fromisoformat(note["since"])
+        holder = Holder(int(note["pid"]), note["since"], **words, key_variables=key_variables)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return holder if home.has_data_folder(holder.data) else None
@@ -230,7 +232,7 @@ def make_held_refusal(home: Home) -> Refusal:
         holder_words = "another engine that is starting"
     else:
         engine = f"the {holder.kind} engine".replace("  ", " ")
-        holder_words = f"{engine} with process id {holder.pid}, running since {_format_instant(holder.since)}"
+        holder_words = f"{engine} with process id {holder.pid}, running since {local_time(holder.since)}"
     return Refusal(
         "home_held",
         f"{home.data} is held by {holder_words}",
@@ -238,10 +240,3 @@ def make_held_refusal(home: Home) -> Refusal:
         "`clawpy config set 'workspaces.\"DIR\".autonomy' cards` lets it watch that repository too; or name another "
         "home with --home DIR",
     )
-
-
-def _format_instant(instant: str) -> str:
-    try:
-        return datetime.fromisoformat(instant).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        return instant

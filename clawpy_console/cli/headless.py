@@ -22,7 +22,7 @@ from clawpy_console.attach import SHUTDOWN_S, signal_handlers
 from clawpy_console.attach.consoles import Consoles
 from clawpy_console.cli.printing.system import print_new_token
 from clawpy_console.formats import workspace_name
-from engine import Home, Refusal, open_engine, read_holder
+from engine import Home, Refusal, check_gateway_options, open_engine, read_holder
 from engine.events import Event
 from engine.model import sanitise
 
@@ -112,6 +112,7 @@ def serve(
     home: Home, workspaces: Sequence[str], *, seconds: int | None, as_json: bool, gateway: Mapping[str, Any]
 ) -> None:
     """`run` with the gateway. Where another engine holds the home, the refusal says how that one opens it."""
+    check_gateway_options(home, **gateway)  # before the engine starts to work
     try:
         run(home, workspaces, seconds=seconds, as_json=as_json, gateway=gateway)
     except Refusal as error:

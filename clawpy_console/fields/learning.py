@@ -110,7 +110,7 @@ def make_candidate_fields(document: Document, now: datetime) -> Fields:
     yield heading("effect: now (-) and with it (+)")
     yield from make_effect_fields(document["preview"])
     yield heading("history")
-    for step in document["stations"]:
+    for step in document["stages"]:
         sign, tone = ("▲", "wants") if (step["name"], step["state"]) == ("review", "now") else STEP_SIGNS[step["state"]]
         text = f"{format_instant(step['at'], now):>9}  {one_line(step['words'])}".rstrip()
         yield Field(f"{sign} {step['name']}", text, tone)

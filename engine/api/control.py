@@ -217,19 +217,14 @@ def _make_private_folder(home: Home) -> tuple[Path, bool]:
 
 def _make_temporary_folder() -> Path:
     """A new private folder with a short path. Raises `Refusal` `no_socket`."""
-    problem: OSError | None = None
-    for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
-        try:
-            if base and len(os.fsencode(base)) + len("/clawpy-12345678/") + len(SOCKET_NAME) <= MAX_PATH_BYTES:
-                return Path(tempfile.mkdtemp(prefix="clawpy-", dir=base))
-        except OSError as error:  # a variable may name a folder that does not exist, for instance in a container
-            problem = error
-    raise _make_no_socket_refusal(problem)
+    try:
+        return Path(tempfile.mkdtemp(prefix="clawpy-", dir="/tmp"))
+    except OSError as error:
+        raise _make_no_socket_refusal(error) from error
 
 
-def _make_no_socket_refusal(error: OSError | None) -> Refusal:
-    reason = f": {error.strerror or error}" if error else ""
-    message = f"no socket can be created beside the home nor elsewhere{reason}"
+def _make_no_socket_refusal(error: OSError) -> Refusal:
+    message = f"no socket can be created beside the home nor in /tmp: {error.strerror or error}"
     return Refusal("no_socket", message, "use a shorter --home")
 
 

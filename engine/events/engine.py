@@ -246,9 +246,6 @@ class GuidanceApplied(Event):
     wordings: tuple[str, ...]
     tokens: int
 
-    def sentence(self) -> str:
-        return f"guidance of {list_names(self.sources)} went to {self.subject}: {count(self.tokens, 'token')}"
-
 
 class SoulRewritten(Event, topics="agents"):
     """The section "Inherited Wisdom" in an agent's `soul.md` was written again (SPEC 1.6)."""
@@ -265,9 +262,6 @@ class TeachingRefreshed(Event):
 
     taught: int
     unchanged: int
-
-    def sentence(self) -> str:
-        return f"teaching: {count(self.taught, 'soul')} updated, {self.unchanged} unchanged"
 
 
 class GuidanceFoundNoisy(Event):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.events.event import Event, list_names
+from engine.events.event import Event
 from engine.model.rails import describe_decider
 from engine.model.text import because, count, in_words
 
@@ -16,9 +16,6 @@ class CloudMemoryRecalled(Event):
     memories: tuple[str, ...]
     origins: tuple[str, ...]
 
-    def sentence(self) -> str:
-        return f"{self.subject} received {count(len(self.memories), 'shared note')} from {list_names(self.origins)}"
-
 
 class LearningsExtracted(Event, topics="learnings"):
     """The learnings of a session (`subject`) were written (SPEC 6.6). `entries` is their number, `scopes` are their
@@ -27,9 +24,6 @@ class LearningsExtracted(Event, topics="learnings"):
     entries: int
     scopes: tuple[str, ...]
     by: str
-
-    def sentence(self) -> str:
-        return f"session {self.subject} left {count(self.entries, 'learning')}, found by {self.by}"
 
 
 class LearningPromoted(Event, topics="learnings"):
@@ -50,9 +44,6 @@ class LearningReinforced(Event, topics="learnings"):
 
     sessions: tuple[str, ...]
 
-    def sentence(self) -> str:
-        return f"learning {self.subject} was repeated by {count(len(self.sessions), 'session')}"
-
 
 class LearningsCompacted(Event, topics="learnings"):
     """Entries of one scope (`subject` is its folder) with the same meaning were merged: each of `folded` into the entry
@@ -61,9 +52,6 @@ class LearningsCompacted(Event, topics="learnings"):
     folded: tuple[str, ...]
     into: tuple[str, ...]
 
-    def sentence(self) -> str:
-        return f"{count(len(self.folded), 'learning')} of {self.subject} merged with others of the same content"
-
 
 class LearningJudged(Event):
     """A model judged whether an entry of a project (`subject`) is valid beyond it (SPEC 6.4): `verdict` is
@@ -71,10 +59,6 @@ class LearningJudged(Event):
 
     verdict: str
     reason: str
-
-    def sentence(self) -> str:
-        verdict = {"generalises": "is valid beyond its project", "does not": "is valid in its project only"}
-        return f"learning {self.subject} {verdict.get(self.verdict, 'was not judged')}{because(self.reason)}"
 
 
 class LearningRetracted(Event, topics="learnings changes"):
@@ -238,9 +222,6 @@ class PairsExported(Event):
 
     pairs: int
     file: str
-
-    def sentence(self) -> str:
-        return f"{count(self.pairs, 'preference pair')} written to {self.file}"
 
 
 class TwinAnswered(Event):

@@ -80,9 +80,6 @@ class DismissalExplained(Event, topics="cards phase"):
 
     reason: str
 
-    def sentence(self) -> str:
-        return f"dismissed as {in_words(self.reason)}: {self.subject}"
-
 
 class MuteLifted(Event, topics="cards"):
     """A subject that dismissals had muted may appear again. `card_kind` is the kind of its cards, `title` its title."""
@@ -326,9 +323,6 @@ class ChangeSetCommented(Event, topics="changes"):
     session_id: str
     comments: int
 
-    def sentence(self) -> str:
-        return f"changes {self.subject} have {count(self.comments, 'comment')}"
-
 
 class LandingUndone(Event, topics="changes place phase"):
     """The last landing of a change set was undone. `left` earlier landings of its parts are still in the working
@@ -379,9 +373,6 @@ class RetryRepeated(Event):
     cost: int
     failing: tuple[str, ...]
 
-    def sentence(self) -> str:
-        return f"{self.agent} tried again, and the same tests failed: {list_names(self.failing)}"
-
 
 class WorkOverlapped(Event):
     """Two sessions changed the same `files`. Of each of the `conflicting` files only one version can land. `subject` is
@@ -415,10 +406,6 @@ class ToolsUsed(Event):
 
     agent: str
     calls: tuple[str, ...]
-
-    def sentence(self) -> str:
-        calls = f"{count(len(self.calls), 'tool call')} in session {self.subject}"
-        return f"{self.agent} made {calls}: {list_names(self.calls)}"
 
 
 def _failing(tests: tuple[str, ...]) -> str:

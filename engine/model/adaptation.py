@@ -406,4 +406,4 @@ class CandidateView:
     preview: EffectPreview
     lift: Lift | None
     overlays: tuple[Overlay, ...]
-    stations: tuple[Stage, ...]
+    stages: tuple[Stage, ...]

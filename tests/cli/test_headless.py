@@ -90,6 +90,13 @@ def test_a_held_home_is_refused_with_its_process(start: Start, clawpy: Clawpy):
     assert f"the headless engine with process id {process.pid}" in refused.err
 
 
+def test_serve_refuses_a_bad_port_before_an_engine_starts(home: Home, clawpy: Clawpy):
+    refused = clawpy("serve", "--port", "99999")
+    assert refused.code == 1
+    assert "port: Input should be less than or equal to 65535" in refused.err
+    assert not home.data.exists()
+
+
 @pytest.mark.long
 def test_serve_accepts_its_token_and_writes_it_to_no_file(
     home: Home, shop: Repository, clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch

@@ -30,15 +30,15 @@ SESSIONS = [entry.session_id for entry in FOUND]
 NAMES = ("detect", "draft", "score", "corroborate", "review")
 
 
-def make_stations(candidate: Candidate) -> tuple[Stage, ...]:
-    """The stations of a candidate, as the engine shows them."""
+def make_stages(candidate: Candidate) -> tuple[Stage, ...]:
+    """The stages of a candidate, as the engine shows them."""
     words_by_station = (
         "failed_tdd 4 times in backend_builder", "a fix template from 2 records",
         f"{candidate.score:.0f}: the record's own",
         "73: 2 other records support it, 60 passes", "waits for you",
     )  # fmt: skip
     reached = {CandidateStatus.DRAFTED: 3, CandidateStatus.REVIEW: 4}.get(candidate.status, 5)
-    stations = [
+    stages = [
         Stage(
             name, ago(hours=20 - 4 * number) if number <= reached else None, words if number <= reached else "",
             "done" if number < reached else "now" if number == reached else "ahead",
@@ -51,7 +51,7 @@ def make_stations(candidate: Candidate) -> tuple[Stage, ...]:
         last = Stage(
             last.name, candidate.changed_at, f"by the operator: {candidate.reason}", "failed" if rejected else "done"
         )
-    return (*stations, last)
+    return (*stages, last)
 
 
 HEAD = ("playbook of backend_builder in shop", "1. Run the failing test alone, and read its first error.")
@@ -90,7 +90,7 @@ class StandInAdaptation(StandInService):
             PREVIEW,
             self.lift if item.status is CandidateStatus.ACTIVE else None,
             (in_force,) if item.status is CandidateStatus.ACTIVE else (),
-            make_stations(item),
+            make_stages(item),
         )
 
     def _move(self, id: str, move: CandidateMove, by: str, reason: str) -> Candidate:

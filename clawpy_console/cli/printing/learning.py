@@ -341,7 +341,7 @@ def format_candidates(document: Document) -> Lines:
     elif "candidate" in document:
         candidate = document["candidate"]
         yield _format_candidate_head(candidate)
-        if "stations" in document:  # all that is known of it, with its evidence
+        if "stages" in document:  # all that is known of it, with its evidence
             _, *fields = learning_fields.make_candidate_fields(document, datetime.now(UTC))
             yield from format_fields(fields)
             for name, title in learning_fields.EVIDENCE_TITLES.items():

@@ -32,6 +32,7 @@ from engine.frozen import frozen
 from engine.home import Home
 from engine.lock import read_holder
 from engine.model import Refusal, sanitise
+from engine.settings_store import SettingsStore
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 
@@ -246,6 +247,12 @@ def apply_options(settings: GatewaySettings, options: Mapping[str, Any]) -> Gate
 # -- the address
 
 
+def check_gateway_options(home: Home, *, in_file: bool = False, **options: Any) -> None:
+    """Check the options of `Gateway.open` without an engine. Raises `Refusal`: those of a bad or unsafe address, and
+    `bad_config`."""
+    make_listen_address(apply_options(SettingsStore(home.config_file).current.gateway, options))
+
+
 @frozen
 class ListenAddress:
     """The address of the gateway. `port` 0 means any free port. `names` are the values of Host that it answers to."""
@@ -319,23 +326,13 @@ def check_certificate(certificate: str, key: str) -> None:
     `Refusal` `bad_certificate`."""
     import ssl  # slow to import, and only needed with a certificate
 
-    def refuse_passphrase() -> str:
-        fix = f"remove it: openssl pkey -in {key} -out open.pem, and name that file"
-        raise _make_certificate_refusal(f"the key in {key} is protected by a passphrase", fix)
-
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=refuse_passphrase)
-    except ssl.SSLError as error:
-        message = f"{certificate} with {key} cannot be used: {error.reason or error}"
-        fix = f"name a certificate and its key in PEM form; {HOW_TO_MAKE_PAIR}"
-        raise _make_certificate_refusal(message, fix) from error
-    except OSError as error:
-        message = f"{certificate} or {key} cannot be read: {error.strerror or error}"
-        raise _make_certificate_refusal(message, "make it readable for the user that runs clawpy") from error
-
-
-def _make_certificate_refusal(message: str, fix: str) -> Refusal:
-    return Refusal("bad_certificate", sanitise(message), sanitise(fix))
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except OSError as error:  # `ssl.SSLError` is one
+        reason = getattr(error, "reason", None) or error.strerror or error
+        message = f"{certificate} with {key} cannot be used: {reason}"
+        fix = f"name a certificate and its key, readable for you, in PEM form, without a passphrase; {HOW_TO_MAKE_PAIR}"
+        raise Refusal("bad_certificate", sanitise(message), sanitise(fix)) from error
 
 
 # -- limits of clients

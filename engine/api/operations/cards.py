@@ -246,7 +246,6 @@ def latest(
 def trigger(
     engine: Services,
     target_channel: Text | None = None,
-    channel: Text | None = None,
     hint: NonEmptyText | None = None,
     force: bool = False,
     prediction_id: Text | None = None,
@@ -257,11 +256,9 @@ def trigger(
 ) -> Document:
     """With `predictionId` that card is approved, by you. Without it a program asks: the card that says `hint` (made, if
     there is none), or else the best one, is run if every rail lets it; `force` skips the rate alone. With `fromChannel`
-    an agent asks that works on that channel, and is no approval either: what goes in circles is stopped. `channel` is
-    the same as `targetChannel`."""
-    channel = target_channel or channel
-    for name in (channel, from_channel):
-        check_channel(engine, name)
+    an agent asks that works on that channel, and is no approval either: what goes in circles is stopped."""
+    channel = check_channel(engine, target_channel)
+    check_channel(engine, from_channel)
     card = _choose_card(engine, prediction_id, hint, channel, workspace)
     if card is None:
         where = f" for #{channel}" if channel else ""

@@ -216,12 +216,9 @@ WRITE_FLOW = "write_agents_md"
 MAX_CARD_LESSONS = 60
 """Maximum number of lessons on one card."""
 
-MAX_LESSON_CHARS = 12_000
-"""Maximum length of all lessons on one card."""
-
 
 def _propose_agents_md(engine: Services, workspace: str) -> Document:
-    """Make a card that writes the lessons of a workspace, newest first, until the card is full. Raises `Refusal`
+    """Make a card that writes the lessons of a workspace, the newest `MAX_CARD_LESSONS` first. Raises `Refusal`
     `nothing_learnt`."""
     lessons = _list_lessons_by_age(engine, workspace)
     if not lessons:
@@ -230,14 +227,9 @@ def _propose_agents_md(engine: Services, workspace: str) -> Document:
             f"no learnings of {workspace} go beyond a single session yet",
             "`clawpy learnings chain` looks again; `clawpy bubbles flush` sends queued findings up",
         )
-    written: list[str] = []
-    for lesson in lessons:
-        if len(written) == MAX_CARD_LESSONS or sum(map(len, written)) + len(lesson) > MAX_LESSON_CHARS:
-            break
-        written.append(lesson)
-    prompt = f"{WRITE_FLOW} {json.dumps({'lessons': written}, ensure_ascii=False)}"
+    prompt = f"{WRITE_FLOW} {json.dumps({'lessons': lessons[:MAX_CARD_LESSONS]}, ensure_ascii=False)}"
     card = engine.cards.propose(prompt, workspace=workspace)
-    return {"predictions": [document(card)], "leftOut": len(lessons) - len(written)}
+    return {"predictions": [document(card)], "leftOut": len(lessons[MAX_CARD_LESSONS:])}
 
 
 def _list_lessons_by_age(engine: Services, workspace: str) -> list[str]:

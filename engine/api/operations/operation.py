@@ -21,7 +21,7 @@ from pydantic.alias_generators import to_camel
 from engine.api.documents import Document, document
 from engine.frozen import frozen
 from engine.home import Home
-from engine.model import UNDONE, Card, ChangeSet, DecidedBy, Refusal, SessionState, SessionView, find_or_none, sanitise
+from engine.model import Card, ChangeSet, DecidedBy, Refusal, SessionView, find_or_none, sanitise
 from engine.services import Services
 
 if TYPE_CHECKING:
@@ -203,16 +203,8 @@ class Target:
             return self.change_set.id
         if self.session is None:
             raise Refusal("no_change_set", "this card has not run yet", "approve it first: clawpy approve ID")
-        session = self.session
-        if not session.state.over:
-            raise Refusal("no_change_set", f"{session.id} is still running", "wait until it finishes: clawpy work ID")
-        if session.error == UNDONE:
-            reason = "left no changes: they were discarded when its card was undone"
-        elif session.state is SessionState.SUCCEEDED:
-            reason = "changed no files"
-        else:
-            reason = f"is {session.state} and left no changes"
-        raise Refusal("no_change_set", f"{session.id} {reason}", "there is nothing to land or discard")
+        message = f"{self.session.id} is {self.session.state} and has no changes"
+        raise Refusal("no_change_set", message, "see `clawpy work ID`")
 
 
 def find_target(engine: Services, prefix: str, *, see: str = "clawpy cards") -> Target:

@@ -149,7 +149,7 @@ class Adaptation:
             preview=self._make_preview(candidate),
             lift=self._trials.measure_lifts().get(overlays[0].id) if overlays else None,
             overlays=tuple(overlays),
-            stations=list_stages(row, [record for record in records if record.id in row.drafted_from]),
+            stages=list_stages(row, [record for record in records if record.id in row.drafted_from]),
         )
 
     def list_records(self, kind: str = "", limit: int = 200) -> list[LearningRecord]:

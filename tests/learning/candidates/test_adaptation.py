@@ -107,9 +107,9 @@ def test_only_the_operators_own_last_step_can_be_undone(world: AdaptationWorld):
     candidate = world.bring_to_review()
     undo = partial(world.adaptation.undo, candidate.id)
     refused("nothing_to_undo", undo)  # nobody decided
-    assert world.adaptation.view(candidate.id).stations[-2].words == "needs your decision"
+    assert world.adaptation.view(candidate.id).stages[-2].words == "needs your decision"
     world.adaptation.approve(candidate.id)
-    assert [station.state for station in world.adaptation.view(candidate.id).stations] == ["done"] * 6
+    assert [stage.state for stage in world.adaptation.view(candidate.id).stages] == ["done"] * 6
     undone = undo()
     assert (undone.status, undone.decided_by, undone.reason) == (CandidateStatus.REVIEW, "", candidate.reason)
     assert world.list_active_ids() == []
