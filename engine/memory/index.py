@@ -13,6 +13,7 @@ import random
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -49,12 +50,11 @@ SAMPLE = 8
 SELF_DISTANCE = 1e-3
 """Squared L2 up to which a vector that was found is the one that was searched for."""
 
-CHURN, MIN_CHURN = 0.3, 500
-"""Share of removed entries above which an index is built again, because Chroma no longer finds some of the others; and
-the number of removed entries up to which it is not, whatever their share."""
+CHURN = 0.3
+"""Share of removed entries above which an index is built again, because Chroma no longer finds some of the others."""
 
-MAX_SURPLUS = 100
-"""Up to this many ids that the database does not have are no damage, whatever their share."""
+MIN_CHURN = 500
+"""With no more removed entries than this, it is not built again, whatever their share."""
 
 OPEN_TIMEOUT_S = 180.0
 """Seconds until an index is open."""
@@ -91,14 +91,27 @@ class ChromaServer:
         return urlsplit(self.url).netloc
 
 
+class IndexPhase(StrEnum):
+    """What an index does."""
+
+    OFF = "off"  # there is nothing to index yet
+    OPENING = "opening"
+    BUILDING = "building"
+    READY = "ready"
+    DEGRADED = "degraded"  # it cannot search now
+
+
 @frozen
 class IndexState:
-    """`state` is off (there is nothing to index yet), opening, building, ready or degraded. `message` says why.
-    `progress` is in [0, 1]."""
+    """The phase of an index, why it is in it, and how far it is, in [0, 1]."""
 
-    state: str
-    message: str
+    phase: IndexPhase
+    message: str = ""
     progress: float = 1.0
+
+
+class DamagedIndex(Exception):
+    """The index does not contain what it should."""
 
 
 class _OpenIndex(NamedTuple):
@@ -110,8 +123,59 @@ class _OpenIndex(NamedTuple):
     model: str
 
 
-class DamagedIndex(Exception):
-    """The index does not contain what it should."""
+class _Connection:
+    """Opens the index in a folder or on a server, for the vectors of the present model."""
+
+    def __init__(
+        self,
+        helper: Helper,
+        folder: Path,
+        *,
+        model: Callable[[], str],
+        server: Callable[[], ChromaServer | None],
+    ) -> None:
+        self._helper = helper
+        self._folder = folder
+        self._model = model
+        self._server = server
+        self._opened: _OpenIndex | None = None
+        self.is_lost = False
+        """Whether the server could not be reached the last time."""
+        self.must_clear = False
+        """Whether the index on the server is emptied when it is opened."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the helper has the index open that it should."""
+        return self._opened is not None and self._opened == self._identify()
+
+    def open(self) -> None:
+        """Open the index, or create it. Raises `_FAULTS`."""
+        server, model = self._server(), self._model()
+        if server is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._helper.call("open", str(self._folder), model, timeout=OPEN_TIMEOUT_S)
+        else:
+            arguments = (server.url, server.database, server.token(), model, self.must_clear)
+            self._helper.call("connect", *arguments, timeout=OPEN_TIMEOUT_S)
+            if self.is_lost:
+                log.info("the Chroma server at %s is back", server.host)
+            self.must_clear = self.is_lost = False
+        self._opened = self._identify()
+
+    def close(self) -> None:
+        """Open the index again before it is used the next time."""
+        self._opened = None
+
+    def _identify(self) -> _OpenIndex:
+        """The index that should be open now."""
+        place: ChromaServer | int | None = self._server()
+        if place is None:
+            try:
+                place = (self._folder / "chroma.sqlite3").stat().st_ino
+            except OSError:
+                place = 0
+        return _OpenIndex(self._helper.pid, place, self._model())
 
 
 class Index:
@@ -128,16 +192,20 @@ class Index:
         server: Callable[[], ChromaServer | None] = lambda: None,
     ) -> None:
         self.folder = folder
-        self.state = IndexState("off", "nothing has been indexed yet")
+        self.state = IndexState(IndexPhase.OFF, "nothing has been indexed yet")
         self._store = store
         self._helper = helper
         self._model = model
         self._server = server
         self._background = Background("clawpy-index", self._step)
-        self._reopen_wanted = self._compare_wanted = False
-        self._clear_wanted = self._is_disconnected = False
-        self._opened: _OpenIndex | None = None
-        self._last_chunk = self._failures = self._removed = 0
+        self._connection = _Connection(helper, folder, model=model, server=server)
+        self._compare_wanted = False
+        self._last_chunk = 0
+        """The newest chunk that was added."""
+        self._removed = 0
+        """Number of entries that were removed since the index was opened."""
+        self._failures = 0
+        """Number of builds in a row that failed."""
 
     def wake(self) -> None:
         """Add new vectors. Returns at once."""
@@ -146,20 +214,20 @@ class Index:
     def compare(self) -> None:
         """Compare the index with the database, add what is missing, and remove what was deleted; if that is much, build
         the index again. Searches go on meanwhile. Returns at once. Does nothing if the index is not open."""
-        if self._is_open():
+        if self._connection.is_open:
             self._compare_wanted = True
             self.wake()
 
     def check(self) -> None:
         """Open the index again, and compare it with the database as `compare` does. Returns at once."""
-        self._reopen_wanted = True
+        self._connection.close()
         self._failures = 0
         self.wake()
 
     def search(self, layer: Layer, vector: bytes, k: int) -> list[tuple[int, float]] | None:
         """The nearest chunks with their squared L2, None while the index is not ready."""
-        if self.state.state != "ready" or not self._is_open():
-            if self.state.state != "degraded":
+        if self.state.phase is not IndexPhase.READY or not self._connection.is_open:
+            if self.state.phase is not IndexPhase.DEGRADED:
                 self.wake()
             return None
         try:
@@ -168,7 +236,7 @@ class Index:
             )
         except _FAULTS as error:
             log.warning("the index did not answer: %s", error)
-            self._reopen_wanted = True
+            self._connection.close()
             if (server := self._server()) is not None:
                 self._note_disconnection(server, error)  # so that the next search does not wait for the server
             self.wake()
@@ -178,7 +246,9 @@ class Index:
     def wait(self, timeout: float) -> bool:
         """Wait until the index is ready and complete; False after `timeout` seconds."""
         self.wake()
-        return self._background.wait_for(lambda: self._background.is_idle and self.state.state == "ready", timeout)
+        return self._background.wait_for(
+            lambda: self._background.is_idle and self.state.phase is IndexPhase.READY, timeout
+        )
 
     def close(self) -> None:
         """Stop. Safe to call twice."""
@@ -195,13 +265,13 @@ class Index:
             return None if self._background.is_closed else self._recover_from(error)
         except Exception as error:
             log.exception("the index has stopped")
-            self._set_state("degraded", f"{type(error).__name__}: {error}")
+            self.state = IndexState(IndexPhase.DEGRADED, f"{type(error).__name__}: {error}")
         return None
 
     def _recover_from(self, error: Exception) -> float | None:
         """Handle an error; returns the seconds until the next attempt, None for no attempt before `check`. A lost
         server is no reason to build again."""
-        self._opened = None
+        self._connection.close()
         server = self._server()
         if server is None or isinstance(error, TimeoutError):
             self._helper.end()  # if it hangs, the next search would wait for it; and only its end releases a folder
@@ -216,11 +286,11 @@ class Index:
         which = f"the index on {server.host}" if server else "the index"
         log.warning("%s is built again: %s", which, error)
         if self._failures > MAX_BUILDS:
-            self._set_state("degraded", f"{which} cannot be built: {error}")
+            self.state = IndexState(IndexPhase.DEGRADED, f"{which} cannot be built: {error}")
             return REBUILD_S if server else None
-        self._set_state("building", f"built again: {error}", 0.0)
+        self.state = IndexState(IndexPhase.BUILDING, f"built again: {error}", 0.0)
         if server is not None:
-            self._clear_wanted = True
+            self._connection.must_clear = True
         elif self._failures > 1 or not isinstance(error, HelperGone):
             self._move_aside()  # a helper that ended once may have been killed; twice, the folder is the cause
         return 0.0
@@ -228,60 +298,34 @@ class Index:
     def _note_disconnection(self, server: ChromaServer, error: Exception) -> None:
         reason = str(error).removeprefix(f"{UNREACHABLE}: ") or f"{server.host} does not answer"
         message = f"the connection to the Chroma server was lost: {reason}; it is tried again every {RETRY_S:g} s"
-        if not self._is_disconnected:
-            self._is_disconnected = True
+        if not self._connection.is_lost:
+            self._connection.is_lost = True
             log.warning("%s", message)
-        self._set_state("degraded", message)
+        self.state = IndexState(IndexPhase.DEGRADED, message)
 
     def _sync(self) -> None:
         """Open the index if needed, and make it equal to the database."""
-        if self._reopen_wanted or not self._is_open():
-            self._reopen_wanted, self._compare_wanted = False, True
+        if not self._connection.is_open:
             self._open()
         self._add_new()
         if self._compare_wanted:
             self._compare_wanted = False
-            repaired = self._reconcile()
-            if repaired and self.state.state == "ready":
-                log.warning("the index differed from the database in %d places; it is fixed", repaired)
+            self._reconcile()
         if not self._background.is_woken:
-            self._set_state("ready")
-
-    def _is_open(self) -> bool:
-        return self._opened is not None and self._opened == self._identify_index(self._model())
-
-    def _identify_index(self, model: str) -> _OpenIndex:
-        """The index of `model` that should be open now."""
-        place: ChromaServer | int | None = self._server()
-        if place is None:
-            try:
-                place = (self.folder / "chroma.sqlite3").stat().st_ino
-            except OSError:
-                place = 0
-        return _OpenIndex(self._helper.pid, place, model)
+            self.state = IndexState(IndexPhase.READY)
 
     def _open(self) -> None:
-        """Open the index in its folder or on the server."""
-        if self.state.state != "building" and not self._is_disconnected:
-            self._set_state("opening", "it is being opened")
-        model, server = self._model(), self._server()
-        if server is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._helper.call("open", str(self.folder), model, timeout=OPEN_TIMEOUT_S)
-        else:
-            arguments = (server.url, server.database, server.token(), model, self._clear_wanted)
-            self._helper.call("connect", *arguments, timeout=OPEN_TIMEOUT_S)
-            if self._is_disconnected:
-                log.info("the Chroma server at %s is back", server.host)
-            self._clear_wanted = self._is_disconnected = False
-        self._last_chunk = max((max(ids, default=0) for ids in self._store.list_indexed(model).values()), default=0)
-        self._removed = 0
-        self._opened = self._identify_index(model)
+        """Open the index, which is compared with the database then."""
+        if self.state.phase is not IndexPhase.BUILDING and not self._connection.is_lost:
+            self.state = IndexState(IndexPhase.OPENING, "it is being opened")
+        self._connection.open()
+        indexed = self._store.list_indexed(self._model()).values()
+        self._last_chunk = max((max(ids, default=0) for ids in indexed), default=0)
+        self._removed, self._compare_wanted = 0, True
 
-    def _reconcile(self) -> int:
+    def _reconcile(self) -> None:
         """Make the index contain what the database does, a page of ids at a time; searches are answered in between.
-        Returns how many entries were missing or too many. Raises `DamagedIndex`."""
-        repaired = size = 0
+        Raises `DamagedIndex`."""
         for layer in sorted(LAYERS):
             indexed = self._read_ids(layer)
             # Vectors that were stored after the last page was added are not missing; they are added next.
@@ -289,18 +333,13 @@ class Index:
                 number for number in self._store.list_indexed(self._model())[layer] if number <= self._last_chunk
             }
             surplus, missing = sorted(indexed - expected), sorted(expected - indexed)
-            if len(surplus) > MAX_SURPLUS + CHURN * len(indexed):
-                raise DamagedIndex(f"it holds {len(surplus)} of {len(indexed)} that no longer exist")
+            self._removed += len(surplus)
+            if self._removed > max(MIN_CHURN, CHURN * len(indexed)):
+                raise DamagedIndex(f"{self._removed} of its entries were removed")
             self._check_sample(layer, sorted(indexed & expected))
             for start in range(0, len(surplus), PAGE):
                 self._helper.call("delete", layer.value, surplus[start : start + PAGE], timeout=CHANGE_TIMEOUT_S)
             self._add_missing(layer, missing)
-            size += len(expected)
-            self._removed += len(surplus)
-            repaired += len(surplus) + len(missing)
-        if self._removed > max(MIN_CHURN, CHURN * size):
-            raise DamagedIndex("many entries were removed")
-        return repaired
 
     def _read_ids(self, layer: Layer) -> set[int]:
         """The ids that the index has of a layer."""
@@ -318,7 +357,8 @@ class Index:
         """Add chunks that the index lacks. If they are many, the state says how far it is."""
         for start in range(0, len(missing), PAGE):
             if len(missing) > PAGE:
-                self._set_state("building", f"{start} of {len(missing)}", start / len(missing))
+                progress = start / len(missing)
+                self.state = IndexState(IndexPhase.BUILDING, f"{start} of {len(missing)}", progress)
             self._add(layer, self._store.read_vectors(missing[start : start + PAGE]))
 
     def _check_sample(self, layer: Layer, ids: Sequence[int]) -> None:
@@ -330,10 +370,7 @@ class Index:
                 raise DamagedIndex(f"chunk {number} does not find itself")
 
     def _add_new(self) -> None:
-        while not self._background.is_closed:
-            page = self._store.read_vector_page(self._model(), self._last_chunk, PAGE)
-            if not page:
-                return
+        while page := self._store.read_vector_page(self._model(), self._last_chunk, PAGE):
             for layer in sorted(LAYERS):
                 self._add(layer, {chunk: vector for chunk, _, chunk_layer, vector in page if chunk_layer is layer})
             self._last_chunk = page[-1][0]
@@ -353,6 +390,3 @@ class Index:
         shutil.rmtree(aside, ignore_errors=True)
         if self.folder.exists():
             self.folder.replace(aside)
-
-    def _set_state(self, state: str, message: str = "", progress: float = 1.0) -> None:
-        self.state = IndexState(state, message, progress)

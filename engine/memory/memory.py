@@ -17,7 +17,7 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.memory.embedding import TIMEOUT_S, Embedder, Endpoint, EndpointEmbedder, LocalEmbedder
 from engine.memory.helper import Helper
-from engine.memory.index import ChromaServer, Index
+from engine.memory.index import ChromaServer, Index, IndexPhase
 from engine.memory.recall import DEADLINE_S, Recaller
 from engine.memory.search import MemorySearch
 from engine.memory.store import MemoryStore
@@ -121,8 +121,8 @@ class MemoryService:
         elif pending:
             status, message = "building", f"{pending} without vectors yet"
             progress = max(0.0, 1 - pending / max(1, self.store.count()))
-        elif index.state in ("building", "degraded"):
-            status, message, progress = index.state, f"index: {index.message}", index.progress
+        elif index.phase in (IndexPhase.BUILDING, IndexPhase.DEGRADED):
+            status, message, progress = index.phase.value, f"index: {index.message}", index.progress
         return [
             LayerState(layer, *self.store.count_and_newest(layer), status, message, progress)
             for layer in (Layer.VECTORS, Layer.CONTEXT)

@@ -267,7 +267,7 @@ class Vectors:
             hits = self._index.search(layer, query.tobytes(), k)
             if hits is None:
                 state = self._index.state
-                raise NoIndex(f"the index is {state.state}" + (f": {state.message}" if state.message else ""))
+                raise NoIndex(f"the index is {state.phase}" + (f": {state.message}" if state.message else ""))
             chunks += [chunk_id for chunk_id, distance in hits if 1 - distance / 2 >= min_similarity]
         near = compare_chunks(query, self._store.read_chunks(chunks))
         return select_first_hits(((seq, value) for value, _, seq in sorted(near, reverse=True)), k)

@@ -4,7 +4,11 @@ is repaired while words find. The helper process is real."""
 import itertools
 import os
 import signal
-from contextlib import closing
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +18,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
+from engine.memory import index as indexing
 from engine.memory import vectors
 from engine.memory.index import ChromaServer
 from engine.memory.memory import MemoryService
@@ -122,29 +127,65 @@ def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]):
 # On a server
 
 
-def test_while_its_server_cannot_be_reached_memory_is_degraded_and_words_find(
-    tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+@pytest.fixture
+def start_server(tmp_path: Path, port: int) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Starts a Chroma server, also after it was killed."""
+    command = [Path(sys.executable).with_name("chroma"), "run", "--path", tmp_path / "server", "--port", str(port)]
+    with ExitStack() as stack:
+
+        def start() -> subprocess.Popen[bytes]:
+            server = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stack.enter_context(server)
+            stack.callback(server.kill)
+            return server
+
+        yield start
+
+
+@pytest.mark.long
+def test_a_server_that_is_killed_degrades_memory_until_it_is_back(
+    start_server: Callable[[], subprocess.Popen[bytes]],
+    port: int,
+    tmp_path: Path,
+    database: Database,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    monkeypatch.setattr(indexing, "RETRY_S", 0.1)
     monkeypatch.setattr(vectors, "MAX_EXACT", 0)
+    server = start_server()
     memory = MemoryService(
         database,
         settings=FixedSettings(),
         clock=clock,
         folder=tmp_path / "chroma",
-        server=lambda: ChromaServer("http://127.0.0.1:1", "clawpy-home-a"),
+        server=lambda: ChromaServer(f"http://127.0.0.1:{port}", "clawpy-home-a"),
         embedder=WordVectors(),
     )
     with closing(memory):
         memory.start()
         memory.remember(make_turns("word17 thing3", "word18 thing4"))
-        until(lambda: memory.index.state.state == "degraded")
-        assert memory.index.state.message.startswith(
-            "the connection to the Chroma server was lost: 127.0.0.1:1 cannot be reached"
-        )
         assert memory.vectoriser.settle(LONG)
+        assert memory.index.wait(LONG)
+        assert find_nearest(memory, "word17 thing3") == "word17 thing3"
+        server.kill()
+        server.wait()
+        assert find_nearest(memory, "word18 thing4") == ""
+        assert memory.index.state.message.startswith(
+            f"the connection to the Chroma server was lost: 127.0.0.1:{port} cannot be reached"
+        )
         matches = memory.recall(RecallQuery("word17 thing3", k=3)).items
         assert matches[0].text == "word17 thing3", "words find it, and exact vectors of those that they find"
         assert [layer.state for layer in memory.describe_layers() if layer.layer is Layer.VECTORS] == ["degraded"]
+        memory.remember(make_turns("word19 thing5"))
+        start_server()
+        until(lambda: find_nearest(memory, "word19 thing5") == "word19 thing5")
 
 
 def test_the_token_is_not_shown():

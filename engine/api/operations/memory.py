@@ -91,7 +91,7 @@ def remember(
         "bad": [{"line": number, "message": message} for number, message in problems],
         "settled": settled,
         "missing": missing,
-        "index": engine.memory.index.state.state,
+        "index": engine.memory.index.state.phase,
         "trouble": trouble,
     }
 
