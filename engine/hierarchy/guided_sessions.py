@@ -201,14 +201,12 @@ class GuidedSessions(SessionFollower[GuidedSession]):
             _report_noisy(tx, agent)
 
     def review(self) -> None:
-        """Report outdated guidance in sessions of the last 30 days, and delete what no longer counts: old sessions, and
-        that guidance was reported which no session has any more."""
+        """Report outdated guidance in sessions of the last 30 days, and delete sessions that no longer count."""
 
         def store_review(tx: Transaction) -> None:
             recent = read_all(tx.session, GuidedSession, "WHERE at > :since", {"since": tx.now - RECENT})
             self._report_stale(tx, Counter(item for row in recent for item in row.items.items()))
             ask(tx.session, "DELETE FROM guided_sessions WHERE at <= :until", {"until": tx.now - MAX_SESSION_AGE})
-            _forget_reported(tx)
 
         self._database.write(store_review)
 
@@ -257,33 +255,7 @@ def _report_noisy(tx: Transaction, agent: str) -> None:
 
 def _report_once(tx: Transaction, event: Event, *about: str) -> None:
     """Record an event once for each item, wording and agent."""
-    key = REPORTED + _name_finding(type(event), event.subject, *about)
+    key = REPORTED + " ".join((event.kind, event.subject, *about))
     if not state.get(tx.session, key):
         state.put(tx, key, value=True)
         tx.record(event)
-
-
-def _name_finding(event_type: type[Event], *about: str) -> str:
-    """The rest of the key of a finding, after `REPORTED`."""
-    return " ".join((event_type.__name__, *about))
-
-
-_SELECT_ITEMS = "SELECT DISTINCT json_each.key, json_each.value, agent FROM guided_sessions, json_each(items)"
-"""Selects the item, the wording and the agent of all guidance that is in a session."""
-
-
-def _forget_reported(tx: Transaction) -> None:
-    """Delete the keys of reported findings about guidance that is in no session any more."""
-    reported = state.get_all(tx.session, REPORTED).keys()
-    if not reported:
-        return  # the usual case; all sessions of 90 days need not be read
-    present = {
-        name
-        for item, wording, agent in ask(tx.session, _SELECT_ITEMS)
-        for name in (
-            _name_finding(GuidanceFoundStale, item, wording),
-            _name_finding(GuidanceFoundNoisy, item, wording, agent),
-        )
-    }
-    for name in reported - present:
-        state.delete(tx, REPORTED + name)

@@ -1,7 +1,7 @@
 """The organisation (SPEC 1.1 to 1.4, 1.11, 4.1): the folders of its agents, its settings, tiers and chains of leaders.
 
 `comms.json` and `tools.json` of a folder are validated models. The agents of a first run are in `organisation.toml`. An
-invalid key of `wisdom_cascade_config.json` is reported with its file, line and name. Its default value is used instead,
+invalid key of `wisdom_cascade_config.json` is reported with its file and name. Its default value is used instead,
 and the other keys are valid. The tier of an agent and the chain of its leaders up to the owner follow from these files.
 """
 
@@ -239,13 +239,11 @@ def read_config(text: str, name: str) -> ReadConfig:
     written, problems = json.loads(text), []
     for fault in faults:
         *within, key = map(str, fault["loc"][:2])
-        last_place = max(0, text.rfind(json.dumps(key)))  # JSON uses the last one of equal keys
-        line = text.count("\n", 0, last_place) + 1
         path = ".".join([*within, sanitise(key)[:60]])
         problem = f"{fault['msg']}; the default is used"
         if fault["type"] == "extra_forbidden":
             problem = f"unknown key; known keys: {', '.join(CascadeConfig.model_fields)}"
-        problems.append(f"{name}:{line}: {path}: {problem}")
+        problems.append(f"{name}: {path}: {problem}")
         del (written[within[0]] if within else written)[key]
     return ReadConfig(CascadeConfig.model_validate(written), tuple(problems))
 

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from engine.events import AgentFileChanged
 from engine.files import write_atomic
@@ -144,11 +143,11 @@ class AgentFiles:
         return self.folder / agent / name
 
     def _describe_problem(self, agent: str, name: str, text: str) -> str:
-        """What is wrong with a JSON file, and in which line; "" for nothing."""
+        """What is wrong with a JSON file, and at which key; "" for nothing."""
         if not name.endswith(".json"):
             return ""
         try:
-            json.loads(text, object_pairs_hook=_require_unique_keys)
+            json.loads(text)
         except RecursionError:
             return "it is nested too deeply"
         except ValueError as error:
@@ -157,10 +156,7 @@ class AgentFiles:
         if problem is None:
             return ""
         keys, message = problem
-        names = [json.dumps(key) for key in keys if isinstance(key, str)]
-        line = text.count("\n", 0, max(0, text.rfind(names[-1]))) + 1 if names else 1
-        key_words = [".".join(map(str, keys))] if keys else []
-        return sanitise(": ".join([f"line {line}", *key_words, message]))
+        return sanitise(": ".join([".".join(map(str, keys)), message] if keys else [message]))
 
     # -- writing
 
@@ -299,12 +295,3 @@ def _encode_like(before: bytes, text: str) -> bytes:
 
 def _compute_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _require_unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Raises ValueError for an object with the same key twice: a parser would silently drop one."""
-    keys = [key for key, _ in pairs]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise ValueError(f"the key {key!r} appears twice")
-    return dict(pairs)
