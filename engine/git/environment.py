@@ -136,8 +136,9 @@ def run_git(
     timeout: float = 60.0,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git in `folder`, with only the variables in `PASSED_ON`, `FIXED` and `environment`. No program from a folder
-    in `without` is used. Raises `GitError` with exit code -1 after `timeout` seconds, and `Refusal` `no_folder`,
-    `no_git`."""
+    in `without` is used, unless that is the root, which has all programs. Raises `GitError` with exit code -1 after
+    `timeout` seconds, and `Refusal` `no_folder`, `no_git`."""
+    without = [excluded for excluded in without if excluded != excluded.parent]
     path = search_path_without(*without)
     program = find_program("git", *without)
     if program is None:

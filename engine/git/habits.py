@@ -136,6 +136,8 @@ class ReleaseRhythm:
     """The median of the last intervals. Infinite with fewer than `MIN_RELEASES` releases."""
     usual_commits: float
     """The median of the commits in the last intervals. Infinite with fewer than `MIN_RELEASES` releases."""
+    subjects: tuple[str, ...]
+    """The subjects of these commits."""
     preparing: str
     """The subject of a commit since then that prepares a release, "" for none."""
     files: frozenset[str]
@@ -177,6 +179,7 @@ def measure_release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
     releases: list[_Release] = []
     commits = 0
     preparing = ""
+    subjects: list[str] = []
     files: set[str] = set()
     versions: set[str] = set()  # because of merges, the commit that prepares a release may come after the release
     for change in history:
@@ -184,12 +187,13 @@ def measure_release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
         versions.update(map(_find_version, change.tags))
         if change.parent_count < 2:
             commits += 1
+            subjects.append(change.subject)
             if is_preparing_release(change.subject) and _find_version(change.subject) not in versions - {""}:
                 preparing = change.subject
         tag = next(filter(is_release_tag, change.tags), "")
         if tag:
             releases.append(_Release(tag, change.committed, commits, frozenset(files)))
-            preparing, files = "", set()
+            preparing, subjects, files = "", [], set()
     if not releases:
         return None
     newest, compared = releases[-1], releases[-MAX_INTERVALS:]
@@ -201,6 +205,7 @@ def measure_release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
         commits=commits - newest.commits,
         usual_days=usual_seconds / DAY_S,
         usual_commits=usual_commits,
+        subjects=tuple(subjects),
         preparing=preparing,
         files=frozenset(files),
         usual_files=frozenset(path for path, times in released_with.items() if 2 * times >= len(compared)),

@@ -60,7 +60,7 @@ _DEBUGGING_PATTERNS = [
 _CONFLICT_MARKER = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
 """The lines around the two sides of a conflict, and the one before the common version."""
 
-_TODO_COMMENT = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME|XXX)\b")
+_TODO_COMMENT = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME)\b")
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
 """Paths of tests."""
 

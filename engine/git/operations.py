@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -42,7 +41,6 @@ _TABLE = read_table(__file__, "operations.toml")
 _OPERATION_BY_FILE: Sequence[tuple[str, str]] = _TABLE["operation_by_file"]
 _STATE_FILES: Sequence[str] = _TABLE["state_files"]
 _HEAD_FILES: Mapping[str, str] = _TABLE["head"]
-_NEEDED_FILES: Mapping[str, Sequence[str]] = _TABLE["needed"]
 """The files of git's that tell of operations; `operations.toml` explains them."""
 
 _SEQUENCER_OPERATIONS = ("cherry-pick", "revert")
@@ -98,8 +96,6 @@ class GitOperation:
     terms: tuple[str, str] = ("bad", "good")
     """The operator's words for bad and good."""
     begun_at: datetime | None = None
-    damaged_file: str = ""
-    """A file of git's state that is missing or empty, so that git can hardly go on or go back; "" for none."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -114,21 +110,11 @@ class GitOperation:
         return f"git bisect {self.terms[1]}" if self.name == "bisect" else f"git {self.name} --continue"
 
     @property
-    def abort_commands(self) -> tuple[str, ...]:
-        """The commands that restore the state before the operation. If git's own state is damaged, commits that it made
-        are kept; those of a rebase get a branch. `BRANCH` stands for what was checked out if git lost it."""
+    def abort_command(self) -> str:
+        """The command that restores the state before the operation."""
         if self.name == CONFLICT_OPERATION:
-            return ("git reset --merge",)
-        if self.name == "bisect":
-            branch = " BRANCH" if self.damaged_file == "BISECT_START" else ""
-            return (*(("git bisect start",) if self.damaged_file else ()), f"git bisect reset{branch}")
-        if not self.damaged_file:
-            return (f"git {self.name} --abort",)
-        quit_commands = (f"git {self.name} --quit", "git reset --merge")
-        if self.name != "rebase":
-            return quit_commands
-        backup, begun_from = f"git branch backup-{self.ours.commit[:10]}", shlex.quote(self.rebased or "BRANCH")
-        return (backup, *quit_commands, f"git checkout {begun_from} --")
+            return "git reset --merge"
+        return "git bisect reset" if self.name == "bisect" else f"git {self.name} --abort"
 
 
 class Stage(IntEnum):
@@ -155,15 +141,7 @@ StagedVersions = dict[Stage, StagedVersion]
 def find_operation_name(git_dir: Path, *, conflicted: bool) -> str:
     """The name of the unfinished operation in a repository, "" for none. `conflicted` says whether files are in
     conflict."""
-    candidates = (name for file, name in _OPERATION_BY_FILE if (git_dir / file).exists())
-    name = next(
-        (
-            name
-            for name in candidates
-            if name not in _SEQUENCER_OPERATIONS or not _is_missing(git_dir / _HEAD_FILES[name])
-        ),
-        "",
-    )
+    name = next((name for file, name in _OPERATION_BY_FILE if (git_dir / file).exists()), "")
     if not name:  # several commits are being picked, and the present one was committed by hand
         first_step = _read_state_file(git_dir / "sequencer/todo").partition(" ")[0]
         name = {"pick": "cherry-pick", "revert": "revert"}.get(first_step, "")
@@ -204,24 +182,7 @@ def read_operation(git: Git) -> GitOperation | None:
         rebased=progress.rebased or _name_branch_or_id(git, progress.original),
         remaining=tuple(progress.remaining[:MAX_REMAINING]),
         begun_at=begun_at,
-        damaged_file=_find_damaged_file(folder, name, unmerged),
     )
-
-
-def _find_damaged_file(folder: Path, name: str, unmerged: Sequence[str] = ()) -> str:
-    """See `GitOperation.damaged_file`. A pick that was committed by hand has no file of its commit, and no conflict."""
-    needed = list(_NEEDED_FILES.get(name, ()))
-    if name in _SEQUENCER_OPERATIONS and unmerged:
-        needed.append(_HEAD_FILES[name])
-    return next((file for file in needed if (folder / file).parent.is_dir() and _is_missing(folder / file)), "")
-
-
-def _is_missing(file: Path) -> bool:
-    """Whether a file does not exist, or is empty."""
-    try:
-        return file.stat().st_size == 0
-    except OSError:
-        return True
 
 
 @frozen
@@ -291,7 +252,6 @@ def _read_bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -
         suspects=suspects,
         terms=(bad_term, good_term),
         begun_at=begun_at,
-        damaged_file=_find_damaged_file(folder, "bisect"),
     )
 
 

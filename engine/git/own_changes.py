@@ -58,18 +58,6 @@ def find_own_changes(git: Git, state: GitState, since: datetime | None) -> OwnCh
 MAX_LEFTOVERS = 100
 """Maximum number of leftovers that are kept."""
 
-_REPORTED_KINDS = TODO_KINDS | {
-    CONFLICT_MARKER,
-    "breakpoint",
-    "debugger import",
-    "debugger statement",
-    "console.log",
-    ".only",
-    "dbg!",
-    "debug print",
-}
-"""The kinds of leftovers that are reported. Secrets are those of `unpushed`."""
-
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|specs?|__tests__|fixtures|testdata)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
 """Paths of tests, whose examples may look like conflicts or leftovers."""
 
@@ -122,7 +110,7 @@ def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> 
         (line, leftover.kind)
         for line in lines
         for leftover in scan_line(path, line.text)
-        if _is_reported(path, leftover.kind)
+        if not leftover.is_secret and _is_reported(path, leftover.kind)
     ]
     if not matches:
         return
@@ -141,7 +129,8 @@ def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> 
 
 
 def _is_reported(path: str, kind: str) -> bool:
-    if kind not in _REPORTED_KINDS or (kind == "debug print" and path.endswith(".py")):
+    """Whether a leftover of this kind is one in this file."""
+    if kind == "debug print" and path.endswith(".py"):
         return False  # most Python programs print on purpose
     if path.endswith(DOCUMENT_SUFFIXES):
         return kind == CONFLICT_MARKER

@@ -16,7 +16,6 @@ from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from engine.files import read_plain_or_nothing
 from engine.git import Git, GitError
@@ -205,7 +204,7 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
     recent = tuple(log_commits(git, f"-n{MAX_RECENT}", status.head)) if status.head else ()
     has_other_tips = any(tip != status.head for name, tip in tips.items() if name.startswith("refs/heads/"))
     of_branches = log_commits(git, f"-n{MAX_RECENT}", "--branches", "HEAD") if recent and has_other_tips else recent
-    tags = _find_newest_tags(git, status.head, walked, tips)
+    tag, commits_since_tag = _find_newest_tag(git, status.head, walked, tips)
     return GitState(
         head=status.head,
         branch=status.branch,
@@ -223,9 +222,8 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
         recent=recent,
         recent_of_branches=tuple(of_branches),
         branches=tuple(replace(branch, merged=branch.tip in merged) for branch in branches),
-        tag=tags.newest,
-        commits_since_tag=tags.commits_since,
-        subjects=_read_subjects_since(git, status.head, tags.newest if tags.commits_since else tags.previous),
+        tag=tag,
+        commits_since_tag=commits_since_tag,
     )
 
 
@@ -288,35 +286,17 @@ def _choose_base(branches: list[Branch], links: dict[str, str], default_branch: 
     return (local[0].name, local[0].tip) if len(local) == 1 else ("", "")
 
 
-class _NewestTags(NamedTuple):
-    """The last two tags in the history of HEAD, "" for none. See `GitState`."""
-
-    newest: str
-    previous: str
-    commits_since: int
-    """Number of commits since the newest tag."""
-
-
-def _find_newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> _NewestTags:
-    """The tags in HEAD's history, of which `walked` are the newest commits.
+def _find_newest_tag(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple[str, int]:
+    """The newest tag in HEAD's history, of which `walked` are the newest commits, and the number of commits since. See
+    `GitState`.
 
     `git describe --tags` finds the same tag, but walks through the whole history if there is no tag.
     """
     tags = read_tags_by_commit(git) if walked and any(name.startswith("refs/tags/") for name in tips) else {}
-    tagged = [commit for commit in walked if commit in tags][:2]
+    tagged = next((commit for commit in walked if commit in tags), "")
     if not tagged:
-        return _NewestTags("", "", min(len(walked), MAX_UNTAGGED))
-    since = 0 if tagged[0] == head else int(git.text("rev-list", "--count", f"{tagged[0]}..{head}"))
-    newest, previous = [*(tags[commit][-1] for commit in tagged), ""][:2]
-    return _NewestTags(newest, previous, since)
-
-
-def _read_subjects_since(git: Git, head: str, since: str) -> tuple[str, ...]:
-    """The subjects of at most `MAX_RECENT` commits since a tag, without merges; () without a tag."""
-    if not since:
-        return ()
-    span = f"refs/tags/{since}..{head}"
-    return tuple(git.lines("log", f"-n{MAX_RECENT}", "--no-merges", "--no-show-signature", "--format=%s", span))
+        return "", min(len(walked), MAX_UNTAGGED)
+    return tags[tagged][-1], int(git.text("rev-list", "--count", f"{tagged}..{head}"))
 
 
 def _read_own_files(git: Git, head: str, other: str) -> tuple[str, ...]:

@@ -101,8 +101,6 @@ class GitState:
     """The newest tag among the last 5,000 commits of HEAD."""
     commits_since_tag: int = 0
     """Number of commits since `tag`. Without a tag, the number of all commits, at most 301."""
-    subjects: tuple[str, ...] = ()
-    """The subjects of at most 50 commits since `tag`, without merges. If HEAD is `tag`, those since the tag before."""
     own_files: tuple[str, ...] = ()
     """At most 2,000 files that this branch changed since it left its upstream, or without one, its base."""
     me: str = ""

@@ -198,7 +198,6 @@ class SimulatedProject:
             branches=(Branch("work", self.head, self.commits[0].at), Branch("main", base_tip, self.commits[-1].at)),
             tag="v1.0",
             commits_since_tag=self.since_tag,
-            subjects=tuple(commit.subject for commit in self.commits[: self.since_tag]),
             touches=touches,
         )
 

@@ -138,7 +138,7 @@ def test_tests_that_failed_before_are_not_the_agents_to_fix(world: ValidationWor
     world.repository.write("test_old.py", "from cart import total\n\n\ndef test_old():\n    assert total() == 7\n")
     view, prompts = world.work(write_files(cart="def total():\n    return 2 + 1\n"))
     assert prompts == []
-    assert view.summary.endswith("test_old.py::test_old; it failed before as well, nothing new fails")
+    assert view.summary.endswith("test_old.py::test_old; that failed before as well, nothing new fails")
     assert (view.check.green, view.check.failed_before) == (False, view.check.failing)
     assert view.result is Result.FAILED  # the task may have been to mend it
     assert world.find_change(view).check == view.check

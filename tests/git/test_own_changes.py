@@ -56,7 +56,6 @@ LEFTOVERS = {
     "src/lib.rs": ("dbg!(x);\n", ["src/lib.rs:1"]),
     "tests/lib.rs": ("dbg!(x);\n", []),
     "vendor/b.js": ("debugger\n", []),
-    "later.py": ("# XXX\n", []),
     "fresh.py": ("# TODO today\n", ["fresh.py:1"]),
 }
 """The text of each file, and the places of the leftovers in it."""

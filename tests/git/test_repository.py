@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.git import Git, find_repository_root
+from engine.git import Git, environment, find_repository_root
 from engine.git.repository import find_workspace_refusal
 from tests.conftest import Repository
 from tests.support.helpers import refused
@@ -46,6 +46,10 @@ def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, conte
     refusal = refused("broken_repository", lambda: find_repository_root(tmp_path))
     assert part in refusal.message
     assert "git init" not in refusal.fix
+
+
+def test_the_git_of_the_machine_is_found_for_a_repository_at_the_root():
+    assert environment.run_git(["--version"], Path("/"), {}, without=(Path("/"),)).returncode == 0
 
 
 def test_a_folder_with_a_name_that_is_not_utf8_is_refused_each_time(tmp_path: Path):

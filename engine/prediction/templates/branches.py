@@ -224,11 +224,10 @@ def unfinished_operation(context: WorkspaceContext) -> Iterator[Offer]:
         prompt = f"Rehearse both sides of the unfinished {called}"
     else:
         prompt = f"Test the unfinished {called} as it stands"
-    begun, damaged = operation.begun_at, operation.damaged_file
-    damage = f" Its state is damaged: git's file {damaged} is missing or empty." if damaged else ""
+    begun = operation.begun_at
     yield Offer(
         prompt,
-        _explain(operation) + damage,
+        _explain(operation),
         subject=_make_operation_subject(operation, describe_branch(git)),
         facts={
             "operation": operation.name,
@@ -255,8 +254,7 @@ def _explain(operation: GitOperation) -> str:
         return _explain_bisect(operation)
     theirs = operation.theirs
     quoted = f"“{plain(theirs.subject, 50)}”" if theirs and theirs.subject else ""
-    has_base = not operation.damaged_file.endswith("/onto")
-    ours = plain(operation.ours.name, 40) if has_base else "a base that is not known"
+    ours = plain(operation.ours.name, 40)
     merged = f"{plain(theirs.name, 40)} ({quoted})" if theirs and quoted else "commits"
     begun = {
         "merge": f"Merging {merged} into {ours}",

@@ -355,7 +355,7 @@ def _find_due_release(context: WorkspaceContext) -> ReleaseRhythm | None:
     if not release.commits or not is_usable(release.tag) or not release.is_due(context.now.timestamp()):
         return None
     idle = not git.recent or context.now - git.recent[0].at > MAX_PROGRESS_AGE
-    return None if idle or all(ROUTINE_SUBJECT.match(subject) for subject in git.subjects) else release
+    return None if idle or all(ROUTINE_SUBJECT.match(subject) for subject in release.subjects) else release
 
 
 def _explain_release(release: ReleaseRhythm, now: datetime) -> str:

@@ -51,6 +51,9 @@ def test_a_secret_is_not_shown(repository: Repository, run_flow: RunFlow):
 def test_an_autosquash_without_fixup_commits_has_nothing_to_fold(project: Repository, run_flow: RunFlow):
     commit_shop(project)
     assert run_flow("rehearse_autosquash").summary == "Nothing to fold: no fixup of another among 2 commits"
+    for number, subject in enumerate(["a note", "another note", "fixup! a note"]):
+        project.commit(subject, {"notes.md": f"{number}\n"})
+    assert run_flow("rehearse_autosquash").summary.endswith(" in notes.md")
 
 
 def test_a_pull_request_is_described_by_the_branch_of_its_very_name(repository: Repository, run_flow: RunFlow):

@@ -185,12 +185,12 @@ def test_results_are_described_in_a_sentence(check: CheckResult, words: str):
 @pytest.mark.parametrize(
     "failing, failed_before, words",
     [
-        ("a", None, "it is not known whether it failed before"),
-        ("a", "a", "it failed before as well, nothing new fails"),
-        ("ab", "ab", "all of them failed before as well, nothing new fails"),
+        ("a", None, "it is not known what failed before"),
+        ("a", "a", "that failed before as well, nothing new fails"),
+        ("ab", "ab", "that failed before as well, nothing new fails"),
         ("ab", "a", "1 of them failed before as well: a"),
         ("aa", "a", "1 of them failed before as well: a"),  # tests of two projects have the same name
-        ("ab", "", "none of them failed before"),
+        ("ab", "", "that did not fail before"),
     ],
 )
 def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(

@@ -52,10 +52,15 @@ def name_tools(projects: dict[str, Project]) -> dict[str, list[str]]:
 def test_each_folder_with_a_manifest_is_a_project(repository: Repository):
     projects = commit_projects(
         repository,
-        {**move_below("packages/py", PYTHON), **move_below("web", make_manifest("vitest")), **move_below("srv/x", GO)},
+        {
+            **PYTHON,
+            **move_below("packages/py", PYTHON),
+            **move_below("w", make_manifest("vitest")),
+            **move_below("x", GO),
+        },
     )
-    assert name_tools(projects) == {"": [], "packages/py": ["pytest"], "srv/x": ["go"], "web": ["vitest"]}
-    assert projects[""].untested_reason == "it has no tests"
+    assert name_tools(projects) == {"": ["pytest"], "packages/py": ["pytest"], "w": ["vitest"], "x": ["go"]}
+    assert projects[""].tool.below == ("packages/py",)
 
 
 @pytest.mark.usefixtures("every_tool")

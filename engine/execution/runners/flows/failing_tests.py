@@ -8,7 +8,6 @@ Other flows that run tests store it as a signature, by which similar failures ar
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
@@ -97,8 +96,6 @@ class NarrowFailures(ProjectFlow):
         if passed := [test for test in self.tests if test not in check.failing and "::" in test]:
             why = "passes without the rest of the suite; it depends on other tests or chance"
             job.say(f"{join_names(passed, 3)}: {why}")
-        command = _format_shell_command(job, tool, [failing[0] for failing in tests_by_cause.values()])
-        job.say(f"The smallest selection that shows every cause: {command}")
         facts = {
             "causes": [{"cause": str(cause), "tests": failing} for cause, failing in tests_by_cause.items()],
             **make_signature_facts(texts, check.failing, tool.folder),
@@ -142,14 +139,6 @@ def _summarise_causes(tests_by_cause: TestsByCause, dependent: Sequence[str]) ->
     if dependent:
         summary += f"; {join_names(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone"
     return summary
-
-
-def _format_shell_command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
-    """The command with which the operator can run these tests."""
-    if tool.name == "pytest":
-        return f"pytest {shlex.join(tests)}"
-    argv = tool.test_command(tests, job.scratch / "report.xml").argv
-    return shlex.join(part for part in argv if str(job.scratch) not in part)
 
 
 # -- the cause of a failure, from the output of its test
@@ -458,22 +447,20 @@ class ApplyFix(ProjectFlow):
             reset_worktree(job)  # files with conflict markers must not become a change set
             why = f"it conflicts in {applied.files}" if applied.conflicts else find_last_error_line(applied.error)
             return self._make_failure(f"The fix does not apply: {why}")
-        is_there = applied.is_empty
-        job.say("The files already have this fix" if is_there else "The fix applies")
+        if applied.is_empty:
+            return self._make_failure("The files already have this fix, so the failure has another cause")
+        job.say("The fix applies")
         tool = choose_toolchain(find_toolchains(job, self.project), self.tests)
         check = run_tests(job, tool, self.tests if tool.runs_single_tests else ())
         still_fails = not check.passed or not set(self.tests).isdisjoint(check.failing)
         # Without the files that the tests wrote, and without the fix if it does not help.
-        reset_worktree(job, tree="" if is_there or still_fails else applied.tree)
+        reset_worktree(job, tree="" if still_fails else applied.tree)
         names = join_names(self.tests, 2)
-        beginning = f"The files already have this fix, and {names}" if is_there else f"The fix applies and {names}"
-        if not still_fails:
-            summary = f"{beginning} passes: {describe_check(check)}"
-            return FlowResult(summary, check=check, facts={"fix": self.fix, "tests": self.tests})
-        outcome = f"The fix applies, but {names} still fails, so the fix is discarded"
-        if is_there:
-            outcome = f"{beginning} still fails, so the failure has another cause"
-        return self._make_failure(f"{outcome}: {describe_check(check)}")
+        if still_fails:
+            outcome = f"The fix applies, but {names} still fails, so the fix is discarded"
+            return self._make_failure(f"{outcome}: {describe_check(check)}")
+        summary = f"The fix applies and {names} passes: {describe_check(check)}"
+        return FlowResult(summary, check=check, facts={"fix": self.fix, "tests": self.tests})
 
     def _make_failure(self, summary: str) -> FlowResult:
         """The result of a fix that did not help."""

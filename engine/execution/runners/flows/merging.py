@@ -307,31 +307,21 @@ def _find_commit_ranges(operation: GitOperation) -> dict[str, str]:
 
 def _describe_next_steps(operation: GitOperation) -> str:
     """How to continue or abort an unfinished operation, as sentences."""
-    abort = _format_abort_commands(operation)
-    if operation.damaged_file:
-        damage = f"It cannot go on, because git's file {operation.damaged_file} is missing or empty"
-        return f"{damage}. To give up: {abort}"
     next_step = f"`{operation.continue_command}`"
     if operation.unmerged:
         names = quote_paths(operation.unmerged[:5])
         ellipsis = " …" if len(operation.unmerged) > 5 else ""
         next_step = f"fix {join_names(operation.unmerged, 3)}, `git add -- {names}{ellipsis}`, then {next_step}"
-    return f"To go on: {next_step}. To give up: {abort}"
-
-
-def _format_abort_commands(operation: GitOperation) -> str:
-    return ", ".join(f"`{command}`" for command in operation.abort_commands)
+    return f"To go on: {next_step}. To give up: `{operation.abort_command}`"
 
 
 def _report_bisect(job: Job, operation: GitOperation) -> FlowResult:
     bad, good = operation.terms
-    abort = _format_abort_commands(operation)
+    abort = f"`{operation.abort_command}`"
     job.say(f"Checked out: {read_commit(job, operation.ours.commit)}")
     for term, commits in ((bad, [operation.bad] if operation.bad else []), (good, operation.good)):
         for commit in [str(read_commit(job, sha)) for sha in commits] or ["none yet"]:
             job.say(f"Known to be {term}: {commit}")
-    if operation.damaged_file:
-        return FlowResult(_describe_next_steps(operation))
     missing = [
         f"`git bisect {term} COMMIT`" for term, commit in ((bad, operation.bad), (good, operation.good)) if not commit
     ]

@@ -323,17 +323,14 @@ def describe_compared(check: CheckResult) -> str:
 
 
 def _describe_failed_before(check: CheckResult) -> str:
-    number = check.failed + check.errors
-    if not number:
+    if not check.failed + check.errors:
         return ""
     if check.failed_before is None or not check.faults:
-        return f"; it is not known whether {'it' if number == 1 else 'they'} failed before"
+        return "; it is not known what failed before"
     if not check.has_new_failures:
-        return f"; {'it' if number == 1 else 'all of them'} failed before as well, nothing new fails"
-    if check.all_failed_before:  # but no test ran
-        return "; that was so before as well"
+        return "; that failed before as well, nothing new fails"
     if not check.failed_before:
-        return "; it did not fail before" if number == 1 else "; none of them failed before"
+        return "; that did not fail before"
     return f"; {len(check.failed_before)} of them failed before as well: {join_names(check.failed_before, 2)}"
 
 

@@ -4,8 +4,8 @@
 Only the two files are read. No tool is started and no version is resolved. A lock file that its own tool calls up to
 date must never be reported. So everything that cannot be compared with certainty is left out: a constraint that the
 tool rewrites, or a manifest that is a program. Lock files that do not contain the constraints that they were made from,
-such as Poetry's, are not compared, nor those of yarn 2. `FORMATS` has a function for each tool, which reads what a
-manifest asks for and what the lock file has.
+such as Poetry's, are not compared, nor those of yarn 2, cargo and go. `FORMATS` has a function for each tool, which
+reads what a manifest asks for and what the lock file has.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Requirements = dict[str, set[str] | None]
 """The constraints of each package; None if they cannot be compared."""
 
 _PACKAGE_BLOCK = re.compile(r"^\[\[package\]\]\n", re.MULTILINE)
-"""The beginning of each package in the lock files of uv and Cargo."""
+"""The beginning of each package in the lock file of uv."""
 
 
 # -- comparing
@@ -313,70 +313,9 @@ def _compare_uv_member(path: str, manifest: Mapping[str, Any], package: Mapping[
     )
 
 
-# -- Rust and Go
-
-_CARGO_SECTION = re.compile(r"(?:dev[-_]|build[-_])?dependencies")
-"""The name of a section of Cargo.toml with dependencies."""
-
-
-def _compare_cargo(pair: LockPair) -> Iterator[Comparison]:
-    top = tomllib.loads(pair.manifest)
-    if "replace" in top:
-        return
-    workspace = top.get("workspace", {})
-    own_blocks = [block for block in _PACKAGE_BLOCK.split(pair.lock)[1:] if "\nsource = " not in block]
-    tables = [tomllib.loads(re.split(r"^\[", block, flags=re.MULTILINE)[0]) for block in own_blocks]
-    locked_packages = {table["name"]: table for table in tables}
-    patterns = [pattern for pattern in workspace.get("members", []) if "**" not in pattern and ".." not in pattern]
-    folders = [folder for pattern in patterns for folder in sorted(pair.folder.glob(pattern))]
-    for member in pair.read_members(["", *(folder.relative_to(pair.folder).as_posix() for folder in folders)]):
-        manifest = tomllib.loads(member.text)
-        package = manifest.get("package", {"name": ""})
-        own, locked = package["name"], locked_packages.get(package["name"])
-        if locked is None:
-            continue  # no package, or one that is excluded
-        version = package.get("version", "0.0.0")
-        if isinstance(version, dict):  # that of the workspace
-            version = workspace.get("package", {}).get("version", locked["version"])
-        required: Requirements = dict.fromkeys([own, *_read_cargo_dependencies(manifest, workspace)])
-        required[own] = {version}
-        dependencies = [entry.split()[0] for entry in locked.get("dependencies", [])]
-        yield Comparison(member.path, required, {**dict.fromkeys(dependencies), own: {locked["version"]}})
-
-
-def _read_cargo_dependencies(manifest: Mapping[str, Any], workspace: Mapping[str, Any]) -> Iterator[str]:
-    """The names of the packages that a manifest asks for, on any machine. It may call a package by another name."""
-    for table in (manifest, *manifest.get("target", {}).values()):
-        for section in filter(_CARGO_SECTION.fullmatch, table):
-            for name, entry in table[section].items():
-                is_inherited = isinstance(entry, dict) and entry.get("workspace")
-                details = workspace["dependencies"][name] if is_inherited else entry
-                yield details.get("package", name) if isinstance(details, dict) else name
-
-
-def _compare_go(pair: LockPair) -> Iterator[Comparison]:
-    if (pair.folder / "vendor").exists() or any((folder / "go.work").exists() for folder in pair.folder.parents):
-        return  # go reads another file
-    manifest = re.sub(r"//[^\n]*", "", pair.manifest)
-    replaced = {line.split()[0] for line in _find_go_lines(manifest, "replace")}
-    lines = [line.split() for line in _find_go_lines(manifest, "require")]
-    required = _gather_constraints((line[0], line[1]) for line in lines if line[0] not in replaced)
-    sums = [line.split()[:2] for line in pair.lock.splitlines() if line.strip()]
-    locked = _gather_constraints((module, version.removesuffix("/go.mod")) for module, version in sums)
-    yield Comparison(pair.manifest_name, required, _select_required(locked, required))
-
-
-def _find_go_lines(text: str, word: str) -> Iterator[str]:
-    """The text after the directive `word`, on its line or in its block."""
-    for match in re.finditer(rf"^\s*{word}\s*(?:\(([^)]*)\)|([^\n(]+))", text, re.MULTILINE):
-        yield from filter(str.strip, (match[1] if match[1] is not None else match[2]).splitlines())
-
-
 FORMATS = (
     LockFormat("package.json", "package-lock.json", _compare_npm),
     LockFormat("package.json", "pnpm-lock.yaml", _compare_pnpm),
     LockFormat("package.json", "yarn.lock", _compare_yarn),
     LockFormat("pyproject.toml", "uv.lock", _compare_uv),
-    LockFormat("Cargo.toml", "Cargo.lock", _compare_cargo),
-    LockFormat("go.mod", "go.sum", _compare_go),
 )
