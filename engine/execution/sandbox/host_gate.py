@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import re
-import selectors
 import shutil
 import socket
 import tempfile
@@ -179,11 +178,12 @@ class HostGate:
         """Connect a client to the host that it asks for, or refuse it."""
         with contextlib.ExitStack() as ending:
             ending.callback(self._slots.release)
-            is_connected = False
+            status, is_connected = "400 Bad Request", False
             try:
                 self._track_connection(client, ending)
                 client.settimeout(OPENING_S)
                 request, unread = self._read_request(client)
+                status = "502 Bad Gateway"
                 rule = self._find_rule(request)
                 server = self._connect_to_host(rule, request)
                 self._track_connection(server, ending)
@@ -197,9 +197,9 @@ class HostGate:
                 self._report_once(str(refused))
                 if not is_connected:
                     _send_answer(client, "403 Forbidden", str(refused))
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: the machine has no thread left
                 if not is_connected:
-                    _send_answer(client, "502 Bad Gateway", str(error))
+                    _send_answer(client, status, str(error))
 
     def _track_connection(self, connection: socket.socket, ending: contextlib.ExitStack) -> None:
         """Keep a connection until its end, or until `close`."""
@@ -221,9 +221,12 @@ class HostGate:
             head += chunk
         head, _, unread = head.partition(b"\r\n\r\n")
         first, *lines = head.split(b"\r\n")
-        if any(b"\n" in line or b"\r" in line for line in lines):
+        if any(b"\n" in line or b"\r" in line for line in (first, *lines)):
             raise ValueError("a line break within a header")
-        method, target, version = first.decode("ascii", "replace").split(" ")
+        words = first.decode("ascii", "replace").split(" ")
+        if len(words) != 3:
+            raise ValueError("the first line must have a method, an address and a version")
+        method, target, version = words
         try:
             if method == "CONNECT":
                 host, port = split_host_and_port(target)
@@ -234,13 +237,13 @@ class HostGate:
             host, port = split_host_and_port(parts.netloc, 80)
         except ValueError:
             raise _RequestRefused(f"{target[:200]} is not a host name") from None
-        _, _, path = target.split("://", 1)[1].partition("/")
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         # One request a connection, and for the host that was looked at.
         headers = [
             line for line in lines if not re.match(rb"(?:host|connection|proxy-[\w-]*)\s*:", line, re.IGNORECASE)
         ]
         own_headers = [f"Host: {join_host_and_port(host, port)}".encode(), b"Connection: close"]
-        forwarded = b"\r\n".join([f"{method} /{path} {version}".encode(), *own_headers, *headers]) + b"\r\n\r\n"
+        forwarded = b"\r\n".join([f"{method} {path} {version}".encode(), *own_headers, *headers]) + b"\r\n\r\n"
         return _Request(host, port, tunnel=False, forwarded=forwarded), unread
 
     def _find_rule(self, request: _Request) -> HostRule:
@@ -290,20 +293,31 @@ class HostGate:
         return received
 
     def _relay(self, client: socket.socket, server: socket.socket) -> None:
-        """Copy bytes both ways until both sides have ended, or nothing moves."""
+        """Copy bytes both ways until both sides have ended, or nothing moves. Each way has a thread, because a side may
+        not read before the other has read its answer."""
+        last_moved = time.monotonic()
+
+        def is_idle() -> bool:
+            return time.monotonic() - last_moved >= IDLE_S
+
+        def copy(source: socket.socket, sink: socket.socket) -> None:
+            nonlocal last_moved
+            try:
+                while chunk := _receive(source, is_idle):
+                    sink.sendall(chunk)
+                    last_moved = time.monotonic()
+                sink.shutdown(socket.SHUT_WR)
+            except OSError:
+                for side in (client, server):
+                    with contextlib.suppress(OSError):  # not connected any more
+                        side.shutdown(socket.SHUT_RDWR)
+
         for side in (client, server):
             side.settimeout(IDLE_S)
-        other = {client: server, server: client}
-        with selectors.DefaultSelector() as selector:
-            for side in other:
-                selector.register(side, selectors.EVENT_READ)
-            while selector.get_map() and (ready := selector.select(IDLE_S)):
-                for source in [key.fileobj for key, _ in ready if isinstance(key.fileobj, socket.socket)]:
-                    chunk = source.recv(_CHUNK_BYTES)
-                    other[source].sendall(chunk)
-                    if not chunk:
-                        selector.unregister(source)
-                        other[source].shutdown(socket.SHUT_WR)
+        answers = threading.Thread(target=copy, args=(server, client), name="clawpy-gate", daemon=True)
+        answers.start()
+        copy(client, server)
+        answers.join()
 
     def _report_once(self, refusal: str) -> None:
         """Report a refusal, unless it was reported already."""
@@ -316,6 +330,16 @@ class HostGate:
                 return
             self._reported_refusals.add(refusal)
         self._report(f"network: {sanitise(refusal)}")
+
+
+def _receive(source: socket.socket, is_idle: Callable[[], bool]) -> bytes:
+    """The next bytes, b"" at the end. Raises TimeoutError if nothing came and the connection `is_idle`."""
+    while True:
+        try:
+            return source.recv(_CHUNK_BYTES)
+        except TimeoutError:
+            if is_idle():
+                raise
 
 
 def _asks_for_host(received: bytes, host: str) -> bool:

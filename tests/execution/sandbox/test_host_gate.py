@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.background import run_in_thread
 from engine.config import Settings, WorkspaceSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import host_gate
@@ -53,8 +54,9 @@ def test_the_gate_accepts_again_after_the_machine_had_no_file_left(
 def test_plain_http_reaches_a_listed_port_without_headers_for_the_proxy(open_gate: GateOpener, server: int):
     gate = open_gate(f"localhost:{server}", addresses={"localhost": ["127.0.0.1"]})
     head = "Host: elsewhere\nhost : elsewhere\nProxy-Authorization: Basic x\nConnection: keep-alive\n\n"
-    answer = gate.send(f"GET http://localhost:{server}/a?b=c HTTP/1.1\n{head}")
-    assert answer.endswith(f"/a?b=c localhost:{server} None".encode())
+    for path, asked in (("/a?b=c", "/a?b=c"), ("?b=c", "/?b=c")):
+        answer = gate.send(f"GET http://localhost:{server}{path} HTTP/1.1\n{head}")
+        assert answer.endswith(f"{asked} localhost:{server} None".encode())
 
 
 @pytest.mark.parametrize("target", ROWS["a_host_that_is_not_listed_is_refused_and_not_resolved"])
@@ -84,7 +86,26 @@ def test_a_name_may_not_resolve_to_this_machine(open_gate: GateOpener, server: i
     assert "which no session may reach" in gate.reports[0]
 
 
+@pytest.mark.parametrize("request_line", ["GET", "GET http://a.test:81/ HTTP/1.1 more", "GET / HTTP/1.1\rX:"])
+def test_what_is_no_request_is_answered_in_plain_words(open_gate: GateOpener, request_line: str):
+    answer = open_gate("a.test:81").send(f"{request_line}\n\n").decode()
+    assert answer.startswith("HTTP/1.1 400")
+    assert "the first line must have" in answer or "a line break" in answer
+
+
 # Limits and ends
+
+
+def test_a_host_that_reads_nothing_before_its_answer_is_read_does_not_stop_the_gate(open_gate: GateOpener):
+    much = b"x" * 10_000_000
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        target = f"127.0.0.1:{listener.getsockname()[1]}"
+        with open_gate(target).tunnel(target) as client, listener.accept()[0] as host:
+            answering = run_in_thread("host", lambda: (host.sendall(much), host.recv(len(much), socket.MSG_WAITALL)))
+            asking = run_in_thread("client", lambda: client.sendall(much))
+            assert client.makefile("rb").read(len(much)) == much
+            assert answering.result(10) == (None, much)
+            asking.result(10)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +149,8 @@ def test_an_idle_connection_is_closed(open_gate: GateOpener, server: int, monkey
 def test_an_incomplete_request_is_answered_with_an_error(open_gate: GateOpener, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(host_gate, "OPENING_S", 0.1)
     gate = open_gate(LISTED)
-    assert gate.send("CONNECT api.exam").startswith(b"HTTP/1.1 502")
-    assert gate.send("X" * (host_gate.MAX_HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
+    assert gate.send("CONNECT api.exam").startswith(b"HTTP/1.1 400")
+    assert gate.send("X" * (host_gate.MAX_HEAD_BYTES + 10)).startswith(b"HTTP/1.1 400")
 
 
 def test_a_host_that_does_not_answer_is_reported(open_gate: GateOpener):

@@ -13,7 +13,7 @@ from engine.execution.sandbox import Confinement, ladder
 from engine.execution.sandbox.ladder import NoSandbox, RungReport, find_best_sandbox
 from engine.execution.sandbox.landlock import Landlock, read_landlock_version
 from engine.execution.sandbox.programs import Bubblewrap, Seatbelt
-from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, read_passed_on_calls
+from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, make_filter_file, read_passed_on_calls
 from engine.execution.sandbox.supervisor.kernel import JUDGED_CALLS
 from tests.support.helpers import make_program
 
@@ -137,6 +137,13 @@ def test_without_a_sandbox_every_escape_succeeds_but_outliving_the_command():
 
 OLDEST_LANDLOCK = WithoutNamespaces(network=False, signals=False, truncation=False)
 """With the first version of Landlock the most calls are passed on."""
+
+
+def test_nobody_can_change_the_filter_of_the_next_command():
+    filter_file = make_filter_file()
+    assert filter_file
+    with Path(filter_file).open("r+b", buffering=0) as file, pytest.raises(PermissionError):
+        file.write(b"\0")
 
 
 def test_each_call_that_is_passed_on_is_judged():
