@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from engine.execution.runners.runner import Runner
     from engine.execution.sandbox import Sandbox
     from engine.execution.sessions import Sessions
-    from engine.execution.tools.toolbelt import Toolbelts
+    from engine.execution.tools.toolbelt import ToolbeltFactory
     from engine.hierarchy.agents import Agents
     from engine.hierarchy.bubbles import Bubbles
     from engine.hierarchy.guidance import Cascade
@@ -146,7 +146,7 @@ class Services:
     changes: ChangeSets
     housekeeping: Housekeeping
     permissions: Permissions
-    toolbelts: Toolbelts
+    toolbelts: ToolbeltFactory
     sessions: Sessions
 
     # cards, and the Twin that proposes and judges them (`engine.wiring.prediction`)

@@ -30,7 +30,7 @@ from engine.execution.runners.runner import AgentServices, Runner
 from engine.execution.sandbox import Sandbox
 from engine.execution.session_folders import SessionFolders
 from engine.execution.sessions import Sessions
-from engine.execution.tools.toolbelt import Toolbelts
+from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.execution.validation import Validation
 from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
@@ -126,7 +126,7 @@ def _build_model_routing(services: Services) -> None:
 def _build_tools(services: Services) -> None:
     """Build the tools of agents, and the permissions that they ask for."""
     services.permissions = Permissions(services.database, randomness=services.randomness, secrets=services.keys.secrets)
-    services.toolbelts = Toolbelts(
+    services.toolbelts = ToolbeltFactory(
         services.database,
         settings=services.settings,
         permissions=services.permissions,

@@ -13,7 +13,7 @@ from engine.execution.model_calls import ModelCalls
 from engine.execution.prompts import PromptAssembly
 from engine.execution.runners.flow import WorkResult
 from engine.execution.session_folders import SessionFolder, SessionFolders
-from engine.execution.tools.toolbelt import Toolbelts
+from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.execution.validation import Validation, ValidationResult
 from engine.frozen import frozen
 from engine.model import (
@@ -73,7 +73,7 @@ class AgentServices:
     folders: SessionFolders
     prompts: PromptAssembly
     calls: ModelCalls
-    belts: Toolbelts
+    belts: ToolbeltFactory
     settings: SettingsSource
     validation: Validation
 

@@ -21,7 +21,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, WorkFailed
 from engine.execution.session_commands import Command, Echo
-from engine.execution.tools import texts
+from engine.execution.tools import file_texts
 from engine.execution.tools.folder_jail import Content, shorten_path
 from engine.execution.tools.tool_gate import (
     EXEC_S,
@@ -90,61 +90,19 @@ class Toolbelt:
         disk.
         """
         self._live.check_running()
-        tool = name if isinstance(name, str) and name in SPECS else ""
+        tool = name if name in SPECS else "tool"
         try:
-            self._check_offered(tool, name)
-            self._note_call(tool, arguments)
-            outcome = self._handlers[tool](check_arguments(tool, arguments))
+            self._check_offered(name)
+            self._record_call(name, arguments)
+            outcome = self._handlers[name](check_arguments(name, arguments))
             result = outcome if isinstance(outcome, ToolResult) else ToolResult(outcome)
         except Refusal as refusal:
-            result = self._report_failure(tool or "tool", arguments, refusal)
+            result = self._report_failure(tool, arguments, refusal)
         except WorkFailed as error:
             code = "blocked" if isinstance(error, CommandBlocked) else "unable"
-            result = self._report_failure(tool or "tool", arguments, Refusal(code, error.message, error.fix))
+            result = self._report_failure(tool, arguments, Refusal(code, error.message, error.fix))
         self._live.check_running()
         return replace(result, text=self._live.remove_secrets(result.text))
-
-    # -- for agents that bring their own tools
-
-    def ask_permission(self, call: AgentToolCall) -> bool:
-        """Whether an agent may use one of its own tools. The policy and the content filter decide, and then a person if
-        necessary. Raises `SessionStopped` when the session ends."""
-        self._live.check_running()
-        try:
-            if call.kind != "think":
-                self._note_call("exec" if call.kind == "execute" else call.kind, {"command": call.command})
-                self._gate.let_through(self._gate.make_agent_tool_request(call))
-        except Refusal as refusal:
-            self._report_failure(call.kind, {"path": call.title}, refusal)
-            return False
-        return True
-
-    def read_text(self, path: str, line: int | None = None, limit: int | None = None) -> str:
-        """Read a text file of the folder for an agent: `limit` lines from `line` (from 1), by default all lines.
-
-        Raises `Refusal` as `Jail.read`, `Gate.let_through`, and `binary`; `SessionStopped`.
-        """
-        with self._report_refusals("read", path):
-            self._begin_read(path)
-            text = _decode_text(path, self._jail.read(path).data)
-        lines = texts.split_lines(text)
-        start = max(1, line or 1) - 1
-        return "".join(lines[start : None if limit is None else start + max(0, limit)])
-
-    def write_text(self, path: str, content: str) -> None:
-        """Write a text file of the folder for an agent. Raises `Refusal`, `SessionStopped`."""
-        with self._report_refusals("write", path):
-            self._write(check_arguments("write", {"path": path, "content": content}))
-
-    @contextmanager
-    def _report_refusals(self, tool: str, path: str) -> Iterator[None]:
-        """Report a `Refusal` that the block raises, and raise it again. Raises `SessionStopped`."""
-        self._live.check_running()
-        try:
-            yield
-        except Refusal as refusal:
-            self._report_failure(tool, {"path": path}, refusal)
-            raise
 
     # -- the tools
 
@@ -160,7 +118,7 @@ class Toolbelt:
         text = self._live.remove_secrets(whole)  # before it is split
         if not text:
             return "[the file is empty]"
-        return texts.cut_lines(text, arguments.get("first_line", 1), arguments.get("lines"))
+        return file_texts.cut_lines(text, arguments.get("first_line", 1), arguments.get("lines"))
 
     def _begin_read(self, path: str) -> str:
         """Pass the gate for a read, and write it into the transcript. Returns the path as `_pass_gate` does."""
@@ -176,10 +134,10 @@ class Toolbelt:
                 raise _make_cut_secret_refusal()
 
         def show_change() -> str:
-            return texts.make_unified_diff(self._read_present_text(path), content, path)
+            return file_texts.make_unified_diff(self._read_present_text(path), content, path)
 
         relative = self._pass_gate("write", path, show_change)
-        lines = count(len(texts.split_lines(content)), "line")
+        lines = count(len(file_texts.split_lines(content)), "line")
         self._live.write("tool", f"write {shorten_path(relative)} ({lines})")
         with self._writing:
             new = self._jail.write(path, content.encode())
@@ -197,13 +155,13 @@ class Toolbelt:
 
         def show_change() -> str:
             before = read_present().data
-            after, _ = texts.replace_once(before, old, new)
-            return texts.make_unified_diff(before.decode(errors="replace"), after.decode(errors="replace"), path)
+            after, _ = file_texts.replace_once(before, old, new)
+            return file_texts.make_unified_diff(before.decode(errors="replace"), after.decode(errors="replace"), path)
 
         relative = self._pass_gate("edit", path, show_change)
         with self._writing:
             before = read_present()
-            after, line = texts.replace_once(before.data, old, new)
+            after, line = file_texts.replace_once(before.data, old, new)
             self._jail.write(path, after, only_if=before)
         self._live.write("tool", f"edit {shorten_path(relative)}:{line}")
         return f"edited {relative} at line {line}"
@@ -212,14 +170,14 @@ class Toolbelt:
         command = check_plain_text(arguments["command"], "command", MAX_COMMAND_CHARS)
         seconds = min(arguments.get("timeout_seconds", EXEC_S), MAX_EXEC_S)
         argv = [shutil.which("bash") or "sh", "-c", command]
-        cleared = self._gate.let_through(self._gate.make_command_request(command, shlex.join(argv)))
+        is_approved = self._gate.let_through(self._gate.make_command_request(command, shlex.join(argv)))
         self._live.write("tool", f"exec {self._live.remove_secrets(' '.join(command.split()))[:1_000]}")
-        approved_command = Command(argv, self._gate.folder, is_approved=cleared)
+        approved_command = Command(argv, self._gate.folder, is_approved=is_approved)
         result = self._live.commands.run(approved_command, timeout=seconds, echo=Echo.OUTPUT)
         ending = f"it was ended after {seconds} s" if result.timed_out else f"exit code {result.exit_code}"
         if result.timed_out or result.exit_code in NOT_STARTED_CODES:
             self._live.journal.note_error("exec", f"{name_command(find_programs(command))}: {ending}")
-        output = texts.keep_tail(result.output)
+        output = file_texts.keep_tail(result.output)
         return ToolResult(f"{output or '[no output]'}\n[{ending}, {result.seconds:.1f} s]", ok=result.ok)
 
     def _read_present_text(self, path: str) -> str:
@@ -234,7 +192,7 @@ class Toolbelt:
         self._gate.let_through(self._gate.make_search_request(query))
         self._live.write("tool", f"web_search {query}")
         hits = self._services.web.search(query, on_stop=self._live.on_stop)
-        return texts.cut_lines("\n\n".join([_WEB_NOTICE, *hits]), 1, None) if hits else "[nothing was found]"
+        return file_texts.cut_lines("\n\n".join([_WEB_NOTICE, *hits]), 1, None) if hits else "[nothing was found]"
 
     def _web_fetch(self, arguments: dict[str, Any]) -> str:
         target = parse_url(arguments["url"])
@@ -246,7 +204,7 @@ class Toolbelt:
             return f"{page.url} leads to {page.moved_to}, another host; fetch that if you want it"
         start = arguments.get("first_character", 1) - 1
         text = self._live.remove_secrets(page.text)
-        body = text[start : start + texts.MAX_RESULT_CHARS]
+        body = text[start : start + file_texts.MAX_RESULT_CHARS]
         end = start + len(body)
         head = f"{page.url} · {page.status} · {page.kind or 'unknown kind'}\n{_WEB_NOTICE}"
         if end < len(text):
@@ -255,12 +213,12 @@ class Toolbelt:
 
     # -- checks and records
 
-    def _check_offered(self, tool: str, name: object) -> None:
+    def _check_offered(self, name: str) -> None:
         """Raises `Refusal` `no_tool` or `denied` if this session does not have the tool."""
         offered = f"there is {', '.join(spec.name for spec in self.specs()) or 'no tool'}"
-        if not tool:
-            raise Refusal("no_tool", f"there is no tool {sanitise(str(name))[:60]!r}", offered)
-        reason = self._gate.find_unavailable_reason(tool)
+        if name not in SPECS:
+            raise Refusal("no_tool", f"there is no tool {sanitise(name)[:60]!r}", offered)
+        reason = self._gate.find_unavailable_reason(name)
         if reason:
             raise Refusal("denied", reason, offered)
 
@@ -270,7 +228,7 @@ class Toolbelt:
         self._gate.let_through(self._gate.make_file_request(tool, relative, detail))
         return relative
 
-    def _note_call(self, tool: str, arguments: Mapping[str, Any]) -> None:
+    def _record_call(self, tool: str, arguments: Mapping[str, Any]) -> None:
         """Record a tool call for learning."""
         command = arguments.get("command") if isinstance(arguments, Mapping) else None  # a model may send anything
         if tool == "exec" and isinstance(command, str):
@@ -305,7 +263,7 @@ class Toolbelt:
         else:
             self._live.journal.note_error(name, f"{refusal.code}: {message}")
         advice = f" ({sanitise(refusal.fix)})" if refusal.fix else ""
-        return ToolResult(message[: texts.MAX_RESULT_CHARS] + advice, ok=False, denied=denied)
+        return ToolResult(message[: file_texts.MAX_RESULT_CHARS] + advice, ok=False, denied=denied)
 
 
 def _make_cut_secret_refusal() -> Refusal:
@@ -315,7 +273,52 @@ def _make_cut_secret_refusal() -> Refusal:
     return Refusal("secret_cut", message, "change the text around it with edit, and leave that place as it is")
 
 
-class Toolbelts:
+class AgentToolbelt(Toolbelt):
+    """The tools of a session whose agent brings its own: it asks before it uses one, and has Clawpy read and write
+    files for it."""
+
+    def ask_permission(self, call: AgentToolCall) -> bool:
+        """Whether the agent may use one of its own tools. The policy and the content filter decide, and then a person
+        if necessary. Raises `SessionStopped` when the session ends."""
+        self._live.check_running()
+        try:
+            if call.kind != "think":
+                self._record_call("exec" if call.kind == "execute" else call.kind, {"command": call.command})
+                self._gate.let_through(self._gate.make_agent_tool_request(call))
+        except Refusal as refusal:
+            self._report_failure(call.kind, {"path": call.title}, refusal)
+            return False
+        return True
+
+    def read_text(self, path: str, line: int | None = None, limit: int | None = None) -> str:
+        """Read a text file of the folder: `limit` lines from `line` (from 1), by default all lines.
+
+        Raises `Refusal` as `Jail.read`, `Gate.let_through`, and `binary`; `SessionStopped`.
+        """
+        with self._report_refusals("read", path):
+            self._begin_read(path)
+            text = _decode_text(path, self._jail.read(path).data)
+        lines = file_texts.split_lines(text)
+        start = max(1, line or 1) - 1
+        return "".join(lines[start : None if limit is None else start + max(0, limit)])
+
+    def write_text(self, path: str, content: str) -> None:
+        """Write a text file of the folder. Raises `Refusal`, `SessionStopped`."""
+        with self._report_refusals("write", path):
+            self._write(check_arguments("write", {"path": path, "content": content}))
+
+    @contextmanager
+    def _report_refusals(self, tool: str, path: str) -> Iterator[None]:
+        """Report a `Refusal` that the block raises, and raise it again. Raises `SessionStopped`."""
+        self._live.check_running()
+        try:
+            yield
+        except Refusal as refusal:
+            self._report_failure(tool, {"path": path}, refusal)
+            raise
+
+
+class ToolbeltFactory:
     """Makes the tools of each session. One for the engine."""
 
     def __init__(
@@ -332,16 +335,23 @@ class Toolbelts:
 
     def open(self, live: LiveSession, view: SessionView, folder: Path) -> Toolbelt:
         """The tools of the session `live`, confined to `folder`. Its agent's `tools.json` is read now."""
+        return Toolbelt(self._make_gate(live, view, folder))
+
+    def open_for_agent(self, live: LiveSession, view: SessionView, folder: Path) -> AgentToolbelt:
+        """As `open`, for an agent that brings its own tools."""
+        return AgentToolbelt(self._make_gate(live, view, folder))
+
+    def _make_gate(self, live: LiveSession, view: SessionView, folder: Path) -> Gate:
         try:
             policy = Policy.from_lists(self._read_tools(view.agent))
         except Refusal as refusal:
             policy = Policy(problem=refusal.message)
-        return Toolbelt(Gate(live, view, folder, policy, self._services))
+        return Gate(live, view, folder, policy, self._services)
 
 
 def _decode_text(path: str, data: bytes) -> str:
     """The text of a file. Raises `Refusal` `binary`."""
-    if texts.is_binary(data):
+    if file_texts.is_binary(data):
         raise Refusal("binary", f"{shorten_path(path)} is not text: {len(data):,} bytes", "look at it with exec")
     return data.decode(errors="replace")
 

@@ -5,7 +5,7 @@ An address of a page is http or https, without credentials (`parse_url`). A host
 on the public internet. A name is resolved once. Its addresses are checked, and the connection goes to one of these. So
 it does not help an attacker if the name resolves to another address a moment later. Each redirect is checked in the
 same way. No proxies, cookies or credentials are used. Size and time are limited, even if the server sends one byte a
-minute. `texts` turns HTML into text.
+minute.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
 from fnmatch import fnmatchcase
+from html import unescape
 from typing import Any
 from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlunsplit
 
 from engine.background import run_in_thread
 from engine.config import SettingsSource
 from engine.execution.sandbox.host_rules import HTTPS, is_public, parse_address, resolve_by_system
-from engine.execution.tools.texts import convert_html_to_text
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.model.text import one_line
@@ -395,7 +396,7 @@ def _parse_hits(text: str) -> list[str]:
         answer: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Refusal("unreachable", "the search answered no JSON", "the operator can look at web.searchUrl") from error
-    results = answer.get("results") if isinstance(answer, dict) else answer
+    results = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(results, list):
         raise Refusal("unreachable", "the search answered no results", "the operator can look at web.searchUrl")
     hits = [result for result in results if isinstance(result, dict)]
@@ -403,6 +404,92 @@ def _parse_hits(text: str) -> list[str]:
 
 
 def _read_hit(result: dict[Any, Any]) -> str:
-    values = map(result.get, ("title", "url", "content", "snippet"))
-    title, url, content, snippet = (one_line(value)[:1_000] if isinstance(value, str) else "" for value in values)
-    return "\n".join(filter(None, (title, url, content or snippet)))
+    values = map(result.get, ("title", "url", "content"))
+    return "\n".join(one_line(value)[:1_000] for value in values if value and isinstance(value, str))
+
+
+# -- pages as text
+#
+# A page may be hostile, and `html.parser` can take minutes for a few megabytes of broken HTML. So no pattern here
+# searches beyond the next tag or the end of a comment, and the time is proportional to the length of the page.
+
+_ELEMENTS = {name: frozenset(words.split()) for name, words in read_table(__file__, "html.toml").items()}
+
+_HEADINGS = {f"h{level}": "\n\n" + "#" * level + " " for level in range(1, 7)}
+
+_TEXT_AT_START = {
+    **dict.fromkeys(_ELEMENTS["blocks"], "\n\n"), **_HEADINGS,
+    "li": "\n- ", "br": "\n", "td": " | ", "th": " | ", "pre": "\n```\n",
+}  # fmt: skip
+"""The text that stands for the beginning of an element."""
+
+_TEXT_AT_END = dict.fromkeys([*_ELEMENTS["blocks"], *_HEADINGS], "\n\n") | {"pre": "\n```\n"}
+"""The text that stands for the end of an element."""
+
+_TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(?P<end>/?)(?P<tag>[a-zA-Z][\w:-]{0,40})(?P<rest>[^<>]*)>?|<[!?/][^<>]*>?", re.S)
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.I)
+_ATTRIBUTES = {
+    name: re.compile(rf"\s{name}\s{{0,9}}=\s{{0,9}}(?:\"([^\"]*)|'([^']*)|([^\s>]*))", re.I) for name in ("href", "alt")
+}
+"""Match an attribute with its value, by its name."""
+
+
+def convert_html_to_text(html: str) -> str:
+    """The text of a page: its title, then words, headings, lists and links. Scripts and styles are left out. Broken
+    HTML is no error."""
+    page, place, open_element = _PageText(), 0, ""
+    for match in _TAG.finditer(f"{html}</html>"):  # the tag at the end has the rest of the text before it
+        name, is_end = (match["tag"] or "").lower(), bool(match["end"])
+        if open_element:
+            open_element = "" if is_end and name == open_element else open_element
+        else:
+            page.add_text(html[place : match.start()])
+            open_element = name if name in _ELEMENTS["not_shown"] and not is_end else ""
+            page.add_tag(name, match["rest"] or "", is_end=is_end)
+        place = match.end()
+    title = _TITLE.search(html)
+    return "\n\n".join(filter(None, [" ".join(unescape(title[1]).split()) if title else "", page.text()]))
+
+
+class _PageText:
+    """The text of a page, which grows tag by tag."""
+
+    def __init__(self) -> None:
+        self._pieces = ["\n"]
+        self._link_targets: list[str] = []
+        """The targets of the links that are open, "" for one that is not shown."""
+        self._is_preformatted = False
+
+    def add_text(self, text: str) -> None:
+        """Add the text between two tags, which may have character references."""
+        text = unescape(text)
+        if not self._is_preformatted:
+            text = re.sub(r"\s+", " ", text)
+            text = text.lstrip() if self._pieces[-1][-1] in " \n" else text
+        self._pieces += filter(None, [text])
+
+    def add_tag(self, name: str, attributes: str, *, is_end: bool) -> None:
+        """Add what stands for a tag. A comment has no name."""
+        if name == "pre":
+            self._is_preformatted = not is_end
+        text = (_TEXT_AT_END if is_end else _TEXT_AT_START).get(name, "")
+        if name == "a" and is_end:
+            target = self._link_targets.pop() if self._link_targets else ""
+            text = f" ({target})" if target else ""
+        elif name == "a":
+            target = _read_attribute("href", attributes)
+            self._link_targets.append(target if target.startswith(("http://", "https://", "/")) else "")
+        elif name == "img" and (alternative := _read_attribute("alt", attributes)):
+            text = f"[{alternative}]"
+        self._pieces += filter(None, [text])
+
+    def text(self) -> str:
+        """The text so far, without blank lines in a row."""
+        lines = "".join(self._pieces).split("\n")
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
+
+
+def _read_attribute(name: str, attributes: str) -> str:
+    """The value of an attribute of a tag; "" without it."""
+    match = _ATTRIBUTES[name].search(attributes)
+    return unescape(match[match.lastindex or 0]).strip() if match else ""

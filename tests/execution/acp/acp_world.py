@@ -117,7 +117,7 @@ class AcpWorld(SessionWorld):
         super().__init__(*parts, settings=Settings().model_copy(update={"acp": {"small": agent}}), **options)
 
     def make_runners(self) -> list[Runner]:
-        belts = SimpleNamespace(open=self.open_belt)
+        belts = SimpleNamespace(open_for_agent=self.open_belt)
         services = AgentServices(self.folders, self._prompts, self.calls, belts, self.settings, StandInValidation())
         self.runner = AcpRunner(services, data=self.home.data, version="0", start_seconds=self._start_seconds)
         return [self.runner]

@@ -11,7 +11,7 @@ import pytest
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.execution.tools.toolbelt import Toolbelts
+from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.model import Randomness, SessionState, SessionView
 from engine.safety.content import check_command
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
@@ -43,13 +43,13 @@ class RailedWorld(AcpWorld):
         )
         self.permissions = Permissions(self.database, randomness=Randomness())
         policy = SimpleNamespace(allow=ALL_TOOLS, ask=[], deny=list(deny))
-        self._toolbelts = Toolbelts(
+        self._toolbelts = ToolbeltFactory(
             self.database, settings=self.settings, permissions=self.permissions, read_tools=lambda agent: policy
         )
         self.sessions.store.observe_end(self.permissions.session_ended)
 
     def open_belt(self, live: LiveSession, view: SessionView, folder: Path) -> Any:
-        return self._toolbelts.open(live, view, folder)
+        return self._toolbelts.open_for_agent(live, view, folder)
 
 
 def test_the_policy_allows_and_denies_without_asking(make_acp_world: MakeAcpWorld):

@@ -16,7 +16,7 @@ from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_store import APPROVED
 from engine.execution.tools.tool_gate import TOOL_NAMES, Gate, Policy, ToolServices
-from engine.execution.tools.toolbelt import Toolbelt
+from engine.execution.tools.toolbelt import AgentToolbelt
 from engine.execution.tools.web import Web
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, ToolResult
@@ -80,7 +80,7 @@ class BeltWorld:
         pages = Web(self.settings, **({"seconds": 5.0} | dict(web or {})))
         services = ToolServices(self.settings, self.permissions, pages, self.refused.append)
         policy = policy or Policy(allow=TOOL_NAMES)
-        self.belt = Toolbelt(Gate(self.live, self.view, self.folder, policy, services))
+        self.belt = AgentToolbelt(Gate(self.live, self.view, self.folder, policy, services))
 
     def __call__(self, tool: str, **arguments: Any) -> ToolResult:
         """Call a tool as a model does."""

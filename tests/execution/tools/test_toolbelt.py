@@ -7,7 +7,7 @@ import pytest
 
 from engine.events import AgentErred, ToolsUsed
 from engine.execution.session_processes import find_marked_processes
-from engine.execution.tools.toolbelt import Toolbelts
+from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.hierarchy.organisation import Tools
 from engine.model import Refusal
 from engine.model.text import name_command
@@ -21,6 +21,7 @@ TABLE = read_table(__file__)
 @pytest.mark.parametrize("tool, arguments, problem", TABLE["mistakes"])
 def test_a_mistake_is_answered_with_a_fix(world: BeltWorld, tool: str, arguments: Any, problem: str):
     world.write_file("a.txt", "x x")
+    world.write_file("b.txt", "aaa")
     result = world.belt.call(tool, arguments)
     assert not result.ok
     assert problem in result.text
@@ -33,7 +34,7 @@ def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(world: 
             raise Refusal("broken_agent", "tools.json: it is no JSON")
         return Tools(allow=["read"], ask=["exec"])
 
-    belts = Toolbelts(database, settings=world.settings, permissions=world.permissions, read_tools=read_tools)
+    belts = ToolbeltFactory(database, settings=world.settings, permissions=world.permissions, read_tools=read_tools)
     assert [spec.name for spec in belts.open(world.live, world.view, world.folder).specs()] == ["read", "exec"]
     broken = belts.open(world.live, replace(world.view, agent="broken"), world.folder)
     assert broken.specs() == ()

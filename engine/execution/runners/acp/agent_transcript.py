@@ -14,7 +14,7 @@ from typing import Any
 from acp import schema
 
 from engine.execution.live_session import LiveSession
-from engine.execution.tools.texts import make_unified_diff
+from engine.execution.tools.file_texts import make_unified_diff
 from engine.model.text import one_line
 
 MAX_MESSAGE_CHARS = 100_000

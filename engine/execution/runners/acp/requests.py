@@ -31,9 +31,9 @@ from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.flow import SessionStopped, WorkFailed
 from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.execution.session_commands import Command
-from engine.execution.tools.texts import make_unified_diff
+from engine.execution.tools.file_texts import make_unified_diff
 from engine.execution.tools.tool_gate import AgentToolCall
-from engine.execution.tools.toolbelt import Toolbelt
+from engine.execution.tools.toolbelt import AgentToolbelt
 from engine.model import Refusal, sanitise
 from engine.model.secrets import MAX_KEY_CHARS
 
@@ -69,7 +69,7 @@ class ClientRequests:
     def __init__(
         self,
         live: LiveSession,
-        belt: Toolbelt,
+        belt: AgentToolbelt,
         terminals: Terminals,
         transcript: AgentTranscript,
         *,

@@ -128,7 +128,7 @@ class AcpRunner(AgentRunner):
         transcript = AgentTranscript(live)
         terminals = Terminals(live, folder, make_command_confinement(confinement, live.confinement, home=agent.home))
         usage_counter = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
-        belt = self._services.belts.open(live, view, folder)
+        belt = self._services.belts.open_for_agent(live, view, folder)
         requests = ClientRequests(live, belt, terminals, transcript, on_usage=usage_counter.count_totals)
         environment = make_agent_environment(home=agent.home, names=agent.settings.env, environment=os.environ)
         # The operator approved this command in the settings, so nobody is asked about it.
