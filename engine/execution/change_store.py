@@ -21,9 +21,10 @@ from sqlmodel import Field, Session, col, select
 from engine.events import ChangeSetCommented, Event
 from engine.execution.diffs import make_file_diffs, printable_text
 from engine.execution.session_store import read_check
-from engine.execution.trees import find_changed_files, find_missing_objects, join_paths, make_patch, printable_path
+from engine.execution.trees import diff_trees, find_missing_objects, make_patch
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.command import join_paths, printable_path
 from engine.model import (
     LEFT_OUT,
     UNDECIDED_STATES,
@@ -55,12 +56,6 @@ NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
 }
 """The states that a decision may lead to, by the present state. In a change set that waits, a landed part can be undone
 too."""
-
-_REVERSALS = {
-    ChangeState.LANDED: "`clawpy undo {}` undoes it",
-    ChangeState.UNDONE: "`clawpy land {}` lands all that waits",
-}
-"""How to reverse a decision, by the state that it led to."""
 
 MAX_RECENT_LANDINGS = 20
 """Number of recent landings and undos whose files `read_own_write_times` knows."""
@@ -171,17 +166,11 @@ def load_checked_row(session: Session, change_set_id: str, becoming: ChangeState
     row = session.get(ChangeSetRow, change_set_id)
     if row is None:
         raise Refusal("unknown_change_set", f"there is no change set {change_set_id}", "`clawpy work` lists them")
-    if becoming is None or becoming in NEXT_STATES.get(row.state, set()):
+    is_undoable = becoming is ChangeState.UNDONE and row.landings
+    if becoming is None or becoming in NEXT_STATES.get(row.state, set()) or is_undoable:
         return row
-    if becoming is ChangeState.UNDONE and row.landings:
-        return row
-    message, fix = f"{row.id} is {row.state} and cannot be {becoming.value}", "`clawpy work` shows it"
-    if becoming == row.state:
-        message, fix = f"{row.id} is {row.state} already", _REVERSALS.get(becoming, fix).format(row.id)
-    elif becoming is ChangeState.UNDONE and row.state == ChangeState.BRANCHED:
-        message = f"these changes are on the branch {row.branch}, and none of your files changed"
-        fix = f"nothing is to undo here; `git branch -D {row.branch}` deletes the branch"
-    raise Refusal("already_decided", message, fix)
+    message = f"{row.id} is {row.state}, so it cannot be {becoming.value}"
+    raise Refusal("already_decided", message, "`clawpy work` shows it, and the branch if it has one")
 
 
 def store_decision(
@@ -376,7 +365,7 @@ def _quote_line(row: ChangeSetRow, path: str, line: int, *, old: bool) -> str:
     """The text of a line of the new file, or of the old one. Raises `Refusal`: `unknown_file`, `unknown_line`,
     `diff_gone`."""
     git = row.open_complete_git()
-    files = {printable_path(file.path): file for file in find_changed_files(git, row.base_tree, row.result_tree)}
+    files = {printable_path(file.path): file for file in diff_trees(git, row.base_tree, row.result_tree, renames=True)}
     file = files.get(path)
     if file is None:
         raise Refusal("unknown_file", f"it does not change {path}", f"one of: {join_paths(list(files))}")

@@ -16,10 +16,12 @@ still land after the first. This is recorded, and adaptation learns from it.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from sqlmodel import col, select
@@ -35,23 +37,26 @@ from engine.events import (
 )
 from engine.execution.change_store import NEXT_STATES, ChangeComments, ChangeReader, ChangeSetRow, store_decision
 from engine.execution.diffs import list_file_changes, list_left_out
+from engine.execution.landing_plans import find_unsupported
 from engine.execution.landings import Landings, make_unsupported_refusal
 from engine.execution.session_store import SessionRow
 from engine.execution.trees import (
-    commit_diff,
+    OUR_EMAIL,
+    OUR_NAME,
     create_branch,
     diff_trees,
     find_branch_commit,
-    find_free_branch_name,
     find_missing_objects,
-    find_unsupported,
-    join_paths,
+    make_identity_variables,
     merge_three_way,
-    printable_path,
+    store_empty_tree,
+    validate_id,
 )
 from engine.execution.worktrees import StartingTreeBuilder, Worktree, Worktrees
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.command import join_paths, printable_path
+from engine.git.state import make_session_branch_name
 from engine.home import Home
 from engine.model import (
     UNDECIDED_STATES,
@@ -130,9 +135,7 @@ class ChangeSets(ChangeReader):
     def capture(self, worktree: Worktree) -> CapturedChanges | None:
         """The changes in `worktree`, or None. Slow, because of git. Nothing is stored yet."""
         result = self.worktrees.capture(worktree)
-        left_out = list_left_out(
-            worktree.folder, result.nested, in_submodules=self.worktrees.list_files_in_submodules(worktree)
-        )
+        left_out = list_left_out(worktree.folder, result.nested, self.worktrees.find_changed_submodules(worktree))
         if result.tree == worktree.base and not left_out:
             return None
         git = Git(worktree.workspace).pin()
@@ -291,7 +294,7 @@ class ChangeSets(ChangeReader):
             git = row.open_git()
             self._check_branchable(git, row)
             message = self._revert_message(git, row) or row.commit_message
-            commit = commit_diff(
+            commit = _commit_diff(
                 git, base=row.landed_tree, result=row.result_tree, message=message, at=self._clock.local()
             )
             name = find_free_branch_name(git, row.title, row.session_id)
@@ -415,6 +418,44 @@ class ChangeSets(ChangeReader):
                 tx.session.add(row)
 
         self._database.write(forget)
+
+
+def _commit_diff(git: Git, *, base: str, result: str, message: str, at: datetime) -> str:
+    """Commit exactly the changes from tree `base` to tree `result` onto HEAD. The new commit has no ref yet.
+
+    The author is git's user, else a fallback. Raises `Refusal`: `conflict` (the changes build on uncommitted work that
+    HEAD does not have), `nothing_to_commit`.
+    """
+    head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
+    onto = git.text("rev-parse", f"{head}^{{tree}}") if head else store_empty_tree(git)
+    merge = merge_three_way(git, base=base, ours=onto, theirs=result)
+    if merge.conflicts:
+        raise Refusal(
+            "conflict",
+            f"no branch was made: it builds on changes that HEAD does not have: {join_paths(merge.conflicts)}",
+            "commit your own changes of these files and try again, or land it instead",
+        )
+    if merge.tree == onto:
+        message = "no branch was made: with these changes, the files are as HEAD has them"
+        raise Refusal("nothing_to_commit", message, "land them if your files differ from HEAD there, else discard them")
+    name = git.text("config", "user.name", allowed=(0, 1)) or OUR_NAME
+    email = git.text("config", "user.email", allowed=(0, 1)) or OUR_EMAIL
+    parents = ("-p", head) if head else ()
+    return git.text(
+        "commit-tree",
+        merge.tree,
+        *parents,
+        stdin=message.encode(),
+        environment=make_identity_variables(name, email, at.isoformat()),
+    )
+
+
+def find_free_branch_name(git: Git, title: str, session_id: str) -> str:
+    """A branch name from the words of `title`. If it is taken, the first free suffix (-2, -3, …) is added."""
+    first = make_session_branch_name(title, validate_id(session_id), below=not find_branch_commit(git, "clawpy"))
+    names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
+    # A name is taken by a branch, and by branches below it.
+    return next(name for name in names if not git.text("for-each-ref", "--count=1", f"refs/heads/{name}"))
 
 
 def _holds_something(folder: Path, printed_path: str) -> bool:

@@ -17,6 +17,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.execution.landing_plans import find_unsupported
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.execution.trees import (
     ABSENT,
@@ -27,16 +28,12 @@ from engine.execution.trees import (
     TreeChange,
     count_changed_lines,
     diff_trees,
-    find_changed_files,
-    find_unsupported,
-    join_paths,
-    printable_path,
     read_patches,
     scratch_index,
 )
 from engine.files import read_table
 from engine.git import Git
-from engine.git.command import join_nul, split_nul
+from engine.git.command import join_nul, join_paths, printable_path, split_nul
 from engine.model import LEFT_OUT, FileChange, FileDiff, FilePart, Refusal, sanitise
 
 MAX_TARGET_CHARS = 200
@@ -78,7 +75,7 @@ def explain_automatic_use(path: str) -> str:
 def list_file_changes(git: Git, base: str, result: str) -> list[FileChange]:
     """Every file that differs, with renames and printable paths."""
     counts = count_changed_lines(git, base, result)
-    files = find_changed_files(git, base, result)
+    files = diff_trees(git, base, result, renames=True)
     refused = find_unsupported(git, result, files)
     bare = _find_bare_repositories(git, result, files)
     return [
@@ -94,16 +91,16 @@ def list_file_changes(git: Git, base: str, result: str) -> list[FileChange]:
     ]
 
 
-def list_left_out(worktree: Path, nested: Sequence[bytes], in_submodules: Sequence[bytes]) -> list[FileChange]:
-    """What a session made in `worktree` that no tree has: `nested` repositories, and files `in_submodules`."""
+def list_left_out(worktree: Path, nested: Sequence[bytes], submodules: Sequence[bytes]) -> list[FileChange]:
+    """What a session made in `worktree` that no tree has: `nested` repositories, and files in these `submodules`."""
 
     def make_row(path: bytes, reason: str) -> FileChange:
         place = printable_path(os.fsencode(worktree / os.fsdecode(path)))
-        return FileChange(printable_path(path), LEFT_OUT, None, None, note=f"{reason}; it is not landed. It is {place}")
+        return FileChange(printable_path(path), LEFT_OUT, None, None, note=f"{reason}; not landed: see {place}")
 
     return [
         *(make_row(path, "a separate git repository") for path in nested),
-        *(make_row(path, "in a submodule") for path in in_submodules),
+        *(make_row(path + b"/", "files in a submodule") for path in submodules),
     ]
 
 

@@ -1,5 +1,8 @@
 """Plans a landing from git trees: which files change and how, and what keeps them from being landed (SPEC 3.9).
 
+A changed file with a configured filter is never landed, because the filter program does not run, so that the bytes of
+the file are unknown. Nor is what leads out of the folder.
+
 git checks the new contents out into a scratch folder, so that line endings and encodings are exactly git's. Then the
 new and the present contents are stored, byte for byte, as blobs of the operator's repository. `Landings` carries the
 plans out.
@@ -8,15 +11,14 @@ plans out.
 from __future__ import annotations
 
 import os
+import posixpath
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from io import BytesIO
 from pathlib import Path
 
-from engine.execution.change_store import ChangeSetRow
-from engine.execution.diffs import write_tree_with
 from engine.execution.file_plan import (
     ABSENT,
     Entry,
@@ -30,19 +32,19 @@ from engine.execution.file_plan import (
 from engine.execution.trees import (
     DURABLE,
     EXECUTABLE,
+    GITLINK,
     LINK,
     REF_ROOT,
     TreeChange,
     diff_trees,
-    find_unsupported,
     merge_three_way,
-    printable_path,
     scratch_index,
 )
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.command import join_nul
-from engine.model import FilePart, LandPreview
+from engine.git.command import join_nul, printable_path, split_nul
+from engine.git.repository import is_git_name
+from engine.model import LandPreview
 from engine.storage.beneath import Beneath, parents
 
 
@@ -141,13 +143,6 @@ def _read_umask() -> int:
     return 0o022
 
 
-def write_target_tree(git: Git, row: ChangeSetRow, only: Sequence[FilePart]) -> str:
-    """The tree after a landing of `only` these parts, or of the rest if none are named."""
-    if not only:
-        return row.result_tree
-    return write_tree_with(git, row.base_tree, row.result_tree, row.landed_tree, only)
-
-
 @frozen
 class TrialLanding:
     """The result of `try_landing`."""
@@ -162,10 +157,10 @@ class TrialLanding:
     """The paths of `changes` that cannot be landed, each with the reason."""
 
 
-def try_landing(git: Git, root: Beneath, row: ChangeSetRow, present: str, target: str) -> TrialLanding:
-    """Try to land `row` up to the tree `target` on the files beneath `root`, whose tree is `present`. Changes no
-    file."""
-    merge = merge_three_way(git, base=row.landed_tree, ours=present, theirs=target)
+def try_landing(git: Git, root: Beneath, *, landed: str, target: str, present: str) -> TrialLanding:
+    """Try to land the changes from the tree `landed` to `target` on the files beneath `root`, whose tree is `present`.
+    Changes no file."""
+    merge = merge_three_way(git, base=landed, ours=present, theirs=target)
     if merge.conflicts:
         return TrialLanding(LandPreview(False, merge.conflicts))
     changes = diff_trees(git, present, merge.tree)
@@ -200,6 +195,75 @@ def find_obstructing_paths(root: Beneath, changes: Sequence[TreeChange]) -> list
         elif not change.is_removed and (obstacle := find_obstacle(root, path, removed)):
             obstructing.append(obstacle)
     return list(dict.fromkeys(obstructing))
+
+
+# -- what is never landed
+
+
+def find_unsupported(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
+    """The paths that are never landed among `changes`, which lead to `tree`, each with the reason. They are submodules,
+    names that lead out of the folder or into git's own, links that lead out, and files with a configured filter."""
+    reasons = {change.path: reason for change in changes if (reason := _explain_refusal(change))}
+    links = [change for change in changes if change.path not in reasons and change.new_mode == LINK]
+    for path, target in _find_links_leading_out(git, tree, links):
+        reasons[path] = f"a link that points outside the project, to {printable_path(target)}"
+    if git.repository.filters:
+        remaining_paths = [change.path for change in changes if change.path not in reasons]
+        for path, name in _find_files_with_filter(git, tree, remaining_paths):
+            reasons[path] = f"uses the filter program {name.decode(errors='replace')!r}, which is not run"
+    return reasons
+
+
+def _explain_refusal(change: TreeChange) -> str:
+    """Why a path is never landed, whatever is there; "" if it may be."""
+    names = os.fsdecode(change.path).split("/")
+    if any(name in ("", ".", "..") for name in names):
+        return "its path leads outside the project"
+    if any(is_git_name(name) for name in names):
+        return "on some machines its name means git's own folder, whose contents are executed"
+    if GITLINK in (change.old_mode, change.new_mode):
+        return "a submodule; update it with git itself"
+    return ""
+
+
+def _find_files_with_filter(git: Git, tree: str, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Those of `paths` that have a configured filter by the attributes of `tree`, each with the filter's name."""
+    with scratch_index() as index:
+        staged = git.over(git.folder, index)
+        staged.output("read-tree", tree)
+        answer = split_nul(staged.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=join_nul(paths)))
+    for path, name in zip(answer[0::3], answer[2::3], strict=True):
+        if name.decode(errors="surrogateescape") in git.repository.filters:
+            yield path, name
+
+
+def _find_links_leading_out(git: Git, tree: str, links: Sequence[TreeChange]) -> Iterator[tuple[bytes, bytes]]:
+    """The links that lead out of the tree, by themselves or through other links, each with the place where it ends."""
+    if not links:
+        return
+    queries = b"".join(b"%s:%s\0" % (tree.encode(), link.path) for link in links)
+    answer = BytesIO(git.output("cat-file", "--batch-check", "--follow-symlinks", "-z", stdin=queries))
+    for link in links:
+        fields = answer.readline().split()
+        # A link out of the tree is "symlink 11\n/etc/passwd". One that leads nowhere in the tree is "dangling
+        # 45\nTREE:path", "loop" or "notdir".
+        target_outside = b""
+        if fields[0] in (b"symlink", b"dangling", b"loop", b"notdir"):
+            target_outside = answer.read(int(fields[1]) + 1)[:-1]
+        target = git.output("cat-file", "blob", link.new_oid)
+        if fields[0] == b"symlink":
+            yield link.path, target_outside
+        elif leads_out(link.path, target):
+            yield link.path, target  # git stopped at a name that is not in the tree, before the path led out of it
+
+
+def leads_out(path: bytes, target: bytes) -> bool:
+    """Whether the target of a link at this path is absolute, or has more `..` than folders to leave."""
+    end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return end.split(b"/")[0] in (b"", b"..")
+
+
+# -- contents
 
 
 def read_blobs(git: Git, oids: Iterable[str]) -> dict[str, bytes]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from engine.events import ChangeSetLanded, Event, LandingUndone
 from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row, store_decision
-from engine.execution.diffs import list_file_changes
+from engine.execution.diffs import list_file_changes, write_tree_with
 from engine.execution.file_plan import (
     FilesChanged,
     NotRestored,
@@ -36,12 +36,12 @@ from engine.execution.landing_plans import (
     make_plan,
     read_blobs,
     try_landing,
-    write_target_tree,
 )
-from engine.execution.trees import diff_trees, join_paths, keep_object, printable_path, take_snapshot
+from engine.execution.trees import diff_trees, keep_object, take_snapshot
 from engine.execution.worktrees import Worktrees
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.command import join_paths, printable_path
 from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
 from engine.model.text import count
 from engine.storage.beneath import Beneath
@@ -95,14 +95,15 @@ class Landings:
         row = self.reader.load_row(change_set_id)
         with self.worktrees.locks.hold(row.workspace), open_workspace(row.workspace) as root:
             git = row.open_git()
-            present, target = take_snapshot(git).tree, write_target_tree(git, row, only)
-            return try_landing(git, root, row, present, target).preview
+            target = _write_target_tree(git, row, only)
+            present = take_snapshot(git).tree
+            return try_landing(git, root, landed=row.landed_tree, target=target, present=present).preview
 
     def land(self, change_set_id: str, only: Sequence[FilePart]) -> ChangeSet:
         """See `ChangeSets.land`."""
         with self._lock_for_decision(change_set_id, ChangeState.LANDED) as (row, root):
             git = row.open_git()
-            tree = write_target_tree(git, row, only)
+            tree = _write_target_tree(git, row, only)
             if tree == row.landed_tree:
                 reasons = {os.fsencode(file["path"]): "only in the session's folder" for file in row.left_out_files}
                 raise self._refuse_unsupported(row, reasons)
@@ -153,7 +154,7 @@ class Landings:
         way_out = f"`clawpy branch {row.id}` makes a branch of the work instead"
         for _ in range(MAX_PLANS):
             present = take_snapshot(git).tree
-            trial = try_landing(git, root, row, present, target)
+            trial = try_landing(git, root, landed=row.landed_tree, target=target, present=present)
             preview = trial.preview
             if preview.conflicts:
                 message = f"you and the session changed the same lines: {join_paths(preview.conflicts)}"
@@ -161,14 +162,8 @@ class Landings:
             if preview.unsupported:
                 raise self._refuse_unsupported(row, trial.unsupported)
             if preview.in_the_way:
-                changed = [os.fsdecode(change.path) for change in trial.changes if not change.is_added]
-                left_out = [path for path in changed if root.lstat(path) is None]
-                if left_out and git.text("config", "--bool", "core.sparseCheckout", allowed=(0, 1)) == "true":
-                    message = f"outside of your sparse checkout: {join_paths(left_out)}"
-                    fix = f"`git sparse-checkout add` their folder and land again, or {way_out}"
-                    raise Refusal("conflict", message, fix)
-                message = f"untracked or ignored files are in the way: {join_paths(preview.in_the_way)}"
-                raise Refusal("conflict", message, f"move them away and land again, or {way_out}")
+                message = f"in the way, or outside of your sparse checkout: {join_paths(preview.in_the_way)}"
+                raise Refusal("conflict", message, f"move them away or check them out, and land again, or {way_out}")
             token = self.randomness.new_id("land")
             plan = make_plan(git, root, trial.tree, trial.changes, token=token, scratch=self.scratch)
             self.step("planned")
@@ -268,6 +263,13 @@ class Landings:
         return message
 
 
+def _write_target_tree(git: Git, row: ChangeSetRow, only: Sequence[FilePart]) -> str:
+    """The tree after a landing of `only` these parts, or of the rest if none are named."""
+    if not only:
+        return row.result_tree
+    return write_tree_with(git, row.base_tree, row.result_tree, row.landed_tree, only)
+
+
 def open_workspace(workspace: str) -> Beneath:
     """Open the folder of the operator's files. Raises `Refusal` `no_folder`."""
     try:
@@ -311,13 +313,10 @@ def make_unsupported_refusal(
     named = [f"{path} ({reason})" for path, reason in zip(refused, reasons.values(), strict=True)]
     others = [file.path for file in row.view.landable_files if file.path not in refused]
     if others:
-        option, paths = ("--only", others) if len(others) < len(refused) else ("--without", refused)
-        options = " ".join(f"{option} {shlex.quote(path)}" for path in paths)
-        fix = f"`clawpy land {row.id} {options}` lands the other {count(len(others), 'file')}"
-        fix += f"; the rest is in {folder}" if folder.is_dir() else ""
+        options = " ".join(f"--without {shlex.quote(path)}" for path in refused)
+        fix = f"`clawpy land {row.id} {options}` lands the other {count(len(others), 'file')}; the rest is in {folder}"
     else:
-        source = f" from {folder}" if folder.is_dir() else ""
-        fix = f"copy what you need{source}, then `clawpy discard {row.id}`"
+        fix = f"copy what you need from {folder}, then `clawpy discard {row.id}`"
     return Refusal("unsupported_files", f"{consequence}, because these cannot be landed: {join_paths(named)}", fix)
 
 

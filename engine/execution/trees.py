@@ -1,4 +1,4 @@
-"""Stores working trees as git trees, compares them and merges them, for worktrees and landings (SPEC 3.9).
+"""Stores working trees as git trees, and compares and merges trees, for worktrees and landings (SPEC 3.9).
 
 A snapshot is made by git's plumbing in a copy of the real index, whose stat cache makes that fast. It has uncommitted
 and untracked files, but no ignored ones. Submodules keep their commit; other nested repositories are left out. The
@@ -7,32 +7,25 @@ operator's index, HEAD, stash and files stay as they are.
 Neither hooks nor programs that a configuration names are run (`engine.git`). An unchanged file with a filter keeps the
 blob of the index, which for git-lfs is its pointer. git itself converts line endings, `ident` and encodings.
 
-Differences come from `git diff-tree`. A changed file with a configured filter is never landed, because the filter
-program does not run, so that the bytes of the file are unknown. Merges are git's own text merge, by `git merge-tree`,
-without a merge driver. For `clawpy branch` a difference becomes a commit on a new branch.
+Differences come from `git diff-tree`. Merges are git's own text merge, by `git merge-tree`, without a merge driver.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import posixpath
 import re
 import tempfile
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field
-from datetime import datetime
-from io import BytesIO
 from pathlib import Path
 
 from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
 from engine.git import MIN_VERSION, Git, read_git_version
-from engine.git.command import join_nul, split_nul, update_index
+from engine.git.command import printable_path, split_nul, update_index
 from engine.git.environment import get_temporary_folder
-from engine.git.state import make_session_branch_name
 from engine.model import Refusal
 
 REF_ROOT = "refs/clawpy"
@@ -175,17 +168,14 @@ def validate_id(session_id: str) -> str:
     return session_id
 
 
-def printable_path(path: str | bytes) -> str:
-    """A path on one line, with escapes such as \\x1b and \\u202e for characters that are invisible or not UTF-8."""
-    raw = os.fsencode(path) if isinstance(path, str) else path
-    text = raw.decode(errors="backslashreplace")
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+def create_branch(git: Git, name: str, commit: str) -> None:
+    """Make the branch. Raises `GitError`, also when the branch exists by now."""
+    git.output("update-ref", "-m", "clawpy: branch", f"refs/heads/{name}", commit, "0" * len(commit))
 
 
-def join_paths(paths: Sequence[str]) -> str:
-    """At most ten paths, separated by commas, and the number of the others."""
-    more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
-    return ", ".join(printable_path(path) for path in paths[:10]) + more
+def find_branch_commit(git: Git, name: str) -> str:
+    """The commit of a branch; "" when there is no such branch."""
+    return git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1))
 
 
 def find_missing_objects(git: Git, *oids: str) -> list[str]:
@@ -231,14 +221,11 @@ class TreeChange:
         return 2 if ABSENT not in (self.old_mode, self.new_mode) and self.old_mode[:2] != self.new_mode[:2] else 1
 
 
-def diff_trees(git: Git, old: str, new: str) -> list[TreeChange]:
-    """Every path in which the tree `new` differs from `old`. A rename counts as a deletion and an addition."""
-    return _parse_raw(git.output(*_DIFF, "--raw", "--no-renames", "-z", old, new))
-
-
-def find_changed_files(git: Git, base: str, result: str) -> list[TreeChange]:
-    """The files that differ, with renames, in git's order."""
-    return _parse_raw(git.output(*_SHOWN, "--raw", "-z", base, result))
+def diff_trees(git: Git, old: str, new: str, *, renames: bool = False) -> list[TreeChange]:
+    """Every path in which the tree `new` differs from `old`. Without `renames`, a rename counts as a deletion and an
+    addition."""
+    command = _SHOWN if renames else (*_DIFF, "--no-renames")
+    return _parse_raw(git.output(*command, "--raw", "-z", old, new))
 
 
 def _parse_raw(output: bytes) -> list[TreeChange]:
@@ -288,78 +275,7 @@ def make_patch(git: Git, base: str, result: str) -> str:
         return ""
 
 
-def find_unsupported(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
-    """The paths that are never landed among `changes`, which lead to `tree`, each with the reason. They are submodules,
-    names that lead out of the folder or into git's own, links that lead out, and files with a configured filter."""
-    reasons = {change.path: reason for change in changes if (reason := _explain_refusal(change))}
-    links = [change for change in changes if change.path not in reasons and change.new_mode == LINK]
-    for path, target in _find_links_leading_out(git, tree, links):
-        reasons[path] = f"a link that points outside the project, to {printable_path(target)}"
-    if git.repository.filters:
-        remaining_paths = [change.path for change in changes if change.path not in reasons]
-        for path, name in _find_files_with_filter(git, tree, remaining_paths):
-            reasons[path] = f"uses the filter program {name.decode(errors='replace')!r}, which is not run"
-    return reasons
-
-
-def _explain_refusal(change: TreeChange) -> str:
-    """Why a path is never landed, whatever is there; "" if it may be."""
-    names = os.fsdecode(change.path).split("/")
-    if any(name in ("", ".", "..") for name in names):
-        return "its path leads outside the project"
-    if any(is_git_name(name) for name in names):
-        return "on some machines its name means git's own folder, whose contents are executed"
-    if GITLINK in (change.old_mode, change.new_mode):
-        return "a submodule; update it with git itself"
-    return ""
-
-
-def is_git_name(name: str) -> bool:
-    """Whether some file system takes this name for `.git`."""
-    # HFS+ ignores invisible characters. NTFS ignores dots and spaces at the end, and everything after a colon.
-    letters = unicodedata.normalize("NFKC", name)
-    folded = "".join(letter for letter in letters if unicodedata.category(letter) not in ("Cf", "Cc"))
-    return folded.split(":")[0].rstrip(". ").casefold() in (".git", "git~1")
-
-
-def _find_files_with_filter(git: Git, tree: str, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Those of `paths` that have a configured filter by the attributes of `tree`, each with the filter's name."""
-    with scratch_index() as index:
-        staged = git.over(git.folder, index)
-        staged.output("read-tree", tree)
-        answer = split_nul(staged.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=join_nul(paths)))
-    for path, name in zip(answer[0::3], answer[2::3], strict=True):
-        if name.decode(errors="surrogateescape") in git.repository.filters:
-            yield path, name
-
-
-def _find_links_leading_out(git: Git, tree: str, links: Sequence[TreeChange]) -> Iterator[tuple[bytes, bytes]]:
-    """The links that lead out of the tree, by themselves or through other links, each with the place where it ends."""
-    if not links:
-        return
-    queries = b"".join(b"%s:%s\0" % (tree.encode(), link.path) for link in links)
-    answer = BytesIO(git.output("cat-file", "--batch-check", "--follow-symlinks", "-z", stdin=queries))
-    for link in links:
-        fields = answer.readline().split()
-        # A link out of the tree is "symlink 11\n/etc/passwd". One that leads nowhere in the tree is "dangling
-        # 45\nTREE:path", "loop" or "notdir".
-        target_outside = b""
-        if fields[0] in (b"symlink", b"dangling", b"loop", b"notdir"):
-            target_outside = answer.read(int(fields[1]) + 1)[:-1]
-        target = git.output("cat-file", "blob", link.new_oid)
-        if fields[0] == b"symlink":
-            yield link.path, target_outside
-        elif leads_out(link.path, target):
-            yield link.path, target  # git stopped at a name that is not in the tree, before the path led out of it
-
-
-def leads_out(path: bytes, target: bytes) -> bool:
-    """Whether the target of a link at this path is absolute, or has more `..` than folders to leave."""
-    end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-    return end.split(b"/")[0] in (b"", b"..")
-
-
-# -- merging and branches
+# -- merging
 
 
 def require_merge_tree() -> None:
@@ -392,51 +308,3 @@ def merge_three_way(git: Git, *, base: str, ours: str, theirs: str) -> MergeResu
         return MergeResult(tree.decode(), ())
     conflicts = dict.fromkeys(names) or [b"(git names no file)"]  # never take an unclean merge for a clean one
     return MergeResult(tree.decode(), tuple(map(printable_path, conflicts)))
-
-
-def commit_diff(git: Git, *, base: str, result: str, message: str, at: datetime) -> str:
-    """Commit exactly the changes from tree `base` to tree `result` onto HEAD. The new commit has no ref yet.
-
-    The author is git's user, else a fallback. Raises `Refusal`: `conflict` (the changes build on uncommitted work that
-    HEAD does not have), `nothing_to_commit`.
-    """
-    head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
-    onto = git.text("rev-parse", f"{head}^{{tree}}") if head else store_empty_tree(git)
-    merge = merge_three_way(git, base=base, ours=onto, theirs=result)
-    if merge.conflicts:
-        raise Refusal(
-            "conflict",
-            f"no branch was made: it builds on changes that HEAD does not have: {join_paths(merge.conflicts)}",
-            "commit your own changes of these files and try again, or land it instead",
-        )
-    if merge.tree == onto:
-        message = "no branch was made: with these changes, the files are as HEAD has them"
-        raise Refusal("nothing_to_commit", message, "land them if your files differ from HEAD there, else discard them")
-    name = git.text("config", "user.name", allowed=(0, 1)) or OUR_NAME
-    email = git.text("config", "user.email", allowed=(0, 1)) or OUR_EMAIL
-    parents = ("-p", head) if head else ()
-    return git.text(
-        "commit-tree",
-        merge.tree,
-        *parents,
-        stdin=message.encode(),
-        environment=make_identity_variables(name, email, at.isoformat()),
-    )
-
-
-def find_free_branch_name(git: Git, title: str, session_id: str) -> str:
-    """A branch name from the words of `title`. If it is taken, the first free suffix (-2, -3, …) is added."""
-    first = make_session_branch_name(title, validate_id(session_id), below=not find_branch_commit(git, "clawpy"))
-    names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
-    # A name is taken by a branch, and by branches below it.
-    return next(name for name in names if not git.text("for-each-ref", "--count=1", f"refs/heads/{name}"))
-
-
-def create_branch(git: Git, name: str, commit: str) -> None:
-    """Make the branch. Raises `GitError`, also when the branch exists by now."""
-    git.output("update-ref", "-m", "clawpy: branch", f"refs/heads/{name}", commit, "0" * len(commit))
-
-
-def find_branch_commit(git: Git, name: str) -> str:
-    """The commit of a branch; "" when there is no such branch."""
-    return git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1))

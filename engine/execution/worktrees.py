@@ -24,11 +24,11 @@ from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 
+from engine.execution.landing_plans import leads_out
 from engine.execution.trees import (
     Snapshot,
     find_submodules,
     keep_object,
-    leads_out,
     make_synthetic_commit,
     release_objects,
     require_merge_tree,
@@ -228,9 +228,6 @@ StartingTreeBuilder = Callable[[Git, str], str]
 ADD_S = 600
 """Seconds in which git must have checked out a worktree."""
 
-MAX_SUBMODULE_FILES = 20
-"""Maximum number of files in one submodule that are named one by one."""
-
 
 @frozen
 class Worktree:
@@ -328,21 +325,12 @@ class Worktrees:
         keep_object(git, worktree.session_id, "result", result.tree)
         return result
 
-    def list_files_in_submodules(self, worktree: Worktree) -> list[bytes]:
-        """The files that a session made below the submodules of its worktree, which are empty at its start. Of a
-        submodule with many, or that became a repository, only its folder is named."""
-        paths: list[bytes] = []
+    def find_changed_submodules(self, worktree: Worktree) -> list[bytes]:
+        """The submodules of a worktree in which a session made something. They are empty at its start."""
+        submodules = find_submodules(Git(worktree.workspace).pin(), worktree.base)
         with Beneath.open(worktree.folder) as root:
-            for submodule in find_submodules(Git(worktree.workspace).pin(), worktree.base):
-                folder = os.fsdecode(submodule)
-                try:
-                    entries = list(root.walk(folder)) if root.is_folder(folder) else []
-                    files = [os.fsencode(path) for path, is_folder in entries if not is_folder]
-                    is_named_whole = len(files) > MAX_SUBMODULE_FILES or root.lstat(f"{folder}/.git") is not None
-                except OSError:  # a folder in it cannot be read
-                    is_named_whole = True
-                paths += [submodule + b"/"] if is_named_whole else files
-        return paths
+            folders = {submodule: os.fsdecode(submodule) for submodule in submodules}
+            return [path for path, folder in folders.items() if root.is_folder(folder) and root.names(folder)]
 
     def remove(self, session_id: str) -> None:
         """Remove a session's worktree, if it has one. Its trees stay in the repository. A worktree that cannot be

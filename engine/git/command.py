@@ -34,6 +34,19 @@ def join_nul(items: Iterable[bytes]) -> bytes:
     return b"".join(item + b"\0" for item in items)
 
 
+def printable_path(path: str | bytes) -> str:
+    """A path on one line, with escapes such as \\x1b and \\u202e for characters that are invisible or not UTF-8."""
+    raw = os.fsencode(path) if isinstance(path, str) else path
+    text = raw.decode(errors="backslashreplace")
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def join_paths(paths: Sequence[str]) -> str:
+    """At most ten paths, separated by commas, and the number of the others."""
+    more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
+    return ", ".join(printable_path(path) for path in paths[:10]) + more
+
+
 _NO_SUBMODULES = "--ignore-submodules=all"
 """An option and no setting, because .gitmodules would override a setting."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import unicodedata
 from functools import lru_cache
 from pathlib import Path
 
@@ -181,3 +182,11 @@ def _parse_modules(text: bytes) -> tuple[str, ...]:
     # If the list has an error, this is the part before it.
     entries = completed.stdout.decode(errors="surrogateescape").split("\0")
     return tuple(dict.fromkeys(path for entry in entries if (path := entry.partition("\n")[2])))
+
+
+def is_git_name(name: str) -> bool:
+    """Whether some file system takes this name for `.git`."""
+    # HFS+ ignores invisible characters. NTFS ignores dots and spaces at the end, and everything after a colon.
+    letters = unicodedata.normalize("NFKC", name)
+    folded = "".join(letter for letter in letters if unicodedata.category(letter) not in ("Cf", "Cc"))
+    return folded.split(":")[0].rstrip(". ").casefold() in (".git", "git~1")

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from engine.execution import trees
-from engine.execution.trees import find_free_branch_name
+from engine.execution.changesets import find_free_branch_name
 from engine.git import Git
 from tests.conftest import Repository
 from tests.support.helpers import needs

@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
 
-from engine.execution.trees import is_git_name
 from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
+from engine.git.repository import is_git_name
 from engine.model import Refusal, sanitise
 from engine.storage.beneath import REPLACED, Beneath
 
