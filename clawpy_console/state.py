@@ -207,7 +207,7 @@ class ReadScope:
 
 
 def _read_sessions(engine: Engine, scope: ReadScope) -> StateFields:
-    sessions = engine.sessions.list(limit=scope.session_limit + 1)
+    sessions = engine.sessions.list_newest(limit=scope.session_limit + 1)
     return {"sessions": sessions[: scope.session_limit], "has_older": len(sessions) > scope.session_limit}
 
 

@@ -124,7 +124,7 @@ class Engine(ApiServices):
         self.agents.ensure_organisation()
         interrupted = self.permissions.recover()  # before the sessions, which would withdraw them without a word
         interrupted += self.sessions.recover(resume=resume)
-        self.safety.recover(self.sessions.of_card, self.training.find_reserved_entries())
+        self.safety.recover(self.sessions.find_of_card, self.training.find_reserved_entries())
         interrupted += self.approvals.recover(self.safety.permits.read_unconsumed(), resume=resume)
         interrupted += self.learnings.recover()  # before memories are forgotten, which learnings may contain
         interrupted += self.knowledge.recover()
@@ -194,10 +194,10 @@ class Engine(ApiServices):
         self.workspace_watch.close()
         self.autonomy.close()
         self.sessions.hold_queue()
-        while finish and not hurry() and (running := self.sessions.running()):
+        while finish and not hurry() and (running := self.sessions.list_running()):
             self.sessions.wait(running[0].id, 0.2)
         returned = []
-        for view in self.sessions.running():
+        for view in self.sessions.list_running():
             self.sessions.stop(view.id, "handed back")
             if self.sessions.wait(view.id, 2.0).state is SessionState.CANCELLED:
                 returned.append(

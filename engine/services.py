@@ -213,7 +213,7 @@ class Services:
 
     def list_waiting(self) -> list[Waiting]:
         """The entries that wait for you (SPEC 9.3): those that block an agent first, then the oldest."""
-        sessions = self.sessions.list(limit=20)
+        sessions = self.sessions.list_newest(limit=20)
         has_interrupted = any(session.state is SessionState.INTERRUPTED for session in sessions)
         entries = activity.make_waiting_entries(
             self.changes.undecided(limit=100),
@@ -255,7 +255,7 @@ class Services:
             decisions = self.decisions.count_decided_cards(session, instant)
         return select_activity_since(
             instant,
-            sessions=self.sessions.list(limit=MAX_ROWS),
+            sessions=self.sessions.list_newest(limit=MAX_ROWS),
             blocked_entries=self.safety.log(limit=MAX_ROWS, blocked_only=True),
             decision_entries=self.ledger.latest(MAX_ROWS, kinds=DECISION_KINDS),
             spent=self.safety.costs.sum_settled_since(instant),

@@ -159,6 +159,6 @@ def _run(engine: Engine, prompt: str, workspace: str) -> None:
     card = engine.cards.propose(prompt, workspace=workspace)
     engine.cards.approve(card.id)
     engine.database.write(lambda tx: engine.decisions.take_back(tx, card.id))  # nobody decided: the demo is made up
-    session = engine.sessions.of_card(card.id)
+    session = engine.sessions.find_of_card(card.id)
     if session is not None:
         engine.sessions.wait(session.id, SESSION_TIMEOUT_S)

@@ -146,7 +146,7 @@ def _print_until_ending(engine: Engine, printer: EventPrinter, ending: _Ending, 
 
 def _wind_down(engine: Engine, printer: EventPrinter, ending: _Ending, *, with_gateway: bool) -> None:
     """Say why the engine ends, and end its work."""
-    running = len(engine.sessions.running())
+    running = len(engine.sessions.list_running())
     finish = f"; {running} running; they finish first" if running and ending.finish else ""
     gateway = "; the gateway stops too" if with_gateway and not engine.settings.current.gateway.enabled else ""
     printer.print_note(f"stopping: {ending.reason}{finish}{gateway}")

@@ -471,7 +471,7 @@ def read_agent(engine: Engine, id: str) -> AgentDetail:
         guidance = dispatch(engine, "guidance", {"id": id})
         detail = replace(detail, guidance=guidance, guidance_block=engine.cascade.guidance(id))
     findings = engine.bubbles.list(agent=id, limit=MAX_ITEMS)
-    return replace(detail, findings=findings, sessions=engine.sessions.list(agent=id, limit=MAX_ITEMS))
+    return replace(detail, findings=findings, sessions=engine.sessions.list_newest(agent=id, limit=MAX_ITEMS))
 
 
 def read_organisation_fields(engine: Engine) -> list[Field]:

@@ -240,8 +240,7 @@ class AutonomousRuns:
             return f"it was started {MAX_STARTS} times by itself and came back, so it waits for you ({card.note})"
         if self._cards.was_undone(card):
             return "you undid such work lately, so it waits for you"
-        admission = self._sessions.admission
-        reason = find_reason_to_wait(card.kind, verdicts) or admission.find_blocking_reason(card.assignment)
+        reason = find_reason_to_wait(card.kind, verdicts) or self._sessions.find_blocking_reason(card.assignment)
         return reason or (objection if self._refused_by_gate.get(card.id) == objection else "")
 
     def describe_requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:

@@ -123,7 +123,7 @@ class Admission:
         definite_assignment = self._fill_in_runner(assignment)
         info = self._check_runner(definite_assignment)
         if not info.available:
-            return replace(info, reason=f"{info.reason}{self._name_able_channel(definite_assignment)}")
+            return info
         if definite_assignment.runner == FLOW and (problem := self.sandbox.find_hosts_problem(info.hosts)):
             way_out = self.sandbox.describe_way_out("run the command in a terminal")
             return RunnerInfo(available=False, reason=f"{problem} ({way_out})")
@@ -172,18 +172,6 @@ class Admission:
                 return RunnerInfo(available=False, reason=f"No model or agent is set up for text prompts: {options}")
             return RunnerInfo(available=False, reason=refusal.message)
 
-    def _name_able_channel(self, assignment: Assignment) -> str:
-        """Another channel that can do a text prompt which its own cannot, as the end of a sentence; "" for none."""
-        if assignment.flow is not None:
-            return ""
-        for name, channel in self.settings.current.channels.items():
-            info = self._check_runner(
-                self._fill_in_runner(replace(assignment, channel=name, agent=channel.agent, runner=AUTO))
-            )
-            if info.available:
-                return f"; {info.executor} serves {name}: `clawpy propose --channel {name} TEXT`"
-        return ""
-
     # -- whether it may start
 
     def stop_reason(self) -> str:
@@ -211,28 +199,24 @@ class Admission:
         if reason := self.stop_reason():
             raise Refusal("stopped", reason, "clawpy resume")
 
-    def find_late_blocking_reason(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> str:
-        """Why an assignment that was admitted may no longer start after its time in the queue; "" when it may."""
+    def find_blocking_reason(
+        self, assignment: Assignment, mode: str = AUTONOMOUS, *, without_sandbox: bool = False
+    ) -> str:
+        """Why an assignment may not start now, also after its time in the queue; "" when it may (SPEC 3.8).
+
+        By itself it may not start without a runner or a sandbox, nor when it can write in a workspace where somebody
+        wrote less than `QUIET_PERIOD` ago.
+        """
         if reason := self.stop_reason():
             return reason
-        if not (without_sandbox or self.sandbox.confines):
-            return NOT_CONFIRMED
         if mode != AUTONOMOUS:
-            return ""
-        return self.rails.unattended(assignment.workspace) or self.find_blocking_reason(assignment)
-
-    def find_blocking_reason(self, assignment: Assignment) -> str:
-        """Why an assignment may not start by itself now; "" when it may (SPEC 3.8).
-
-        It may not without a runner or a sandbox, nor when it can write in a workspace where somebody wrote less than
-        `QUIET_PERIOD` ago.
-        """
+            return "" if without_sandbox or self.sandbox.confines else NOT_CONFIRMED
         info = self._check_runner(self.choose(assignment)[0])
         if not info.available:
             return info.reason
         if not self.sandbox.confines:
             return NOTHING_BY_ITSELF
-        return self._find_recent_write_reason(assignment, info)
+        return self.rails.unattended(assignment.workspace) or self._find_recent_write_reason(assignment, info)
 
     def _find_recent_write_reason(self, assignment: Assignment, info: RunnerInfo) -> str:
         """Why an assignment with this `info` of its runner has to wait until nobody writes in its workspace; "" when it
@@ -282,7 +266,7 @@ def _begin_and_run(live: LiveSession, admission: Admission, store: SessionStore)
     view = store.begin(live.id, described)
     if view is None:
         raise SessionStopped("it was stopped before it started")
-    if reason := admission.find_late_blocking_reason(live.assignment, view.mode, without_sandbox=without_sandbox):
+    if reason := admission.find_blocking_reason(live.assignment, view.mode, without_sandbox=without_sandbox):
         live.stop(StopRequest(SessionState.CANCELLED, reason))
     live.check_running()
     result = runner.run(live, view)

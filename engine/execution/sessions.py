@@ -44,7 +44,6 @@ from engine.files import remove_folder
 from engine.home import Home
 from engine.model import (
     ENGINE_CLOSED,
-    UNDONE,
     Assignment,
     Permit,
     Randomness,
@@ -78,7 +77,7 @@ def make_continue_command(session_id: str) -> str:
 
 class Sessions:
     """The sessions of one engine. Methods may be called from any thread and are quick, but for `wait`, `stop_all` and
-    `close`. `store` has their rows, and `admission` decides which may start."""
+    `close`. `store` has their rows."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class Sessions:
         runners: Sequence[Runner],
     ) -> None:
         self.store = SessionStore(database, rails.consume)
-        self.admission = Admission(
+        self._admission = Admission(
             clock, settings, rails, {runner.name: runner for runner in runners}, self.store.compute_usual_cost
         )
         self._clock = clock
@@ -108,29 +107,33 @@ class Sessions:
         self._live: dict[str, LiveSession] = {}
         self._ended: dict[str, threading.Event] = {}
         self._threads: set[threading.Thread] = set()
-        self._watch = SessionWatch(bus, stop_reason=self.admission.stop_reason, stop=self._request_stop)
+        self._watch = SessionWatch(bus, stop_reason=self._admission.stop_reason, stop=self._request_stop)
         self._closing = threading.Event()
         self._late_ends = LateEnds(bus, self._closing, self._start_thread)
         self._held_back = False
 
-    # -- before a start, as `Admission` has it
+    # -- before a start
 
     @property
     def sandbox(self) -> Sandbox:
         """The sandbox of sessions."""
-        return self.admission.sandbox
+        return self._admission.sandbox
 
     def choose(self, assignment: Assignment) -> tuple[Assignment, str]:
         """The assignment with the runner that would do it now, and a sentence if that replaces another one."""
-        return self.admission.choose(assignment)
+        return self._admission.choose(assignment)
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Whether a runner is available, its effects and sandbox, and the estimated cost."""
-        return self.admission.check(assignment)
+        return self._admission.check(assignment)
 
     def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
         """The assignment after the operator's edit. Raises `Refusal` `no_runner` or `bad_parameters`."""
-        return self.admission.apply_edit(assignment, edit)
+        return self._admission.apply_edit(assignment, edit)
+
+    def find_blocking_reason(self, assignment: Assignment) -> str:
+        """Why an assignment may not start by itself now; "" when it may."""
+        return self._admission.find_blocking_reason(assignment)
 
     # -- starting
 
@@ -154,7 +157,7 @@ class Sessions:
         if mode not in (APPROVED, AUTONOMOUS):
             raise ValueError(f"mode {mode!r}")
         self._settings.current.channel(assignment.channel)
-        self.admission.admit(assignment, mode, without_sandbox=without_sandbox)
+        self._admission.admit(assignment, mode, without_sandbox=without_sandbox)
         session_id = self._randomness.new_id("auto" if mode == AUTONOMOUS else "sess")
         if self._closing.is_set():
             raise Refusal("engine_closed", "the engine is closing; no session can start")
@@ -171,7 +174,7 @@ class Sessions:
         """One session. Raises `Refusal` `unknown_session`."""
         return self._make_view(self.store.load_row(session_id))
 
-    def running(self) -> list[SessionView]:
+    def list_running(self) -> list[SessionView]:
         """The sessions that run or are starting, oldest first."""
         with self._lock:
             live_ids = set(self._live)
@@ -181,15 +184,21 @@ class Sessions:
         rows_by_id = {row.id: row for row in rows}  # one that began between the two reads is in both
         return [self._make_view(row) for row in reversed(rows_by_id.values()) if row.id in live_ids]
 
+    def list_newest(
+        self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50
+    ) -> list[SessionView]:
+        """Sessions, newest first."""
+        return [self._make_view(row) for row in self.store.load_rows(limit, workspace=workspace, agent=agent)]
+
     def find_ids_with_prefix(self, prefix: str) -> list[str]:
         """Ids of sessions, of any age, that begin with `prefix`; see `engine.storage.rows`."""
         return self.store.find_ids_with_prefix(prefix)
 
-    def of_card(self, prediction_id: str) -> SessionView | None:
+    def find_of_card(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card, or None."""
         return next((self._make_view(row) for row in self.store.load_rows(1, prediction_id=prediction_id)), None)
 
-    def continues(self, session_id: str) -> str:
+    def find_continued(self, session_id: str) -> str:
         """The session that this one continues, "" for none. Raises `Refusal` `unknown_session`."""
         return get_continued_session(self.store.load_row(session_id).assignment)
 
@@ -368,7 +377,7 @@ class Sessions:
 
     def _run(self, live: LiveSession) -> None:
         """Run a session in its own thread, from its first transaction to its last."""
-        self._finish(live.id, run_session(live, self.admission, self.store), live)
+        self._finish(live.id, run_session(live, self._admission, self.store), live)
         self._remove_scratch(live.confinement.scratch)
 
     def _make_live_session(self, row: SessionRow, sandbox: Sandbox) -> LiveSession:
@@ -486,7 +495,7 @@ class Sessions:
             row.set_result(result)
         live = self._live.get(row.id)
         if live is None or row.state != SessionState.RUNNING:
-            return _add_worktree_fate(row.view)
+            return _note_missing_worktree(row.view)
         return replace(
             row.view,
             cwd=str(live.folder),
@@ -495,21 +504,10 @@ class Sessions:
             lines=live.transcript.lines,
         )
 
-    # Last in the class, because its name hides the type `list` from what follows.
-    def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:
-        """Sessions, newest first."""
-        return [self._make_view(row) for row in self.store.load_rows(limit, workspace=workspace, agent=agent)]
 
-
-def _add_worktree_fate(view: SessionView) -> SessionView:
+def _note_missing_worktree(view: SessionView) -> SessionView:
     """The view of a session. If the session is over and its worktree is gone, the view has a note on that. Reads the
     disk."""
     if not view.state.over or view.cwd == view.workspace or Path(view.cwd).is_dir():
         return view
-    if view.change_set_id:
-        fate = "its changes are in its change set"
-    elif view.error == UNDONE:
-        fate = "its changes were discarded with its card"
-    else:
-        fate = "it made no changes"
-    return replace(view, gone=f"its worktree is gone; {fate}")
+    return replace(view, gone="its worktree is gone")

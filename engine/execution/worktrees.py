@@ -42,6 +42,7 @@ from engine.git.command import join_nul, split_nul
 from engine.git.environment import get_temporary_folder
 from engine.home import Home
 from engine.model import Refusal, sanitise
+from engine.model.text import count
 from engine.storage.beneath import Beneath, parents
 from engine.storage.database import Database, Transaction
 from engine.storage.state import Intent, begin_intent, finish_intent_now, read_intents, unfinished_intents
@@ -122,7 +123,7 @@ MAX_INCLUDED_BYTES = 500_000_000
 """Maximum size of all files together that are copied into one worktree."""
 
 _MAX_NAMED_FILES = 5
-"""Maximum number of copied files, and of files left out, that the transcript names."""
+"""Maximum number of files left out that the transcript names."""
 
 
 @frozen
@@ -142,10 +143,8 @@ def _copy_included_files(git: Git, folder: Path) -> IncludedFiles:
         patterns = read_plain(top / INCLUDE_FILE, MAX_PATTERN_BYTES, follow=False)
     except FileNotFoundError:
         return IncludedFiles()
-    except (OSError, ValueError) as error:
-        problem = f"it is not a regular file of at most {MAX_PATTERN_BYTES // 1024} KB"
-        if isinstance(error, OSError):
-            problem = f"it cannot be read: {error.strerror}"
+    except (OSError, ValueError):
+        problem = f"it is no regular file of at most {MAX_PATTERN_BYTES // 1024} KB that can be read"
         return IncludedFiles(summary=f"{INCLUDE_FILE} was not used: {problem}")
     copied: list[bytes] = []
     left_out: list[str] = []
@@ -160,7 +159,10 @@ def _copy_included_files(git: Git, folder: Path) -> IncludedFiles:
                 copied.append(name)
             except OSError as error:
                 left_out.append(f"{sanitise(os.fsdecode(name))} ({error.strerror})")
-    return IncludedFiles(tuple(copied), _summarise_copies(copied, left_out, size))
+    summary = f"{INCLUDE_FILE}: copied {count(len(copied), 'file')} ({size / 1_000_000:.1f} MB)"
+    if left_out:
+        summary += f"; left out: {', '.join(left_out[:_MAX_NAMED_FILES])}"
+    return IncludedFiles(tuple(copied), summary)
 
 
 def _find_included(git: Git, patterns: bytes) -> list[bytes]:
@@ -183,35 +185,22 @@ def _copy_included_file(source: Beneath, target: Beneath, name: str, room: int) 
     Raises OSError."""
     if ".git" in name.lower().split("/"):
         raise OSError(errno.EPERM, "belongs to git")
-    status = source.lstat(name)
-    if status is None:
-        raise FileNotFoundError(errno.ENOENT, "is gone")
     for folder in parents(name):
         if target.lstat(folder) is None:
             target.mkdir(folder)
-    if stat.S_ISLNK(status.st_mode):
+    status = source.lstat(name)
+    if status is not None and stat.S_ISLNK(status.st_mode):
         link = source.readlink(name)
         if leads_out(os.fsencode(name), link):
             raise OSError(errno.EXDEV, "a link that leads out of the repository")
         target.symlink(os.fsdecode(link), name)
         return 0
     with os.fdopen(source.open_file(name), "rb") as content:
+        status = os.fstat(content.fileno())
         if status.st_size > room:
             raise OSError(errno.EFBIG, f"would pass {MAX_INCLUDED_BYTES // 1_000_000} MB")
         target.write(name, content.read(room), mode=status.st_mode | 0o200)
     return status.st_size
-
-
-def _summarise_copies(copied: list[bytes], left_out: list[str], size: int) -> str:
-    """The line for the transcript on files of `size` bytes that were copied."""
-    if not (copied or left_out):
-        return f"{INCLUDE_FILE} matches no ignored files"
-    names = ", ".join(sanitise(os.fsdecode(name)) for name in copied[:_MAX_NAMED_FILES])
-    more = f" and {len(copied) - _MAX_NAMED_FILES} more" if len(copied) > _MAX_NAMED_FILES else ""
-    summary = f"{INCLUDE_FILE}: copied {f'{names}{more} ({size / 1_000_000:.1f} MB)' if copied else 'nothing'}"
-    if left_out:
-        summary += f"; left out: {', '.join(left_out[:_MAX_NAMED_FILES])}"
-    return summary
 
 
 # -- worktrees

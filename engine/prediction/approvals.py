@@ -355,7 +355,7 @@ class Approvals:
 
     def _has_live_session(self, card_id: str) -> bool:
         """Whether a session of this card is queued or running."""
-        view = self.launcher.of_card(card_id)
+        view = self.launcher.find_of_card(card_id)
         return view is not None and not view.state.over
 
     def _reopen_unstarted(self, card_id: str, note: str) -> None:

@@ -468,7 +468,7 @@ class Cards:
         store = self._store
         with store.deciding:
             row = store.load(card_id)
-            session = self._launcher.of_card(card_id) if row.status == Status.APPROVED else None
+            session = self._launcher.find_of_card(card_id) if row.status == Status.APPROVED else None
             if session is not None and not session.state.over:
                 row = self._database.write(lambda tx: _request_undo(tx, card_id))
                 ended_meanwhile = row.status != Status.APPROVED
@@ -501,7 +501,7 @@ class Cards:
             raise Refusal("nothing_to_undo", f"{title} was read-only and changed nothing", "there is nothing to undo")
         if not gives_change_set(row.flow):
             raise Refusal("nothing_to_undo", f"{title} cannot be undone by this", f"instead: {row.undo_note}")
-        session = self._launcher.of_card(row.id)
+        session = self._launcher.find_of_card(row.id)
         has_waiting_changes = session is not None and session.change_set_id is not None
         command = (
             f"discard {row.id} --yes` discards what waits"

@@ -246,7 +246,7 @@ class ContextReader:
 
     def _list_sessions(self, workspace: str) -> Sequence[SessionView]:
         """The newest sessions in a workspace."""
-        return self._sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS)
+        return self._sources.sessions.list_newest(workspace=workspace, limit=RECENT_SESSIONS)
 
     def _inspect(self, context: WorkspaceContext) -> Inspection | None:
         """What git says that takes longer to read."""

@@ -249,7 +249,7 @@ def _make_document(engine: Engine, observed: Observations, *, days: int, seed: i
     """The report on all simulated days. Money is in dollars, and times are in ISO format."""
     cards = engine.cards.list_recent(NO_LIMIT)
     log = engine.safety.log(NO_LIMIT)[::-1]
-    sessions = engine.sessions.list(limit=NO_LIMIT)
+    sessions = engine.sessions.list_newest(limit=NO_LIMIT)
     blocked = [_describe_blocked(entry) for entry in log if entry.blocked]
     return {
         "days": days,

@@ -69,7 +69,7 @@ def build_storage(services: Services, overrides: Overrides) -> None:
         clock=clock,
         folder=home.data / "chroma",
         endpoint=partial(_find_endpoint, services),
-        running=lambda: frozenset(session.id for session in services.sessions.running()),
+        running=lambda: frozenset(session.id for session in services.sessions.list_running()),
         server=(lambda: None) if overrides.throw_away else partial(_make_chroma_server, services),
     )
     if overrides.throw_away:  # nobody waits for a model there: no vectors are made, and words alone find
@@ -119,8 +119,8 @@ def build_knowledge(services: Services, overrides: Overrides) -> None:
         work=WorkReader(
             session=services.sessions.get,
             transcript=services.sessions.transcript,
-            continued_session=services.sessions.continues,
-            running_sessions=services.sessions.running,
+            continued_session=services.sessions.find_continued,
+            running_sessions=services.sessions.list_running,
             task=services.tasks.get,
             dependent_tasks=services.tasks.list_needing,
             change_set=services.changes.for_session,
@@ -225,7 +225,7 @@ def build_organisation(services: Services, overrides: Overrides) -> None:
 
 def _read_activity(services: Services) -> Mapping[str, AgentActivity]:
     """The activity of each agent that worked at least once."""
-    running = {view.agent: view for view in services.sessions.running()}
+    running = {view.agent: view for view in services.sessions.list_running()}
     waiting = {request.agent for request in services.permissions.waiting()}
     activity_by_agent = {}
     for agent, activity in services.sessions.store.read_totals().items():

@@ -178,7 +178,7 @@ class _SessionSource:
         """The first of the sessions that this one continues, "" if it continues none."""
         first = ""
         for _ in range(MAX_CONTINUED):
-            before = self._services.sessions.continues(first or session_id)
+            before = self._services.sessions.find_continued(first or session_id)
             if not before:
                 break
             first = before

@@ -173,7 +173,7 @@ def test_learnings_of_a_workspace_are_written_into_agents_md_by_a_card(tmp_path:
         [card] = document["predictions"]
         assert finding.text in render_document("learnings", document)
         engine.cards.approve(card["id"])
-        session = engine.sessions.of_card(card["id"])
+        session = engine.sessions.find_of_card(card["id"])
         assert engine.sessions.wait(session.id, 30).state is SessionState.SUCCEEDED
         [change] = engine.changes.list(state=ChangeState.WAITING)
         assert (shop.path / "AGENTS.md").read_text() == "Use tabs.\n"  # nothing lands by itself

@@ -73,7 +73,7 @@ def aftermath(shop: Shop) -> Aftermath:
     shop.send_lines_by_other_doors()
     for _ in range(ROUNDS):
         shop.work()
-    session = shop.engine.sessions.list()[0]
+    session = shop.engine.sessions.list_newest()[0]
     shop.learn_from_sessions()
     return shop.read_aftermath(session.id)
 

@@ -77,7 +77,7 @@ WITHOUT_THE_OPERATOR: dict[str, Start] = {
 def test_nothing_runs_without_a_sandbox_unless_confirmed(engine: Engine, card: Card, mark_file: Path, way: str):
     with pytest.raises(Refusal):
         (BY_THE_OPERATOR | WITHOUT_THE_OPERATOR)[way](engine, card)
-    assert engine.sessions.running() == []
+    assert engine.sessions.list_running() == []
     assert not mark_file.exists()
     assert engine.cards.get(card.id).session_id is None
 
@@ -95,9 +95,9 @@ def test_no_setting_lets_a_session_start_by_itself_without_a_sandbox(
 @pytest.mark.parametrize("mode", ["approved", "autonomous"])
 def test_work_that_was_admitted_with_a_sandbox_does_not_start_without_one(engine: Engine, card: Card, mode: str):
     """It was approved where a sandbox worked; after a restart none does."""
-    admission = engine.sessions.admission
+    admission = engine.sessions._admission
     refused("no_sandbox", lambda: admission.admit(card.assignment, mode, without_sandbox=False))
-    assert admission.find_late_blocking_reason(card.assignment, mode, without_sandbox=False)
+    assert admission.find_blocking_reason(card.assignment, mode)
 
 
 @pytest.mark.long

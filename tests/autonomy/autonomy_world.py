@@ -127,7 +127,7 @@ class AutonomyWorld:
 
     def wait_for_session(self, card_id: str) -> SessionView:
         """Wait until the session of a card has ended."""
-        view = self.engine.sessions.of_card(card_id)
+        view = self.engine.sessions.find_of_card(card_id)
         return self.engine.sessions.wait(view.id, 20)
 
     def find_card(self) -> Card:

@@ -197,7 +197,7 @@ def test_a_queued_run_starts_after_a_restart_only_if_it_still_may(
         closed_world.go_away()
         engine.sessions.hold_queue()
         engine.autonomy.schedule.run(ACT_JOB)
-        [queued] = [session for session in engine.sessions.list() if session.state is SessionState.QUEUED]
+        [queued] = [session for session in engine.sessions.list_newest() if session.state is SessionState.QUEUED]
         if hinder is not None:
             hinder(closed_world)
     with closed_world.opened() as engine:

@@ -118,7 +118,9 @@ class StandIn:
 
     def read_activity(self, instant: datetime) -> ActivitySince:
         ran = tuple(
-            session for session in self.sessions.list() if session.ended_at is not None and session.ended_at > instant
+            session
+            for session in self.sessions.list_newest()
+            if session.ended_at is not None and session.ended_at > instant
         )
         return ActivitySince(instant, ran, (), 3, 1, 1, 20_000, tuple(self.list_waiting()), LearnedCounts(2, 0, 1), 3)
 

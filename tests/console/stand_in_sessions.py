@@ -33,7 +33,7 @@ class StandInSessions(StandInService):
         self.transcripts = {session.id: read_transcript(session.id) for session in self.all}
         self.unfinished: dict[str, TranscriptLine] = {}
 
-    def list(self, *, agent: str | None = None, limit: int = 50) -> list[SessionView]:
+    def list_newest(self, *, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         return [item for item in self.all if agent in (None, item.agent)][:limit]
 
     def transcript(self, id: str, *, after: int = 0, limit: int = 2000) -> list[TranscriptLine]:

@@ -32,7 +32,7 @@ root = Path(sys.argv[1]); clock = SystemClock(); bus = EventBus()
 world = ScriptWorld(root, Database(root / "clawpy.db", clock=clock, bus=bus), clock, bus)
 for _ in range(3):
     world.start(lambda live: run_python(live, SLEEP))
-while not all(world.read_lines(view) for view in world.sessions.running()) or len(world.sessions.running()) < 2:
+while len(views := world.sessions.list_running()) < 2 or not all(map(world.read_lines, views)):
     time.sleep(0.01)
 print("ready", flush=True)
 time.sleep(60)
@@ -102,7 +102,7 @@ def test_an_end_that_cannot_be_stored_is_retried_and_reported(
         refused_ids = refuse_ends(patched)
         view = world.start(lambda live: "fine")
         wait_until(lambda: len(refused_ids) >= 2)
-        assert world.sessions.running() == [], "it is over, and holds up nobody who waits until nothing runs"
+        assert world.sessions.list_running() == [], "it is over, and holds up nobody who waits until nothing runs"
         assert world.sessions.wait(view.id, 0).state is SessionState.SUCCEEDED, "its outcome is known"
     wait_until(is_stored_now)
     assert "tried again" in messages[0]
@@ -114,7 +114,7 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(make_world: Make
     with monkeypatch.context() as patched:
         refuse_ends(patched)
         view = world.start(lambda live: "fine")
-        wait_until(lambda: world.runner.started_ids and not world.sessions.running())
+        wait_until(lambda: world.runner.started_ids and not world.sessions.list_running())
         world.sessions.close()
         wait_for_threads(f"clawpy-late-{view.id}")
     after = make_world()

@@ -40,7 +40,7 @@ def test_a_permit_is_used_once_and_for_its_assignment_alone(world: ScriptWorld):
     start(used, assignment)
     refused("permit_used", lambda: start(used, assignment))
     refused("permit_mismatch", lambda: start(unused, world.make_assignment("gate")))
-    assert len(world.sessions.list()) == 1
+    assert len(world.sessions.list_newest()) == 1
 
 
 def test_a_session_that_cannot_start_uses_no_permit(world: ScriptWorld):
@@ -51,7 +51,7 @@ def test_a_session_that_cannot_start_uses_no_permit(world: ScriptWorld):
     with pytest.raises(Refusal, match="F12 was pressed"):
         world.start("gate")
     assert not world.permits.used
-    assert world.sessions.list() == []
+    assert world.sessions.list_newest() == []
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def run_lap(lap: Lap):
     lap.acknowledge("started")
     engine.cards.approve(card.id)
     lap.acknowledge("approved", card=card.id)
-    session = engine.sessions.of_card(card.id)
+    session = engine.sessions.find_of_card(card.id)
     ended = engine.sessions.wait(session.id, timeout=60)
     lap.acknowledge("ran", session=session.id)
     change = engine.changes.for_session(ended.id)
@@ -95,11 +95,11 @@ def check(lap: Lap, before: FileStates):
     try:
         started = next(event for event in engine.ledger.latest(20, kinds=(EngineStarted.__name__,)))
         has_message = bool(started.payload["recovered"])
-        for session in engine.sessions.list():
+        for session in engine.sessions.list_newest():
             if not session.state.over:
                 engine.sessions.wait(session.id, timeout=60)
         check_decisions(engine, acknowledged, has_message=has_message)
-        sessions = engine.sessions.list()
+        sessions = engine.sessions.list_newest()
         change = engine.changes.for_session(sessions[0].id) if sessions else None
         check_files(lap, change, before, acknowledged)
         if change is not None and change.state is ChangeState.WAITING:
@@ -111,7 +111,7 @@ def check(lap: Lap, before: FileStates):
 def check_decisions(engine: Engine, acknowledged: set[str], *, has_message: bool):
     """Check that no decision is lost and nothing ran twice. An interrupted session must be reported (`has_message`),
     and its work must be pending again."""
-    sessions = engine.sessions.list()
+    sessions = engine.sessions.list_newest()
     *pending_again, card = [card for card in engine.cards.list_recent() if card.assignment.flow == FLOW]
     if "approved" in acknowledged:
         assert card.status in (Status.APPROVED, Status.EXECUTED), card

@@ -124,7 +124,7 @@ class StandInSessions:
         self._database.write(lambda tx: link_session(tx, view))
         return view
 
-    def of_card(self, prediction_id: str) -> SessionView | None:
+    def find_of_card(self, prediction_id: str) -> SessionView | None:
         return self.views.get(prediction_id)
 
     def get(self, session_id: str) -> SessionView:

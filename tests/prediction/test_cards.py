@@ -125,7 +125,7 @@ def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
         world.landings_left["session_1"] = 0
         return running
 
-    monkeypatch.setattr(world.sessions, "of_card", end_meanwhile)
+    monkeypatch.setattr(world.sessions, "find_of_card", end_meanwhile)
     assert world.cards.undo(card.id)[0].status is Status.EXECUTED
     assert world.read_signals() == ["undone"]
 

@@ -40,7 +40,7 @@ def test_autonomous_cycle(trusted: OperatorWorld):
     trusted.leave_alone()
     (cycle,) = trusted.read_events("AutonomousCycleFinished")
     card = trusted.engine.cards.get(cycle["acted"])
-    view = trusted.engine.sessions.of_card(card.id)
+    view = trusted.engine.sessions.find_of_card(card.id)
     trusted.engine.sessions.wait(view.id, 20)
     assert (card.kind, card.decided_by) == ("report_branches", DecidedBy.AUTONOMY)
     assert trusted.engine.cards.get(card.id).outcome is Outcome.SUCCEEDED
@@ -51,7 +51,7 @@ def test_autonomous_cycle(trusted: OperatorWorld):
 def test_session_boundaries(trusted: OperatorWorld):
     """3.8: What runs by itself is marked and in a sandbox; no session writes beyond its folder or sends messages."""
     trusted.leave_alone()
-    (running,) = [session for session in trusted.engine.sessions.list() if session.mode == "autonomous"]
+    (running,) = [session for session in trusted.engine.sessions.list_newest() if session.mode == "autonomous"]
     session = trusted.engine.sessions.wait(running.id, 20)
     assert session.id.startswith("auto_")
     assert session.prediction_id

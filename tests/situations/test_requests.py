@@ -54,7 +54,7 @@ def test_a_card_of_a_lost_repository_is_refused_and_no_decision(
     with pytest.raises(Refusal, match=f"nothing can run: {shop.path} is not (a folder|in a git)") as caught:
         shop.engine.cards.approve(card.id)
     assert "bring it back" in caught.value.fix
-    assert shop.engine.sessions.list() == []
+    assert shop.engine.sessions.list_newest() == []
     assert shop.engine.cards.get(card.id).status is Status.PENDING
     report = shop.engine.checks.run(requested=True)
     assert [error.partition(" is not ")[0] for error in report.errors] == [str(shop.path)], report.errors

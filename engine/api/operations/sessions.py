@@ -223,7 +223,7 @@ def _list_work(engine: Services, workspaces: Sequence[str], limit: int) -> Docum
         return not workspaces or item.workspace in workspaces
 
     fetched = MAX_SEARCHED_ROWS if workspaces else limit
-    sessions = engine.sessions.list(limit=fetched)
+    sessions = engine.sessions.list_newest(limit=fetched)
     waiting = engine.changes.undecided(limit=fetched)
     elsewhere = Counter(session.workspace for session in sessions if not is_here(session))
     return {

@@ -104,7 +104,7 @@ def status(engine: ApiServices) -> Document:
             {"workspace": workspace, "text": remark} for workspace, remark in engine.checks.read_remarks().items()
         ],
         "top": document(pending[0]) if pending else None,
-        "running": document(engine.sessions.running()),
+        "running": document(engine.sessions.list_running()),
         "waiting": document(engine.list_waiting()),
         "decisions": [_make_decision_document(decision) for decision in engine.decisions.load_newest(STATUS_DECISIONS)],
         "workspaces": list(engine.workspaces),
@@ -142,7 +142,7 @@ def health(engine: Services) -> Document:
 @quiet_operation
 def stop(engine: ApiServices, reason: Text = "") -> Document:
     """Stop everything until `resume stop` (SPEC 3.7)."""
-    running = [view.id for view in engine.sessions.running()]
+    running = [view.id for view in engine.sessions.list_running()]
     engine.safety.kill_switch.stop(reason or "stopped by you", "clawpy stop")
     engine.autonomy.note_activity()  # after the stop, because this may fail
     holds = document(engine.safety.kill_switch.holds())

@@ -28,7 +28,7 @@ def correct_card(world: ModelWorld, prompt: str, correction: str):
     world.server.script("Done.")
     card = world.propose(prompt)
     world.engine.cards.approve(card.id, edit=f"{prompt}. {correction}", without_sandbox=True)
-    session = world.engine.sessions.of_card(card.id)
+    session = world.engine.sessions.find_of_card(card.id)
     assert session is not None
     world.finish(session)
     world.engine.learnings.catch_up()
