@@ -136,22 +136,16 @@ class Housekeeping:
         self._full = FullDisk(free, total, self._measured[1], urgent, before.since if before else self._clock.now())
         return self._full
 
-    def count_needed_worktrees(self) -> int:
-        """The number of worktrees that are still needed."""
-        return len(self._worktrees.list_sessions()) - len(self._find_unneeded_worktrees())
-
     def reclaim(self) -> ReclaimedSpace:
         """Remove the worktrees of sessions whose changes are decided, and the caches that no session uses. Undecided
         and unsaved changes stay. Raises OSError."""
         self._measured = None
-        unneeded, freed = self._find_unneeded_worktrees(), 0
-        for session_id, folder in unneeded.items():
-            size = measure_folders([folder])
+        unneeded, idle = self._find_unneeded_worktrees(), self._caches.find_idle_slots()
+        before = measure_folders([*unneeded.values(), *idle])
+        for session_id in unneeded:
             self._worktrees.remove(session_id)
-            freed += 0 if folder.exists() else size
-        idle = self._caches.find_idle_slots()
-        freed += measure_folders(idle)
-        return ReclaimedSpace(tuple(unneeded), self._caches.drop(idle), freed)
+        caches = self._caches.drop(idle)
+        return ReclaimedSpace(tuple(unneeded), caches, before - measure_folders([*unneeded.values(), *idle]))
 
     def _find_unneeded_worktrees(self) -> dict[str, Path]:
         """The worktrees by session that are not needed, because the session is over, and its changes are stored and

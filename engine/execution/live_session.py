@@ -23,7 +23,7 @@ from engine.execution.runners.flow import CommandResult, SessionStopped
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.session_commands import Command, Echo, SessionCommands
 from engine.execution.session_store import AUTONOMOUS
-from engine.execution.transcripts import MAX_PENDING, ToolJournal, TranscriptWriter
+from engine.execution.transcripts import ToolJournal, TranscriptWriter
 from engine.frozen import frozen
 from engine.model import Assignment, Permit, RailVerdict, SessionState, microusd, sanitise
 from engine.model.secrets import redact
@@ -80,9 +80,9 @@ class LiveSession:
         self.stop_requested: StopRequest | None = None
         """The request to end it, or None."""
         self.unfinished_write: Callable[[Transaction], str] | None = None
-        """What `keep_unfinished` was given."""
+        """Stores its changes in its last transaction, although it is stopped before its end; None if there are none."""
         self.work_allowed_once = False
-        """Whether `allow_work_once` was called."""
+        """Whether the operator allowed its work once, which the content filter blocks."""
         self._rails = rails
         self._stopwatch = stopwatch
         self._lock = threading.Lock()
@@ -152,14 +152,6 @@ class LiveSession:
             self.stop(stop)
         self.check_running()
 
-    def keep_unfinished(self, write: Callable[[Transaction], str] | None) -> None:
-        """Have `write` store its changes in its last transaction, although it is stopped before its end."""
-        self.unfinished_write = write
-
-    def allow_work_once(self) -> None:
-        """Note that the operator allowed its work once, which the content filter blocks."""
-        self.work_allowed_once = True
-
     # -- its transcript
 
     def remove_secrets(self, text: str) -> str:
@@ -178,9 +170,8 @@ class LiveSession:
     def stream(self, kind: str, text: str) -> None:
         """Put the next piece of a text that streams in into the transcript, unless the session is ending."""
         self._stopwatch.note_activity()
-        for begin in range(0, len(text), MAX_PENDING):  # in parts, so that a stop need not wait for a huge piece
-            if self.stop_requested is None:
-                self.transcript.stream(kind, text[begin : begin + MAX_PENDING])
+        if self.stop_requested is None:
+            self.transcript.stream(kind, text)
 
     def _append(self, kind: str, lines: list[str]) -> None:
         """Note activity, and put these clean lines into the transcript."""

@@ -99,8 +99,6 @@ class ProviderProblem(Enum):
     NO_KEY = auto()
     UNREADABLE_KEYS = auto()
     """The file of keys is damaged, or others can read it."""
-    NOT_CONFIGURED = auto()
-    """It needs no key, but the settings do not name it."""
     NOT_INSTALLED = auto()
     """The packages that talk to models are missing."""
 
@@ -170,7 +168,8 @@ class ModelRouter:
         for state in states:
             if state.usable and state.settings.model:
                 return _make_choice(state, state.settings.model, f"{state.name} is the first usable provider")
-        raise Refusal("no_model", _describe_missing_model(states), describe_setup(find_missing_steps(states)))
+        steps = find_missing_steps(states)
+        raise Refusal("no_model", steps[0].problem, describe_setup(steps))
 
     def find_missing_steps(self) -> list[SetupStep]:
         """See `find_missing_steps`."""
@@ -193,7 +192,7 @@ class ModelRouter:
             )
         is_configured = name in current.providers
 
-        def make_unusable(kind: ProviderProblem, problem: str) -> ProviderState:
+        def make_unusable(kind: ProviderProblem | None, problem: str) -> ProviderState:
             return ProviderState(name, settings, "", problem, kind, is_configured)
 
         try:
@@ -203,9 +202,7 @@ class ModelRouter:
         if key is None and not settings.keyless:
             return make_unusable(ProviderProblem.NO_KEY, f"no key: clawpy key set {name}")
         if key is None and not is_configured:
-            return make_unusable(
-                ProviderProblem.NOT_CONFIGURED, f"not named in the settings: {_make_set_model_command(name)}"
-            )
+            return make_unusable(None, f"not named in the settings: {_make_set_model_command(name)}")
         if not has_extra(MODELS):
             return make_unusable(ProviderProblem.NOT_INSTALLED, str(make_not_installed_refusal(MODELS)))
         source = KEYLESS if key is None else key.source
@@ -307,18 +304,6 @@ def _describe_fix(state: ProviderState) -> str:
     if state.problem_kind is ProviderProblem.NO_KEY:
         return advise_without_keyring(state.name)
     return _make_set_model_command(state.name)
-
-
-def _describe_missing_model(states: list[ProviderState]) -> str:
-    """Why there is no usable provider with a model."""
-    if not has_extra(MODELS):
-        return make_not_installed_refusal(MODELS).message
-    without_model = [state.name for state in states if state.usable]
-    if without_model:
-        name = without_model[0]
-        return f"{name} is available, but no model is set: clawpy config set providers.{name}.model NAME"
-    unreadable = [state.problem for state in states if state.problem_kind is ProviderProblem.UNREADABLE_KEYS]
-    return unreadable[0] if unreadable else "no provider has a key"
 
 
 def _make_set_model_command(provider: str) -> str:

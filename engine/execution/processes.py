@@ -87,7 +87,6 @@ class Processes:
         self._pid_file_of: dict[int, Path] = {}
         self._is_closed = False
         self._is_marked = False
-        self._is_set_up = False
 
     def mark_environment(self) -> dict[str, str]:
         """Return the variables that mark a process of this session. `end` searches for marked processes from now on."""
@@ -153,11 +152,10 @@ class Processes:
 
     def _wrap_command(self, argv: Sequence[str]) -> tuple[list[str], Path | None]:
         """The command line that enters the session's control group and becomes `argv`, and its PID file. The first call
-        makes the group. Without PID files it is `argv` itself."""
+        makes the group, where that is possible. Without PID files it is `argv` itself."""
         if self._pid_files is None:
             return list(argv), None
-        if not self._is_set_up:
-            self._is_set_up = True
+        if self._control_group is None:
             self._control_group = ControlGroup.make(
                 self.session_id,
                 self._home,

@@ -189,11 +189,9 @@ class SessionFolders:
     def describe_carried(self, continues: str) -> str:
         """A sentence for a model that continues a session: whether the changes of that session are in the files."""
         change = self.changes.for_session(continues)
-        if change is None:
-            return "The files are the operator's present ones: nothing that you changed in them before was kept."
-        if change.state in (ChangeState.WAITING, ChangeState.UNDONE, ChangeState.LANDED):
+        if change is not None and change.state in (ChangeState.WAITING, ChangeState.UNDONE, ChangeState.LANDED):
             return "The files hold what you changed in them before."
-        return f"What you changed before was {change.state} and may not be in the files: look before you rely on it."
+        return "What you changed before may not be in the files: look before you rely on it."
 
     def recover(self) -> list[str]:
         """At start-up, when no session runs: store the changes of interrupted sessions, finish or undo landings, and
@@ -285,7 +283,7 @@ class SessionFolders:
             return True
         if captured is None:
             return False
-        live.keep_unfinished(lambda tx: self._store_changes(tx, captured, view, folder.continues))
+        live.unfinished_write = lambda tx: self._store_changes(tx, captured, view, folder.continues)
         live.write("note", "the changes made until then wait on the work screen")
         return True
 

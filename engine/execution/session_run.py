@@ -259,8 +259,7 @@ def _begin_and_run(live: LiveSession, admission: Admission, store: SessionStore)
     hosts = runner.check(live.assignment).hosts
     row = store.load_row(live.id)
     without_sandbox = row.sandbox == UNCONFINED
-    if admission.rails.is_allowed_once(row.permit_id):
-        live.allow_work_once()
+    live.work_allowed_once = admission.rails.is_allowed_once(row.permit_id)
     confinement = live.confinement
     described = live.sandbox.describe(network=confinement.network, hosts=(*confinement.hosts, *hosts))
     view = store.begin(live.id, described)
@@ -271,7 +270,7 @@ def _begin_and_run(live: LiveSession, admission: Admission, store: SessionStore)
     live.check_running()
     result = runner.run(live, view)
     if live.stop_requested is not None and live.stop_requested.reason != UNDONE:
-        live.keep_unfinished(result.write)  # the stop came a moment too late to save anything
+        live.unfinished_write = result.write  # the stop came a moment too late to save anything
     live.check_running()
     return result
 

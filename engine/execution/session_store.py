@@ -166,7 +166,7 @@ def read_check(stored: dict[str, Any] | None) -> CheckResult | None:
     """The check result that a column stores as JSON."""
     if stored is None:
         return None
-    failed_before = stored.get("failed_before")  # rows of the first homes lack it
+    failed_before = stored["failed_before"]
     tuples = {
         "failing": tuple(stored["failing"]),
         "durations": tuple((str(name), float(seconds)) for name, seconds in stored["durations"]),

@@ -243,12 +243,9 @@ class Sessions:
             live = self._live.get(session_id)
         if live is None:
             view = self.get(session_id)
-            if not view.state.over:
-                raise Refusal(
-                    "not_running", f"{session_id} has not started", "send it when the session runs; see `clawpy work`"
-                )
-            message = f"{session_id} has ended ({label_outcome(view.outcome)}) and no longer reads replies"
-            raise Refusal("not_running", message, f"continue it: {make_continue_command(session_id)}")
+            message = f"{session_id} is not running ({label_outcome(view.outcome or view.state)}), and reads no replies"
+            fix = f"send it while the session runs; when it has ended, continue it: {make_continue_command(session_id)}"
+            raise Refusal("not_running", message, fix)
         if not live.replies.send(reply):
             message = f"{session_id} reads no replies: no agent works in it, or it is finishing"
             fix = f"when it has ended, continue it: {make_continue_command(session_id)}"

@@ -55,7 +55,7 @@ class TranscriptWriter:
         self._batch: list[str] = []
         self._recent: deque[str] = deque(maxlen=20)
         self._secrets = secrets
-        self._streamed = StreamedText(lambda kind, text: self.append(kind, sanitise(text).split("\n")), secrets)
+        self._streamed = StreamedText(self.append, secrets)
         self.unfinished = ("", "")
         self._redactors: dict[str, Redactor] = {}
         self._has_cut_note = False
@@ -202,6 +202,11 @@ class LineSplitter:
         self._pending = b""
         self._cut = 0
 
+    @property
+    def pending(self) -> str:
+        """The last line so far, which is not complete."""
+        return self._pending.decode(errors="replace")
+
     def split(self, chunk: bytes) -> list[str]:
         """The lines that `chunk` completes. A line longer than `MAX_LINE_CHARS` is cut, with a note."""
         data = self._pending + chunk
@@ -273,88 +278,45 @@ class Tail:
 
 # -- text that streams in
 
-MAX_PENDING = 4_000
-"""Maximum number of characters of an incomplete line that wait. A longer one is written as it is."""
-
 _LAST_WORD = re.compile(rf"(?:{re.escape(CUT)}|[!-~])+$")
 """The last word of an incomplete line, which may be the beginning of a key. `CUT` is part of a word."""
 
 
 class StreamedText:
-    """Receives text in pieces, and passes whole lines to `write`.
+    """Receives text in pieces, and passes whole lines to `write`, unless they are all blank.
 
-    The rest of a line follows at `flush`, when it is too long, or when the kind changes; until then it is `unfinished`.
-    A text is never split inside a secret, which may be one of `secrets` or look like one, and the beginning of one of
-    `secrets` is not shown before its end came.
+    The rest of a line follows at `flush`, or when the kind changes; until then it is `unfinished`. The beginning of one
+    of `secrets` is not shown before its end came.
     """
 
-    def __init__(self, write: Callable[[str, str], None], secrets: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, write: Callable[[str, list[str]], None], secrets: Callable[[], Iterable[str]]) -> None:
         self._write = write
         self._secrets = secrets
         self._kind = ""
-        self._rest = ""
+        self._splitter = LineSplitter()
 
     def add(self, kind: str, text: str) -> None:
         """Add text of a kind of `TranscriptLine`."""
         if kind != self._kind:
             self.flush()
             self._kind = kind
-        whole, newline, self._rest = (self._rest + text).rpartition("\n")
-        if newline and whole.strip():
-            self._write(kind, whole)
-        begin = 0
-        while len(self._rest) - begin > MAX_PENDING:
-            window = self._rest[begin : begin + MAX_PENDING + 4 * MAX_KEY_CHARS + 1]
-            end = find_split(window, self._clean, limit=MAX_PENDING)
-            if not end:
-                break
-            if window[:end].strip():
-                self._write(kind, window[:end])
-            begin += end
-        self._rest = self._rest[begin:]
+        self._pass_on(self._splitter.split(text.encode(errors="replace")))
 
     @property
     def unfinished(self) -> tuple[str, str]:
         """The kind and the text of the last line so far, without its last word; ("", "") for none."""
-        begun = self._rest[: _find_open_secret(self._rest, self._secrets())]
-        text = sanitise(_LAST_WORD.sub("", self._clean(begun))).rstrip()
-        return (self._kind, text) if text else ("", "")
+        text, secrets = self._splitter.pending, tuple(self._secrets())
+        begun = redact(text[: _find_open_secret(text, secrets)], secrets)
+        shown = sanitise(_LAST_WORD.sub("", begun)).rstrip()
+        return (self._kind, shown) if shown else ("", "")
 
     def flush(self) -> None:
         """Write the rest, because the text is complete."""
-        rest, self._rest = self._rest, ""
-        if rest.strip():
-            self._write(self._kind, rest)
+        self._pass_on(self._splitter.end())
 
-    def _clean(self, text: str) -> str:
-        """A text without secrets."""
-        return redact(text, self._secrets())
-
-
-_WORD_BEGINS = re.compile(r"(?<=\s)(?=\S)")
-
-_MAX_INDEXES = 20
-"""Maximum number of indexes at which a split is tried."""
-
-
-def find_split(text: str, clean: Callable[[str], str], *, limit: int) -> int:
-    """The index at which the beginning of a growing text can be split off and shown, 0 for none.
-
-    It is before a word and at most `limit`, and `clean` gives the same for both parts as for the whole, so that no
-    secret is split. The last three words stay with the rest, because they may be an incomplete secret
-    (`Authorization: Bearer …`). A text so long that no key can fill it is split after `MAX_KEY_CHARS` characters if
-    nothing else is found.
-    """
-    before_words = [match.start() for match in _WORD_BEGINS.finditer(text)][:-2]
-    within_limit = [index for index in before_words if index <= limit]
-    indexes = within_limit[::-1][:_MAX_INDEXES]
-    if not indexes and len(text) > 2 * MAX_KEY_CHARS:  # a word that is longer than any key
-        indexes = [MAX_KEY_CHARS, MAX_KEY_CHARS // 2]
-    whole = clean(text) if indexes else ""
-    for index in indexes:
-        if clean(text[:index]) + clean(text[index:]) == whole:
-            return index
-    return MAX_KEY_CHARS if len(text) > 4 * MAX_KEY_CHARS else 0
+    def _pass_on(self, lines: list[str]) -> None:
+        if any(map(str.strip, lines)):
+            self._write(self._kind, lines)
 
 
 def _find_open_secret(text: str, secrets: Iterable[str]) -> int:

@@ -7,6 +7,7 @@ event.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
@@ -158,7 +159,7 @@ class Validation:
                 live.say(f"the changes could not be checked: {error.message}", error=True)
                 return ValidationResult(f"not checked: {error.message}")
             if attempt is None:
-                return ValidationResult("none of the changed files has tests" if tests.has_changes else "")
+                return ValidationResult("no tests cover the changed files" if tests.has_changes else "")
             attempt = tests.compare_with_base(attempt)
             attempts.append(attempt)
             spent = live.budget.cost - cost_before
@@ -242,8 +243,6 @@ class _ChangedTests:
         """The tests that failed before the session, None if these are not known."""
         self.has_changes = False
         """Whether there were any changes at the last run."""
-        self._removed_paths: list[str] = []
-        """The files among them that were removed."""
 
     def run(self) -> Attempt | None:
         """Run the tests of the changed files; None when there are none. The first run is skipped if the changes concern
@@ -255,8 +254,6 @@ class _ChangedTests:
         job = self._make_job(listener)
         if paths and not tools and (reason := find_project(job, "").lacking_reason):
             raise CannotRun(reason)
-        if not tools and self._removed_paths and self._had_tests([*paths, *self._removed_paths]):
-            raise CannotRun("no tests are left: the changes removed them")
         if not tools or not (covered or self._runs):
             return None
         with link_packages(job, tools):
@@ -264,11 +261,6 @@ class _ChangedTests:
         assert result.check is not None
         self._runs += 1
         return Attempt(result.check, frozenset(result.check.faults), result.full, listener.text)
-
-    def _had_tests(self, paths: Sequence[str]) -> bool:
-        """Whether the project, where no change has landed, has tests that can concern one of the files at `paths`."""
-        tools = read_project(self._project, self._project).tools
-        return any(tool.covers(path) for tool in tools for path in paths)
 
     def compare_with_base(self, attempt: Attempt) -> Attempt:
         """An attempt, with what is known of the tests that failed before the session. That is found out when the first
@@ -295,10 +287,8 @@ class _ChangedTests:
         present_tree = take_snapshot(git).tree
         changes = diff_trees(git, self._worktree.base, present_tree)
         self.has_changes = bool(changes)
-        # A name that is not UTF-8 belongs to no tool's tests.
-        readable = [(change, path) for change in changes if (path := _decode_path(change.path))]
-        self._removed_paths = [path for change, path in readable if change.is_removed]
-        return [path for change, path in readable if not change.is_removed]
+        paths = (os.fsdecode(change.path) for change in changes if not change.is_removed)
+        return [path for path in paths if path.isprintable()]  # any other name belongs to no tool's tests
 
     def _make_job(self, listener: _OutputCollector) -> Job:
         return Job(
@@ -335,14 +325,6 @@ class _OutputCollector:
 def _select_shown_tests(attempt: Attempt, redact: Callable[[str], str]) -> tuple[str, ...]:
     """The broken tests that an event has, without secrets."""
     return tuple(redact(test) for test in sorted(attempt.broken.intersection(attempt.check.failing))[:MAX_NAMED_TESTS])
-
-
-def _decode_path(path: bytes) -> str:
-    """A path as text; "" if it is not UTF-8."""
-    try:
-        return path.decode()
-    except UnicodeDecodeError:
-        return ""
 
 
 def _summarise(attempts: Sequence[Attempt], reason: str) -> ValidationResult:

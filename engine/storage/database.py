@@ -15,7 +15,7 @@ import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
@@ -218,7 +218,8 @@ class Database:
         try:
             with translate_errors(self.path), self._writing as session:
                 transaction = Transaction(session, self._clock.now())
-                _write_deferred(transaction, deferred.values())  # first, so that a newer value of `work` replaces it
+                for write in deferred.values():  # first, so that a newer value of `work` replaces theirs
+                    write(transaction)
                 result = work(transaction)
         except BaseException:
             with self._deferred_lock:
@@ -241,14 +242,6 @@ class Database:
                 log.exception("an action after commit failed")
         for event in transaction.events:
             self._bus.publish(event)
-
-
-def _write_deferred(transaction: Transaction, works: Iterable[Callable[[Transaction], None]]) -> None:
-    for write in works:
-        try:
-            write(transaction)
-        except (TypeError, ValueError):  # it would fail every later write, too
-            log.exception("a value for the next write was dropped")
 
 
 # -- the file

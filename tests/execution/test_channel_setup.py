@@ -11,7 +11,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config.sections import ProviderKind, ProviderSettings
-from engine.execution.channel_setup import MAX_MODEL_LIST_BYTES, MAX_MODELS, TIMEOUT_S, ChannelSetup, query_local_models
+from engine.execution.channel_setup import MAX_MODELS, TIMEOUT_S, ChannelSetup, query_local_models
 from engine.execution.model_router import FIRST_KEY
 from engine.model import Refusal, SetupStep
 from engine.settings_store import SettingsStore
@@ -120,10 +120,9 @@ def new_server() -> Iterator[NewServer]:
 def serve_body(new_server: NewServer) -> Serve:
     """Starts a server that answers with `body`; gives its address."""
 
-    def start(body: bytes, status: int = 200, location: str = "") -> str:
-        more = f"Location: {location}\r\n" if location else ""
+    def start(body: bytes) -> str:
         server = new_server()
-        server.send(MODELS_PATH, [f"HTTP/1.1 {status} So\r\n{more}\r\n".encode() + body])
+        server.send(MODELS_PATH, [HEAD + body])
         return find_address(server)
 
     return start
@@ -161,16 +160,10 @@ def test_a_missing_server_is_no_fault():
     assert find_faults("http://127.0.0.1:9/v1") == []
 
 
-def test_a_server_that_refuses_the_question_is_a_fault(serve_body: Serve):
-    assert find_faults(serve_body(MODEL_LIST, 401)) == ["answers 401 instead of its list of models"]
-
-
 def test_an_endless_answer_is_not_read_to_its_end(new_server: NewServer):
     server = new_server()
     server.send(MODELS_PATH, itertools.chain([HEAD], itertools.repeat(b" " * 65_536)))
-    assert find_faults(find_address(server)) == [
-        f"sends more than {MAX_MODEL_LIST_BYTES // 1024} KB instead of its list of models"
-    ]
+    assert find_faults(find_address(server)) == ["answers, but without a list of models"]
 
 
 @pytest.mark.long

@@ -90,7 +90,7 @@ def test_a_provider_whose_keys_cannot_be_read_is_not_usable_and_its_refusal_is_a
     state = router.provider("openai")
     assert not state.usable
     assert state.problem == "keys.json is not a list of keys: move it away"
-    assert find_refusal(router).message == state.problem
+    assert find_refusal(router).message == "the keys cannot be read"
     refusal = find_refusal(make_router("!openai", config=CHANNEL.format("openai:gpt-6-sol")))
     assert state.problem in refusal.message
     assert "clawpy key list" in refusal.fix

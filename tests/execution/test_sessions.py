@@ -121,7 +121,7 @@ def test_a_reply_that_nobody_reads_is_refused_with_the_way_out(world: ScriptWorl
     assert refusal.fix == f"when it has ended, continue it: clawpy propose --continue {view.id} TEXT"
     world.runner.gate.set()
     world.wait(view)
-    assert "has ended (finished)" in refused("not_running", lambda: world.sessions.reply(view.id, "go on")).message
+    assert "is not running (finished)" in refused("not_running", lambda: world.sessions.reply(view.id, "go on")).message
     refused("unknown_session", lambda: world.sessions.reply("sess_nobody", "go on"))
 
 

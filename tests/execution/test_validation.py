@@ -151,7 +151,7 @@ def test_a_change_without_tests_is_not_checked(world: ValidationWorld):
 
     view, prompts = world.work(turn)
     assert (view.check, prompts, world.read_attempts()) == (None, [], [])
-    assert view.summary == "none of the changed files has tests"
+    assert view.summary == "no tests cover the changed files"
 
 
 def test_validation_can_be_turned_off(world: ValidationWorld):

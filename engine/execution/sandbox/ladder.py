@@ -29,9 +29,6 @@ from engine.execution.sandbox.programs import Bubblewrap, Seatbelt
 from engine.frozen import frozen
 from engine.installed import SANDBOX_FIX
 
-_SYSTEMS = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
-"""The system of each rung, the best rung first."""
-
 UNCONFINED = "no sandbox"
 """The text in the row of a session that nothing confined."""
 
@@ -124,18 +121,14 @@ def _make_platform_rungs() -> Sequence[Sandbox]:
 
 
 def report_rungs() -> list[RungReport]:
-    """A report on each rung on this machine, the best first."""
-    rungs = {rung.name: rung for rung in _make_platform_rungs()}
+    """A report on each rung of this platform, the best first."""
     in_force = find_best_sandbox().name
-    reports = []
-    for name, system in _SYSTEMS.items():
-        rung = rungs.get(name)
-        problem = "" if rung else f"it is of {system}"
-        if rung and rung.problem:
-            problem = f"it does not work: {rung.problem}"
-        limitations = problem or "; ".join(rung.limitations if rung else ())
-        fix = rung.fix if rung and problem else ""
-        reports.append(RungReport(name, works=not problem, in_force=name == in_force, limitations=limitations, fix=fix))
+    reports = [
+        RungReport(rung.name, False, False, f"it does not work: {rung.problem}", rung.fix)
+        if rung.problem
+        else RungReport(rung.name, True, rung.name == in_force, "; ".join(rung.limitations))
+        for rung in _make_platform_rungs()
+    ]
     nothing = "nothing confines a command; no session starts by itself"
     return [*reports, RungReport("none", works=True, in_force=in_force == "none", limitations=nothing)]
 

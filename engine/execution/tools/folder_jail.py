@@ -285,12 +285,6 @@ def _make_too_large_refusal(path: str, size: int) -> Refusal:
 
 # -- the texts of paths
 
-MAX_PATH_BYTES = 4_096
-"""Maximum number of bytes of a path, as in POSIX file systems."""
-
-MAX_NAME_BYTES = 255
-"""Maximum number of bytes of a file name, as in POSIX file systems."""
-
 MAX_PATH_NAMES = 256
 """Maximum number of names in a path."""
 
@@ -308,8 +302,6 @@ def _parse_path(path: str, roots: Sequence[str]) -> list[str]:
         raise Refusal("bad_path", "the path is empty", "name a file of the project, for example src/main.py")
     if sanitise(path) != path or "\n" in path:
         raise Refusal("bad_path", "the path has control characters in it", "write it as plain text")
-    if len(os.fsencode(path)) > MAX_PATH_BYTES:
-        raise Refusal("bad_path", f"the path is longer than {MAX_PATH_BYTES} bytes", "name a file of the project")
     if path == "~" or path.startswith("~/"):
         raise _make_outside_refusal(path)
     parts = _split_path(path)
@@ -342,10 +334,7 @@ def _make_outside_refusal(path: str) -> Refusal:
 
 
 def _check_file_name(name: str) -> None:
-    """Raises `Refusal` `git_folder` for a name that some file system takes for `.git`, and `bad_path` for a name that
-    is too long."""
-    if len(os.fsencode(name)) > MAX_NAME_BYTES:
-        raise Refusal("bad_path", f"{shorten_path(name)} is longer than {MAX_NAME_BYTES} bytes", "use a shorter name")
+    """Raises `Refusal` `git_folder` for a name that some file system takes for `.git`."""
     if is_git_name(name):
         raise Refusal(
             "git_folder", ".git is not for the file tools: what is in it runs on the operator's machine", "use exec git"

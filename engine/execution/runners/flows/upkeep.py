@@ -386,9 +386,6 @@ class ReclaimSpace(Flow):
             raise WorkFailed(f"not everything could be removed: {error}", "check the folder") from error
         for session in reclaimed.worktrees:
             job.say(f"removed the worktree of {session}")
-        waiting = upkeep.count_needed_worktrees()
-        if waiting:
-            job.say(f"{count(waiting, 'worktree')} of undecided work kept: see `clawpy work`")
         numbers = {"worktree": len(reclaimed.worktrees), "cache": reclaimed.caches}
         removed = [count(number, kind) for kind, number in numbers.items() if number]
         if not removed:
