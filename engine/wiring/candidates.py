@@ -165,13 +165,8 @@ class _CandidateSources:
         if own_price is None:
             return None
         named = services.model_router.list_named_models(services.agents.list_ids())
-<<<<<<< HEAD
         prices = {model: services.model_router.find_blended_price(model) for model in named if model != current}
-        sessions = services.sessions.list(agent=agent, limit=MAX_AGENT_SESSIONS)
-=======
-        prices = {model: services.model_router.find_usual_price(model) for model in named if model != current}
         sessions = services.sessions.list_newest(agent=agent, limit=MAX_AGENT_SESSIONS)
->>>>>>> c4d490946 (Sessions say what they list and find, and are the only way to what may start)
         channels = Counter(view.channel for view in sessions)
         prompt_lengths = [len(view.prompt) for view in sessions]
         return ModelsUsed(
