@@ -40,9 +40,6 @@ HISTORY_PREFIX = "heartbeat."
 PULSE = "pulse"
 """The name of the job that looks for due items."""
 
-MAX_ITEMS = 200
-"""Maximum number of items of one file; more are a mistake, and reported."""
-
 MAX_PAGES = 200
 """Maximum number of pages whose items are kept: each cycle asks for all of them, and they seldom change."""
 
@@ -132,9 +129,6 @@ def parse_items(text: str) -> tuple[Sequence[HeartbeatItem], Sequence[tuple[int,
             continue
         if mark is None:
             problems.append((line, "it has no check box; begin it with `- [ ] `"))
-        elif len(items) == MAX_ITEMS:
-            problems.append((line, f"only the first {MAX_ITEMS} items are read"))
-            break
         else:
             items.append(item)
     return items, problems

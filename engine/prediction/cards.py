@@ -497,18 +497,10 @@ class Cards:
         if landings_left is not None:
             return landings_left
         title = f"“{textwrap.shorten(row.prompt, MAX_TITLE_CHARS, placeholder='…')}”"
-        if row.check_only:
-            raise Refusal("nothing_to_undo", f"{title} was read-only and changed nothing", "there is nothing to undo")
-        if not gives_change_set(row.flow):
+        if not (row.check_only or gives_change_set(row.flow)):
             raise Refusal("nothing_to_undo", f"{title} cannot be undone by this", f"instead: {row.undo_note}")
-        session = self._launcher.find_of_card(row.id)
-        has_waiting_changes = session is not None and session.change_set_id is not None
-        command = (
-            f"discard {row.id} --yes` discards what waits"
-            if has_waiting_changes
-            else f"work {row.id}` shows what it did"
-        )
-        raise Refusal("nothing_to_undo", f"{title} has no landed changes", f"`clawpy {command}")
+        fix = f"`clawpy work {row.id}` shows what it did"
+        raise Refusal("nothing_to_undo", f"{title} has no landed changes", fix)
 
 
 def _refuse_no_workspace(workspace: str) -> None:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -398,11 +398,11 @@ def _find_deleted_tests(folder: Path, part: Part) -> frozenset[str]:
 # -- calendars
 
 
-MIN_REPEAT_S = 900
-"""Minimum number of seconds between two repetitions of an event: one that is faster is no meeting, and expanding it may
-take minutes."""
+MAX_REPETITIONS = 10_000
+"""An event that was repeated more often until now is no meeting: expanding its rule would take seconds."""
 
-MAX_TIMES_A_DAY = 24 * 3600 // MIN_REPEAT_S
+_TIMES_A_DAY = {"SECONDLY": 86_400, "MINUTELY": 1_440, "HOURLY": 24}
+"""How often a rule with an interval of 1 repeats in a day, by its frequency. Any other does once at most."""
 
 
 class CalendarReader:
@@ -420,11 +420,11 @@ class CalendarReader:
         `Refusal` `unreadable_calendar` that names the file.
         """
         with self._lock:
-            calendars = [self._read_calendar(Path(name).expanduser()) for name in files]
+            calendars = [self._read_calendar(Path(name).expanduser(), local.date()) for name in files]
             meetings = [meeting for calendar in calendars for meeting in _select_meetings_around(calendar, local)]
         return sorted(meetings, key=lambda meeting: (meeting.begins, meeting.name))
 
-    def _read_calendar(self, file: Path) -> Any:
+    def _read_calendar(self, file: Path, today: date) -> Any:
         """What finds the events of a file between two times. Raises `Refusal` `unreadable_calendar`."""
         try:
             status = file.stat()
@@ -436,7 +436,9 @@ class CalendarReader:
 
                 components = icalendar.Calendar.from_ical(read_plain(file, MAX_CALENDAR_BYTES))
                 components.subcomponents = [
-                    part for part in components.subcomponents if not any(map(_repeats_too_fast, part.walk("VEVENT")))
+                    part
+                    for part in components.subcomponents
+                    if not any(_is_repeated_too_often(event, today) for event in part.walk("VEVENT"))
                 ]
                 calendar = recurring_ical_events.of(components)
                 self._parsed[file] = (version, calendar)
@@ -461,13 +463,18 @@ def _select_meetings_around(calendar: Any, local: datetime) -> list[Meeting]:
     return meetings
 
 
-def _repeats_too_fast(event: Any) -> bool:
-    """Whether an event of a calendar has a rule by which it repeats faster than any meeting."""
-    rules = event.get("RRULE", [])
+def _is_repeated_too_often(event: Any, today: date) -> bool:
+    """Whether an event of a calendar has a rule by which it was repeated too often until now."""
+    rules, begins = event.get("RRULE", []), event.get("DTSTART")
+    if begins is None:
+        return False
+    first_day = begins.dt.date() if isinstance(begins.dt, datetime) else begins.dt
+    days = max(0, (today - first_day).days) + 1
     for rule in rules if isinstance(rules, list) else [rules]:
-        unit_s = {"SECONDLY": 1, "MINUTELY": 60}.get(rule.get("FREQ", [""])[0], MIN_REPEAT_S)
-        times_a_day = math.prod(len(rule.get(part, [None])) for part in ("BYHOUR", "BYMINUTE", "BYSECOND"))
-        if unit_s * rule.get("INTERVAL", [1])[0] < MIN_REPEAT_S or times_a_day > MAX_TIMES_A_DAY:
+        frequency = rule.get("FREQ", [""])[0]
+        parts = ("BYMINUTE", "BYSECOND") if frequency in _TIMES_A_DAY else ("BYHOUR", "BYMINUTE", "BYSECOND")
+        steps, interval = days * _TIMES_A_DAY.get(frequency, 1), rule.get("INTERVAL", [1])[0]
+        if steps * math.prod(len(rule.get(part, [None])) for part in parts) > MAX_REPETITIONS * interval:
             return True
     return False
 

@@ -12,12 +12,13 @@ which may have a `workspace`. A line is proposed for a day. The engine never wri
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from errno import EINVAL
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -35,8 +36,6 @@ from engine.model.text import compute_text_hash, describe_validation_faults
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import make_default_parameters
 from engine.settings_store import SettingsStore
-from engine.storage import state
-from engine.storage.database import Database
 
 TEMPERATURE, MAX_TOKENS = 0.3, 200
 """The temperature and the maximum length of the model's answers (SPEC 2.3)."""
@@ -44,8 +43,8 @@ TEMPERATURE, MAX_TOKENS = 0.3, 200
 TIMEOUT_S = 20.0
 """Maximum time in seconds that a check waits for the model."""
 
-FIRST_PAUSE, MAX_PAUSE = timedelta(minutes=10), timedelta(hours=6)
-"""How long a model is not asked after a question without a usable answer. Each further one doubles the time."""
+PAUSE = timedelta(minutes=30)
+"""How long a model is not asked after a question without a usable answer."""
 
 MAX_COST_MICROUSD = 10_000
 """Maximum cost of one question in micro-dollars: 200 tokens of the dearest model cost less."""
@@ -151,10 +150,8 @@ class ModelTwin:
         """By workspace: the model and the situation that it was last asked about, and what it proposed."""
         self._failing = ""
         """The model whose last answer was unusable; "" after a usable one."""
-        self._pause = MAX_PAUSE
-        """How long it is not asked."""
         self._ask_from = datetime.min.replace(tzinfo=UTC)
-        """When that time is over."""
+        """When it may be asked again."""
 
     @property
     def model_id(self) -> str:
@@ -213,8 +210,7 @@ class ModelTwin:
             reply = self.predict(model, context.text, workspace=context.workspace)
         except (NoAnswer, UnusableReply) as error:
             self._on_answer(model, str(error))
-            self._pause = min(self._pause * 2, MAX_PAUSE) if model == self._failing else FIRST_PAUSE
-            self._failing, self._ask_from = model, context.now + self._pause
+            self._failing, self._ask_from = model, context.now + PAUSE
             return []
         self._failing = ""
         self._on_answer(model, "")
@@ -315,20 +311,11 @@ class TwinTraining:
 MAX_AGE = timedelta(hours=24)
 """How long a line is proposed: as long as a card lives (SPEC 2.7)."""
 
-MAX_LINE_BYTES = 64 * 1024
-"""Maximum size of a line in bytes."""
-
 MAX_LINES = 50
-"""Maximum number of lines that are proposed, the newest."""
-
-MAX_READ_BYTES = 1024 * 1024
-"""Maximum number of bytes at the end of the file whose lines are proposed. Lines before them are only counted."""
+"""Maximum number of lines that are read, the newest."""
 
 MAX_NAMED_ERRORS = 5
 """Maximum number of unreadable lines that a report names. The others are counted."""
-
-LINE_KEY = "prediction.hook"
-"""Key in the state table: the file that was read last, and the number of its last line."""
 
 
 class HookLine(PredictedWork):
@@ -349,8 +336,6 @@ class HookLine(PredictedWork):
 
 def read_line(raw: bytes) -> HookLine:
     """Read one line of the file. Raises ValueError that says what is wrong with the line."""
-    if len(raw) > MAX_LINE_BYTES:
-        raise ValueError(f"longer than {MAX_LINE_BYTES} bytes")
     try:
         return HookLine.model_validate_json(raw)
     except ValidationError as error:
@@ -362,7 +347,6 @@ class PredictorHook:
 
     def __init__(
         self,
-        database: Database,
         file: Callable[[], Path],
         *,
         flows: Collection[str],
@@ -371,13 +355,14 @@ class PredictorHook:
     ) -> None:
         """A line that names no workspace belongs to `home_workspace()`. `report(where, words)` is told which lines
         cannot be read."""
-        self._database = database
         self._file = file
         self._flows = flows
         self._home_workspace = home_workspace
         self._report = report
         self._lines: list[tuple[datetime, HookLine]] = []
         self._stamp: tuple[str, int, int] | None = None
+        self._last_number = 0
+        """The number of the last line that was read."""
         self._reported_error = ""
 
     def propose(self, context: WorkspaceContext) -> list[Proposal]:
@@ -399,8 +384,8 @@ class PredictorHook:
         return [replace(line.propose(context, self._flows), evidence_at=at) for at, line in by_prompt.values()]
 
     def _read(self, file: Path) -> None:
-        """Read the file if it has changed. New lines that cannot be read are reported by number. A line without its end
-        is still being written, and is read later."""
+        """Read the newest lines if the file has changed. New ones that cannot be read are reported by number. A line
+        without its end is still being written, and is read later."""
         if file.is_fifo():
             raise OSError(EINVAL, "Is a pipe")  # to open it would wait for a program that writes to it
         with file.open("rb") as opened:
@@ -408,46 +393,19 @@ class PredictorHook:
             stamp = (str(file), status.st_mtime_ns, status.st_size)
             if stamp == self._stamp:
                 return
-            content = _read_lines(opened, status)
-        self._lines = content.lines
-        self._stamp, self._reported_error = stamp, ""
-        with self._database.read() as session:
-            last_read = state.get(session, LINE_KEY, {"file": "", "line": 0})
-        is_longer = last_read["file"] == str(file) and last_read["line"] <= content.line_count
-        known_lines = last_read["line"] if is_longer else 0
-        self._database.write(lambda tx: state.put(tx, LINE_KEY, {"file": str(file), "line": content.line_count}))
-        new_errors = [f"line {number}: {error}" for number, error in content.errors.items() if number > known_lines]
-        if new_errors:
-            more = f"; and {len(new_errors) - MAX_NAMED_ERRORS} more" if len(new_errors) > MAX_NAMED_ERRORS else ""
-            self._report(str(file), "; ".join(new_errors[:MAX_NAMED_ERRORS]) + more)
-
-
-@frozen
-class _FileContent:
-    """What a file of predictions contains."""
-
-    lines: list[tuple[datetime, HookLine]]
-    """The newest lines, with the time when each was written."""
-    errors: dict[int, str]
-    """The errors of other lines, by the number of the line."""
-    line_count: int
-    """Number of whole lines."""
-
-
-def _read_lines(file: BinaryIO, status: os.stat_result) -> _FileContent:
-    """Read a file whose lines up to `MAX_READ_BYTES` before its end are only counted."""
-    changed_at, begin = datetime.fromtimestamp(status.st_mtime, UTC), status.st_size - MAX_READ_BYTES
-    lines, errors, number = [], dict[int, str](), 0
-    for raw in file:
-        if not raw.endswith(b"\n"):
-            break
-        number += 1
-        if file.tell() < begin or not raw.strip():
-            continue
-        try:
-            line = read_line(raw)
-        except ValueError as error:
-            errors[number] = str(error)
-        else:
-            lines.append((line.written_at(changed_at), line))
-    return _FileContent(lines[-MAX_LINES:], errors, number)
+            whole = ((number, raw) for number, raw in enumerate(opened, 1) if raw.endswith(b"\n") and raw.strip())
+            newest = deque(whole, MAX_LINES)
+        last_number = newest[-1][0] if newest else 0
+        known_number = self._last_number if self._last_number <= last_number else 0  # 0: another file in its place
+        self._lines, errors, changed_at = [], list[str](), datetime.fromtimestamp(status.st_mtime, UTC)
+        for number, raw in newest:
+            try:
+                line = read_line(raw)
+            except ValueError as error:
+                errors += [f"line {number}: {error}"] if number > known_number else []
+            else:
+                self._lines.append((line.written_at(changed_at), line))
+        self._stamp, self._reported_error, self._last_number = stamp, "", last_number
+        if errors:
+            more = f"; and {len(errors) - MAX_NAMED_ERRORS} more" if len(errors) > MAX_NAMED_ERRORS else ""
+            self._report(str(file), "; ".join(errors[:MAX_NAMED_ERRORS]) + more)

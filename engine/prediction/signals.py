@@ -5,7 +5,6 @@ The evidence names moments, not ages, because a card shows it for hours. Everyth
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from math import prod
@@ -132,16 +131,6 @@ def list_open_tasks(tasks: Sequence[Task]) -> list[Task]:
         task for task in tasks if task.state == TaskState.OPEN and task.source != "session" and not task.waits_for
     )
     return sorted(opened, key=lambda task: task.updated_at)
-
-
-def find_related_task(tasks: Sequence[Task], text: str) -> Task | None:
-    """The stalest open task that shares a word of at least four letters with `text`."""
-    words = _split_words(text)
-    return next((task for task in list_open_tasks(tasks) if words & _split_words(task.title)), None)
-
-
-def _split_words(text: str) -> set[str]:
-    return {word.casefold() for word in re.findall(r"[^\W\d_]{4,}", text)}
 
 
 def make_tasks_signal(tasks: Sequence[Task], local: datetime) -> Signal:

@@ -37,9 +37,6 @@ HEAD_BYTES, TAIL_BYTES = 64 * 1024, 256 * 1024
 MAX_FILES = 40
 """Maximum number of files that are read: those that grew last."""
 
-LISTING_MAX_AGE_S = 5.0
-"""The list of files is kept for this long, because several workspaces ask for it at once."""
-
 MAX_QUESTION_CHARS = 300
 """Maximum number of characters of a question or a topic."""
 
@@ -70,14 +67,6 @@ class _GrownFile(NamedTuple):
     size: int
 
 
-class _Listing(NamedTuple):
-    """The files that grew recently, the newest first, and when and in which folders they were listed."""
-
-    listed_at_s: float
-    folders: Sequence[str]
-    files: list[_GrownFile]
-
-
 class Threads:
     """Reads the conversations in the folders that the settings name. Thread-safe."""
 
@@ -97,7 +86,6 @@ class Threads:
         self._workspace_of = workspace_of
         self._is_ours = is_ours
         self._secrets = secrets
-        self._listing: _Listing | None = None
 
     def read_newest(self, workspace: str) -> list[Thread]:
         """The conversations about `workspace` that grew within a day, the newest first."""
@@ -131,12 +119,8 @@ class Threads:
 
     def _find_grown_files(self) -> list[_GrownFile]:
         """The files that grew recently, the newest first."""
-        folders, now_s = tuple(self._folders()), self._clock.monotonic()
-        listing = self._listing
-        if listing and listing.folders == folders and now_s - listing.listed_at_s < LISTING_MAX_AGE_S:
-            return listing.files
         now, files = self._clock.now(), list[_GrownFile]()
-        for path in itertools.chain.from_iterable(map(_find_transcripts, folders)):
+        for path in itertools.chain.from_iterable(map(_find_transcripts, self._folders())):
             try:
                 status = path.stat()
             except OSError as error:
@@ -145,8 +129,7 @@ class Threads:
             at = datetime.fromtimestamp(status.st_mtime, UTC)
             if now - MAX_AGE < at <= now + MAX_CLOCK_DIFFERENCE:
                 files.append(_GrownFile(at, path, status.st_size))
-        self._listing = _Listing(now_s, folders, sorted(files, reverse=True)[:MAX_FILES])
-        return self._listing.files
+        return sorted(files, reverse=True)[:MAX_FILES]
 
 
 @lru_cache(MAX_FILES)

@@ -194,7 +194,6 @@ def _build_router(services: Services) -> Router:
 def _build_check_sources(services: Services) -> CheckSources:
     """Build the functions by which a check reads the workspaces, and gets proposals."""
     hook = PredictorHook(
-        services.database,
         partial(_locate_predictions, services),
         flows=services.flows,
         home_workspace=lambda: next(iter(services.workspaces), ""),

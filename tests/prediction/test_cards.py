@@ -1,6 +1,5 @@
 """Cards: own prompts and suggestions, decisions, undo and snoozes (SPEC 2.7, 2.9, 8.1)."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -94,21 +93,20 @@ def test_undo_later_reverses_the_landing(world: DecisionWorld):
 
 
 @pytest.mark.parametrize(
-    "flow, check_only, change_set_id, words",
+    "flow, check_only, words",
     [
-        ("run_tests", True, None, "was read-only and changed nothing (there is nothing to undo)"),
-        ("fix_lint", False, "change_1", "has no landed changes (`clawpy discard {} --yes` discards what waits)"),
-        ("undo_landing", False, None, "cannot be undone by this (instead: land it again)"),
+        ("run_tests", True, "has no landed changes (`clawpy work {}` shows what it did)"),
+        ("fix_lint", False, "has no landed changes (`clawpy work {}` shows what it did)"),
+        ("undo_landing", False, "cannot be undone by this (instead: land it again)"),
     ],
 )
 def test_undo_says_what_there_is_where_nothing_was_landed(
-    world: DecisionWorld, flow: str, check_only: bool, change_set_id: str | None, words: str
+    world: DecisionWorld, flow: str, check_only: bool, words: str
 ):
     info = RunnerInfo(available=True, check_only=check_only, undo_note="land it again")
     world.sessions.check = lambda assignment: info
     card = world.cards.approve(world.make_card(flow=flow).id)
     world.sessions.end(card.id)
-    world.sessions.views[card.id] = replace(world.sessions.views[card.id], change_set_id=change_set_id)
     with pytest.raises(Refusal) as refused:
         world.cards.undo(card.id)
     assert str(refused.value) == f"“{card.assignment.prompt}” {words.format(card.id)}"

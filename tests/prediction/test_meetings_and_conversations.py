@@ -45,7 +45,6 @@ class Transcripts:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         os.utime(path, ((NOW - ago).timestamp(),) * 2)
-        self.clock.advance(timedelta(seconds=6))
         return path
 
 
@@ -129,16 +128,18 @@ def test_a_repeated_meeting_in_its_own_zone_and_when_it_was_last_held(tmp_path: 
 
 
 @pytest.mark.usefixtures("alarm_after_a_minute")
-def test_an_event_that_repeats_every_second_holds_up_no_check(tmp_path: Path):
+def test_an_event_that_repeated_too_often_holds_up_no_check(tmp_path: Path):
     every = ",".join(str(number) for number in range(60))
     rules = (
         ["RRULE:FREQ=SECONDLY"],
         [f"RRULE:FREQ=HOURLY;BYMINUTE={every};BYSECOND={every}"],
         ["RRULE:FREQ=MINUTELY", "RRULE:FREQ=DAILY"],
+        ["RRULE:FREQ=HOURLY"],
     )
     events = [format_event("ticks", "DTSTART:19700101T100000Z", *lines) for lines in rules]
     nested = f"BEGIN:X-BOX\n{events[0]}END:X-BOX\n"
-    assert read_meetings(write_calendar(tmp_path, STANDUP, *events, nested))[0].name == "Stand-up"
+    [meeting] = read_meetings(write_calendar(tmp_path, STANDUP, *events, nested))
+    assert meeting.name == "Stand-up"
 
 
 def test_whole_days_cancelled_and_free_events_are_no_meetings(tmp_path: Path):

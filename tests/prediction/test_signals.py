@@ -9,7 +9,6 @@ from engine.prediction.signals import (
     ANY_NEW_FILE,
     OurWrite,
     find_last_activity,
-    find_related_task,
     make_silence_signal,
     make_tasks_signal,
 )
@@ -70,9 +69,3 @@ def test_the_stalest_task_counts_and_is_named_first():
     assert collected.evidence[0] == "“cart rounding”, unchanged since 1 January"
     assert collected.relevance == pytest.approx(0.3 + 0.7 * 4 / 7)
     assert make_tasks_signal([make_task("x", timedelta(days=7))], NOW).relevance == 1.0
-
-
-def test_a_task_is_related_to_a_text_with_a_word_of_its_title():
-    tasks = [make_task("rounding in the cart", timedelta(days=7))]
-    assert find_related_task(tasks, "Run the tests of cart.py") == tasks[0]
-    assert find_related_task(tasks, "branches") is None

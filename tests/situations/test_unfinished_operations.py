@@ -49,7 +49,7 @@ def test_both_sides_of_a_stopped_merge_are_tested_and_nothing_moves(situation: S
 
     situation.git("add", "-A")
     card = situation.predict_top_card("unfinished_operation", prompt="Test the unfinished merge as it stands")
-    assert card.reasoning.endswith("is not finished; cart.py and größe neu.py are marked as resolved.")
+    assert card.reasoning.endswith("was begun and is not finished.")
 
 
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])

@@ -18,7 +18,7 @@ def test_changes_of_last_week_are_in_no_commit(pushed: Situation):
     card = pushed.predict_top_card(
         "waiting_work", Tier.BLOCKS, ("Look at what is not committed yet: README.md, cart.py, price list.py and 1 more")
     )
-    assert card.reasoning == "4 files changed since Thursday are in no commit."
+    assert card.reasoning == "4 files changed since 1 January are in no commit."
     session = pushed.approve(card)
     assert session.summary == "4 files not committed; could be 3 commits: cart, documentation and price list"
     assert "git add -- cart.py tests/test_cart.py && git commit" in pushed.read_transcript(session)

@@ -26,7 +26,8 @@ PartTemplate = Callable[[WorkspaceContext, Part], Sequence[Proposal]]
 TEMPLATES: tuple[Template, ...] = (
     branches.unfinished_operation,
     failures.update_lock,
-    history.publishing_warnings,
+    history.secret,
+    history.large_file,
     failures.reclaim_space,
     runs.failing_ci,
     branches.rehearse_merge,

@@ -256,23 +256,16 @@ def _explain(operation: GitOperation) -> str:
     quoted = f"“{plain(theirs.subject, 50)}”" if theirs and theirs.subject else ""
     ours = plain(operation.ours.name, 40)
     merged = f"{plain(theirs.name, 40)} ({quoted})" if theirs and quoted else "commits"
-    begun = {
-        "merge": f"Merging {merged} into {ours}",
-        "rebase": f"Rebasing {plain(operation.rebased, 40) or 'HEAD'} onto {ours}",
-        "cherry-pick": f"Cherry-picking {quoted or 'commits'} onto {ours}",
-        "revert": f"Reverting {quoted or 'commits'} on {ours}",
-        "am": f"Applying patches to {ours} (git am)",
-        CONFLICT_OPERATION: f"A stash or a squashed merge was applied to {ours} and",
-    }[operation.name]
+    begun = f"A {_OPERATION_NAMES.get(operation.name, operation.name)}{quoted and f' of {quoted}'} on {ours}"
+    if operation.name == "merge":
+        begun = f"Merging {merged} into {ours}"
+    elif operation.name == "rebase":
+        begun = f"Rebasing {plain(operation.rebased, 40) or 'HEAD'} onto {ours}"
     at = f" at {quoted}" if operation.name == "rebase" and quoted else ""
-    settled = operation.resolved
-    marked = ""
-    if settled:
-        marked = f"; {join_shortened(settled, 3)} {'is' if len(settled) == 1 else 'are'} marked as resolved"
     if not operation.unmerged:
-        return f"{begun} {f'stopped{at}' if at else 'was begun'} and is not finished{marked}."
+        return f"{begun} {f'stopped{at}' if at else 'was begun'} and is not finished."
     stopped = f"stopped{at} with {count(len(operation.unmerged), 'file')} in conflict"
-    return f"{begun} {stopped}: {join_shortened(operation.unmerged, 3)}{marked}."
+    return f"{begun} {stopped}: {join_shortened(operation.unmerged, 3)}."
 
 
 def _explain_bisect(operation: GitOperation) -> str:

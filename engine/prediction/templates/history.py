@@ -24,7 +24,6 @@ from engine.model.text import because, compute_text_hash, count, join_shortened,
 from engine.prediction.context import WorkspaceContext, describe_result
 from engine.prediction.kinds import REVIEWED_IN, REVIEWED_STATE
 from engine.prediction.signals import find_nearest_meeting
-from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.offers import (
     Offer,
     count_others,
@@ -166,26 +165,31 @@ def changes_together(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 @template
-def publishing_warnings(context: WorkspaceContext) -> Iterator[Offer]:
-    """There is a likely secret, whose value is never shown, or something else that should not be pushed, such as a
-    large file: in commits that are not pushed, or in uncommitted changes. Each gets a warning of its own."""
-    unpushed = context.inspection.unpushed
-    for kind, is_secret in (("secret", True), ("large_file", False)):
-        committed = [problem for problem in unpushed.committed if problem.is_secret is is_secret]
-        paths = {problem.path for problem in committed}
-        uncommitted = [
-            problem
-            for problem in context.inspection.uncommitted
-            if problem.is_secret is is_secret and problem.path not in paths
-        ]
-        if committed:
-            tier = Tier.AT_RISK if unpushed.shared else Tier.BLOCKS
-            yield replace(_offer_warning(context, committed, "push"), kind=kind, tier=tier)
-        if uncommitted:
-            yield replace(_offer_warning(context, uncommitted, "commit"), kind=kind, tier=Tier.BLOCKS)
+def secret(context: WorkspaceContext) -> Iterator[Offer]:
+    """There is a likely secret, whose value is never shown: in commits that are not pushed, or not committed yet."""
+    return _offer_warnings(context, is_secret=True)
 
 
-def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], action: str) -> Offer:
+@template
+def large_file(context: WorkspaceContext) -> Iterator[Offer]:
+    """There is something else that should not be pushed, such as a large file."""
+    return _offer_warnings(context, is_secret=False)
+
+
+def _offer_warnings(context: WorkspaceContext, *, is_secret: bool) -> Iterator[Offer]:
+    """A warning for commits that are not pushed, and one for uncommitted changes."""
+    unpushed, uncommitted = context.inspection.unpushed, context.inspection.uncommitted
+    committed = [problem for problem in unpushed.committed if problem.is_secret is is_secret]
+    if committed:
+        tier = Tier.AT_RISK if unpushed.shared else Tier.BLOCKS
+        yield _offer_warning(context, committed, "push", tier)
+    paths = {problem.path for problem in committed}
+    others = [problem for problem in uncommitted if problem.is_secret is is_secret and problem.path not in paths]
+    if others:
+        yield _offer_warning(context, others, "commit", Tier.BLOCKS)
+
+
+def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], action: str, tier: Tier) -> Offer:
     """The warning not to take an `action`, push or commit, because of these problems."""
     git, first = context.repository, problems[0]
     commit = next((commit for commit in git.recent if commit.id == first.sha), None)
@@ -212,6 +216,7 @@ def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem
         facts=facts,
         parameters=find_review_range(git, context.now),
         evidence_at=evidence_at,
+        tier=tier,
     )
 
 
@@ -272,7 +277,6 @@ def _offer_waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator
     oldest_at = git.recent[min(number, len(git.recent)) - 1].at
     if context.now - oldest_at < MIN_WAITING_TIME:
         return
-    broken = _find_known_breakage(context, git, number)
     yield Offer(
         f"Look through the {'commit' if number == 1 else count(number, 'commit')} "
         + ("to push" if git.has_remote else "of this branch"),
@@ -280,7 +284,7 @@ def _offer_waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator
         f"from {moment(oldest_at, context.local)}.",
         subject=f"{describe_branch(git)} against {git.upstream or git.base}",
         facts={"upstream": git.upstream or git.base, "upstream_tip": git.upstream_tip, "head": git.head},
-        parameters=find_review_range(git, context.now) | ({"broken": broken} if broken else {}),
+        parameters=find_review_range(git, context.now),
         evidence_at=oldest_at,
     )
 
@@ -297,31 +301,15 @@ def _offer_waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator
         return
     since, paths = min(files)[0], sorted(path for _, path in files)
     number = len(paths)
-    day = f"{since.astimezone(context.local.tzinfo):%A}" if context.now - since < timedelta(days=6) else ""
     yield Offer(
         f"Look at what is not committed yet: {join_shortened(paths, 3)}",
-        f"{count(number, 'file')} changed since {day or moment(since, context.local)} "
+        f"{count(number, 'file')} changed since {moment(since, context.local)} "
         f"{'is' if number == 1 else 'are'} in no commit.",
         subject=f"uncommitted on {describe_branch(git)}",
         facts={"paths": paths},
         evidence_at=since,
         flow="look_at_changes",
     )
-
-
-def _find_known_breakage(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
-    """The known problems of the newest `number` commits: commits that broke a test according to a bisect, and failing
-    tests of HEAD."""
-    unpushed = [commit.id for commit in git.recent[:number]]
-    faults = []
-    for session in context.sessions:
-        commit, _ = find_culprit(session)
-        if commit and any(sha.startswith(commit) for sha in unpushed):
-            faults.append(f"{commit} broke a test: {plain(session.prompt, 80)}")
-    red = next((run for run in context.runs if run.head == git.head and run.clean), None)
-    if red is not None and red.check.failed + red.check.errors:
-        faults.append(f"the tests of HEAD fail: {describe_result(red.check)} at {moment(red.ran_at, context.local)}")
-    return list(dict.fromkeys(faults))[:20]
 
 
 @template

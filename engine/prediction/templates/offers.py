@@ -18,7 +18,7 @@ from engine.model import Proposal, SessionState, SessionView, Signal, Task, Tier
 from engine.model.text import count, plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import KINDS, Kind, get_kind
-from engine.prediction.signals import find_related_task, make_signal, make_task_signal
+from engine.prediction.signals import make_signal, make_task_signal
 from engine.safety.content import check_prompt
 from engine.storage.validation_runs import ValidationRun
 
@@ -52,7 +52,7 @@ class Offer:
     kind: str = ""
     """"" for the kind that has the name of the template."""
     channel: str = ""
-    """"" for the channel of the task or of the kind."""
+    """"" for the channel of the kind."""
     task_id: str | None = None
 
 
@@ -74,9 +74,7 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
     kind_row, project_parameters = get_kind(kind), part.parameters if part else {}
     flow = kind_row.flow if offer.flow == "" else offer.flow
     facts = offer.parameters if offer.facts is None else offer.facts
-    searched_text = f"{offer.subject} {list(facts.values())}".replace("_", " ")
-    own_task = next((task for task in context.tasks if task.id == offer.task_id), None)
-    task = own_task or find_related_task(context.tasks, searched_text)
+    task = next((task for task in context.tasks if task.id == offer.task_id), None)
     return Proposal(
         kind=kind,
         workspace=context.workspace,
@@ -87,7 +85,7 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
         flow=flow,
         tier=offer.tier or kind_row.tier,
         parameters={**offer.parameters, **project_parameters},
-        channel=offer.channel or (task.channel if task else "") or kind_row.channel,
+        channel=offer.channel or kind_row.channel,
         evidence_at=offer.evidence_at,
         usual_hours=kind_row.usual_hours,
         signals=tuple(_make_signal(kind_row, common, context, task) for common in context.signals),

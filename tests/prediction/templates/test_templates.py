@@ -10,7 +10,7 @@ import pytest
 from engine.execution.runners.flows import FLOWS
 from engine.prediction.kinds import KINDS
 from engine.prediction.signals import WEIGHTS
-from engine.prediction.templates.history import publishing_warnings
+from engine.prediction.templates.history import secret
 from engine.prediction.templates.offers import is_usable, is_usable_path
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, make_session, propose_all
@@ -99,11 +99,11 @@ TOKEN = "glp" + "at-" + "x7Kq2mWz9RtB4vNc8LpS"
 
 def test_another_secret_in_the_same_file_is_another_subject(world: SensedWorkspace, repository: Repository):
     repository.write("cart.py", f'KEY = "{KEY}"\n')
-    [first] = publishing_warnings(world.sense())
+    [first] = secret(world.sense())
     assert first.subject == "AWS access key in cart.py"
     repository.write("cart.py", f'KEY = "{KEY}"\nHOST = "{TOKEN}"\n')
-    [both] = publishing_warnings(world.sense())
+    [both] = secret(world.sense())
     assert both.subject == "AWS access key in cart.py, GitLab token in cart.py"
     repository.commit("Configure")
-    [committed] = publishing_warnings(world.sense())
+    [committed] = secret(world.sense())
     assert committed.subject == both.subject, "a commit does not change the subject"

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from engine.execution.runners.flow import Facts, Flow, FlowResult, Job, Line, Place, Revision
+from engine.execution.runners.flow import Facts, Flow, FlowResult, Job, Place, Revision
 from engine.execution.runners.flows.git_steps import quote_paths, resolve_commit
 from engine.git.history import log_commits
 from engine.git.leftovers import count_kinds, is_secret_file
@@ -56,7 +56,6 @@ class ReviewUnpushed(Flow):
         description="the branch to compare with, for example origin/main; without it, all remote branches",
     )
     newest: int = Field(default=MAX_COMMITS, ge=1, le=MAX_COMMITS, description="the most commits to review")
-    broken: list[Line] = Field(default=[], max_length=20, description="known problems of the branch, one line each")
 
     def describe(self) -> str:
         upstream = self.upstream or "no remote branch"
@@ -80,13 +79,13 @@ class ReviewUnpushed(Flow):
         findings = [*unpushed.committed, *uncommitted]
         job.say_list([finding.description_with_commit for finding in findings], MAX_FINDINGS)
         steps = _describe_cleanup(job, findings, status, span)
-        for line in [*self.broken, *steps]:
+        for line in steps:
             job.say(line)
-        result = _make_result(unpushed, findings, self.broken)
+        result = _make_result(unpushed, findings)
         return replace(result, facts={**result.facts, "head": status.head, "state": status.digest, "steps": steps})
 
 
-def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
+def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem]) -> FlowResult:
     finding_facts = [
         {
             "kind": finding.kind,
@@ -99,20 +98,20 @@ def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem], branch
     ]
     facts: Facts = {"findings": finding_facts}
     commits = count(unpushed.commits, "unpushed commit")
-    if not findings and not branch_problems:
+    if not findings:
         unread = f", but {unpushed.unread} of them could not be read" if unpushed.unread else ""
         return FlowResult(f"{commits}, nothing that should not be pushed{unread}", facts=facts)
     serious = sorted(filter(_is_serious, findings), key=lambda finding: not finding.is_secret)
-    parts = list(branch_problems)
+    parts = list[str]()
     if serious:
         facts["next"] = "secret" if serious[0].is_secret else "large_file"
         remainder = f", and {count(len(serious) - 1, 'other finding')}" if len(serious) > 1 else ""
         step = "push" if any(finding.sha for finding in serious) else "commit"
-        parts.insert(0, f"do not {step}: {serious[0].description}{remainder}")
+        parts.append(f"do not {step}: {serious[0].description}{remainder}")
     if leftovers := [finding.kind for finding in findings if not _is_serious(finding)]:
         parts.append(f"{count_kinds(leftovers)} to look at")
     where = f" (in {commits})" if unpushed.commits else ""
-    return FlowResult(capitalised("; ".join(parts)) + where, sound=not (serious or branch_problems), facts=facts)
+    return FlowResult(capitalised("; ".join(parts)) + where, sound=not serious, facts=facts)
 
 
 def _is_serious(finding: UnpushedProblem) -> bool:
