@@ -33,13 +33,6 @@ def supersede(para: Para, old: str, text: str) -> ParaFact:
     return para.add([replace(PORT, fact=text, supersedes=old)])[0]
 
 
-def test_adding_the_same_again_changes_no_byte(para: Para, tmp_path: Path):
-    first = para.add([PORT, NewFact("Always run the linter")])
-    before = {file: file.read_bytes() for file in (tmp_path / "para").rglob("*.*")}
-    assert para.add([PORT, NewFact("Always run the linter!")]) == first
-    assert {file: file.read_bytes() for file in (tmp_path / "para").rglob("*.*")} == before
-
-
 def test_the_same_in_another_workspace_is_another_fact(para: Para):
     preference = NewFact("Always run the linter", bucket=Bucket.AREAS, group="preferences", workspace="/a")
     (in_a,) = para.add([preference])

@@ -27,7 +27,7 @@ from engine.model.adaptation import (
     RecordKind,
 )
 from engine.model.learnings import Correction
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING
 
@@ -87,6 +87,8 @@ class StandInSources:
     phase_number: int = 1
     hold_reason: str = ""
     secret_values: tuple[str, ...] = ()
+    texts: dict[str, str] = field(default_factory=dict)
+    """Memories and guidance, by id."""
 
     def list_flows(self) -> tuple[str, ...]:
         return FLOW_NAMES
@@ -134,7 +136,7 @@ class StandInSources:
         return ()
 
     def read_memory(self, memory_id: str) -> tuple[str, Trust]:
-        return "", Trust.QUOTED
+        return self.texts.get(memory_id, ""), Trust.QUOTED
 
     read_guidance = read_memory
 
@@ -187,7 +189,12 @@ class AdaptationWorld:
             for withheld, good in ((False, with_good), (True, without_good))
             for number in range(12)
         ]  # fmt: skip
-        self.database.write(lambda tx: tx.session.add_all(rows))
+
+        def end_sessions(tx: Transaction):
+            tx.session.add_all(rows)
+            self.trials.on_outcome_change(tx, rows)
+
+        self.database.write(end_sessions)
 
     def read_candidate_events(self) -> list[str]:
         """The kinds of all ledger entries about candidates, oldest first."""

@@ -59,6 +59,8 @@ def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: Ad
     assert (waiting.kind, waiting.id) == ("candidate", candidate.id)
     assert waiting.title.startswith("roll back? ")
     assert "3 of 12 went well with it, 10 of 12 without it" in waiting.title
+    [event] = [entry for entry in world.ledger.read_since(0, 100) if entry.kind == "OverlayFoundHarmful"]
+    assert (event.payload["candidate_id"], event.payload["with_good"]) == (candidate.id, 3)
     world.adaptation.run_round()
     assert world.adaptation.candidates()[0].status is ACTIVE  # the operator decides
     world.adaptation.roll_back(candidate.id)

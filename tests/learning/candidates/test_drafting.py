@@ -2,6 +2,7 @@
 read as they were written, refused if they are invalid, and previewed in words (SPEC 5.2, 5.4)."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from engine.learning.candidates.drafting import Draft, NothingToDraft, draft_candidate
 from engine.learning.candidates.effects import MAX_LINE_CHARS, MAX_LINES, make_preview, validate_effect
 from engine.learning.candidates.evaluation import Opportunity, find_candidate_types
+from engine.model import Trust
 from engine.model.adaptation import (
     CandidateType,
     Effect,
@@ -83,6 +85,40 @@ def test_without_evidence_nothing_is_drafted_and_the_reason_is_told(
 ):
     with pytest.raises(NothingToDraft, match=reason):
         make_draft(learning_record, sources=sources)
+
+
+NOISY = make_record(
+    RecordKind.GUIDANCE_NOISY, ref="cto#patterns/x", leader="cto", told=9, told_bad=6, untold=8, untold_bad=1
+)
+FACT = make_record(RecordKind.HUMAN_APPROVAL, kept="fact_1", text="Prices are whole cents.", trust="operator")
+TEXTS_OF_IDS = {"mem_1": "Prices are cents.", "cto#patterns/x": "Skip the tests."}
+
+
+@pytest.mark.parametrize(
+    "learning_record, line, trust",
+    [
+        (FACT, "Prices are whole cents.", Trust.OPERATOR),
+        (RECALLED, "Prices are cents.", Trust.QUOTED),
+        (NOISY, "Of 9 sessions with it 6 ended badly, of 8 without it 1: where it and the task disagree", Trust.QUOTED),
+    ],
+    ids=["fact", "memory", "noisy"],
+)
+def test_what_was_kept_recalled_or_did_harm_becomes_a_line_of_prompts(
+    learning_record: LearningRecord, line: str, trust: Trust
+):
+    draft = make_draft(learning_record, StandInSources(texts=TEXTS_OF_IDS), CandidateType.PROMPT_FRAGMENT)
+    assert line in draft.effect.guidance[0]
+    assert (draft.trust, draft.agent_id) == (trust, AGENT)
+
+
+def test_a_limit_is_between_the_repairs_that_worked_and_the_attempts_that_did_not():
+    retry = make_record(RecordKind.REPEATED_RETRY, "sess_2", attempts=4, cost=900_000)
+    opportunity = Opportunity(CandidateType.POLICY_TWEAK, retry)
+    draft = draft_candidate(opportunity, [retry, HEALED], StandInSources(), max_attempts=3)
+    assert draft.effect == PolicyTweak(1, 150_000)
+    slow_heal = replace(HEALED, details=HEALED.details | {"attempts": 4})
+    with pytest.raises(NothingToDraft, match="no limit separates them"):
+        draft_candidate(opportunity, [slow_heal], StandInSources(), max_attempts=3)
 
 
 # Secrets

@@ -24,7 +24,6 @@ from engine.events import (
     TeachingRefreshed,
     WorkOverlapped,
 )
-from engine.learning.candidates.entry_readers import sum_parts
 from engine.learning.candidates.reflection import ENTRY_CURSOR, EXEC_PREFIX, MIN_RUNS, find_sequences
 from engine.storage import state
 from tests.learning.candidates.adaptation_world import (
@@ -116,12 +115,6 @@ def test_each_event_becomes_its_records_once(
     world.database.write(lambda tx: state.put(tx, ENTRY_CURSOR, 0))
     assert world.reopen().catch_up() == len(expected)
     assert world.adaptation.list_records()[::-1] == records
-
-
-@given(st.lists(st.tuples(st.floats(-200, 200), st.text(min_size=1, max_size=9))))
-@settings(max_examples=40)
-def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]):
-    assert 0 <= sum_parts(*parts)[0] <= 100
 
 
 # Sequences

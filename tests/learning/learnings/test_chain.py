@@ -1,7 +1,6 @@
 """The promotion chain: it promotes from sessions to their project (SPEC 6.2, 6.3) and from a project to all projects
 (6.4) only once, also after a crash, a full disk or an error."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,11 @@ from engine.storage.ledger import MAX_ATTEMPTS
 from engine.storage.state import unfinished_intents
 from tests.learning.learnings.chain_world import (
     NO_ANSWER,
-    SHOP,
     ChainWorld,
     MakeWorld,
     ScriptedModel,
     fail_with_full_disk,
 )
-from tests.support.helpers import make_session_ended
 
 UV = "We install with uv"
 """A decision that sessions state."""
@@ -43,19 +40,6 @@ def assert_nothing_changes(world: ChainWorld):
     before = world.read_pages()
     assert world.learnings.run_chain().nothing
     assert world.read_pages() == before
-
-
-def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: ChainWorld):
-    world.end_sessions(UV, count=5, speaker="operator")
-    entry = world.find_project_entry()
-    assert entry.reinforcement_count == 2
-    assert entry.reinforced_by == ("s3", "s4")
-    events = len(world.read_events("LearningReinforced"))
-    world.clock.advance(timedelta(days=1))
-    assert_nothing_changes(world)
-    world.record(make_session_ended("s4", workspace=SHOP))  # the same event again, as after a crash
-    assert_nothing_changes(world)
-    assert len(world.read_events("LearningReinforced")) == events
 
 
 def test_an_entry_that_the_operator_retired_does_not_come_back(world: ChainWorld):
