@@ -24,12 +24,6 @@ def test_what_is_asked_supposed_planned_or_quoted_is_not_captured(sentence: str)
     assert classify_sentence(sentence) is None
 
 
-@pytest.mark.parametrize("length, kind", [(MAX_LENGTH, "fact"), (MAX_LENGTH + 1, None)])
-def test_a_sentence_has_at_most_400_characters(length: int, kind: str | None):
-    assert MAX_LENGTH == 400
-    assert classify_sentence("The service uses ".ljust(length - 1, "x") + ".") == kind
-
-
 def test_code_quotes_and_tables_are_left_out():
     text = """Here it is:
 

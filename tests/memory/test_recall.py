@@ -19,7 +19,7 @@ from engine.config import FixedSettings, MemorySettings, Settings
 from engine.memory.embedding import NoEmbedder
 from engine.memory.graph import TaskGraph
 from engine.memory.memory import MemoryService
-from engine.memory.question import MONTH_FIT, OTHER_DAY_FIT, parse_question
+from engine.memory.question import MONTH_FIT, OTHER_DAY_FIT, make_stem, parse_question
 from engine.memory.ranking import MIN_RELEVANCE, add_text_features, rank, select_candidates
 from engine.memory.recall import MAX_LEADING_FACTS, GraphSource, LayerResult, Recaller
 from engine.memory.recall_in_prompts import BLOCK_TAG, PREAMBLE, RecallPromptPart, make_memory_lines
@@ -253,6 +253,11 @@ def test_no_question_breaks_the_search(memory: MemoryService, text: str):
 def test_a_day_fits_a_date_as_far_as_the_question_names_it(text: str, day: date, fit: float):
     question = parse_question(f"What happened {text}?", (), now=NOW)
     assert max(when.fits(day) for when in question.dates) == fit
+
+
+@pytest.mark.parametrize("words", ["plan plans planned planning", "study studies", "mess messes messed"])
+def test_the_forms_of_a_word_have_one_stem(words: str):
+    assert len({*map(make_stem, words.split())}) == 1
 
 
 @pytest.mark.parametrize("similarity, found", [(MIN_RELEVANCE - 0.01, 0), (MIN_RELEVANCE, 1)])

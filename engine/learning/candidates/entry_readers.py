@@ -263,23 +263,15 @@ _ERROR_CODE = re.compile(r"^([a-z][a-z_]{2,40}): ")
 
 
 def _read_error(reading: EntryReading) -> Iterator[LearningRecord]:
-    """An error: 50 points for a call that a tool refused, 45 for a command that could not run or did not end, and 30
-    for a model or program that failed, since guidance cannot prevent that. 10 more if it has an error code, and 5 for
-    each time that it happened before, up to 20."""
+    """An error: 50 points for a call of a tool, and 30 for a model or coding agent that failed, since guidance cannot
+    prevent that. 10 more if the tool gave an error code, and 5 for each time that it happened before, up to 20."""
     agent, tool, message = map(str, reading.values("agent", "tool", "message"))
     coded = None if tool == "exec" else _ERROR_CODE.match(message)
-    if tool == "exec":
-        part = (45.0, "a command could not run or did not finish")
-    elif coded:
-        part = (50.0, f"{tool} refused the call")
-    elif tool == MODEL or tool.startswith(ACP_PREFIX):
-        part = (30.0, "a model or program failed")
-    else:
-        part = (50.0, f"a call of {tool} was wrong")
+    is_model = tool == MODEL or tool.startswith(ACP_PREFIX)
     kind, scope = RecordKind.AGENT_ERROR, ("agent", agent)
     cause = f"{tool}/{coded[1] if coded else make_slug(message)}"
     parts = (
-        part,
+        (30.0, "a model or program failed") if is_model else (50.0, f"a call of {tool} failed"),
         (10.0 * (coded is not None), "the tool said what was wrong"),
         _score_earlier(5.0, 4, reading.count_earlier(kind, cause, scope), "it happened"),
     )

@@ -250,6 +250,6 @@ def make_retry_repeated(session: str) -> Event:
     return RetryRepeated(subject=session, workspace=SHOP, agent=AGENT, attempts=4, cost=200_000, failing=(TOTAL,))
 
 
-def make_agent_erred(session: str) -> Event:
+def make_agent_erred(session: str, tool: str = "edit") -> Event:
     message = "no_match: the old text is not in src/a.py"
-    return AgentErred(subject=session, workspace=SHOP, agent=AGENT, tool="edit", message=message)
+    return AgentErred(subject=session, workspace=SHOP, agent=AGENT, tool=tool, message=message)

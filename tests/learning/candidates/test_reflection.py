@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.config.sections import MODEL
 from engine.events import (
     BudgetExceeded,
     ChangeSetLanded,
@@ -93,6 +94,7 @@ def make_permission_answered(answer: str) -> Event:
         (LANDED, [("human_approval/change_set", "workspace", SHOP, 29.0)]),
         (KEPT, [("human_approval/fact:prices-are-whole-cents", "workspace", SHOP, 65.0)]),
         (make_agent_erred("sess_1"), [("agent_error/edit/no_match", "agent", AGENT, 60.0)]),
+        (make_agent_erred("sess_1", MODEL), [(f"agent_error/{MODEL}/no_match", "agent", AGENT, 40.0)]),
         (FLUSHED, [("successful_bubble", "agent", AGENT, 80.0), ("successful_bubble", "agent", "other", 67.5)]),
         (GUIDED, [("guidance_applied", "agent", AGENT, 31.0)]),
         (NOISY, [("guidance_noisy", "agent", AGENT, 68.0)]),

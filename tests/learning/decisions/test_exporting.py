@@ -138,15 +138,6 @@ PAIR = Preference(
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda text: text.strip())
 
 
-def test_the_plain_format_has_the_fields_of_the_specification():
-    assert json.loads(format_preference(PAIR, Shape.PLAIN)) == {
-        "prompt": "workspace: shop\ntime: Monday 09:10",
-        "chosen": "run the tests → koji-core",
-        "rejected": "sum up the day → chronicle-hub",
-        "metadata": {"timestamp": "2026-01-05T09:10:00Z", "confidence_chosen": 0.72, "confidence_rejected": 0.45},
-    }
-
-
 @given(context=TEXTS, chosen=TEXTS, rejected=TEXTS, shape=st.sampled_from(Shape))
 def test_every_format_is_read_as_it_was_written(context: str, chosen: str, rejected: str, shape: Shape):
     line = format_preference(Preference(1, context, chosen, rejected, PAIR.at), shape)
