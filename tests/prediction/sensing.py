@@ -75,7 +75,7 @@ class SensedWorkspace:
                 return [task for task in world.tasks if task.state == state][:limit]
 
         class StandInSessions:
-            def list(self, *, workspace: str, limit: int) -> Sequence[SessionView]:
+            def list_newest(self, *, workspace: str, limit: int) -> Sequence[SessionView]:
                 world._fail("sessions")
                 return world.sessions[:limit]
 
