@@ -24,10 +24,8 @@ from engine.execution.runners.flow import (
     check_argument,
 )
 from engine.execution.runners.flows.change_log import (
-    CHANGELOG_SECTIONS,
     SortedCommits,
     add_entries,
-    make_entry,
     sort_commits,
 )
 from engine.execution.runners.flows.git_steps import make_operator_git, resolve_commit
@@ -128,17 +126,14 @@ class LookAtRelease(Flow):
 
     def run(self, job: Job) -> FlowResult:
         span = f"{resolve_commit(job, self.since)}..HEAD"
-        subjects = make_operator_git(job).text("log", "--no-merges", "--format=%s", span).splitlines()
-        entries: dict[str, list[str]] = {section: [] for section in CHANGELOG_SECTIONS}
-        for entry in filter(None, map(make_entry, subjects)):
-            entries[entry.section].append(entry.text)
+        commits = log_commits(make_operator_git(job), "--no-merges", span)
+        entries = sort_commits(commits, "").entries
         for section, texts in entries.items():
-            if texts:
-                job.say(f"{section}:")
-                job.say_list(texts, MAX_SHOWN_ENTRIES, indent="- ")
+            job.say(f"{section}:")
+            job.say_list(texts, MAX_SHOWN_ENTRIES, indent="- ")
         noticed = sum(map(len, entries.values()))
-        sections = ", ".join(f"{len(texts)} {section.lower()}" for section, texts in entries.items() if texts)
-        summary = f"{count(len(subjects), 'commit')} since {self.since}, {noticed} that users notice"
+        sections = ", ".join(f"{len(texts)} {section.lower()}" for section, texts in entries.items())
+        summary = f"{count(len(commits), 'commit')} since {self.since}, {noticed} that users notice"
         return FlowResult(f"{summary}: {sections}" if noticed else summary)
 
 

@@ -83,13 +83,9 @@ def describe_how_to_run_tests(project: Project, top: Path) -> str:
     folder = top / project.path
     if project.missing_tool in PROGRAM_FIXES:
         return PROGRAM_FIXES[project.missing_tool]
-    if project.tested_by is not None:
-        return f"run the tests of {project.tested_by or 'the top folder of the repository'}"
-    if (folder / "package.json").is_file():
-        return 'give package.json a "test" script'
     if is_python_project(folder):
         return make_environment_command(folder, top)
-    return "write tests for a tool that `clawpy` supports, or add a `test` target to a Makefile"
+    return "write tests for a tool that `clawpy` supports, or add a `test` script or target that runs them"
 
 
 def choose_toolchain(tools: Sequence[Toolchain], tests: Sequence[str], *, single: bool = False) -> Toolchain:

@@ -33,7 +33,6 @@ from engine.execution.runners.flows.git_steps import (
     read_own_changes,
     reset_worktree,
     resolve_commit,
-    restore_tree,
     store_tree,
 )
 from engine.execution.runners.flows.suite_runs import (
@@ -135,7 +134,7 @@ class RunTests(ProjectFlow):
 
 
 class CheckCleanHead(ProjectFlow):
-    """Runs the whole suite on HEAD alone, and the tests that fail there again with the uncommitted files."""
+    """Runs the whole suite on HEAD alone, without the uncommitted files."""
 
     name = "check_clean_head"
     label = "Check a clean HEAD"
@@ -161,20 +160,11 @@ class CheckCleanHead(ProjectFlow):
         job.say(f"Left out: {join_names(left_out) if left_out else 'nothing, everything is committed'}")
         tools = find_toolchains(job, self.project)
         with link_packages(job, tools):
-            results = run_test_plan(job, list(map(PlannedTests, tools)))
-            check = combine_checks(results)
-            answer = self._compare_with_head(check) if left_out else ""
-            if check.green:
-                summary = f"{answer or 'HEAD is complete'}: {describe_check(check)}"
-                return FlowResult(summary, check=check, full=True)
-            tool, failed = next((result for result in results if not result[1].green), results[0])
-            failing = failed.failing
-            asks_about_files = left_out and not set(failing).issubset(self.tests)
-            passing = self._rerun_with_files(job, tool, failing, snapshot) if asks_about_files else None
-            reset_worktree(job, head)  # the result is recorded for the state of the worktree
-        summary = f"{f'{answer}. ' if answer else ''}On HEAD alone {describe_check(check)}"
-        if passing is not None:
-            summary = f"{summary}; {len(passing)} of {len(failing)} passed with the uncommitted files"
+            check = combine_checks(run_test_plan(job, list(map(PlannedTests, tools))))
+        answer = self._compare_with_head(check) if left_out else ""
+        summary = f"{answer or 'HEAD is complete'}: {describe_check(check)}"
+        if not check.green:
+            summary = f"{f'{answer}. ' if answer else ''}On HEAD alone {describe_check(check)}"
         return FlowResult(summary, check=check, full=True)
 
     def _compare_with_head(self, check: CheckResult) -> str:
@@ -190,26 +180,6 @@ class CheckCleanHead(ProjectFlow):
             for singular, plural, tests in outcomes
             if tests
         )
-
-    def _rerun_with_files(self, job: Job, tool: Toolchain, failing: Sequence[str], snapshot: str) -> list[str] | None:
-        """The failing tests of `tool` that pass with the uncommitted files; None if that is not known of each test."""
-        if not tool.runs_single_tests or len(failing) > MAX_COMPARED_TESTS:
-            return None
-        job.say("Running the failing tests again, with the uncommitted files")
-        restore_tree(job, snapshot)
-        present = tool.select_existing_tests(failing)
-        if not present:
-            return None
-        try:
-            rerun = run_tests(job, tool, present)
-        except CannotRun as error:
-            job.say(error.message)
-            return None
-        passed = _find_passed(rerun)
-        if rerun.green and rerun.passed >= len(present):  # no test of a file that could not be imported is measured
-            passed.update(present)
-        is_known = passed.union(rerun.failing).issuperset(failing)
-        return [test for test in failing if test in passed] if is_known else None
 
 
 def _find_passed(check: CheckResult) -> set[str]:

@@ -265,8 +265,6 @@ class PrintedFormat(BaseModel):
     """A second expression that must match."""
     test: _Pattern = _NEVER
     """One test that ran."""
-    until: str = "\0"
-    """The text up to which tests are read."""
     failing: _Pattern = _NEVER
     """One failing test."""
     only_ran: bool = False
@@ -277,8 +275,6 @@ class PrintedFormat(BaseModel):
     """The text between place and name in the id."""
     test_reader: Literal["lines", "tap", "go"] = "lines"
     """How the tests are read: each by the expression `test`, or by what TAP or `go test -v` prints around them."""
-    hidden: bool = False
-    """Whether `words` does not try this format."""
 
     def test_id(self, match: re.Match[str]) -> str:
         """The id of a test, in one line: its place, if it has one, and its name."""
@@ -303,7 +299,7 @@ class PrintedTest:
 def _read_printed(run: FinishedRun) -> CheckResult | None:
     """The result that a run printed; None if its output does not have the format."""
     tries_all = run.output_format == "words"
-    formats = [form for form in _FORMATS.values() if not form.hidden] if tries_all else [_FORMATS[run.output_format]]
+    formats = list(_FORMATS.values()) if tries_all else [_FORMATS[run.output_format]]
     text = _ANSI.sub("", run.output).replace("\r\n", "\n")
     check = next(filter(None, (_read_format(form, run.tool, text) for form in formats)), None)
     return None if check is None else _add_error(run, check)
@@ -345,7 +341,7 @@ def _read_seconds(match: re.Match[str]) -> float:
 
 def _read_test_lines(form: PrintedFormat, text: str) -> Iterator[PrintedTest]:
     """Each match of `test` is a test."""
-    for match in form.test.finditer(text.partition(form.until)[0]):
+    for match in form.test.finditer(text):
         groups = match.groupdict()
         seconds = None if _TIME_GROUPS.isdisjoint(groups) else _read_seconds(match)
         yield PrintedTest(form.test_id(match), _OUTCOMES.get(groups.get("what", ""), ""), seconds)
