@@ -16,7 +16,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from sqlmodel import Field, Session, col, select
+from sqlmodel import Field, Session
 
 from engine.events import ChangeSetCommented, Event
 from engine.execution.diffs import make_file_diffs, printable_text
@@ -43,6 +43,7 @@ from engine.storage.rows import (
     Row,
     ask,
     find_ids_with_prefix,
+    load_first,
     read_all,
     read_newest_rows,
     value_of,
@@ -173,6 +174,11 @@ def load_checked_row(session: Session, change_set_id: str, becoming: ChangeState
     raise Refusal("already_decided", message, "`clawpy work` shows it, and the branch if it has one")
 
 
+def load_row_of_session(session: Session, session_id: str) -> ChangeSetRow | None:
+    """The row of a session's change set, or None."""
+    return load_first(session, ChangeSetRow, "WHERE session_id = :id", {"id": session_id})
+
+
 def store_decision(
     tx: Transaction,
     change_set_id: str,
@@ -256,7 +262,7 @@ class ChangeReader:
     def load_row_of_session(self, session_id: str) -> ChangeSetRow | None:
         """The row of a session's change set, or None."""
         with self._database.read() as session:
-            return session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
+            return load_row_of_session(session, session_id)
 
     def load_row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSetRow:
         """One row; see `load_checked_row`."""

@@ -24,8 +24,6 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from sqlmodel import col, select
-
 from engine.clock import Clock
 from engine.events import (
     ChangeSetBranched,
@@ -35,7 +33,14 @@ from engine.events import (
     Event,
     WorkOverlapped,
 )
-from engine.execution.change_store import NEXT_STATES, ChangeComments, ChangeReader, ChangeSetRow, store_decision
+from engine.execution.change_store import (
+    NEXT_STATES,
+    ChangeComments,
+    ChangeReader,
+    ChangeSetRow,
+    load_row_of_session,
+    store_decision,
+)
 from engine.execution.diffs import list_file_changes, list_left_out
 from engine.execution.landing_plans import find_unsupported
 from engine.execution.landings import Landings, make_unsupported_refusal
@@ -71,7 +76,7 @@ from engine.model import (
     sanitise,
 )
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import load
+from engine.storage.rows import load, load_all
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
 
 log = logging.getLogger(__name__)
@@ -231,7 +236,7 @@ class ChangeSets(ChangeReader):
 
     def _supersede(self, tx: Transaction, session_id: str, by: ChangeSetRow) -> None:
         """Discard the undecided changes of a session, because `by` contains them; it gets their title."""
-        row = tx.session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
+        row = load_row_of_session(tx.session, session_id)
         if row is None or ChangeState.DISCARDED not in NEXT_STATES.get(row.state, set()):
             return
         by.title = row.title
@@ -352,7 +357,7 @@ class ChangeSets(ChangeReader):
         messages = self._landings.recover()
         messages += [self._recover_branch(intent) for intent in unfinished_intents(self._database, BRANCHING)]
         with self._database.read() as session:
-            rows = list(session.exec(select(ChangeSetRow).where(col(ChangeSetRow.kept))))
+            rows = load_all(session, ChangeSetRow, "WHERE kept")
         final_states = (ChangeState.BRANCHED, ChangeState.DISCARDED)
         for row in rows:
             if row.state in final_states:

@@ -30,8 +30,8 @@ NEARLY_FULL_BYTES = 5_000_000_000
 NEARLY_FULL_SHARE = 0.1
 """A disk is nearly full when its free space is less than both."""
 
-URGENT_BYTES, NOT_URGENT_BYTES = 1_000_000_000, 2_000_000_000
-"""A nearly full disk becomes urgent below the first number of free bytes, and stops being urgent at the second."""
+URGENT_BYTES = 1_000_000_000
+"""A nearly full disk with fewer free bytes than this is urgent."""
 
 MEASURE_INTERVAL_S = 600.0
 """Seconds until the size is measured again."""
@@ -64,12 +64,6 @@ class FullDisk:
     urgent: bool
     since: datetime
     """When it was first found nearly full."""
-
-
-def is_urgent(free: int, *, before: bool) -> bool:
-    """Whether a disk with `free` bytes is urgent. One that was urgent `before` stays so up to a higher limit, so that
-    the answer does not change back and forth."""
-    return free < (NOT_URGENT_BYTES if before else URGENT_BYTES)
 
 
 @frozen
@@ -131,9 +125,8 @@ class Housekeeping:
         if self._measured is None or now - self._measured[0] >= MEASURE_INTERVAL_S:
             folders = [*self._find_unneeded_worktrees().values(), *self._caches.find_idle_slots()]
             self._measured = now, measure_folders(folders)
-        before = self._full
-        urgent = is_urgent(free, before=before is not None and before.urgent)
-        self._full = FullDisk(free, total, self._measured[1], urgent, before.since if before else self._clock.now())
+        since = self._full.since if self._full else self._clock.now()
+        self._full = FullDisk(free, total, self._measured[1], free < URGENT_BYTES, since)
         return self._full
 
     def reclaim(self) -> ReclaimedSpace:

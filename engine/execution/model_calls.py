@@ -15,8 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import String, cast, literal_column
-from sqlmodel import Field, Session, col, func, select
+from sqlmodel import Field, Session
 
 from engine.events import ModelCallBegan, ModelCallEnded
 from engine.execution.prompts import add_token_count, remove_secrets
@@ -24,7 +23,7 @@ from engine.frozen import frozen
 from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, load_all, value_of
+from engine.storage.rows import Row, ask, load_all, read_all, value_of
 
 MAX_SEARCHED_CALLS = 2_000
 """Maximum number of calls that are searched for a memory."""
@@ -105,6 +104,17 @@ class ModelCallRow(Row, table=True):
 
 _RUNNING = f"WHERE state = '{CallState.RUNNING}'"
 _RUNNING_IN = f"{_RUNNING} AND session_id = :session"
+_OF_SESSION = "WHERE session_id = :session ORDER BY started_at, rowid"
+_SELECT_MODELS = f"""
+    SELECT provider || ':' || model FROM model_calls
+    WHERE agent = :agent AND started_at >= :since AND state = '{CallState.DONE}'
+    GROUP BY provider, model ORDER BY count(*) DESC, provider, model
+"""
+_WITH_MEMORY = f"""
+    WHERE rowid IN (SELECT rowid FROM model_calls ORDER BY rowid DESC LIMIT {MAX_SEARCHED_CALLS})
+    AND instr(provenance, :memory) AND NOT instr(provenance, '"{CARRIED_FROM}"')
+    ORDER BY rowid DESC LIMIT {MAX_CALLS_WITH_MEMORY}
+"""
 
 
 class Caller(NamedTuple):
@@ -235,39 +245,20 @@ class ModelCalls:
     def for_session(self, session_id: str) -> list[ModelCall]:
         """The calls of a session, oldest first."""
         with self.database.read() as session:
-            query = select(ModelCallRow).where(col(ModelCallRow.session_id) == session_id)
-            rows = session.exec(query.order_by(col(ModelCallRow.started_at), literal_column("rowid")))
-            return [row.view for row in rows]
+            rows = read_all(session, ModelCallRow, _OF_SESSION, {"session": session_id})
+        return [row.view for row in rows]
 
     def find_models_of(self, agent: str, since: datetime) -> list[str]:
         """The models (`PROVIDER:MODEL`) of an agent's calls since a time, the most used first."""
-        number = func.count().label("number")
-        query = (
-            select(ModelCallRow.provider, ModelCallRow.model, number)
-            .where(col(ModelCallRow.agent) == agent, col(ModelCallRow.started_at) >= since)
-            .where(col(ModelCallRow.state) == CallState.DONE)
-            .group_by(col(ModelCallRow.provider), col(ModelCallRow.model))
-            .order_by(number.desc(), col(ModelCallRow.provider), col(ModelCallRow.model))
-        )
         with self.database.read() as session:
-            return [f"{provider}:{model}" for provider, model, _ in session.exec(query)]
+            return [model for (model,) in ask(session, _SELECT_MODELS, {"agent": agent, "since": since})]
 
     def find_calls_with_memory(self, memory_id: str) -> list[ModelCall]:
         """The calls whose prompts recalled this memory, newest first. Only the newest `MAX_SEARCHED_CALLS` calls are
         searched."""
         with self.database.read() as session:
-            rowid: Any = literal_column("rowid")
-            provenance = cast(col(ModelCallRow.provenance), String)
-            newest: Any = select(rowid).select_from(ModelCallRow).order_by(rowid.desc()).limit(MAX_SEARCHED_CALLS)
-            query = (
-                select(ModelCallRow)
-                .where(rowid.in_(newest))
-                .where(provenance.contains(json.dumps(memory_id), autoescape=True))
-                .where(~provenance.contains(f'"{CARRIED_FROM}"', autoescape=True))
-                .order_by(rowid.desc())
-                .limit(MAX_CALLS_WITH_MEMORY)
-            )
-            return [row.view for row in session.exec(query)]
+            rows = read_all(session, ModelCallRow, _WITH_MEMORY, {"memory": json.dumps(memory_id)})
+        return [row.view for row in rows]
 
     def get(self, call_id: str) -> ModelCall:
         """One call. Raises `Refusal` `unknown_call`."""

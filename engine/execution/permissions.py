@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlmodel import Field, Session, col, desc, select
+from sqlmodel import Field, Session
 
 from engine.events import PermissionAnswered, PermissionAsked, PermissionWithdrawn
 from engine.execution.live_session import LiveSession
@@ -21,7 +21,7 @@ from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusa
 from engine.model.base import hex_hash
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, load_all, value_of
+from engine.storage.rows import Row, load_all, load_first, value_of
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +68,11 @@ class PermissionRow(Row, table=True):
         return value_of(self, PermissionRequest, withdrawn=self.state == WITHDRAWN, by=self.answered_by)
 
 
+_NEWEST = "WHERE session_id = ifnull(:session, session_id) ORDER BY asked_at DESC, id DESC LIMIT :limit"
+_LASTING = (
+    "WHERE session_id = :session AND key = :key AND id <> :id "
+    "AND answer IN (SELECT value FROM json_each(:lasting)) ORDER BY asked_at"
+)
 _WAITING = f"WHERE state = '{WAITING}' AND session_id = ifnull(:session, session_id) ORDER BY asked_at, id"
 
 
@@ -198,11 +203,9 @@ class Permissions:
 
     def latest(self, limit: int = 50, *, session_id: str | None = None) -> list[PermissionRequest]:
         """Requests of any state, newest first."""
-        query = select(PermissionRow).order_by(desc(col(PermissionRow.asked_at)), desc(col(PermissionRow.id)))
-        if session_id is not None:
-            query = query.where(col(PermissionRow.session_id) == session_id)
         with self._database.read() as session:
-            return [row.view for row in session.exec(query.limit(limit))]
+            rows = load_all(session, PermissionRow, _NEWEST, {"session": session_id, "limit": limit})
+        return [row.view for row in rows]
 
     def get(self, request_id: str) -> PermissionRequest:
         """One request. Raises `Refusal` `unknown_permission`."""
@@ -236,14 +239,9 @@ def _load_waiting_rows(session: Session, session_id: str | None = None) -> list[
 
 def _answer_for_session(session: Session, row: PermissionRow) -> PermissionRow | None:
     """The request with the same key that has an answer for the session, or None."""
-    lasting = [answer for answer in PermissionAnswer if answer.lasts]
-    query = (
-        select(PermissionRow)
-        .where(col(PermissionRow.session_id) == row.session_id, col(PermissionRow.key) == row.key)
-        .where(col(PermissionRow.answer).in_(lasting), col(PermissionRow.id) != row.id)
-        .order_by(col(PermissionRow.asked_at))
-    )
-    return session.exec(query.limit(1)).first()
+    lasting = [answer.value for answer in PermissionAnswer if answer.lasts]
+    values = {"id": row.id, "session": row.session_id, "key": row.key, "lasting": lasting}
+    return load_first(session, PermissionRow, _LASTING, values)
 
 
 def _store_answer(tx: Transaction, row: PermissionRow, answer: PermissionAnswer, by: str) -> None:

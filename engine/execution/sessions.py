@@ -154,8 +154,6 @@ class Sessions:
         session is autonomous or was not approved to run without), `stopped`, `unattended` (nothing starts by itself
         now), `workspace_busy`, `engine_closed`, or as the use of the permit (`permit_used`, `permit_expired`, …).
         """
-        if mode not in (APPROVED, AUTONOMOUS):
-            raise ValueError(f"mode {mode!r}")
         self._settings.current.channel(assignment.channel)
         self._admission.admit(assignment, mode, without_sandbox=without_sandbox)
         session_id = self._randomness.new_id("auto" if mode == AUTONOMOUS else "sess")

@@ -6,13 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.execution import session_run
-from engine.execution.housekeeping import MAX_UNUSED_S, NOT_URGENT_BYTES, URGENT_BYTES, Caches, is_urgent
+from engine.execution.housekeeping import MAX_UNUSED_S, Caches
 from engine.execution.live_session import Limits, LiveSession
 from engine.model import SessionState
 from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
@@ -121,15 +119,6 @@ def test_a_session_whose_transcript_cannot_be_written_ends(world: ScriptWorld, m
 
 
 # Housekeeping
-
-
-@given(st.booleans(), st.lists(st.integers(0, 5_000_000_000)))
-def test_an_urgent_disk_stays_urgent_up_to_the_second_limit(before: bool, sizes: list[int]):
-    limits = (URGENT_BYTES - 1, URGENT_BYTES, NOT_URGENT_BYTES - 1, NOT_URGENT_BYTES)
-    for free in [*sizes, *limits, *reversed(limits)]:
-        after = is_urgent(free, before=before)
-        assert after is (free < URGENT_BYTES or (before and free < NOT_URGENT_BYTES))
-        before = after
 
 
 @pytest.fixture

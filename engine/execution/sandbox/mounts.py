@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
@@ -231,9 +230,6 @@ def find_mount_problem(layers: Layers) -> str:
 
 
 def _try_mount(layers: Layers) -> str:
-    for program in ("unshare", "mount"):
-        if shutil.which(program) is None:
-            return f"`{program}` does not exist"
     layers.make()
     return try_command([*UNSHARE, "/bin/sh", "-c", layers.make_script()], layers.folder).problem
 

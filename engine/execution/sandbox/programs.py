@@ -15,7 +15,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -207,11 +206,7 @@ def _find_sources_over_tree(confinement: Confinement, overlay: Path) -> dict[Pat
 @functools.cache
 def _has_size(program: str) -> bool:
     """Whether this bwrap can limit the size of a tmpfs. Version 0.6 cannot."""
-    try:
-        completed = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return "--size BYTES" in completed.stdout + completed.stderr
+    return "--size BYTES" in try_command([program, "--help"]).output
 
 
 @functools.cache
