@@ -200,7 +200,7 @@ class Processes:
             self._pid_files.clear(self.session_id)
         return all_ended
 
-    def find_exceeded_limit(self, children_of: ChildrenOf) -> str:
+    def explain_exceeded_limit(self, children_of: ChildrenOf) -> str:
         """Why its processes together exceed a limit. "" when they do not."""
         with self._lock:
             leaders = tuple(self._leaders.values())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,12 +22,13 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.config.sections import AUTO, FLOW, MODEL
 from engine.events import EventBus, SessionOutput
-from engine.execution.live_session import LiveSession, SessionRails, StopRequest
+from engine.execution.live_session import LiveSession, SessionRails
 from engine.execution.runners.flow import CannotRun, CommandBlocked, RetryLater, SessionStopped, WorkFailed
 from engine.execution.runners.flow_runner import PROSE
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED, find_best_sandbox
+from engine.execution.session_limits import StopRequest, explain_disk_shortage
 from engine.execution.session_processes import read_children
 from engine.execution.session_store import AUTONOMOUS, NOT_BEGUN, SessionResult, SessionStore
 from engine.frozen import frozen
@@ -312,12 +312,6 @@ LIMIT_CHECK_TICKS = 2
 USAGE_CHECK_TICKS = 6
 """Rounds between two checks of memory and processes, for which all processes of the machine are read."""
 
-MIN_FREE_BYTES = 256 * 1024**2
-"""A session ends when less than this is left on its disk, because the engine's own records need room."""
-
-MIN_FREE_FILES = 10_000
-"""A session ends when fewer files than this can be made on its disk."""
-
 
 class SessionWatch:
     """Watches in one thread. The thread exists only while a session runs, so that an idle engine does not wake up."""
@@ -395,22 +389,8 @@ class SessionWatch:
             if reason:
                 self._stop(live, StopRequest(SessionState.CANCELLED, reason))
                 continue
-            exceeded = live.find_exceeded_limit() or find_disk_shortage(live.scratch, live.folder)
+            exceeded = live.explain_exceeded_limit() or explain_disk_shortage(live.scratch, live.folder)
             if usage and not exceeded:
-                exceeded = live.processes.find_exceeded_limit(children_of)
+                exceeded = live.processes.explain_exceeded_limit(children_of)
             if exceeded:
                 self._stop(live, StopRequest(SessionState.FAILED, exceeded))
-
-
-def find_disk_shortage(*folders: Path) -> str:
-    """Why the disk of one of `folders` has too little room for a session. "" when there is room."""
-    for folder in folders:
-        try:
-            stats = os.statvfs(folder)
-        except OSError:
-            continue  # gone with the session
-        if stats.f_bavail * stats.f_frsize < MIN_FREE_BYTES:
-            return f"less than {MIN_FREE_BYTES // 1024**2} MB are free on the disk of {folder}"
-        if stats.f_files and stats.f_favail < MIN_FREE_FILES:
-            return f"the disk of {folder} has room for fewer than {MIN_FREE_FILES:,} more files"
-    return ""

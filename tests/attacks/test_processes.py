@@ -183,7 +183,7 @@ def test_a_session_that_uses_too_much_memory_exceeds_its_limit(victim_on_every_r
     code = "b = b'x' * 300_000_000; print('full', flush=True); time.sleep(60)"
     with run_session(victim_on_every_rung, code, memory=200_000_000) as (processes, line):
         assert line == b"full\n"
-        assert "memory" in processes.find_exceeded_limit(read_children())
+        assert "memory" in processes.explain_exceeded_limit(read_children())
 
 
 def test_a_session_with_too_many_processes_exceeds_its_limit(
@@ -193,7 +193,7 @@ def test_a_session_with_too_many_processes_exceeds_its_limit(
     code = "c = [subprocess.Popen(['sleep', '60']) for _ in range(30)]; print('many', flush=True); time.sleep(60)"
     with run_session(victim_on_every_rung, code) as (processes, line):
         # The kernel counts all but root, so that the command itself fails.
-        assert not line or "processes" in processes.find_exceeded_limit(read_children())
+        assert not line or "processes" in processes.explain_exceeded_limit(read_children())
 
 
 def test_a_file_cannot_grow_beyond_the_limit(victim_on_every_rung: Victim):

@@ -72,9 +72,9 @@ def test_the_clock_of_a_session_stands_still_while_it_waits(world: BeltWorld, cl
     question = AskedRequest(world)
     wait_until(lambda: world.live.is_waiting)
     clock.advance(timedelta(hours=1))
-    assert world.live.find_exceeded_limit() == ""
+    assert world.live.explain_exceeded_limit() == ""
     assert question.answer(PermissionAnswer.ALLOW_ONCE) is True
-    assert world.live.find_exceeded_limit() == ""
+    assert world.live.explain_exceeded_limit() == ""
 
 
 def test_an_answer_applies_once_or_for_the_session(world: BeltWorld):

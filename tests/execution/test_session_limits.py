@@ -9,9 +9,10 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.execution import session_run
+from engine.execution import session_limits, session_run
 from engine.execution.housekeeping import MAX_UNUSED_S, Caches
-from engine.execution.live_session import Limits, LiveSession
+from engine.execution.live_session import LiveSession
+from engine.execution.session_limits import Limits
 from engine.model import SessionState
 from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
 from tests.support.helpers import wait_until
@@ -46,7 +47,7 @@ def test_an_approved_session_ends_at_its_time_limits(
     view = world.start(work)
     wait_until(lambda: world.read_lines(view))
     clock.advance(span - timedelta(microseconds=1))
-    assert running[0].find_exceeded_limit() == ""
+    assert running[0].explain_exceeded_limit() == ""
     clock.advance(timedelta(microseconds=1))
     ended = world.wait(view)
     assert ended.state is SessionState.FAILED
@@ -77,7 +78,7 @@ def test_a_session_ends_when_the_disk_is_nearly_full(
     if not os.statvfs(world.workspace).f_files:
         pytest.skip("this file system does not count files")
     view = world.start("gate")
-    monkeypatch.setattr(session_run, minimum, 1 << 62)
+    monkeypatch.setattr(session_limits, minimum, 1 << 62)
     view = world.wait(view)
     assert view.state is SessionState.FAILED
     assert message in view.summary

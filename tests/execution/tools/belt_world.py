@@ -9,11 +9,12 @@ from typing import Any
 from engine.clock import Clock
 from engine.config import FixedSettings, Settings
 from engine.events import ToolRefused
-from engine.execution.live_session import Limits, LiveSession, StopRequest, Stopwatch
+from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
+from engine.execution.session_limits import Limits, StopRequest, Stopwatch
 from engine.execution.session_store import APPROVED
 from engine.execution.tools.tool_gate import TOOL_NAMES, Gate, Policy, ToolServices
 from engine.execution.tools.toolbelt import AgentToolbelt

@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from engine.execution.tools import file_texts
+from engine.execution.tools import toolbelt
 from engine.execution.tools.folder_jail import MAX_FILE_BYTES
 from tests.execution.tools.belt_world import BeltWorld
 
@@ -17,7 +17,7 @@ def test_the_parts_of_a_long_file_are_the_whole_file(world: BeltWorld):
     while "go on with" in note:
         first_line = int(note.rpartition(" ")[2].rstrip("]"))
         answer = world.get_answer("read", path="long.txt", first_line=first_line)
-        assert len(answer) <= file_texts.MAX_RESULT_CHARS + 200
+        assert len(answer) <= toolbelt.MAX_RESULT_CHARS + 200
         part, _, note = answer.rpartition("[lines ")
         parts.append(part)
     assert "".join(parts) == whole
@@ -47,13 +47,13 @@ def test_read_lists_a_folder(world: BeltWorld):
 
 def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, monkeypatch: pytest.MonkeyPatch):
     file = world.write_file("a.txt", "one two")
-    replace = file_texts.replace_once
+    replace = toolbelt.replace_once
 
     def replace_after_a_save(data: bytes, old: str, new: str) -> tuple[bytes, int]:
         file.write_text("one two, and what somebody else wrote")
         return replace(data, old, new)
 
-    monkeypatch.setattr(file_texts, "replace_once", replace_after_a_save)
+    monkeypatch.setattr(toolbelt, "replace_once", replace_after_a_save)
     assert "changed meanwhile" in world.get_problem("edit", path="a.txt", old_text="one", new_text="1")
     assert file.read_text() == "one two, and what somebody else wrote"
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.tools.file_texts import make_unified_diff, replace_once
+from engine.execution.diffs import make_unified_diff
+from engine.execution.tools.toolbelt import replace_once
 from engine.execution.tools.web import convert_html_to_text
 from tests.support.helpers import read_table
 
