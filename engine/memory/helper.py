@@ -79,11 +79,7 @@ class _MemoryProcess(HelperProcess):
         number = next(self._numbers)
         with self._lock:
             self._pending[number] = future
-        try:
-            self.write(pickle.dumps(tuple(Request(bulk, number, method, arguments))))
-        except HelperGone:
-            self._pop(number)
-            raise
+        self.write(pickle.dumps(tuple(Request(bulk, number, method, arguments))))
         return future
 
     def read(self, output: IO[bytes]) -> None:

@@ -14,7 +14,7 @@ from datetime import datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from math import ceil
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlmodel import Session
 
@@ -109,7 +109,7 @@ class InsightsReader:
             since = datetime.combine(local.date() - timedelta(days=days - 1), time(), zone)
         with self.database.read() as session:
             values = {"since": "" if since is None else as_stored(since), "workspace": workspace}
-            cards = [_make_figures(_CardRow(*row), zone) for row in ask(session, _SELECT_CARDS, values)]
+            cards = [_make_figures(row, zone) for row in ask(session, _SELECT_CARDS, values)]
             newest = _load_newest(session, workspace)
         began = since if since is not None else cards[0].at if cards else now
         threshold = self.read_threshold()
@@ -147,58 +147,44 @@ _SELECT_CARDS = f"""
            )
     FROM predictions WHERE at >= :since AND :workspace IN ('', workspace) ORDER BY at
 """
-"""Selects the cards from a time on ("" for all) and of a workspace ("" for all), oldest first."""
+"""Selects the cards from a time on ("" for all) and of a workspace ("" for all), oldest first. Whether a decision on a
+card counts is not asked, and 0, where its status alone says it."""
 
 
-class _CardRow(NamedTuple):
-    """The columns of `_SELECT_CARDS`, in their order."""
-
-    source: str
-    channel: str
-    confidence: float
-    status: str
-    outcome: str | None
-    decided_by: str | None
-    kind: str
-    is_discarded: int
-    is_decision: int
-    """Whether a person's decision on it counts. Not asked, and 0, for a card whose status alone says it."""
-    is_undone: int
-    at: str
-    cost: int
-
-
-def _make_figures(row: _CardRow, zone: tzinfo) -> CardFigures:
-    is_autonomous = row.decided_by == DecidedBy.AUTONOMY
-    counted_as = CountedAs.DISCARDED if row.is_discarded else _count_as(row)
-    if row.source == Source.OPERATOR and not is_autonomous and not row.is_decision:
+def _make_figures(row: tuple[Any, ...], zone: tzinfo) -> CardFigures:
+    """The figures in a row of `_SELECT_CARDS`."""
+    source, channel, confidence, status, outcome, decided_by, kind, is_discarded, is_decision, is_undone, at, cost = row
+    is_autonomous = decided_by == DecidedBy.AUTONOMY
+    if source == Source.OPERATOR and not is_autonomous and not is_decision:
         counted_as = CountedAs.PENDING  # nobody decided the prompts of the demo
+    elif is_discarded:
+        counted_as = CountedAs.DISCARDED
+    else:
+        counted_as = _count_as(status, outcome, is_decision=bool(is_decision))
     return CardFigures(
-        source=row.source,
-        channel=row.channel,
-        confidence=row.confidence,
+        source=source,
+        channel=channel,
+        confidence=confidence,
         counted_as=counted_as,
         autonomous=is_autonomous,
-        undone=bool(row.is_undone),
-        at=datetime.fromisoformat(row.at).astimezone(zone),
-        cost=row.cost,
-        kind=row.kind,
-        stated=row.confidence != COLD_START,
+        undone=bool(is_undone),
+        at=datetime.fromisoformat(at).astimezone(zone),
+        cost=cost,
+        kind=kind,
+        stated=confidence != COLD_START,
     )
 
 
-def _count_as(row: _CardRow) -> CountedAs:
-    """What a card is counted as, if its work was not discarded. A dismissal that is no decision says that the work was
-    done already."""
-    if row.outcome == Outcome.CANNOT_RUN:
+def _count_as(status: str, outcome: str | None, *, is_decision: bool) -> CountedAs:
+    """What a card is counted as, if its work was not discarded. A dismissal that is no decision of a person says that
+    the work was done already."""
+    if outcome == Outcome.CANNOT_RUN:
         return CountedAs.CANNOT_RUN
-    if row.status in (Status.APPROVED, Status.EXECUTED):
+    if status in (Status.APPROVED, Status.EXECUTED):
         return CountedAs.APPROVED
-    if row.outcome == Outcome.WITHDRAWN or (row.status == Status.DISMISSED and not row.is_decision):
+    if outcome == Outcome.WITHDRAWN or (status == Status.DISMISSED and not is_decision):
         return CountedAs.WITHDRAWN
-    if row.status in (Status.DISMISSED, Status.EXPIRED):
-        return CountedAs(row.status)
-    return CountedAs.PENDING
+    return CountedAs(status) if status in (Status.DISMISSED, Status.EXPIRED) else CountedAs.PENDING
 
 
 BUCKETS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 1.0))
