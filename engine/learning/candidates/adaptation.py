@@ -210,7 +210,6 @@ class Adaptation:
             model=models.current.model if models else "as configured",
             tries=healing.tries,
             cost=microusd(healing.cost_cap),
-            flows=self._sources.list_flows(),
         )
 
     # -- decisions

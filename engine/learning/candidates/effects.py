@@ -140,18 +140,16 @@ def is_same_change(effect: Effect, other: Effect) -> bool:
     return effect == other
 
 
-def make_preview(
-    effect: Effect, others: Sequence[Effect], *, model: str, tries: int, cost: int, flows: Collection[str]
-) -> EffectPreview:
+def make_preview(effect: Effect, others: Sequence[Effect], *, model: str, tries: int, cost: int) -> EffectPreview:
     """The behaviour with the `others`, and with the effect as well, as lines that a screen can compare. The others are
-    active effects of its type, oldest first. `model`, `tries`, `cost` (in micro-dollars) and `flows` are the values
-    without effects."""
+    active effects of its type, oldest first. `model`, `tries` and `cost` (in micro-dollars) are the values without
+    effects."""
     if isinstance(effect, PolicyTweak):
         limits = [PolicyTweak(tries, cost), *others]
         return EffectPreview(_describe_limits(limits), _describe_limits([*limits, effect]))
-    present_model = [f"model: {model}"] if isinstance(effect, RoutingHint) else []
-    before, after = _describe_effects(others, flows), _describe_effects([*others, effect], flows)
-    return EffectPreview((*present_model, *before), (*present_model, *after))
+    before = [f"model: {model}"] if isinstance(effect, RoutingHint) else []
+    before += chain.from_iterable(map(_describe_effect, others))
+    return EffectPreview(tuple(before), (*before, *_describe_effect(effect)))
 
 
 def _describe_limits(tweaks: Sequence[Effect]) -> tuple[str, ...]:
@@ -160,17 +158,6 @@ def _describe_limits(tweaks: Sequence[Effect]) -> tuple[str, ...]:
     tries = min(limit.tries for limit in limits if limit.tries is not None)
     cost = min(limit.cost for limit in limits if limit.cost is not None)
     return f"tries to heal: {tries}", f"cost of healing: {money(cost)} at most"
-
-
-def _describe_effects(effects: Sequence[Effect], flows: Collection[str]) -> list[str]:
-    """The lines of effects in a preview. A flow gets the name that it would get beside the earlier ones."""
-    lines, flow_names = list[str](), set(flows)
-    for effect in effects:
-        if isinstance(effect, FlowOffload):
-            effect = replace(effect, name=make_unused_flow_name(effect.name, flow_names))
-            flow_names.add(effect.name)
-        lines += _describe_effect(effect)
-    return lines
 
 
 def _describe_effect(effect: Effect) -> list[str]:

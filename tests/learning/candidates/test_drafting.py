@@ -28,7 +28,6 @@ from engine.model.adaptation import (
 from tests.conftest import MONDAY_MORNING
 from tests.learning.candidates.adaptation_world import (
     AGENT,
-    FLOW_NAMES,
     SHOP,
     TOTAL,
     StandInSources,
@@ -161,7 +160,7 @@ EFFECTS = st.one_of(
 def preview(*effects: Effect) -> list[str]:
     """The preview of the last of these effects of the same type, where the others are active."""
     *others, effect = effects
-    preview = make_preview(effect, others, model="openai:gpt-5", tries=3, cost=500_000, flows=FLOW_NAMES)
+    preview = make_preview(effect, others, model="openai:gpt-5", tries=3, cost=500_000)
     return list(preview.after)
 
 
