@@ -125,7 +125,7 @@ class CaptureRow(Row, table=True):
         """The texts that forgetting searches."""
         return self.text, *self.tags
 
-    def forget(self) -> None:
+    def forget(self, at: datetime) -> None:
         """Leave an empty stub."""
         self.text, self.tags, self.forgotten = "", [], True
 

@@ -85,7 +85,7 @@ class DraftRow(Row, table=True):
         """The texts that forgetting searches."""
         return self.fact, self.reason
 
-    def forget(self) -> None:
+    def forget(self, at: datetime) -> None:
         """Empty the draft. A draft that waits is rejected."""
         self.fact = self.reason = self.source = ""
         self.state = DraftState.REJECTED if self.state == DraftState.WAITING else self.state

@@ -24,6 +24,7 @@ from engine.files import write_atomic
 from engine.frozen import frozen
 from engine.memory.captures import CaptureRow
 from engine.memory.drafts import DraftRow
+from engine.memory.graph import TaskNode
 from engine.model import ForgetMatch, ForgetPreview, ForgetReport, Refusal
 from engine.model.text import plain
 from engine.storage import erasing
@@ -190,28 +191,32 @@ class Forgetting:
             )
 
 
-class ErasableRows:
-    """The captures or the drafts, as a store. A row that contains a term is emptied."""
+ErasableRow = CaptureRow | DraftRow | TaskNode
+"""A row whose texts can be forgotten."""
 
-    def __init__(self, name: str, database: Database, table: type[CaptureRow | DraftRow]) -> None:
+
+class ErasableRows:
+    """The captures, the drafts or the tasks, as a store. A row that contains a term is emptied."""
+
+    def __init__(self, name: str, database: Database, table: type[ErasableRow]) -> None:
         self.name = name
         self._database = database
         self._table = table
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         with self._database.read() as session:
-            yield from [(row.id, row.texts[0]) for row in self._select_matching(session, terms)]
+            yield from [(row.id, next(filter(None, row.texts))) for row in self._select_matching(session, terms)]
 
     def erase(self, terms: SearchTerms) -> int:
         def empty_rows(tx: Transaction) -> int:
             rows = self._select_matching(tx.session, terms)
             for row in rows:
-                row.forget()
+                row.forget(tx.now)
             return len(rows)
 
         return self._database.write(empty_rows)
 
-    def _select_matching(self, session: Session, terms: SearchTerms) -> list[CaptureRow | DraftRow]:
+    def _select_matching(self, session: Session, terms: SearchTerms) -> list[ErasableRow]:
         return [row for row in load_all(session, self._table, "") if any(map(terms.match, row.texts))]
 
 

@@ -8,7 +8,7 @@ writes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -29,8 +29,7 @@ from engine.model import (
     sanitise,
 )
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import SearchTerms
-from engine.storage.rows import Row, ask, load_all, read_all, shallow_dict, value_of
+from engine.storage.rows import Row, ask, read_all, shallow_dict, value_of
 
 SEMANTIC_WEIGHT = 0.7
 """Weight of similarity in the score of a task (SPEC 4.6). Recency has the rest."""
@@ -98,6 +97,21 @@ class TaskNode(Row, table=True):
         """The task of this row."""
         return value_of(self, GraphNode)
 
+    @property
+    def id(self) -> str:
+        """The id of the task."""
+        return self.task_id
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts that forgetting searches."""
+        return self.title, self.description, self.why
+
+    def forget(self, at: datetime) -> None:
+        """Empty and invalidate the task. Its place in the graph stays (SPEC 4.10)."""
+        self.title = self.description = ""
+        self.invalidated_at, self.why = self.invalidated_at or at, "forgotten"
+
 
 class TaskEdge(Row, table=True):
     """An edge, see `GraphEdge`."""
@@ -114,8 +128,6 @@ class TaskEdge(Row, table=True):
 @frozen
 class TaskGraph:
     """The graph of one home. All methods may be called from any thread."""
-
-    name = "tasks"
 
     database: Database
 
@@ -208,26 +220,6 @@ class TaskGraph:
             [(document,)] = ask(session, _SELECT_DOCUMENT)
         write_atomic(file, document.encode())
 
-    # -- forgetting
-
-    def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
-        """Tasks that contain one of the terms."""
-        with self.database.read() as session:
-            yield from [(row.task_id, row.title or row.description) for row in _select_matching(session, terms)]
-
-    def erase(self, terms: SearchTerms) -> int:
-        """Empty and invalidate the tasks that contain one of the terms; returns how many. Their places in the graph
-        stay (SPEC 4.10)."""
-
-        def empty_tasks(tx: Transaction) -> int:
-            rows = _select_matching(tx.session, terms)
-            for row in rows:
-                row.title = row.description = ""
-                row.invalidated_at, row.why = row.invalidated_at or tx.now, "forgotten"
-            return len(rows)
-
-        return self.database.write(empty_tasks)
-
 
 def _put_edge(tx: Transaction, edge: GraphEdge) -> None:
     tx.session.merge(TaskEdge(**shallow_dict(edge)))
@@ -250,11 +242,6 @@ def _read_edges_around(session: Session, task_id: str) -> list[GraphEdge]:
     clauses = "WHERE source = :id OR target = :id ORDER BY invalidated, source <> :id, rowid LIMIT :limit"
     rows = read_all(session, TaskEdge, clauses, {"id": task_id, "limit": MAX_NEIGHBOURS})
     return [value_of(row, GraphEdge) for row in rows]
-
-
-def _select_matching(session: Session, terms: SearchTerms) -> list[TaskNode]:
-    rows = load_all(session, TaskNode, "")
-    return [row for row in rows if any(map(terms.match, (row.title, row.description, row.why)))]
 
 
 def _shorten(text: str, max_length: int) -> str:

@@ -15,7 +15,7 @@ from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import ENDED, CaptureRow, Captures, WorkReader
 from engine.memory.drafts import DraftRow, Drafts
 from engine.memory.forget import DatabaseRows, ErasableRows, ErasableStore, Forgetting, HomeFiles, OtherTexts
-from engine.memory.graph import TaskGraph
+from engine.memory.graph import TaskGraph, TaskNode
 from engine.memory.graph_producer import KINDS, GraphProducer
 from engine.memory.memory import MemoryService
 from engine.memory.nightly import Nightly
@@ -84,7 +84,7 @@ class Knowledge:
             ErasableRows("captures", database, CaptureRow),
             ErasableRows("drafts", database, DraftRow),
             self.para,
-            self.graph,
+            ErasableRows("tasks", database, TaskNode),
             *others,
             HomeFiles((home.data, home.logs, home.cache), database=database.path),
             DatabaseRows(database),
