@@ -1,7 +1,7 @@
 """Reads a home without an engine: the names that a shell completes, and rows of the database for `clawpy doctor`.
 
-A shell waits for the answer. Therefore ids are read from the database file. Names that only large modules know take
-half a second. If a home cannot be read, there are no names.
+A shell waits for the answer. Therefore ids are read from the database file, and names that only large modules know are
+cached in `cache/names.json`. If a home cannot be read, there are no names.
 
 The completion of verbs calls `read_completion_names`.
 """
@@ -9,6 +9,7 @@ The completion of verbs calls `read_completion_names`.
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -51,9 +52,9 @@ def read_completion_names(home: Home, kind: str) -> Mapping[str, Any]:
                 return dict.fromkeys(home.configured_workspaces(), "workspace")
             case "channels" | "providers":
                 own = dict.fromkeys(home.read_settings_section(kind), "from your settings")
-                return _collect_program_names()[kind] | own
+                return dict(_load_program_names(home)[kind]) | own
             case _:
-                return _collect_program_names()[kind]
+                return dict(_load_program_names(home)[kind])
     return {}
 
 
@@ -64,8 +65,34 @@ def read_rows(database: Path, query: str, *, seconds: float = 2) -> list[tuple[A
         return connection.execute(query).fetchall()
 
 
-def _collect_program_names() -> dict[str, dict[str, Any]]:
-    """The names that the program itself defines, by kind."""
+def _load_program_names(home: Home) -> dict[str, Any]:
+    """The names that the program itself defines. They come from the cache, which is written again when a source file
+    has changed."""
+    if not home.cache.is_dir():
+        raise FileNotFoundError(home.cache)
+    file, stamp = home.cache / "names.json", [source.stat().st_mtime_ns for source in find_source_files()]
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        cached = json.loads(file.read_text(encoding="utf-8"))
+        if cached["stamp"] == stamp:
+            return dict(cached)
+    cached = _collect_program_names() | {"stamp": stamp}
+    from engine.files import write_json
+
+    write_json(file, cached)
+    return cached
+
+
+def find_source_files() -> list[Path]:
+    """The files that define what `_collect_program_names` reads. They are found without importing them."""
+    engine = Path(__file__).parent.parent
+    runners = engine / "execution" / "runners"
+    agents = runners / "acp"
+    folders = (engine / "config", runners / "flows")
+    files = [file for folder in folders for file in sorted(folder.glob("*.py"))]
+    return [*files, runners / "flow.py", agents / "__init__.py", agents / "agents.toml"]
+
+
+def _collect_program_names() -> dict[str, Any]:
     from engine.config import Settings
     from engine.config.sections import PROVIDERS
     from engine.config.settings_file import describe_accepted, parse_key
