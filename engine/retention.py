@@ -176,7 +176,7 @@ class Retention:
         counted_from = now if first_unread_at is None else min(now, datetime.fromisoformat(first_unread_at))
         deleted_count = 0
         for (workspace,) in workspaces:
-            if days := self._settings.current.kept_days(rule.table, workspace):
+            if days := self._settings.current.get_retention_days(rule.table, workspace):
                 before = as_stored(counted_from - timedelta(days=days))
                 deleted_count += self._delete_in_batches(rule, values | {"workspace": workspace, "before": before})
         return deleted_count

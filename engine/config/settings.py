@@ -45,63 +45,63 @@ MAX_DAYS = 36_500
 
 
 @frozen
-class Minimum:
+class MinimumRetention:
     """The fewest days for which the rows of a table may be kept, and the reason."""
 
     days: int
     reason: str
 
 
-MINIMUM_OF_TABLE = {
-    "memory_events": Minimum(35, "agents' work of the last 30 days is analysed"),
-    "learning_records": Minimum(90, "candidates are drafted from the last 90 days"),
-    "validation_runs": Minimum(35, "recent test failures are needed"),
-    "cost_entries": Minimum(35, "the monthly caps are computed from them"),
-    "crosspoll_log": Minimum(35, "the rails need their recent blocks"),
+MINIMUM_RETENTION = {
+    "memory_events": MinimumRetention(35, "agents' work of the last 30 days is analysed"),
+    "learning_records": MinimumRetention(90, "candidates are drafted from the last 90 days"),
+    "validation_runs": MinimumRetention(35, "recent test failures are needed"),
+    "cost_entries": MinimumRetention(35, "the monthly caps are computed from them"),
+    "crosspoll_log": MinimumRetention(35, "the rails need their recent blocks"),
 }
 """The minimum of each table."""
 
 
-def _make_days_field(table: str, default: int | None) -> Any:
+def _make_retention_field(table: str, default: int | None) -> Any:
     """The field with the days of one table."""
-    days = MINIMUM_OF_TABLE[table].days
+    days = MINIMUM_RETENTION[table].days
     return Field(default, description=f"0 (keep forever) or days from {days} to {MAX_DAYS}")
 
 
-class _Days(Section):
+class _RetentionDays(Section):
     """Days by table. Each is 0, or at least the minimum of its table."""
 
     @field_validator("*")
     @classmethod
     def _check(cls, value: int | None, info: ValidationInfo) -> int | None:
-        minimum = MINIMUM_OF_TABLE[info.field_name or ""]
+        minimum = MINIMUM_RETENTION[info.field_name or ""]
         if value and not minimum.days <= value <= MAX_DAYS:
             accepted = f"0 (keep forever) or {minimum.days} to {MAX_DAYS} days: {minimum.reason}"
             raise ValueError(f"{value} is not accepted; expected {accepted}")
         return value
 
 
-class RetentionSettings(_Days):
+class RetentionSettings(_RetentionDays):
     """`[retention]`: for how many days the rows of each table are kept; 0 is forever. Sums by day are always kept.
 
     Rows that the program still needs are kept, whatever their age: see `engine.retention`.
     """
 
-    memory_events: int = _make_days_field("memory_events", 0)
-    learning_records: int = _make_days_field("learning_records", 180)
-    validation_runs: int = _make_days_field("validation_runs", 0)
-    cost_entries: int = _make_days_field("cost_entries", 0)
-    crosspoll_log: int = _make_days_field("crosspoll_log", 0)
+    memory_events: int = _make_retention_field("memory_events", 0)
+    learning_records: int = _make_retention_field("learning_records", 180)
+    validation_runs: int = _make_retention_field("validation_runs", 0)
+    cost_entries: int = _make_retention_field("cost_entries", 0)
+    crosspoll_log: int = _make_retention_field("crosspoll_log", 0)
 
 
-class WorkspaceRetention(_Days):
+class WorkspaceRetention(_RetentionDays):
     """`[workspaces."/path".retention]`: the same for one workspace. None: as in `[retention]`."""
 
-    memory_events: int | None = _make_days_field("memory_events", None)
-    learning_records: int | None = _make_days_field("learning_records", None)
-    validation_runs: int | None = _make_days_field("validation_runs", None)
-    cost_entries: int | None = _make_days_field("cost_entries", None)
-    crosspoll_log: int | None = _make_days_field("crosspoll_log", None)
+    memory_events: int | None = _make_retention_field("memory_events", None)
+    learning_records: int | None = _make_retention_field("learning_records", None)
+    validation_runs: int | None = _make_retention_field("validation_runs", None)
+    cost_entries: int | None = _make_retention_field("cost_entries", None)
+    crosspoll_log: int | None = _make_retention_field("crosspoll_log", None)
 
 
 class WorkspaceAutonomy(StrEnum):
@@ -163,9 +163,6 @@ class ProductionSettings(Section):
     paths: tuple[str, ...] = ()
 
 
-MAX_CONTENT_PATTERNS = 200
-"""Maximum number of patterns in each list of `[content]`."""
-
 MAX_PATTERN_CHARS = 200
 """Maximum number of characters of a pattern of `[content]`."""
 
@@ -184,28 +181,21 @@ class ContentSettings(Section):
     @field_validator("allow", "block", mode="after")
     @classmethod
     def _check_patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if len(value) > MAX_CONTENT_PATTERNS:
-            raise ValueError(f"{len(value)} patterns given, at most {MAX_CONTENT_PATTERNS}")
         for text in value:
-            problem = _find_pattern_problem(text)
-            if problem:
+            if problem := _find_pattern_problem(text):
                 raise ValueError(f"pattern {text[:80]!r} {problem}")
         return value
 
 
 def _find_pattern_problem(text: str) -> str:
     """The problem of a pattern of `[content]` in words, "" for none."""
-    body = text.removeprefix("prompt:").strip()
-    if not body:
-        return 'is empty; write a command such as "docker system prune -f"'
-    if text != text.strip() or not text.isprintable():
-        return "starts or ends with a space, or contains a line break, a tab or the like; write one command on one line"
-    if len(text) > MAX_PATTERN_CHARS:
-        return f"is longer than {MAX_PATTERN_CHARS} characters; use * for the parts that vary"
-    first, *rest = body.split()
-    if not any(character.isalnum() for character in (body if text.startswith("prompt:") else first)):
-        return "would match every command; begin with the name of a program"
-    if not text.startswith("prompt:") and (first[0] in "-!@" or "**" in [first, *rest[:-1]]):
+    if text != text.strip() or not text.isprintable() or len(text) > MAX_PATTERN_CHARS:
+        return f"is not one line of at most {MAX_PATTERN_CHARS} characters without spaces at its ends"
+    body, is_prompt = text.removeprefix("prompt:"), text.startswith("prompt:")
+    first, *rest = body.split() or [""]
+    if not any(map(str.isalnum, body if is_prompt else first)):
+        return 'would match everything; write a command such as "docker system prune -f"'
+    if not is_prompt and (first[0] in "-!@" or "**" in [first, *rest[:-1]]):
         return "must begin with the name of a program, and ** may only be last"
     return ""
 
@@ -419,7 +409,7 @@ class Settings(Section):
             workspace.autonomy is WorkspaceAutonomy.ACT for workspace in self.workspaces.values()
         )
 
-    def kept_days(self, table: str, workspace: str) -> int:
+    def get_retention_days(self, table: str, workspace: str) -> int:
         """For how many days a workspace's rows of a table are kept, 0 for ever. `table` by its name, as `memory_events`
         (SPEC 4.2). Raises AttributeError for a table that has no such setting."""
         own: int | None = getattr(self.workspace(workspace).retention, table)
