@@ -1,4 +1,4 @@
-"""Who may reach the gateway: its address and host names, its token and passes, and its limits (SPEC 10.1, 11.1).
+"""Who may reach the gateway: its token and passes, its address and host names (SPEC 10.1, 11.1).
 
 Other machines can reach it only with a certificate, or if the operator says that a tunnel encrypts. A web page can make
 its own host name point to this machine; its requests then have that name as Host. So the gateway answers only to known
@@ -19,7 +19,7 @@ import logging
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -48,6 +48,7 @@ USED_PASSES_KEY = "gateway.passes"
 """Key in the state table: the used passes and the time when each expires."""
 
 THIS_RUN = "this run"
+"""The source of a token that is stored nowhere."""
 
 MIN_TOKEN_CHARS = 20
 """Minimum length of a token. A token from the environment may be chosen by a person."""
@@ -333,66 +334,3 @@ def check_certificate(certificate: str, key: str) -> None:
         message = f"{certificate} with {key} cannot be used: {reason}"
         fix = f"name a certificate and its key, readable for you, in PEM form, without a passphrase; {HOW_TO_MAKE_PAIR}"
         raise Refusal("bad_certificate", sanitise(message), sanitise(fix)) from error
-
-
-# -- limits of clients
-
-
-@frozen
-class GatewayLimits:
-    """Limits of the gateway: sizes in bytes, times in seconds, rates per second. They are generous for a phone, and
-    stop a flood of requests."""
-
-    body: int = 256 * 1024
-    head: int = 64 * 1024
-    """Bytes of a request's line and headers."""
-    head_seconds: float = 10.0
-    """Time that a new connection has to send the head of a request."""
-    body_seconds: float = 15.0
-    connections: int = 512
-    sockets: int = 256
-    """Maximum number of WebSockets at a time."""
-    requests: float = 100.0
-    burst: int = 400
-    """Maximum requests with the right token: a second, and at once."""
-    failures: float = 0.5
-    failure_burst: int = 30
-    """Maximum requests with a wrong token: a second, and at once. Further ones get 429; requests with the right token
-    are not affected."""
-    slow_operations: int = 4
-    """Maximum number of cycles and questions to the Twin in progress at once."""
-    resume_events: int = 20_000
-    """Maximum number of events that a client can resume after. A client that missed more is told to read the state
-    again."""
-    messages: float = 10.0
-    message_burst: int = 20
-    """Maximum messages from a WebSocket: a second, and at once."""
-    subscribe_seconds: float = 10.0
-    stall_seconds: float = 5.0
-    """Time after which a WebSocket is closed if it does not read the messages that wait for it."""
-
-
-@dataclass
-class ClientCounts:
-    """The number of WebSockets now, and of those that were closed because they did not read. Written by the gateway's
-    event loop."""
-
-    connected: int = 0
-    dropped: int = 0
-
-
-class RateLimit:
-    """A limit of `rate` requests a second, and of `burst` at once. `now` is in seconds of one clock."""
-
-    def __init__(self, rate: float, burst: float, now: float) -> None:
-        self._rate, self._burst = rate, burst
-        self._allowed, self._updated_at = burst, now
-
-    def count_request(self, now: float) -> float:
-        """Count a request and return 0 if it is allowed now, else return the seconds until one is."""
-        self._allowed = min(self._burst, self._allowed + (now - self._updated_at) * self._rate)
-        self._updated_at = now
-        if self._allowed >= 1:
-            self._allowed -= 1
-            return 0.0
-        return (1 - self._allowed) / self._rate

@@ -12,14 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from engine.api.gateway.access import (
-    THIS_RUN,
-    Access,
-    ClientCounts,
-    GatewayLimits,
-    apply_options,
-    make_listen_address,
-)
+from engine.api.gateway.access import THIS_RUN, Access, apply_options, make_listen_address
 from engine.config import GatewaySettings
 from engine.events import Event, GatewayClosed, GatewayOpened
 from engine.frozen import frozen
@@ -58,16 +51,12 @@ gateway's state."""
 class Gateway:
     """Opens the gateway. Callable from any thread. `announce(url)` publishes the address to other processes."""
 
-    def __init__(
-        self, engine: Services, build: Build, *, announce: Callable[[str], None], limits: GatewayLimits | None = None
-    ) -> None:
+    def __init__(self, engine: Services, build: Build, *, announce: Callable[[str], None]) -> None:
         self._engine = engine
         self._build = build
         self._announce = announce
-        self._limits = limits or GatewayLimits()
         self._access = Access(engine.keys, engine.database)
         self._state_lock = threading.RLock()
-        self._counts = ClientCounts()
         self._server: Server | None = None
         self._fault = ""
         self._is_pinned = False
@@ -163,7 +152,7 @@ class Gateway:
         server = self._server
         if server is None:
             return GatewayState(description=self._fault or "off")
-        address, source, counts = server.address, self._access.source, self._counts
+        address, source, counts = server.address, self._access.source, server.counts
         reach = f"other machines too, {'TLS' if address.certificate else 'by tunnel'}"
         if address.is_local:
             reach = "this machine only"
@@ -183,7 +172,7 @@ class Gateway:
             address = make_listen_address(settings)
             self._new_token = self._access.load_or_make(in_file=in_file) or self._new_token
             # FastAPI and uvicorn are imported only here, so a console without a gateway does not load them.
-            server = self._build(self._engine, self._access, address, self._limits, self._counts)
+            server = self._build(self._engine, self._access, address)
             server.start()
         except Refusal as refusal:
             self._fault = f"{refusal.message}; {refusal.fix}" if refusal.fix else refusal.message

@@ -24,8 +24,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.api.documents import Document, document, instant
-from engine.api.gateway.access import Access, ClientCounts, GatewayLimits, RateLimit
+from engine.api.gateway.access import Access
 from engine.api.gateway.replies import INVALID_REQUEST, RpcCall, make_error_reply
+from engine.api.gateway.server import ClientCounts, GatewayLimits, RateLimit
 from engine.api.operations.operation import describe_fault
 from engine.api.operations.system import cross_poll_status
 from engine.events import Event

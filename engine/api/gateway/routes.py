@@ -23,9 +23,9 @@ from starlette.websockets import WebSocket
 
 from engine.api.documents import Document
 from engine.api.gateway import replies
-from engine.api.gateway.access import Access, ClientCounts, GatewayLimits, ListenAddress
+from engine.api.gateway.access import Access, ListenAddress
 from engine.api.gateway.pulse import Pulse
-from engine.api.gateway.server import Guard, Server
+from engine.api.gateway.server import ClientCounts, GatewayLimits, Guard, Server
 from engine.api.operations import OPERATIONS
 from engine.api.operations.operation import NOT_AN_OBJECT, ApiServices, describe_fault, validate_arguments
 from engine.files import read_table
@@ -112,9 +112,10 @@ SLOW_OPERATIONS = frozenset({"trigger", "twin"})
 
 
 def build_server(
-    engine: ApiServices, access: Access, address: ListenAddress, limits: GatewayLimits, counts: ClientCounts
+    engine: ApiServices, access: Access, address: ListenAddress, limits: GatewayLimits | None = None
 ) -> Server:
     """Build the application with its guard and its server. Raises as `Server`."""
+    limits, counts = limits or GatewayLimits(), ClientCounts()
     app = FastAPI(
         title="Clawpy Console",
         version=engine.version,
@@ -136,7 +137,7 @@ def build_server(
         _add_route(router, route, operations)
 
     @router.post("/rpc", response_model=replies.RpcReply, responses=RPC_ERRORS | BODY_ERRORS, tags=["rpc"])
-    def call(
+    def answer_rpc(
         body: Annotated[
             replies.RpcCall, Body(examples=[{"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}])
         ],
@@ -145,11 +146,11 @@ def build_server(
         return JSONResponse(operations.answer_rpc(body.method, body.params, body.id))
 
     @app.websocket("/pulse")
-    async def _pulse(socket: WebSocket) -> None:
+    async def serve_pulse(socket: WebSocket) -> None:
         await pulse.serve(socket)
 
     @app.get("/pulse", include_in_schema=False)
-    def _refuse_plain_request() -> None:
+    def refuse_plain_request() -> None:
         raise HTTPException(426, headers={"upgrade": "websocket"})
 
     app.include_router(router)
@@ -213,7 +214,7 @@ def _add_route(router: APIRouter, route: Route, operations: OperationRunner) -> 
             arguments["id"] = id
         return JSONResponse(operations.run(route.operation, arguments))
 
-    # FastAPI reads the arguments of a route from this signature.
+    # FastAPI reads the arguments of a route from this signature: `(*, id: CardId, values: SnoozeBody | None = None)`.
     endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     has_body = not is_get and model.model_fields
     router.add_api_route(

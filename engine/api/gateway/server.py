@@ -23,7 +23,7 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn
 
 import h11
@@ -34,7 +34,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from engine.api.gateway.access import Access, ClientCounts, GatewayLimits, ListenAddress, RateLimit, check_certificate
+from engine.api.gateway.access import Access, ListenAddress, check_certificate
+from engine.frozen import frozen
 from engine.model import Refusal
 from engine.model.secrets import redact
 
@@ -54,6 +55,72 @@ BEARER_PREFIX = "bearer."
 RESPONSE_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
+# -- limits of clients
+
+
+@frozen
+class GatewayLimits:
+    """Limits of the gateway: sizes in bytes, times in seconds, rates per second. They are generous for a phone, and
+    stop a flood of requests."""
+
+    body: int = 256 * 1024
+    head: int = 64 * 1024
+    """Bytes of a request's line and headers."""
+    head_seconds: float = 10.0
+    """Time that a new connection has to send the head of a request."""
+    body_seconds: float = 15.0
+    connections: int = 512
+    sockets: int = 256
+    """Maximum number of WebSockets at a time."""
+    requests: float = 100.0
+    burst: int = 400
+    """Maximum requests with the right token: a second, and at once."""
+    failures: float = 0.5
+    failure_burst: int = 30
+    """Maximum requests with a wrong token: a second, and at once. Further ones get 429; requests with the right token
+    are not affected."""
+    slow_operations: int = 4
+    """Maximum number of cycles and questions to the Twin in progress at once."""
+    resume_events: int = 20_000
+    """Maximum number of events that a client can resume after. A client that missed more is told to read the state
+    again."""
+    messages: float = 10.0
+    message_burst: int = 20
+    """Maximum messages from a WebSocket: a second, and at once."""
+    subscribe_seconds: float = 10.0
+    stall_seconds: float = 5.0
+    """Time after which a WebSocket is closed if it does not read the messages that wait for it."""
+
+
+@dataclass
+class ClientCounts:
+    """The number of WebSockets now, and of those that were closed because they did not read. Written by the gateway's
+    event loop."""
+
+    connected: int = 0
+    dropped: int = 0
+
+
+class RateLimit:
+    """A limit of `rate` requests a second, and of `burst` at once. `now` is in seconds of one clock."""
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._allowed, self._updated_at = burst, now
+
+    def count_request(self, now: float) -> float:
+        """Count a request and return 0 if it is allowed now, else return the seconds until one is."""
+        self._allowed = min(self._burst, self._allowed + (now - self._updated_at) * self._rate)
+        self._updated_at = now
+        if self._allowed >= 1:
+            self._allowed -= 1
+            return 0.0
+        return (1 - self._allowed) / self._rate
+
+
+# -- the server
+
+
 class Server(uvicorn.Server):
     """Listens at `address` from `start` until `close`. Meanwhile `background` runs on its event loop."""
 
@@ -71,6 +138,7 @@ class Server(uvicorn.Server):
         self._listening = _bind(address)
         self.address = replace(address, port=self._listening.getsockname()[1])
         self.guard = guard
+        self.counts = counts
         self._background = background
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="clawpy-gateway", daemon=True)
@@ -141,6 +209,9 @@ class Server(uvicorn.Server):
         finally:
             background.cancel()
             serving.cancel()
+
+
+# -- its connections
 
 
 class _Connection(H11Protocol):
@@ -253,6 +324,9 @@ def _bind(address: ListenAddress) -> socket.socket:
         fix = "name an address of this machine, and a port of 1024 or higher"
         raise Refusal("bad_address", f"{where} cannot be opened: {error.strerror or error}", fix) from error
     return listening
+
+
+# -- the check of each request
 
 
 class HttpRefusal(Refusal):

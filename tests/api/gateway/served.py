@@ -4,15 +4,16 @@ import json
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from engine import open_engine
-from engine.api.gateway.access import GatewayLimits
 from engine.api.gateway.gateway import Gateway
 from engine.api.gateway.routes import build_server
+from engine.api.gateway.server import GatewayLimits
 from engine.api.notify.notifications import Notifications
 from engine.engine import Engine
 from engine.home import Home
@@ -98,7 +99,8 @@ def open_served(place: Path, *, limits: GatewayLimits = SMALL, throw_away: bool 
     overrides = Overrides(throw_away=throw_away)
     engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False, overrides=overrides)
     # `open_engine` takes no limits for its gateway.
-    engine.gateway = Gateway(engine, build_server, announce=engine._lock.announce_gateway, limits=limits)
+    build = partial(build_server, limits=limits)
+    engine.gateway = Gateway(engine, build, announce=engine._lock.announce_gateway)
     engine.notify = Notifications(engine, issue_pass=engine.gateway.issue_pass)
     return Served(engine, engine.gateway, engine.gateway.open(**{"port": 0} | options), place)
 
