@@ -236,9 +236,6 @@ VERB_TIMEOUTS_S = {"predict": 300.0, "recall": 300.0, "land": 300.0, "branch": 3
 
 DEFAULT_VERB_TIMEOUT_S = 60.0
 
-REPEATABLE_VERBS = frozenset({"cards", "work", "status", "predict", "recall"})
-"""Verbs that may be sent again if the answer was lost. No other verb may be carried out twice (SPEC 11.3)."""
-
 OFFLINE_VERBS = frozenset({"check", "doctor", "key"})
 """Verbs that need no engine. They work even if the home is broken, or if its engine hangs."""
 
@@ -309,16 +306,17 @@ def ask_running(home: Home, verb: str, **arguments: Any) -> Document:
 
 
 def _ask_holder(address: str, verb: str, arguments: Mapping[str, Any]) -> Document | None:
-    """The answer of the engine that holds the home. None if it cannot be reached, and the verb may be sent again.
+    """The answer of the engine that holds the home; None if it cannot be reached.
 
-    Raises the `Refusal` of the engine, and `no_answer`.
+    Raises the `Refusal` of the engine, and `no_answer`: a verb that was sent is never sent again, because it may have
+    been carried out (SPEC 11.3).
     """
     timeout = None if arguments.get("wait") else VERB_TIMEOUTS_S.get(verb, DEFAULT_VERB_TIMEOUT_S)
     try:
         return ask(address, verb, dict(arguments), timeout=timeout)
     except Unreachable as error:
         # If the request was not sent, the note is that of a dead engine, or the engine is closing.
-        if error.sent and verb not in REPEATABLE_VERBS:
+        if error.sent:
             raise Refusal(
                 "no_answer",
                 "the engine stopped before it answered; the verb may have been carried out",

@@ -102,14 +102,8 @@ def _engine_that_hangs_up(home: Home, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.usefixtures("_engine_that_hangs_up")
-def test_a_question_whose_answer_was_lost_is_asked_again(home: Home):
-    assert call(home, "status", {}, opener=open_engine)["state"] == "WATCHING"
-
-
-@pytest.mark.usefixtures("_engine_that_hangs_up")
-@pytest.mark.parametrize("verb", ["propose", "approve"])
-def test_a_change_whose_answer_was_lost_is_not_repeated(home: Home, verb: str):
-    refused("no_answer", lambda: call(home, verb, {}, opener=open_engine))
+def test_a_verb_whose_answer_was_lost_is_not_repeated(home: Home):
+    refused("no_answer", lambda: call(home, "approve", {}, opener=open_engine))
 
 
 def test_an_engine_of_another_version_is_only_asked_to_stop(home: Home, clock: FakeClock, serve: Serve):

@@ -1,4 +1,4 @@
-"""Operations on the organisation: agents, guidance, profile, bubbles (SPEC 1).
+"""Operations on the organisation: agents, guidance, profile, and bubbles, which are findings (SPEC 1).
 
 An agent here is a folder with `soul.md`; a coding agent is a program that may serve a channel.
 """
@@ -12,7 +12,7 @@ from engine.api.operations.operation import Limit, NonEmptyText, Text, operation
 from engine.autonomy.heartbeat import find_heartbeat_problems
 from engine.config.sections import ACP_PREFIX
 from engine.hierarchy.profile_text import format_versioned_profile
-from engine.model import BubbleState, Refusal
+from engine.model import AgentView, BubbleState, Refusal
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -31,7 +31,6 @@ def agents(
     tier: Any = None,
 ) -> Document:
     """List, show, add, move, retire or restore agents; set a tier; let a coding agent serve a channel."""
-    hierarchy = engine.agents
     if action == "list":
         return _make_agents_document(engine)
     require("id", id)
@@ -41,16 +40,16 @@ def agents(
         case "show":
             return _make_agent_document(engine, id)
         case "retire":
-            return _make_agent_document(engine, hierarchy.retire(id))
+            return _make_agent_document(engine, engine.agents.retire(id))
         case "restore":
-            id = hierarchy.restore(id).id
+            id = engine.agents.restore(id).id
         case "add":
             leader = require("reportsTo", reports_to)
-            hierarchy.add(id, reports_to=leader, title=title, archetype=archetype, domain=domain)
+            engine.agents.add(id, reports_to=leader, title=title, archetype=archetype, domain=domain)
         case "move":
-            hierarchy.move(id, require("reportsTo", reports_to))
+            engine.agents.move(id, require("reportsTo", reports_to))
         case "tier":
-            hierarchy.assign_tier(id, _parse_tier(tier))
+            engine.agents.assign_tier(id, _parse_tier(tier))
     reply = _make_agent_document(engine, id)
     reply.pop("soul", None)
     return reply
@@ -110,19 +109,19 @@ def bubbles(
         return {"flushed": document(report.flushed), "waiting": report.waiting, "cloudSyncFailure": report.failed}
     if action == "approve":
         return {"bubbles": [document(engine.bubbles.approve(require("id", id)))]}
-    bubbles_found = engine.bubbles.list(state=BubbleState(state) if state else None, agent=agent, limit=limit)
-    return {"bubbles": document(bubbles_found)}
+    findings = engine.bubbles.list(state=BubbleState(state) if state else None, agent=agent, limit=limit)
+    return {"bubbles": document(findings)}
 
 
 def _make_agents_document(engine: Services) -> Document:
     """All agents, the coding agents, and the problems of the organisation's files."""
-    hierarchy = engine.agents
+    agents = engine.agents
     return {
-        "agents": document(hierarchy.list()),
+        "agents": document(agents.list()),
         "coding": _list_coding_agents(engine),
         "codingSupported": list(engine.channel_setup.supported_agents),
-        "retired": [agent.id for agent in hierarchy.list_retired()],
-        "problems": [*hierarchy.find_problems(), *find_heartbeat_problems(*hierarchy.read_heartbeats())],
+        "retired": [agent.id for agent in agents.list_retired()],
+        "problems": [*agents.find_problems(), *find_heartbeat_problems(*agents.read_heartbeats())],
     }
 
 
@@ -145,34 +144,39 @@ def _parse_tier(value: object) -> int | None:
 def _make_agent_document(engine: Services, agent_id: str) -> Document:
     """An agent with its chain of leaders, and fewer fields if it is broken or retired. One that works comes before a
     retired one of the same id."""
-    hierarchy = engine.agents
-    is_retired = agent_id not in [agent.id for agent in hierarchy.list()]
-    retired = next((agent for agent in hierarchy.list_retired() if is_retired and agent.id == agent_id), None)
-    agent = retired or hierarchy.get(agent_id)
+    agents = engine.agents
+    is_retired = agent_id not in [agent.id for agent in agents.list()]
+    retired = next((agent for agent in agents.list_retired() if is_retired and agent.id == agent_id), None)
+    agent = retired or agents.get(agent_id)
     folder = engine.home.agents / ".retired" / agent.id if retired else engine.home.agents / agent.id
     reply: Document = {"agent": document(agent), "archetype": agent.archetype, "folder": str(folder)}
     if retired or agent.broken:
         return reply | {"chain": [], "chainEnd": "", "retired": retired is not None}
-    lineage, channels = hierarchy.find_lineage(agent_id), engine.settings.current.channels
-    lines = find_heartbeat_problems(*hierarchy.read_heartbeats())
+    lineage = agents.find_lineage(agent_id)
+    lines = find_heartbeat_problems(*agents.read_heartbeats())
     problems = [line for line in lines if line.startswith(f"agents/{agent_id}/")]
     try:
-        soul = hierarchy.read_soul(agent_id)
+        soul = agents.read_soul(agent_id)
     except Refusal as refusal:
         soul, problems = "", [refusal.message, *problems]
     return reply | {
         "chain": [leader.id for leader in lineage.leaders],
         "chainTiers": [leader.tier for leader in lineage.leaders],
         "chainEnd": lineage.end,
-        "serves": [
-            {"channel": name, "runner": channel.runner, "fallback": list(channel.fallback), "model": channel.model}
-            for name in agent.channels
-            if (channel := channels.get(name))
-        ],
-        "tools": hierarchy.read_tools(agent_id).model_dump(mode="json"),
+        "serves": _list_served_channels(engine, agent),
+        "tools": agents.read_tools(agent_id).model_dump(mode="json"),
         "problems": problems,
         "soul": soul,
     }
+
+
+def _list_served_channels(engine: Services, agent: AgentView) -> list[Document]:
+    channels = engine.settings.current.channels
+    return [
+        {"channel": name, "runner": channel.runner, "fallback": list(channel.fallback), "model": channel.model}
+        for name in agent.channels
+        if (channel := channels.get(name))
+    ]
 
 
 def _list_coding_agents(engine: Services) -> list[Document]:

@@ -15,6 +15,7 @@ from engine.execution.runners.model.host_client import Conversation
 from engine.model import Assignment, Layer, ModelCall, NoAnswer, Question
 from engine.safety.costs import CostEntry
 from tests.execution.model.model_world import GPT, KEY, ModelWorld
+from tests.support.helpers import refused
 from tests.support.model_server import ModelServer, Reply
 
 
@@ -136,8 +137,11 @@ def test_no_question_is_asked_while_the_engine_is_stopped(engine: Engine, server
 
 
 def test_a_text_prompt_would_run_on_the_model(engine: Engine, world: ModelWorld):
-    info = engine.sessions.check(Assignment("?", "koji-core", str(world.repository.path), "auto"))
+    assignment = Assignment("?", "koji-core", str(world.repository.path), "model")
+    info = engine.sessions.check(assignment)
     assert (info.available, info.check_only, info.executor) == (True, False, f"openai:{GPT}")
+    assert engine.sessions.apply_edit(assignment, " and then? \n").prompt == "and then?"
+    refused("bad_parameters", lambda: engine.sessions.apply_edit(assignment, " \n"))
 
 
 # Summaries of sessions

@@ -147,8 +147,7 @@ class AgentLoop:
     def begin(self, *, continues: str = "", follows: str = "") -> None:
         """Start an empty conversation, or continue that of the session `continues`.
 
-        `follows` is the id of the call that the first call of this session follows. Raises `Refusal`
-        `no_conversation`.
+        `follows` is the id of the call that the first call of this session follows.
         """
         file = self._loop_services.histories.begin(self._view.id, continues=continues)
         self._last_call = follows

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from engine.model import Refusal
 from engine.model.secrets import redact_json
 
 FILE_SUFFIX = ".messages.jsonl"
@@ -35,27 +34,17 @@ class ConversationStore:
 
     def has_messages(self, session_id: str) -> bool:
         """Whether a session has messages that can be continued."""
-        try:
-            return self.file(session_id).stat().st_size > 0
-        except OSError:
-            return False
+        file = self.file(session_id)
+        return file.exists() and file.stat().st_size > 0
 
     def begin(self, session_id: str, *, continues: str = "") -> Path:
-        """Create an empty conversation, or a copy of that of the session `continues`. Raises `Refusal`
-        `no_conversation` if that session has none."""
+        """Create an empty conversation, or a copy of that of the session `continues`, which must have messages."""
         file = self.file(session_id)
         self._folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as copy:
             if continues:
-                try:
-                    copy.writelines(self._read_redacted_lines(self.file(continues)))
-                except FileNotFoundError as error:
-                    raise Refusal(
-                        "no_conversation",
-                        f"no conversation of {continues} is stored",
-                        "start again with a new card",
-                    ) from error
+                copy.writelines(self._read_redacted_lines(self.file(continues)))
         return file
 
     def _read_redacted_lines(self, file: Path) -> Iterator[bytes]:
