@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -137,6 +138,7 @@ def _find_rewritten_commits(git: Git, reflog: Sequence[ReflogEntry], commits: Ma
         *(commit.id for commit in commits.values() if commit.is_fixup and commit.target_subject in subjects),
         # HEAD left them by a rebase.
         *(commit.id for tip in rebased_tips for commit in _collect_ancestry(commits, tip)),
+        *_find_recommitted(git, commits, reflog),
         # The empty commits without a message from which `git rebase --root` starts, and which it makes for itself.
         *(commit.id for commit in commits.values() if not commit.parents and not commit.subject),
         # The last of several amended commits has the work of all of them, whether it is lost or on a branch.
@@ -162,6 +164,25 @@ def _find_rebased_tips(reflog: Iterable[ReflogEntry]) -> set[str]:
         else:
             tips.discard(entry.old)  # HEAD came back to it later, and left it in another way
     return tips
+
+
+def _find_recommitted(git: Git, commits: Mapping[str, Commit], reflog: Iterable[ReflogEntry]) -> set[str]:
+    """Those that were squashed by a reset and a commit with all their messages."""
+    recommitted: set[str] = set()
+    tips: dict[str, str] = {}  # the commit that a reset left, by the commit to which it went
+    for entry in reflog:
+        if entry.action.startswith("reset:"):
+            tips[entry.new] = entry.old
+        elif entry.action.startswith("commit") and (tip := tips.get(entry.old)):
+            line, span = _collect_ancestry(commits, tip), f"{entry.new}..{tip}"
+            if len(line) > 1 and _count_message_lines(git, span) == _count_message_lines(git, "-1", entry.new):
+                recommitted |= {replaced.id for replaced in line}
+    return recommitted
+
+
+def _count_message_lines(git: Git, *revisions: str) -> Counter[str]:
+    """How often each line stands in the messages of these commits, without empty lines."""
+    return Counter(filter(None, map(str.strip, git.lines("log", "--format=%B", *revisions))))
 
 
 def _collect_ancestry(commits: Mapping[str, Commit], tip: str) -> list[Commit]:

@@ -27,9 +27,6 @@ from engine.git.state import read_modified_at
 MAX_STATE_FILE_BYTES = 1_000_000
 """Maximum size of a file in which git keeps the state of an operation."""
 
-MAX_REMAINING = 100
-"""Maximum number of commits still to apply that are named."""
-
 MAX_GOOD_REVISIONS = 20
 """Maximum number of good revisions of a bisect that are named."""
 
@@ -43,11 +40,7 @@ _STATE_FILES: Sequence[str] = _TABLE["state_files"]
 _HEAD_FILES: Mapping[str, str] = _TABLE["head"]
 """The files of git's that tell of operations; `operations.toml` explains them."""
 
-_SEQUENCER_OPERATIONS = ("cherry-pick", "revert")
-"""The operations that apply single commits, for which the files of the sequencer may be there alone."""
-
 _COMMIT_ID = re.compile(r"[0-9a-f]{7,64}")
-_TODO_STEP = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f)(?: -[cC])? ([0-9a-f]{7,64})\b")
 
 MAX_TRIALS = 512
 """Maximum number of outcomes that are remembered."""
@@ -76,8 +69,6 @@ class GitOperation:
     """The side of stage 2. In a rebase it is the new base, with the commits that were applied so far."""
     theirs: Side | None = None
     """The side that is merged into ours. None for a bisect, and if git does not record it."""
-    base: str = ""
-    """The common commit of both sides; "" if it is unknown."""
     unmerged: tuple[str, ...] = ()
     """Files that are still in conflict."""
     resolved: tuple[str, ...] = ()
@@ -85,8 +76,6 @@ class GitOperation:
     rebased: str = ""
     """The branch that is rebased, or the short id of its last commit if it has no name; "" if git does not record
     it."""
-    remaining: tuple[str, ...] = ()
-    """At most `MAX_REMAINING` commits that are to be applied after the present one."""
     bad: str = ""
     """The bad revision of a bisect; "" if none is known yet."""
     good: tuple[str, ...] = ()
@@ -176,11 +165,9 @@ def read_operation(git: Git) -> GitOperation | None:
         name,
         ours=Side(our_name or head[:10], head, subjects.get(onto or head, "")),
         theirs=Side(their_name, theirs, subjects.get(theirs, "")) if theirs else None,
-        base=_find_base(git, name, head, theirs) if theirs else "",
         unmerged=unmerged,
         resolved=tuple(sorted(resolved)),
         rebased=progress.rebased or _name_branch_or_id(git, progress.original),
-        remaining=tuple(progress.remaining[:MAX_REMAINING]),
         begun_at=begun_at,
     )
 
@@ -197,8 +184,6 @@ class _Progress:
     """The branch that is rebased, or the short id of a detached HEAD."""
     original: str = ""
     """The last commit of that branch before the rebase."""
-    remaining: Sequence[str] = ()
-    """The commits that are to be applied after `theirs`."""
 
 
 def _read_progress(folder: Path, name: str) -> _Progress:
@@ -213,18 +198,8 @@ def _read_progress(folder: Path, name: str) -> _Progress:
             onto=_read_commit_id(state / "onto"),
             rebased=head_name.partition("refs/heads/")[2] or (head_name and original[:10]),  # a detached HEAD
             original=original,
-            remaining=_read_steps(state / "git-rebase-todo"),
         )
-    if name not in _SEQUENCER_OPERATIONS:
-        return _Progress(theirs)
-    steps = _read_steps(folder / "sequencer/todo")
-    is_first_applied = bool(steps) and theirs.startswith(steps[0])
-    return _Progress(theirs, remaining=steps[1:] if is_first_applied else steps)
-
-
-def _read_steps(file: Path) -> list[str]:
-    """The commits in a list of steps."""
-    return [step[1] for step in map(_TODO_STEP.match, _read_state_file(file).split("\n")) if step]
+    return _Progress(theirs)
 
 
 def read_conflicted_files(git: Git) -> dict[str, StagedVersions]:
@@ -253,14 +228,6 @@ def _read_bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -
         terms=(bad_term, good_term),
         begun_at=begun_at,
     )
-
-
-def _find_base(git: Git, name: str, head: str, theirs: str) -> str:
-    if name == "merge":
-        return git.text("merge-base", head, theirs, allowed=(0, 1)).partition("\n")[0]
-    if name == "revert":
-        return theirs
-    return git.text("rev-parse", "--verify", "--quiet", f"{theirs}^", allowed=(0, 1))
 
 
 def _name_branch_or_id(git: Git, commit: str) -> str:

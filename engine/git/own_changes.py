@@ -45,10 +45,10 @@ class OwnChanges:
 
 
 def find_own_changes(git: Git, state: GitState, since: datetime | None) -> OwnChanges:
-    """The findings in your own commits and uncommitted files. A TODO counts if it was added after `since`, and not at
-    all if that is None. Raises `GitError`."""
+    """The findings in your own commits and uncommitted files. A TODO counts if its file is not committed and was
+    written after `since`, and not at all if that is None. Raises `GitError`."""
     patch = read_own_patch(git, state)
-    leftovers = find_own_leftovers(git, state, patch, since)
+    leftovers = _find_own_leftovers(git, state, patch, since)
     if state.operation:  # during a merge or the like, nothing else is of interest
         return OwnChanges(patch.digest, leftovers)
     added_lines = {path: [line.line for line in lines] for path, lines in patch.lines_of.items()}
@@ -85,19 +85,14 @@ class LocatedLeftover:
         return f"{self.path}:{self.line}"
 
 
-def find_own_leftovers(git: Git, state: GitState, patch: Patch, since: datetime | None) -> tuple[LocatedLeftover, ...]:
+def _find_own_leftovers(git: Git, state: GitState, patch: Patch, since: datetime | None) -> tuple[LocatedLeftover, ...]:
     """At most `MAX_LEFTOVERS` leftovers among the added lines of `patch`, conflict markers first."""
     leftovers: list[LocatedLeftover] = []
     for path, lines in patch.lines_of.items():
         if not _VENDORED_PATH.search(path):
             leftovers += _find_leftovers_of_file(git, path, lines)
-    if any(leftover.kind in TODO_KINDS for leftover in leftovers):
-        new = _find_lines_added_since(git, state, patch, since) if since else set()
-        leftovers = [
-            leftover
-            for leftover in leftovers
-            if leftover.kind not in TODO_KINDS or (leftover.path, leftover.line) in new
-        ]
+    recent_paths = {file.path for file in state.files if since and file.modified_at and file.modified_at >= since}
+    leftovers = [item for item in leftovers if item.kind not in TODO_KINDS or item.path in recent_paths]
     if state.operation:
         leftovers = [leftover for leftover in leftovers if leftover.kind == CONFLICT_MARKER]
     leftovers.sort(key=lambda item: (item.kind != CONFLICT_MARKER, item.kind in TODO_KINDS, item.path, item.line))
@@ -157,18 +152,6 @@ def _has_conflict(path: str, text: str) -> bool:
     """Whether a file has the three markers in their order. Test data and documents with markers do not count."""
     is_quoted = _TEST_PATH.search(path) and path.endswith((*DOCUMENT_SUFFIXES, ".diff", ".patch", ".orig"))
     return not is_quoted and _WHOLE_CONFLICT.search(text) is not None
-
-
-def _find_lines_added_since(git: Git, state: GitState, patch: Patch, since: datetime) -> set[tuple[str, int]]:
-    """The path and number of each line that was added after `since`, by a later commit or in a file that was written
-    later."""
-    recent_paths = {file.path for file in state.files if file.modified_at is not None and file.modified_at >= since}
-    newer = next((count for count, commit in enumerate(state.recent) if commit.at < since), len(state.recent))
-    if patch.base and newer < len(state.recent) and patch.base != (base := state.recent[newer].id):
-        own = {commit.id for commit in state.recent[: newer + 1]}
-        patch = patch if patch.base in own else read_own_patch(git, state, base)
-    uncommitted = {file.path for file in state.files}
-    return {(line.path, line.line) for line in patch.added if line.path in recent_paths or line.path not in uncommitted}
 
 
 MAX_NAMES = 60

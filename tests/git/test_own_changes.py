@@ -1,13 +1,12 @@
 """Your own work as one patch within a budget, and the leftovers in it: debugging, markers, and documents that name
 removed things (SPEC 2.1)."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from engine.git import Git
 from engine.git.own_changes import find_own_changes
 from engine.git.patch import MAX_BYTES, MAX_LINES, read_own_patch, read_patch
 from engine.git.reader import GitReader
-from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
@@ -56,23 +55,19 @@ LEFTOVERS = {
     "src/lib.rs": ("dbg!(x);\n", ["src/lib.rs:1"]),
     "tests/lib.rs": ("dbg!(x);\n", []),
     "vendor/b.js": ("debugger\n", []),
-    "fresh.py": ("# TODO today\n", ["fresh.py:1"]),
 }
 """The text of each file, and the places of the leftovers in it."""
 
 
 def test_debugging_that_was_left_in_is_told_from_lines_that_look_like_it(repository: Repository):
-    day = timedelta(days=1)
-    repository.commit("one", {"z.py": "z = 1\n"}, at=(NOW - 9 * day).isoformat())
+    repository.commit("one", {"z.py": "z = 1\n"})
     repository.git("switch", "-q", "-c", "work")
-    repository.commit("older", {"older.py": "# TODO last week\n"}, at=(NOW - 7 * day).isoformat())
-    repository.commit("all", {path: text for path, (text, _) in LEFTOVERS.items()}, at=NOW.isoformat())
-    state = GitReader().read(repository.path)
-    expected = [place for _, places in LEFTOVERS.values() for place in places]
-    expected.sort(key=lambda place: (not place.startswith("conflict"), place.startswith("fresh"), place))
-    for since, older in ((NOW - day, []), (NOW - 8 * day, ["older.py:1"])):  # TODOs count from `since` on
-        leftovers = find_own_changes(Git(repository.path), state, since).leftovers
-        assert [leftover.place for leftover in leftovers] == expected + older
+    repository.commit("all", {"older.py": "# TODO\n", **{path: text for path, (text, _) in LEFTOVERS.items()}})
+    repository.write("fresh.py", "# TODO\n")
+    expected = sorted(place for _, places in LEFTOVERS.values() for place in places)
+    expected.sort(key=lambda place: not place.startswith("conflict"))
+    leftovers = find_own_changes(Git(repository.path), GitReader().read(repository.path), LONG_AGO).leftovers
+    assert [leftover.place for leftover in leftovers] == [*expected, "fresh.py:1"]
 
 
 def test_untracked_files_are_read_within_one_budget(repository: Repository):

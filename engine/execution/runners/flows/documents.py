@@ -20,7 +20,6 @@ from engine.execution.runners.flow import (
     Mark,
     Place,
     Revision,
-    WorkFailed,
     check_argument,
 )
 from engine.execution.runners.flows.change_log import (
@@ -71,7 +70,7 @@ class DraftChangelog(Flow):
         if not name and not self.create:
             raise CannotRun("this project has no change log", "create one with create=true")
         name = name or "CHANGELOG.md"
-        text = _read_changelog(job, name)
+        text = job.read_document(name, MAX_CHANGELOG_BYTES).decode(errors="surrogateescape")
         sorted_commits = sort_commits(commits, text)
         job.say(f"{count(len(commits), 'commit')}, {name} {'exists' if text else 'is new'}")
         _report_sorted_commits(job, sorted_commits)
@@ -81,7 +80,7 @@ class DraftChangelog(Flow):
                 f"Nothing to add to {name}: {mentioned} of {count(len(commits), 'commit')} already mentioned, and no "
                 "other that users would notice"
             )
-        (job.folder / name).write_bytes(add_entries(text, sorted_commits.entries).encode())
+        (job.folder / name).write_bytes(add_entries(text, sorted_commits.entries).encode(errors="surrogateescape"))
         number = sum(map(len, sorted_commits.entries.values()))
         return FlowResult(f"{name}: {count(number, 'entry', 'entries')} under Unreleased")
 
@@ -92,14 +91,6 @@ class DraftChangelog(Flow):
         since = resolve_commit(job, self.since) if self.since else job.git.text(*newest_tag, allowed=(0, 128))
         span = f"{since}..{until}" if since else until
         return log_commits(job.git, "--no-merges", f"--max-count={MAX_COMMITS}", "--reverse", span, "--")
-
-
-def _read_changelog(job: Job, name: str) -> str:
-    """The text of a change log; "" if it does not exist yet."""
-    try:
-        return job.read_document(name, MAX_CHANGELOG_BYTES).decode()
-    except UnicodeDecodeError as error:
-        raise WorkFailed(f"{name} is not UTF-8 (byte {error.start})", "convert it, for example with iconv") from error
 
 
 def _report_sorted_commits(job: Job, commits: SortedCommits) -> None:

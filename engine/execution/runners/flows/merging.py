@@ -58,7 +58,7 @@ MAX_PAIRED_BRANCHES = 5
 """Number of the newest branches that are also tried with each other, which are ten pairs."""
 
 MAX_LISTED_FILES = 50
-"""Maximum number of files in conflict in the transcript."""
+"""Maximum number of resolved files in the transcript."""
 
 _SUBMODULE = "160000"
 """The mode of an entry that is a submodule."""
@@ -281,28 +281,8 @@ def _report_files(job: Job, operation: GitOperation, conflicts: dict[str, int]) 
     job.say(f"Ours: {operation.ours.name} “{operation.ours.subject}”")
     if operation.theirs is not None:
         job.say(f"Theirs: {operation.theirs.name} “{operation.theirs.subject}”")
-    for path in operation.files[:MAX_LISTED_FILES]:
-        if path in conflicts:
-            report_conflicts(job, {path: conflicts[path]}, _find_commit_ranges(operation))
-        else:
-            job.say(f"resolved  {path}")
-    if len(operation.files) > MAX_LISTED_FILES:
-        job.say(f"and {len(operation.files) - MAX_LISTED_FILES} more files")
-    if operation.remaining:
-        job.say(f"{count(len(operation.remaining), 'commit')} to apply after this one")
-
-
-def _find_commit_ranges(operation: GitOperation) -> dict[str, str]:
-    """For each side by name, the range of its commits since the common base."""
-    theirs = operation.theirs
-    if theirs is None or not operation.base:
-        return {}
-    ours = {operation.ours.name: f"{operation.base}..{operation.ours.commit}"}
-    if operation.name == "revert":
-        return ours | {f"undone by the revert of {theirs.name}": f"{theirs.commit}^!"}
-    if operation.name == "merge":
-        return ours | {theirs.name: f"{operation.base}..{theirs.commit}"}
-    return ours | {operation.rebased or theirs.name: f"{theirs.commit}^!"}
+    report_conflicts(job, conflicts)
+    job.say_list([f"resolved  {path}" for path in operation.resolved], MAX_LISTED_FILES)
 
 
 def _describe_next_steps(operation: GitOperation) -> str:

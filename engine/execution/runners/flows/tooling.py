@@ -39,7 +39,6 @@ from engine.execution.runners.toolchains.installing import (
     find_lock_updates,
     make_installation_error,
 )
-from engine.execution.runners.toolchains.lock_files import find_mismatches
 from engine.execution.runners.toolchains.project_tools import Finding, Linter
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.runners.toolchains.python_projects import is_python_project
@@ -155,7 +154,6 @@ class Lint(_LintFlow):
         for rule, number in rules.items():
             job.say(f"{number:>5}  {rule}")
         tools = join_names(run.linter.name for run in runs)
-        number_known = sum(run.number_known or 0 for run in runs)
         facts: Facts = {
             "rules": rules,
             "findings": make_facts(findings[:MAX_SHOWN_FINDINGS], "path", "line", "rule", "message"),
@@ -163,14 +161,12 @@ class Lint(_LintFlow):
         if not findings:
             linted = {path for run in runs for path in run.targets}
             scope = count(len(linted), "file") if linted else "the project"
-            known = (
-                f" new in {scope}; {self.base} has {count(number_known, 'finding')}" if number_known else f" in {scope}"
-            )
-            return FlowResult(f"{tools} found nothing{known}{unable}", facts=facts)
+            new = " new" if any(run.is_compared for run in runs) else ""
+            return FlowResult(f"{tools} found nothing{new} in {scope}{unable}", facts=facts)
         failed = [run for run in runs if run.findings]
         can_fix = any(run.linter.make_fix_commands((), job.scratch) for run in failed)
         facts["next"] = "fix_lint" if can_fix else "let_agent_fix"
-        are_new = self.paths and all(run.number_known is not None for run in failed)
+        are_new = self.paths and all(run.is_compared for run in failed)
         new = f" {'is' if len(findings) == 1 else 'are'} new" if are_new else ""
         total = f"{count(len(findings), 'finding')} in {count(len({finding.path for finding in findings}), 'file')}"
         frequent = ", ".join(f"{rule} {number}" for rule, number in islice(rules.items(), 3))
@@ -184,8 +180,8 @@ class _LintRun:
     linter: Linter
     targets: list[str]
     findings: list[Finding]
-    number_known: int | None = None
-    """The number of findings that the base has as well, and that are left out; None if the base was not compared."""
+    is_compared: bool = False
+    """Whether findings that the base has as well are left out."""
 
 
 def _run_linter(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
@@ -216,7 +212,7 @@ def _remove_known_findings(job: Job, run: _LintRun, keys: list[tuple[str, ...]],
     old_paths = [old_names.get(path, path) for path in run.targets]
     old_paths = [path for path in old_paths if is_own_file(run.linter.folder, path)]
     if not run.findings or not old_paths:
-        return replace(run, number_known=0)
+        return replace(run, is_compared=True)
     try:
         old = _run_linter(job, run.linter, old_paths)
     except CannotRun as error:
@@ -230,7 +226,7 @@ def _remove_known_findings(job: Job, run: _LintRun, keys: list[tuple[str, ...]],
             old_numbers[key] -= 1
         else:
             new.append(finding)
-    return replace(run, findings=new, number_known=len(run.findings) - len(new))
+    return replace(run, findings=new, is_compared=True)
 
 
 def _make_finding_keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[tuple[str, ...]]:
@@ -367,17 +363,7 @@ class UpdateLock(InstallFlow):
         before = lock.read_bytes() if lock.is_file() else b""
         self._run_all(job, installation)
         changed = not lock.is_file() or lock.read_bytes() != before
-        stale_locks = [
-            stale
-            for stale in find_mismatches(job.folder, [installation.packages.folder])
-            if stale.lock_path == installation.packages.lock
-        ]
-        for difference in (text for stale in stale_locks for text in stale.differences):
-            job.say(difference)
         name, command = installation.packages.lock, f"`{installation.command}`"
-        if stale_locks:
-            summary = f"{name} is still out of step after {command}: {join_names(stale_locks[0].differences, 1)}"
-            return FlowResult(summary, sound=False)
         if not changed:
             return FlowResult(f"{command} changed nothing: {name} is up to date")
         return FlowResult(f"{command} updated {name}", facts={"next": "prepare_environment"})

@@ -170,12 +170,6 @@ def _gather_constraints(entries: Iterable[tuple[str, str | None]]) -> Requiremen
     return {name: None if None in texts else {*filter(None, texts)} for name, texts in gathered.items()}
 
 
-def _select_required(locked: Mapping[str, set[str] | None], required: Requirements) -> Requirements:
-    """The part of `locked` that the manifest asks for. The lock file also contains the dependencies of these packages,
-    and does not mark them."""
-    return {name: locked[name] for name in required if name in locked}
-
-
 # -- Node
 
 _SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
@@ -231,7 +225,9 @@ def _compare_yarn(pair: LockPair) -> Iterator[Comparison]:
         headings = [line.rstrip(":").split(",") for line in pair.lock.splitlines() if line and line[0] not in " #"]
         parts = [part.strip().strip('"').rpartition("@") for heading in headings for part in heading]
         locked = _gather_constraints((name, constraint or "*") for name, _, constraint in parts)
-        yield Comparison(pair.manifest_name, required, _select_required(locked, required))
+        # The lock file also contains the dependencies of these packages, and does not mark them.
+        asked_for = {name: locked[name] for name in required if name in locked}
+        yield Comparison(pair.manifest_name, required, asked_for)
 
 
 # -- Python
