@@ -11,7 +11,7 @@ from engine.git.reader import GitReader
 from engine.git.state import FileState, GitState
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
-from tests.prediction.sensing import commit_at, touch
+from tests.prediction.builders import commit_at, touch
 
 T0 = datetime(2025, 6, 1, 12, tzinfo=UTC)
 Read = Callable[[], GitState]

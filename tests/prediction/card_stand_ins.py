@@ -20,7 +20,7 @@ from engine.model import (
 from engine.prediction.approvals import link_session
 from engine.prediction.card_store import CardStore
 from engine.storage.database import Database, Transaction
-from tests.prediction.sensing import make_session
+from tests.prediction.builders import make_session
 
 
 class IdentityCalibrator:

@@ -1,9 +1,8 @@
 """Contexts of real repositories, for tests of the reader and of templates. A test supplies the test runs, tasks and
 sessions, and may let a source fail."""
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,21 +10,18 @@ from typing import Any
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
-from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
-from engine.model import Proposal, SessionState, SessionView, Task
+from engine.model import SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
-from engine.prediction.templates import propose
-from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
-from tests.support.helpers import make_session_view
+from tests.prediction.builders import NOW, commit_at, touch
 from tests.support.past_run import PastRun
 
 _FOLDER = Path("/srv/shop")
-PYTEST = Project(
+PYTEST_PROJECT = Project(
     "",
     tuple(
         Toolchain(row=row, folder=_FOLDER, workspace=_FOLDER, title=row.title)
@@ -59,7 +55,7 @@ class SensedWorkspace:
 
     def find_projects(self, folder: Path) -> tuple[Project, ...]:
         self._fail("tools")
-        return (PYTEST,)
+        return (PYTEST_PROJECT,)
 
     def _fail(self, name: str):
         if name in self.broken:
@@ -105,57 +101,13 @@ class SensedWorkspace:
         return self.make_reader().read(str(self.path), last_input=last_input)
 
 
-def commit_at(repository: Repository, message: str, files: dict[str, str], at: datetime) -> str:
-    """Commit these files at a time; returns the commit."""
-    return repository.commit(message, files, at=at.isoformat())
-
-
-def touch(path: Path, at: datetime):
-    """Set the time of a file."""
-    os.utime(path, (at.timestamp(), at.timestamp()))
-
-
-BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
+BEFORE_RUN, LAST_RUN_AT, AFTER_RUN = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
 """When the files of an old workspace were committed, and times before and after which a test changes them."""
 
 
 def make_old_workspace(repository: Repository) -> SensedWorkspace:
-    """A workspace with three files, in which nothing happened since `BEFORE`."""
-    commit_at(repository, "one", {"a.py": "1", "b.py": "1", "t.py": "1"}, BEFORE)
+    """A workspace with three files, in which nothing happened since `BEFORE_RUN`."""
+    commit_at(repository, "one", {"a.py": "1", "b.py": "1", "t.py": "1"}, BEFORE_RUN)
     for path in (".git/index", ".git/logs/HEAD"):
-        touch(repository.path / path, BEFORE)
+        touch(repository.path / path, BEFORE_RUN)
     return SensedWorkspace(repository.path)
-
-
-def make_session(
-    flow: str | None = "run_tests", state: SessionState = SessionState.SUCCEEDED, **fields: Any
-) -> SessionView:
-    """A session that ended an hour ago, with these other fields."""
-    defaults = {
-        "id": "ses_1", "prompt": "Run the tests", "workspace": "/w", "cwd": "/w", "runner": "flow", "flow": flow,
-        "state": state, "created_at": NOW - timedelta(hours=2), "started_at": NOW - timedelta(hours=2),
-        "ended_at": NOW - timedelta(hours=1),
-    }  # fmt: skip
-    return make_session_view(**defaults | fields)
-
-
-def make_task(title: str, age: timedelta, **fields: Any) -> Task:
-    """An open task of the operator that was added, and last changed, `age` ago, with these other fields. Its id ends
-    with the last word of its title."""
-    at = NOW - age
-    return replace(Task(f"task_{title.split()[-1]}", title, "open", "", "", "operator", at, at), **fields)
-
-
-def propose_all(context: WorkspaceContext) -> list[Proposal]:
-    """What all templates propose. An error of one of them is raised."""
-    proposed = propose(context)
-    for error in proposed.errors:
-        raise error
-    return [*proposed.proposals]
-
-
-def get_only(proposals: list[Proposal]) -> Proposal:
-    """The only proposal, whose parameters its flow accepts."""
-    (proposal,) = proposals
-    FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
-    return proposal

@@ -19,8 +19,8 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.selection import is_done_by_operator
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal, make_proposals
-from tests.prediction.sensing import PastRun
 from tests.support.helpers import refused
+from tests.support.past_run import PastRun
 
 
 def make_new_commit_state(world: DecisionWorld) -> GitState:

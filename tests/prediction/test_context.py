@@ -9,16 +9,8 @@ import pytest
 from engine.model import SessionState, Thread
 from engine.prediction.problems import find_unsolved_problem
 from tests.conftest import Repository
-from tests.prediction.sensing import (
-    AFTER,
-    NOW,
-    RUN,
-    SensedWorkspace,
-    make_old_workspace,
-    make_session,
-    make_task,
-    propose_all,
-)
+from tests.prediction.builders import NOW, make_session, make_task, propose_all
+from tests.prediction.sensing import AFTER_RUN, LAST_RUN_AT, SensedWorkspace, make_old_workspace
 from tests.support.past_run import PastRun
 
 
@@ -77,10 +69,16 @@ def test_the_situation_in_words_has_no_control_characters(world: SensedWorkspace
 
 def test_a_conversation_with_another_agent_ends_the_silence_and_is_a_signal(world: SensedWorkspace):
     thread = Thread(
-        "claude-code:s1", "Claude Code", str(world.path), "Add the cart", "Shall I test it?", unanswered=False, at=AFTER
+        "claude-code:s1",
+        "Claude Code",
+        str(world.path),
+        "Add the cart",
+        "Shall I test it?",
+        unanswered=False,
+        at=AFTER_RUN,
     )
-    world.threads = SimpleNamespace(read_newest=lambda workspace: [thread], find_last_growth=lambda: AFTER)
-    context = world.sense(last_input=RUN)
+    world.threads = SimpleNamespace(read_newest=lambda workspace: [thread], find_last_growth=lambda: AFTER_RUN)
+    context = world.sense(last_input=LAST_RUN_AT)
     assert context.silence == timedelta(minutes=5)
     [signal] = [signal for signal in context.signals if signal.name == "conversations"]
     assert signal.evidence == ("Claude Code asks “Shall I test it?” (09:25)",)

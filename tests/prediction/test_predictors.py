@@ -23,7 +23,8 @@ from engine.prediction.predictors import (
     read_line,
 )
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, SensedWorkspace, commit_at
+from tests.prediction.builders import NOW, commit_at
+from tests.prediction.sensing import SensedWorkspace
 
 GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
 

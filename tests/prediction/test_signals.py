@@ -12,7 +12,7 @@ from engine.prediction.signals import (
     make_silence_signal,
     make_tasks_signal,
 )
-from tests.prediction.sensing import NOW, make_task
+from tests.prediction.builders import NOW, make_task
 
 HALF_HOUR = timedelta(minutes=30)
 

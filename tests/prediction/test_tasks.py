@@ -11,8 +11,8 @@ from engine.clock import FakeClock
 from engine.model import Randomness, SessionState, SessionView
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
+from tests.prediction.builders import make_session
 from tests.prediction.deciding import DecisionWorld, find_refusal_code
-from tests.prediction.sensing import make_session
 
 
 @pytest.fixture

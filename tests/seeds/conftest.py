@@ -16,7 +16,7 @@ from tests.support.model_server import ModelServer
 
 
 @pytest.fixture
-def closed(
+def closed_world(
     tmp_path: Path,
     clock: FakeClock,
     model_host: ModelHost,
@@ -32,36 +32,36 @@ def closed(
 
 
 @pytest.fixture
-def world(closed: OperatorWorld) -> Iterator[OperatorWorld]:
+def world(closed_world: OperatorWorld) -> Iterator[OperatorWorld]:
     """A world whose engine is open."""
-    with closed.opened():
-        yield closed
+    with closed_world.opened():
+        yield closed_world
 
 
 @pytest.fixture
-def trusted(closed: OperatorWorld) -> Iterator[OperatorWorld]:
+def trusted_world(closed_world: OperatorWorld) -> Iterator[OperatorWorld]:
     """A world in which the engine may act by itself, in a sandbox of this machine. Its operator dismissed forty
     searches for flaky tests, and approved sixty reports of stale branches. There are three such branches now."""
     if not find_best_sandbox().confines:
         pytest.skip("this machine has no sandbox")
-    closed.sandbox = None
-    closed.configure(autonomousModeEnabled=True)
-    closed.append_config(f'[workspaces."{closed.repository.path}"]\nautonomy = "act"\n')
+    closed_world.sandbox = None
+    closed_world.configure(autonomousModeEnabled=True)
+    closed_world.append_config(f'[workspaces."{closed_world.repository.path}"]\nautonomy = "act"\n')
     for name in ("coupons", "refunds", "taxes"):
-        closed.repository.git("checkout", "-q", "-b", name)
-        closed.repository.commit(f"Begin {name}", {f"{name}.py": "x = 1\n"}, at="2025-06-01T10:00:00+00:00")
-        closed.repository.git("checkout", "-q", "main")
-    with closed.opened():
-        closed.record_decisions("hunt_flakes", DecisionSignal.DISMISSED, 40)
-        closed.record_decisions("report_branches", DecisionSignal.APPROVED, 60)
-        closed.run_flow("report_branches")  # so that this pair of channels has run before
-        closed.advance(minutes=20)
-        yield closed
+        closed_world.repository.git("checkout", "-q", "-b", name)
+        closed_world.repository.commit(f"Begin {name}", {f"{name}.py": "x = 1\n"}, at="2025-06-01T10:00:00+00:00")
+        closed_world.repository.git("checkout", "-q", "main")
+    with closed_world.opened():
+        closed_world.record_decisions("hunt_flakes", DecisionSignal.DISMISSED, 40)
+        closed_world.record_decisions("report_branches", DecisionSignal.APPROVED, 60)
+        closed_world.run_flow("report_branches")  # so that this pair of channels has run before
+        closed_world.advance(minutes=20)
+        yield closed_world
 
 
 @pytest.fixture
-def meaning(closed: OperatorWorld) -> Iterator[OperatorWorld]:
+def vector_world(closed_world: OperatorWorld) -> Iterator[OperatorWorld]:
     """A world whose memory has vectors: its index and its embedder run in a process of their own."""
-    closed.throw_away = False
-    with closed.opened():
-        yield closed
+    closed_world.throw_away = False
+    with closed_world.opened():
+        yield closed_world

@@ -13,7 +13,7 @@ PAGE = HERE.parent.parent / "docs" / "SPEC.md"
 BEGIN, END = "<!-- parts: made by python -m tests.seeds.table -->", "<!-- /parts -->"
 FILES_BY_SEED = {
     "wisdom cascade": "wisdom_cascade",
-    "cross pollination": "cards rails acting_alone decisions_teach",
+    "cross pollination": "cards surfaces rails acting_alone decisions_teach",
     "memory stack": "memory_stack",
     "adaptation engine": "adaptation_engine",
     "promotion chain": "promotion_chain",

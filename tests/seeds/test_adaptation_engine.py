@@ -39,11 +39,11 @@ def roll_back(world: OperatorWorld, candidate: Document):
 
 
 @pytest.fixture
-def eager(closed: OperatorWorld) -> Iterator[OperatorWorld]:
+def eager(closed_world: OperatorWorld) -> Iterator[OperatorWorld]:
     """A world in which no effect is withheld by chance, and prompts have neither memories nor learnings."""
-    closed.configure(**{"adaptation.withheld": 0.0, "memory.recallTokens": 0, "memory.learningsTokens": 0})
-    with closed.opened():
-        yield closed
+    closed_world.configure(**{"adaptation.withheld": 0.0, "memory.recallTokens": 0, "memory.learningsTokens": 0})
+    with closed_world.opened():
+        yield closed_world
 
 
 def test_reflection(world: OperatorWorld):
@@ -88,27 +88,27 @@ def test_prompt_fragments(eager: OperatorWorld):
     assert line not in eager.system_prompt
 
 
-def test_fix_templates(closed: OperatorWorld):
+def test_fix_templates(closed_world: OperatorWorld):
     """5.2, 5.4: A repair that worked is told to whoever meets the same failing test again."""
-    closed.configure(validation=True, **{"adaptation.withheld": 0.0})
-    closed.repository.commit("A cart", GREEN)
+    closed_world.configure(validation=True, **{"adaptation.withheld": 0.0})
+    closed_world.repository.commit("A cart", GREEN)
     repair = "The cart counts three; a test greps for it."
 
     def break_and_fix_cart(number: int) -> str:
         """Run a session that breaks the cart and fixes it. Returns the message about the failing test."""
-        closed.server.requests.clear()
+        closed_world.server.requests.clear()
         write = Call("write", {"path": "cart.txt", "content": f"4\n{'x' * number}\n"})
         fix = Call("edit", {"path": "cart.txt", "old_text": "4\n", "new_text": "3\n"})
-        closed.server.script(Reply(calls=(write,)), "Tidied.", Reply(calls=(fix,)))
-        closed.work(f"Tidy the cart, part {number}", repair)
+        closed_world.server.script(Reply(calls=(write,)), "Tidied.", Reply(calls=(fix,)))
+        closed_world.work(f"Tidy the cart, part {number}", repair)
         return next(
-            text for request in closed.server.requests for text in request.users if "that passed before" in text
+            text for request in closed_world.server.requests for text in request.users if "that passed before" in text
         )
 
-    with closed.opened():
+    with closed_world.opened():
         assert repair not in break_and_fix_cart(1)
         assert repair not in break_and_fix_cart(2)
-        approve_candidate(closed, "fix_template")
+        approve_candidate(closed_world, "fix_template")
         assert repair in break_and_fix_cart(3)
 
 
@@ -130,23 +130,23 @@ def test_routing_hints(eager: OperatorWorld):
     assert eager.last_request.model == "gpt-5-mini"
 
 
-def test_validator_policy_tweaks(closed: OperatorWorld):
+def test_validator_policy_tweaks(closed_world: OperatorWorld):
     """5.2, 5.4: Where more tries never helped fewer are made, once you approve; a bound only ever gets tighter."""
-    closed.configure(validation=True, **{"adaptation.withheld": 0.0})
-    closed.repository.commit("A cart", GREEN)
-    with closed.opened() as engine:
+    closed_world.configure(validation=True, **{"adaptation.withheld": 0.0})
+    closed_world.repository.commit("A cart", GREEN)
+    with closed_world.opened() as engine:
         for number in range(3):
             vain = RetryRepeated(
-                subject=f"sess_{number}", workspace=str(closed.repository.path), agent=AGENT, attempts=4, cost=200_000,
-                failing=("make test",),
+                subject=f"sess_{number}", workspace=str(closed_world.repository.path), agent=AGENT, attempts=4,
+                cost=200_000, failing=("make test",),
             )  # fmt: skip
             engine.database.write(lambda tx, vain=vain: tx.record(vain))
-        tries = approve_candidate(closed, "validator_policy_tweak")["effect"]["tries"]
+        tries = approve_candidate(closed_world, "validator_policy_tweak")["effect"]["tries"]
         assert tries < engine.settings.current.validation.tries
         for wrong in (4, 5, 6):
-            closed.server.script(make_call("write", path="cart.txt", content=f"{wrong}\n"), "Done.")
-        view = closed.work("Tidy the cart")
-        assert f"still failing after {tries} attempt" in "\n".join(closed.read_lines(view))
+            closed_world.server.script(make_call("write", path="cart.txt", content=f"{wrong}\n"), "Done.")
+        view = closed_world.work("Tidy the cart")
+        assert f"still failing after {tries} attempt" in "\n".join(closed_world.read_lines(view))
 
 
 def test_flow_offloads(eager: OperatorWorld):

@@ -1,4 +1,4 @@
-"""Cards that suggest themselves, and what you do with them (sections 2, 9 and 10 of docs/SPEC.md).
+"""Cards that suggest themselves, and what you do with them (sections 2 and 9 of docs/SPEC.md).
 
 A test is named after the part that it shows. What must hold is the first line of its docstring.
 """
@@ -7,29 +7,27 @@ import json
 
 import pytest
 
-from clawpy_console.cli.status_bar import format_file_line as status_bar
-from engine.api.status_bar_file import StatusBarFile
-from engine.config.sections import Surface
 from engine.model import DecisionSignal, Refusal, SessionState
-from tests.api.notify.notification_server import NotificationServer
 from tests.cli.conftest import add_conflicting_branches
 from tests.seeds.operator_world import GREEN, OperatorWorld, find_verdict
 from tests.support.model_server import Reply, make_call
 
 
-def test_signals(closed: OperatorWorld):
+def test_signals(closed_world: OperatorWorld):
     """2.1: Six signals are looked at for each card; each says how much it counts here and what it saw."""
-    calendar = closed.home.root / "work.ics"
+    calendar = closed_world.home.root / "work.ics"
     calendar.parent.mkdir(parents=True, exist_ok=True)
     calendar.write_text(
         "BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:t\nBEGIN:VEVENT\nUID:1\nSUMMARY:Review of the cart\n"
         "DTSTAMP:20260101T000000Z\nDTSTART:20260105T100000Z\nDTEND:20260105T110000Z\nEND:VEVENT\nEND:VCALENDAR\n"
     )
-    closed.append_config(f'[calendar]\nfiles = ["{calendar}"]\n')
-    add_conflicting_branches(closed.repository)
-    with closed.opened():
-        closed.carry_out("tasks", action="add", title="Write the release notes", workspace=str(closed.repository.path))
-        card = closed.predict_card("kind", "forecast_conflicts")
+    closed_world.append_config(f'[calendar]\nfiles = ["{calendar}"]\n')
+    add_conflicting_branches(closed_world.repository)
+    with closed_world.opened():
+        closed_world.carry_out(
+            "tasks", action="add", title="Write the release notes", workspace=str(closed_world.repository.path)
+        )
+        card = closed_world.predict_card("kind", "forecast_conflicts")
         signals = {signal["name"]: signal for signal in card["signals"]}
         weights = {name: signal["weight"] for name, signal in signals.items()}
         assert weights == {
@@ -53,23 +51,23 @@ def test_active_tasks(world: OperatorWorld):
 
 
 @pytest.mark.long
-def test_twin_model(closed: OperatorWorld):
+def test_twin_model(closed_world: OperatorWorld):
     """2.3: After thirty decisions a model that speaks for you is asked what comes next, and its answer is a card."""
-    closed.configure(twinModelEnabled=True, twinModelId="openai:twin-1")
+    closed_world.configure(twinModelEnabled=True, twinModelId="openai:twin-1")
     answer = {"prompt": "Round the cart", "channel": "koji-core", "confidence": 0.9, "reasoning": "as on Mondays"}
-    closed.server.answer = lambda request: Reply(text=json.dumps(answer))
-    with closed.opened():
-        closed.record_decisions("lint", DecisionSignal.APPROVED, 29)
-        assert "twin-model" not in [card["source"] for card in closed.predict()]
-        closed.record_decisions("lint", DecisionSignal.APPROVED, 1)
-        card = closed.predict_card("source", "twin-model")
+    closed_world.server.answer = lambda request: Reply(text=json.dumps(answer))
+    with closed_world.opened():
+        closed_world.record_decisions("lint", DecisionSignal.APPROVED, 29)
+        assert "twin-model" not in [card["source"] for card in closed_world.predict()]
+        closed_world.record_decisions("lint", DecisionSignal.APPROVED, 1)
+        card = closed_world.predict_card("source", "twin-model")
         assert (card["prompt"], card["targetChannel"]) == (answer["prompt"], answer["channel"])
         assert card["confidenceParts"]["twin"] == 0.9
-        assert (closed.last_request.body["temperature"], closed.last_request.max_tokens) == (0.3, 200)
+        assert (closed_world.last_request.body["temperature"], closed_world.last_request.max_tokens) == (0.3, 200)
 
 
 @pytest.mark.long
-def test_channel_routing(meaning: OperatorWorld):
+def test_channel_routing(vector_world: OperatorWorld):
     """2.4: What you ask goes to the channel whose work it is, by its meaning; an unknown channel is refused."""
     channel_of_prompt = {
         "Fix the rounding of prices in the cart": "koji-core",
@@ -79,15 +77,15 @@ def test_channel_routing(meaning: OperatorWorld):
         "Put what we know about our services into the knowledge graph": "garden",
     }
     with pytest.raises(Refusal, match="there is no channel"):
-        meaning.engine.cards.propose("Do it", workspace=str(meaning.repository.path), channel="nowhere")
-    assert {text: meaning.propose_card(text)["targetChannel"] for text in channel_of_prompt} == channel_of_prompt
+        vector_world.engine.cards.propose("Do it", workspace=str(vector_world.repository.path), channel="nowhere")
+    assert {text: vector_world.propose_card(text)["targetChannel"] for text in channel_of_prompt} == channel_of_prompt
 
 
 @pytest.mark.long
-def test_confidence_bands(trusted: OperatorWorld):
+def test_confidence_bands(trusted_world: OperatorWorld):
     """2.5: Confidence is a sum of four parts that you see; what is unlikely is not shown, what is likely is marked."""
-    add_conflicting_branches(trusted.repository)
-    cards = {card["kind"]: card for card in trusted.predict()}
+    add_conflicting_branches(trusted_world.repository)
+    cards = {card["kind"]: card for card in trusted_world.predict()}
     conflicts = cards["forecast_conflicts"]
     parts = conflicts["confidenceParts"]
     assert {"twin", "pattern", "urgency", "time"} <= set(parts)
@@ -100,12 +98,12 @@ def test_confidence_bands(trusted: OperatorWorld):
 
 
 @pytest.mark.long
-def test_confidence_follows_decisions(trusted: OperatorWorld):
+def test_confidence_follows_decisions(trusted_world: OperatorWorld):
     """2.5, 8.6: What you always approved is above 0.9; what you never decided on is as likely as anything new."""
-    trusted.record_decisions("hunt_flakes", DecisionSignal.DISMISSED, 20)
-    trusted.record_decisions("report_branches", DecisionSignal.APPROVED, 1)
-    add_conflicting_branches(trusted.repository)
-    confidences = {card["kind"]: card["confidence"] for card in trusted.predict()}
+    trusted_world.record_decisions("hunt_flakes", DecisionSignal.DISMISSED, 20)
+    trusted_world.record_decisions("report_branches", DecisionSignal.APPROVED, 1)
+    add_conflicting_branches(trusted_world.repository)
+    confidences = {card["kind"]: card["confidence"] for card in trusted_world.predict()}
     assert confidences["report_branches"] > 0.9
     assert confidences["forecast_conflicts"] == pytest.approx(0.5, abs=0.1), "60 of 120 were approved"
 
@@ -176,39 +174,3 @@ def test_swiping_cards(world: OperatorWorld):
     assert second["kind"] not in [card["kind"] for card in world.predict()], "away for 7 days"
     with pytest.raises(Refusal, match=r"dismissed|already|decided"):
         world.engine.cards.approve(second["id"])
-
-
-@pytest.mark.long
-def test_notifications(world: OperatorWorld):
-    """10.2: Each surface hears of a card in its own way: a banner on the phone, a badge on the watch, glasses not."""
-    add_conflicting_branches(world.repository)
-    with NotificationServer() as server:
-        for surface in ("phone", "watch", "glasses"):
-            world.change_setting(f"notify.{surface}.url", f"json://127.0.0.1:{server.port}/{surface}")
-        world.engine.notify.catch_up()
-        (card, *_) = world.predict()
-        world.engine.notify.catch_up()
-        world.advance(minutes=6)
-        for surface in Surface:
-            world.engine.notify.senders[surface].deliver_due()
-        posts = {post.path.strip("/"): json.dumps(post.body) for post in server.posts}
-    assert set(posts) == {"phone", "watch"}
-    assert card["prompt"] in posts["phone"]
-    assert '"category": "CROSSPOLL_PREDICTION"' in posts["phone"]
-    assert '"actions": ["reject", "snooze"]' in posts["phone"], "without a sandbox it is approved on the screen alone"
-    assert '"title": "\\ud83d\\udd2e 1"' in posts["watch"], "a badge is a number"
-
-
-def test_status_complication(world: OperatorWorld):
-    """10.3: A status bar or a watch shows how many cards wait, and in its long form the first of them."""
-    add_conflicting_branches(world.repository)
-    cards = world.predict()
-    file = StatusBarFile(world.engine)
-    file.start()
-    file.close()
-    document = json.loads(world.home.status_bar_file.read_text())
-    assert status_bar(document, "short", world.clock.now()) == f"🔮 {len(cards)}"
-    world.advance(minutes=2)
-    long = status_bar(document, "long", world.clock.now()) or ""
-    assert cards[0]["targetChannel"] in long
-    assert long.endswith("2m")

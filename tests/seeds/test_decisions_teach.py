@@ -74,27 +74,29 @@ def test_preference_pairs(world: OperatorWorld):
     assert set(json.loads(exported[0])["metadata"]) == {"timestamp", "confidence_chosen", "confidence_rejected"}
 
 
-def test_twin_training(closed: OperatorWorld, monkeypatch: pytest.MonkeyPatch):
+def test_twin_training(closed_world: OperatorWorld, monkeypatch: pytest.MonkeyPatch):
     """8.3, 8.4: From 50 pairs on a model is trained on them, and takes the old one's place without a restart."""
     monkeypatch.setenv("CLAWPY_SCHOOL_API_KEY", "sk-school-0123456789abcdefghij")
     with TrainingServer() as training:
-        closed.configure(twinModelEnabled=True, twinModelId="openai:twin-1")
-        closed.append_config(
+        closed_world.configure(twinModelEnabled=True, twinModelId="openai:twin-1")
+        closed_world.append_config(
             f'[providers.school]\nkind = "openai"\nbaseUrl = "{training.url}/v1"\n'
             '[training]\nprovider = "school"\napi = "openai"\nbaseModel = "base"\n'
         )
         answer = {"prompt": "research", "channel": "research", "confidence": 0.9, "reasoning": "as ever"}
-        closed.server.answer = lambda request: Reply(text=json.dumps(answer) if request.model == "twin-2" else "?")
-        with closed.opened() as engine:
-            closed.record_decision_pairs(49)
-            assert "1 more pair" in closed.carry_out("train")["next"]
-            closed.record_decision_pairs(11)
-            assert closed.carry_out("train", action="start")["runs"][0]["method"] == "dpo"
+        closed_world.server.answer = lambda request: Reply(
+            text=json.dumps(answer) if request.model == "twin-2" else "?"
+        )
+        with closed_world.opened() as engine:
+            closed_world.record_decision_pairs(49)
+            assert "1 more pair" in closed_world.carry_out("train")["next"]
+            closed_world.record_decision_pairs(11)
+            assert closed_world.carry_out("train", action="start")["runs"][0]["method"] == "dpo"
             assert len(training.files[0].lines) >= 40, "the others are kept to compare both models"
             training.jobs[0].finish("twin-2", dollars=None)
-            closed.carry_out("train")
-            engine.settings.set("providers.school.baseUrl", closed.server.openai)
-            assert closed.carry_out("train")["runs"][0]["state"] == "adopted"
+            closed_world.carry_out("train")
+            engine.settings.set("providers.school.baseUrl", closed_world.server.openai)
+            assert closed_world.carry_out("train")["runs"][0]["state"] == "adopted"
             assert engine.settings.current.twin_model_id == "school:twin-2"
 
 

@@ -75,10 +75,10 @@ def test_event_ledger(world: OperatorWorld):
 
 
 @pytest.mark.long
-def test_vector_search(meaning: OperatorWorld):
+def test_vector_search(vector_world: OperatorWorld):
     """4.3: What was said is found by its meaning, in other words, with the layer that knew it and the reason."""
-    remember(meaning, "We moved the shop's database from MySQL to PostgreSQL last spring", "Lunch is at noon")
-    results = meaning.carry_out("recall", query="which engine stores our orders now", k=3)["results"]
+    remember(vector_world, "We moved the shop's database from MySQL to PostgreSQL last spring", "Lunch is at noon")
+    results = vector_world.carry_out("recall", query="which engine stores our orders now", k=3)["results"]
     assert "PostgreSQL" in results[0]["text"]
     assert results[0]["layer"] == "C"
     assert results[0]["reason"]
@@ -102,24 +102,24 @@ def test_auto_capture(world: OperatorWorld):
 
 
 @pytest.mark.long
-def test_auto_recall(meaning: OperatorWorld):
+def test_auto_recall(vector_world: OperatorWorld):
     """4.4, 4.5: Another agent's prompt has what an earlier task left, within a budget, each line with its source."""
-    meaning.work("Write the prices module", "Decision: prices are whole cents, never floats. I wrote the module.")
-    meaning.update_memory()
-    meaning.engine.memory.settle(30)
-    meaning.advance(days=1)
+    vector_world.work("Write the prices module", "Decision: prices are whole cents, never floats. I wrote the module.")
+    vector_world.update_memory()
+    vector_world.engine.memory.settle(30)
+    vector_world.advance(days=1)
     question = "How do we store the prices of articles, as cents or as floats?"
-    view = meaning.work(question, "As cents.", channel="research")
-    recalled = read_recalled_memory(meaning)
+    view = vector_world.work(question, "As cents.", channel="research")
+    recalled = read_recalled_memory(vector_world)
     lines_with_decision = [line for line in recalled.splitlines() if "whole cents, never floats" in line]
     assert len(lines_with_decision) == 1, "once, though several layers know it"
     assert question not in recalled, "nothing of its own task"
-    prompt = meaning.carry_out("xray", id=view.id, call=1)["prompt"]
+    prompt = vector_world.carry_out("xray", id=view.id, call=1)["prompt"]
     parts = [part for part in prompt if part["name"] == "recalled-memory"]
     assert any(line["ref"] for part in parts for line in part["lines"])
     assert sum(part["tokens"] for part in parts) <= 600
-    meaning.work("Which kind of fruit is yellow?", "A banana.", channel="research")
-    assert read_recalled_memory(meaning) == "", "what is not about the question stays away"
+    vector_world.work("Which kind of fruit is yellow?", "A banana.", channel="research")
+    assert read_recalled_memory(vector_world) == "", "what is not about the question stays away"
 
 
 def find_blocks(world: OperatorWorld, task_id: str) -> list[GraphEdge]:

@@ -69,19 +69,19 @@ def test_proxy_exclusion(world: OperatorWorld):
     assert world.carry_out("learnings", scope="project", workspace=str(world.repository.path))["learnings"] == []
 
 
-def test_project_to_global(closed: OperatorWorld):
+def test_project_to_global(closed_world: OperatorWorld):
     """6.4: What holds in one project goes to all only by a judge's clear yes, when you ask; else by your own word."""
-    closed.append_config('[memory]\nmodel = "openai:gpt-5-mini"\n')
-    with closed.opened():
-        answer_questions(closed, '{"learnings": []}')
-        teach(closed, 3)
-        (entry,) = read_entries(closed, "project")
+    closed_world.append_config('[memory]\nmodel = "openai:gpt-5-mini"\n')
+    with closed_world.opened():
+        answer_questions(closed_world, '{"learnings": []}')
+        teach(closed_world, 3)
+        (entry,) = read_entries(closed_world, "project")
         for unclear in ("It probably does.", '{"generalises": false, "reason": "one shop only"}'):
-            answer_questions(closed, unclear)
-            closed.carry_out("learnings", action="chain", judge=True)
-            assert read_entries(closed, "global") == []
-        promoted = closed.carry_out("learnings", action="promote", id=entry["id"])["promoted"]
-        assert read_entries(closed, "global")[0]["id"] == promoted["id"]
+            answer_questions(closed_world, unclear)
+            closed_world.carry_out("learnings", action="chain", judge=True)
+            assert read_entries(closed_world, "global") == []
+        promoted = closed_world.carry_out("learnings", action="promote", id=entry["id"])["promoted"]
+        assert read_entries(closed_world, "global")[0]["id"] == promoted["id"]
 
 
 def test_provenance(world: OperatorWorld):

@@ -30,42 +30,42 @@ def test_safety_pipeline(world: OperatorWorld):
 
 
 @pytest.mark.long
-def test_rate_limiter(trusted: OperatorWorld):
+def test_rate_limiter(trusted_world: OperatorWorld):
     """3.2: Without a person nothing is triggered within 10 min of the last; what you approve runs at once."""
-    ask = trusted.serve()
-    trusted.predict()
+    ask = trusted_world.serve()
+    trusted_world.predict()
     first = ask("POST", "/api/v1/crosspoll/trigger", targetChannel="koji-core")
     assert first["triggered"] is True, first["message"]
     hint = {"hint": "report_branches", "targetChannel": "koji-core"}
-    trusted.advance(minutes=9, seconds=59)
+    trusted_world.advance(minutes=9, seconds=59)
     again = ask("POST", "/api/v1/crosspoll/trigger", **hint)
     assert not again["triggered"]
     assert "rate" in again["message"]
-    assert trusted.approve(again["prediction"]["id"]).state is SessionState.SUCCEEDED
+    assert trusted_world.approve(again["prediction"]["id"]).state is SessionState.SUCCEEDED
 
 
 @pytest.mark.long
-def test_loop_detector(trusted: OperatorWorld):
+def test_loop_detector(trusted_world: OperatorWorld):
     """3.3: Channels that trigger each other in a circle are stopped, and each loop that was stopped is counted."""
 
     def ask_loop_detector() -> str:
         """The verdict of the loop detector when work of the channel asks for more of the same."""
-        trusted.advance(seconds=30)
-        work = Assignment("report_branches", CHANNEL, str(trusted.repository.path), "flow", "report_branches")
+        trusted_world.advance(seconds=30)
+        work = Assignment("report_branches", CHANNEL, str(trusted_world.repository.path), "flow", "report_branches")
         trigger = Trigger(
             "pred_loop", TriggerType.FOLLOW_UP, work, "backend_builder", 0.95, 0, DecidedBy.AUTONOMY,
             from_channel=CHANNEL, phase=2, approval_bound=0.9, is_forced=True,
         )  # fmt: skip
-        engine = trusted.engine
+        engine = trusted_world.engine
         ruling = engine.database.write(lambda tx: engine.safety.pipeline.decide(tx, trigger))
         return next(verdict.verdict.value for verdict in ruling.verdicts if verdict.rail == "loop")
 
     assert ask_loop_detector() == "allow"
     assert ask_loop_detector() == "block", "it would answer itself within 5 min"
-    assert trusted.carry_out("status")["crossPollStatus"]["loopDetectionCount"] == 1
-    trusted.advance(minutes=6)
+    assert trusted_world.carry_out("status")["crossPollStatus"]["loopDetectionCount"] == 1
+    trusted_world.advance(minutes=6)
     assert ask_loop_detector() == "allow"
-    assert trusted.run_flow("report_branches").state is SessionState.SUCCEEDED
+    assert trusted_world.run_flow("report_branches").state is SessionState.SUCCEEDED
 
 
 @pytest.mark.long

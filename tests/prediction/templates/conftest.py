@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, SensedWorkspace, commit_at
+from tests.prediction.builders import NOW, commit_at
+from tests.prediction.sensing import SensedWorkspace
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ work is proposed (SPEC 2.1, 2.3c, 2.9)."""
 import json
 import subprocess
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -11,9 +12,10 @@ from engine.execution.runners.flows import FLOWS
 from engine.prediction.kinds import KINDS
 from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates.history import secret
-from engine.prediction.templates.offers import is_usable, is_usable_path
+from engine.prediction.templates.offers import find_day_begin, is_usable, is_usable_path
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, make_session, propose_all
+from tests.prediction.builders import NOW, commit_at, make_session, propose_all
+from tests.prediction.sensing import SensedWorkspace
 
 DAY = timedelta(days=1)
 
@@ -88,6 +90,13 @@ def test_waiting_work_is_proposed_at_this_age_and_not_a_minute_sooner(
 
     assert kind not in propose_kinds(NOW - timedelta(minutes=1))
     assert kind in propose_kinds(NOW)
+
+
+def test_a_working_day_begins_at_five_also_when_the_clocks_change():
+    begin = find_day_begin(datetime(2026, 10, 25, 19, tzinfo=ZoneInfo("Europe/Berlin")))
+    assert begin.isoformat() == "2026-10-25T05:00:00+01:00"
+    assert find_day_begin(begin) == begin
+    assert find_day_begin(begin - timedelta(minutes=1)).isoformat() == "2026-10-24T05:00:00+02:00"
 
 
 # Subjects

@@ -1,0 +1,56 @@
+"""When tasks of the board (SPEC 2.1) and learned flows (SPEC 5.2) become cards."""
+
+from datetime import timedelta
+
+import pytest
+
+from engine.prediction.kinds import KINDS, OPEN_TASK, STALE_TASK
+from engine.prediction.templates.tasks import LearnedFlowOffer, open_task, propose_learned_flows
+from tests.prediction.builders import NOW, make_session, make_task
+from tests.prediction.sensing import SensedWorkspace
+
+HOUR = timedelta(hours=1)
+RELEASE_CHECK = LearnedFlowOffer("check_release", "Run git status, then pytest tests", NOW - timedelta(days=1))
+
+
+@pytest.mark.parametrize("age, kind", [(timedelta(days=7, seconds=-1), OPEN_TASK), (timedelta(days=7), STALE_TASK)])
+def test_a_task_without_a_change_for_seven_days_is_stale(world: SensedWorkspace, age: timedelta, kind: str):
+    world.tasks = [make_task("Rework the cart", age)]
+    (card,) = open_task(world.sense())
+    assert (card.kind, card.task_id, card.prompt, card.flow) == (kind, "task_cart", "Rework the cart", None)
+    assert card.tier is KINDS[kind].tier
+    [signal] = [signal for signal in card.signals if signal.relevance]
+    assert signal.name == "tasks"
+    assert signal.evidence == ("“Rework the cart”, unchanged since 29 December 2025",)
+
+
+def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: SensedWorkspace):
+    world.tasks = [make_task("run the tests", HOUR, note="failed: 2 tests", session_id="ses_1")]
+    (card,) = open_task(world.sense())
+    assert card.flow == "run_tests"
+    assert card.reasoning == "On the task board since 08:30. The last try: failed: 2 tests."
+
+
+def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(world: SensedWorkspace):
+    world.tasks = [
+        make_task("a", HOUR, workspace="/other"),
+        make_task("b", HOUR, source="session"),
+        make_task("c", HOUR, state="running"),
+    ]
+    assert open_task(world.sense()) == []
+
+
+def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: SensedWorkspace):
+    (proposal,) = propose_learned_flows(world.sense(), [RELEASE_CHECK])
+    assert (proposal.kind, proposal.flow, proposal.parameters) == ("check_release", "check_release", {})
+    assert proposal.prompt == "Run git status, then pytest tests"
+    assert "has not run here yet" in proposal.reasoning
+    world.sessions = [make_session("check_release", created_at=NOW - HOUR)]
+    assert propose_learned_flows(world.sense(), [RELEASE_CHECK]) == []
+    world.sessions = [make_session("check_release", created_at=NOW - timedelta(days=3))]
+    (later_proposal,) = propose_learned_flows(world.sense(), [RELEASE_CHECK])
+    assert later_proposal.fingerprint == proposal.fingerprint, "the same commit is the same card"
+    for name in ("cart.py", "tax.py"):
+        (world.path / name).write_text("3")
+    [changed] = propose_learned_flows(world.sense(), [RELEASE_CHECK])
+    assert "It ran last 2 January. There are 2 uncommitted files." in changed.reasoning
