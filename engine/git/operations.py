@@ -93,10 +93,8 @@ class GitOperation:
 
     @property
     def continue_command(self) -> str:
-        """The command that continues the operation, when all files are marked as resolved."""
-        if self.name == CONFLICT_OPERATION:
-            return "git commit"
-        return f"git bisect {self.terms[1]}" if self.name == "bisect" else f"git {self.name} --continue"
+        """The command that continues it when all files are marked as resolved. A bisect has none."""
+        return "git commit" if self.name == CONFLICT_OPERATION else f"git {self.name} --continue"
 
     @property
     def abort_command(self) -> str:

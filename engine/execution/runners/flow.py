@@ -300,9 +300,9 @@ class Flow(BaseModel):
     """What it changes and how to undo that, in words, for a flow of `Place.ENGINE`; "" if its place says it."""
 
     @classmethod
-    def sort_fields(cls) -> list[tuple[str, FieldInfo]]:
+    def list_parameters(cls) -> list[tuple[str, FieldInfo]]:
         """The parameters by name, required ones first."""
-        return sorted(cls.model_fields.items(), key=lambda field: not field[1].is_required())
+        return sorted(cls.model_fields.items(), key=lambda parameter: not parameter[1].is_required())
 
     @classmethod
     def find_data_parameters(cls) -> frozenset[str]:
@@ -313,14 +313,15 @@ class Flow(BaseModel):
         """The assignment in words. The card shows it, also after its parameters were edited."""
         raise NotImplementedError
 
-    def require_present(self, top: Path) -> None:
+    def check_requirements(self, top: Path) -> None:
         """Raise `CannotRun` if the repository `top` does not have what its parameters name, or a program that it needs
         is not installed. Values by default are not checked."""
         for name, parameter in type(self).model_fields.items():
             value, names_commit = getattr(self, name), _has_mark(parameter, Mark.COMMIT)
             if value == parameter.default or not (names_commit or _has_mark(parameter, Mark.FILE)):
                 continue
-            for item in [value] if isinstance(value, str) else value or ():
+            items = [value] if isinstance(value, str) else value or ()
+            for item in items:
                 if names_commit:
                     require_commit(Git(top), item, f"{name}: ")
                 elif not os.path.lexists(top / item):
@@ -364,14 +365,14 @@ def check_argument(text: str) -> str:
     return text
 
 
-def is_inside(path: str) -> bool:
+def stays_inside(path: str) -> bool:
     """Whether a path stays inside the project: relative, no `..`, not empty."""
     pure = PurePosixPath(path)
     return bool(path) and not pure.is_absolute() and ".." not in pure.parts and "\0" not in path
 
 
 def _check_repo_path(text: str) -> str:
-    if not is_inside(text):
+    if not stays_inside(text):
         raise ValueError("must be a path inside the repository, relative to its top folder")
     if any(unicodedata.category(character) == "Cc" for character in text):
         raise ValueError("must not contain control characters")

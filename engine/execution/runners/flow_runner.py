@@ -34,7 +34,7 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     RunScope,
     WorkFailed,
-    is_inside,
+    stays_inside,
 )
 from engine.execution.runners.flows import LearnedFlow
 from engine.execution.runners.flows.tooling import InstallFlow
@@ -106,7 +106,7 @@ class FlowRunner:
         flow_type = self._find_flow_type(assignment)
         flow = edit_parameters(flow_type, assignment.parameters, edit)
         try:
-            flow.require_present(Path(assignment.workspace))
+            flow.check_requirements(Path(assignment.workspace))
         except CannotRun as unable:
             raise Refusal("bad_parameters", f"{flow_type.name}: {unable.message}", unable.fix) from unable
         try:
@@ -273,7 +273,7 @@ def find_missing_file(prompt: str, flows: Collection[str], workspace: str) -> st
     none."""
     requests = [alias for flow in flows for alias in ALIASES.get(flow, ()) if _SLOT.search(alias)]
     texts = [match[1] for alias in requests if (match := _match_request(prompt, alias))]
-    paths = [item for text in texts for item in _split_items(text) if _PATH.fullmatch(item) and is_inside(item)]
+    paths = [item for text in texts for item in _split_items(text) if _PATH.fullmatch(item) and stays_inside(item)]
     return next((path for path in paths if not os.path.lexists(Path(workspace) / path)), "")
 
 
@@ -296,7 +296,7 @@ def _find_values(prompt: str, alias: str, top: Path) -> list[str]:
         return []
 
     def is_value(item: str) -> bool:
-        is_present = is_inside(item) and os.path.lexists(top / item)
+        is_present = stays_inside(item) and os.path.lexists(top / item)
         return is_present if parameter == "paths" else "::" in item or (is_present and bool(TEST_FILE.search(item)))
 
     if parameter == "paths" and is_value(match[1]):  # white space in its name
@@ -359,7 +359,7 @@ def _describe_faults(flow: type[Flow], error: ValidationError) -> str:
 
 def make_parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters") -> Refusal:
     """The refusal of parameters. It says how they are written, and what each of them means."""
-    fields = flow.sort_fields()
+    fields = flow.list_parameters()
     if not fields:
         return Refusal(code, problem, "it has no parameters")
     form = " ".join(f"{name}=…" if field.is_required() else f"[{name}=…]" for name, field in fields)

@@ -15,6 +15,7 @@ def test_a_new_file_with_a_key_is_not_to_be_committed(repository: Repository, ru
     repository.commit("begin", {"notes.md": "1\n"})
     repository.write("settings.py", f"breakpoint()\n{WITH_KEY}")
     run = run_flow("look_at_changes")
+    assert "1. settings: 1 file, +4 -0" in run.session.lines
     assert "Do not commit: settings.py:3 holds a GitHub token, not committed yet" in run.transcript
     assert run.summary.endswith("; do not commit: settings.py:3 holds a GitHub token")
 

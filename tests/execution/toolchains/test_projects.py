@@ -116,6 +116,12 @@ def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, 
     assert make_environment_command(tmp_path, tmp_path) == command
 
 
+def test_a_prepared_worktree_is_tested_with_its_own_environment(tmp_path: Path):
+    program = make_environment(tmp_path / "worktree", with_pytest=True)
+    (tmp_path / "worktree" / "pyproject.toml").touch()
+    assert read_project(tmp_path / "worktree", tmp_path).tool.interpreter == str(program)
+
+
 def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     project, ours = tmp_path / "shop", tmp_path / "clawpy"
     project.mkdir()

@@ -146,7 +146,7 @@ class FlowRegistry(Mapping[str, type[Flow]]):
             FlowForm(
                 flow.name,
                 flow.label,
-                tuple((name, field.description or "", field.is_required()) for name, field in flow.sort_fields()),
+                tuple((name, field.description or "", field.is_required()) for name, field in flow.list_parameters()),
             )
             for flow in self.values()
         ]

@@ -118,7 +118,7 @@ class RemoveLeftovers(Flow):
         return f"Remove the debugging from {join_names(self.paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
-        self.require_present(job.folder)
+        self.check_requirements(job.folder)
         findings = [finding for finding in read_own_changes(job).leftovers if finding.kind != CONFLICT_MARKER]
         base = store_tree(job)
         findings_by_path = group_pairs((finding.path, finding) for finding in findings)

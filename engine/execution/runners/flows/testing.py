@@ -79,12 +79,12 @@ class RunTests(ProjectFlow):
             subject = join_names(tests, 2) if len(tests) < 3 else count(len(tests), "test")
         return f"Run {subject}{self.where}"
 
-    def require_present(self, top: Path) -> None:
+    def check_requirements(self, top: Path) -> None:
         project = read_project(top / self.project)
         if not project.tools and project.missing_tool in PROGRAM_FIXES:
             reason = f"its tests need {project.missing_tool}, which is not installed"
             raise CannotRun(reason, PROGRAM_FIXES[project.missing_tool])
-        super().require_present(top)
+        super().check_requirements(top)
 
     def run(self, job: Job) -> FlowResult:
         tools = find_toolchains(job, self.project)

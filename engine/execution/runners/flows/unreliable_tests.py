@@ -26,8 +26,8 @@ from engine.execution.runners.flow import (
     Revision,
     TestId,
     WorkFailed,
-    is_inside,
     make_facts,
+    stays_inside,
 )
 from engine.execution.runners.flows.git_steps import (
     link_packages,
@@ -257,7 +257,9 @@ class Quarantine(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         tool = choose_toolchain(find_toolchains(job, self.project), self.tests)
-        if tool.name != "pytest" or not all(".py::" in test and is_inside(test.split("::")[0]) for test in self.tests):
+        if tool.name != "pytest" or not all(
+            ".py::" in test and stays_inside(test.split("::")[0]) for test in self.tests
+        ):
             raise WorkFailed("only pytest tests can be skipped until a date")
         base = store_tree(job)
         marked = [test for test in self.tests if self._mark(job, tool, test)]
