@@ -317,9 +317,7 @@ def _get_mapping(model: type[AnyRow]) -> _Mapping[AnyRow]:
     )
 
 
-def load_first(
-    session: Session, model: type[AnyRow], clauses: str, values: Mapping[str, Any] | None = None
-) -> AnyRow | None:
+def load_first(session: Session, model: type[AnyRow], clauses: str, values: Mapping[str, Any]) -> AnyRow | None:
     """The first row that `load_all` finds, None if it finds none."""
     return next(iter(load_all(session, model, clauses, values)), None)
 

@@ -148,8 +148,12 @@ def test_a_home_whose_engine_was_killed_while_it_emptied_its_log_is_whole(
     database.close()
 
 
-def test_commits_are_durable_and_foreign_keys_are_on(database: Database):
+def test_commits_are_durable_and_foreign_keys_are_on(database: Database, clock: FakeClock, bus: EventBus):
     """SPEC 11.3 depends on these settings of SQLite."""
+    brief = Database(database.path, clock=clock, bus=bus, durable=False)
+    with brief.read() as session:
+        assert session.connection().exec_driver_sql("PRAGMA synchronous").scalar() == 0
+    brief.close()
     with database.read() as session:
         connection = session.connection()
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"

@@ -9,6 +9,7 @@ from engine.memory.captures import ENDED
 from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.ledger import (
+    BATCH,
     MAX_ATTEMPTS,
     ConsumerThread,
     Ledger,
@@ -122,6 +123,7 @@ def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database):
     )
     for number in (1, 2):
         record_end(database, make_view(f"session_{number}"))
+    thread.catch_up(until=0.0)  # the time is over
     for _ in range(MAX_ATTEMPTS - 1):
         thread.catch_up()
     assert handled == []
@@ -152,6 +154,13 @@ def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Databa
     cursor.handle_new(handle_at_most(0))
     assert read_position_after_write(database) == 2
     assert handle_subjects(make_cursor(database)) == ["c"], "also for the next engine"
+
+
+def test_only_a_whole_batch_that_nobody_needs_moves_the_position(database: Database, cursor: LedgerCursor):
+    record_irrelevant(database, BATCH)
+    record_irrelevant(database)
+    assert handle_subjects(cursor) == []
+    assert read_position_after_write(database) == BATCH
 
 
 def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor):

@@ -103,6 +103,34 @@ class _Request:
     """The head as the host gets it, when it is no tunnel."""
 
 
+def _parse_request(head: bytes) -> _Request:
+    """The request with this head. Raises ValueError for what is no request to a proxy, and `_RequestRefused` for one
+    that names no host."""
+    first, *lines = head.split(b"\r\n")
+    if any(b"\n" in line or b"\r" in line for line in (first, *lines)):
+        raise ValueError("a line break within a header")
+    words = first.decode("ascii", "replace").split(" ")
+    if len(words) != 3:
+        raise ValueError("the first line must have a method, an address and a version")
+    method, target, version = words
+    try:
+        if method == "CONNECT":
+            host, port = split_host_and_port(target)
+            return _Request(host, port, tunnel=True)
+        parts = urlsplit(target)
+        if parts.scheme != "http":
+            raise ValueError(target)
+        host, port = split_host_and_port(parts.netloc, 80)
+    except ValueError:
+        raise _RequestRefused(f"{target[:200]} is not a host name") from None
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    # One request a connection, and for the host that was looked at.
+    headers = [line for line in lines if not re.match(rb"(?:host|connection|proxy-[\w-]*)\s*:", line, re.IGNORECASE)]
+    own_headers = [f"Host: {join_host_and_port(host, port)}".encode(), b"Connection: close"]
+    forwarded = b"\r\n".join([f"{method} {path} {version}".encode(), *own_headers, *headers]) + b"\r\n\r\n"
+    return _Request(host, port, tunnel=False, forwarded=forwarded)
+
+
 class HostGate:
     """The proxy of one session; `close` ends it.
 
@@ -211,7 +239,7 @@ class HostGate:
         ending.callback(self._open_connections.discard, connection)
 
     def _read_request(self, client: socket.socket) -> tuple[_Request, bytes]:
-        """The request, and the bytes that came after its head. Raises ValueError for what is no request to a proxy."""
+        """The request, and the bytes that came after its head. Raises as `_parse_request`."""
         head = b""
         until = time.monotonic() + OPENING_S
         while b"\r\n\r\n" not in head:
@@ -220,31 +248,7 @@ class HostGate:
                 raise ValueError("incomplete request")
             head += chunk
         head, _, unread = head.partition(b"\r\n\r\n")
-        first, *lines = head.split(b"\r\n")
-        if any(b"\n" in line or b"\r" in line for line in (first, *lines)):
-            raise ValueError("a line break within a header")
-        words = first.decode("ascii", "replace").split(" ")
-        if len(words) != 3:
-            raise ValueError("the first line must have a method, an address and a version")
-        method, target, version = words
-        try:
-            if method == "CONNECT":
-                host, port = split_host_and_port(target)
-                return _Request(host, port, tunnel=True), unread
-            parts = urlsplit(target)
-            if parts.scheme != "http":
-                raise ValueError(target)
-            host, port = split_host_and_port(parts.netloc, 80)
-        except ValueError:
-            raise _RequestRefused(f"{target[:200]} is not a host name") from None
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        # One request a connection, and for the host that was looked at.
-        headers = [
-            line for line in lines if not re.match(rb"(?:host|connection|proxy-[\w-]*)\s*:", line, re.IGNORECASE)
-        ]
-        own_headers = [f"Host: {join_host_and_port(host, port)}".encode(), b"Connection: close"]
-        forwarded = b"\r\n".join([f"{method} {path} {version}".encode(), *own_headers, *headers]) + b"\r\n\r\n"
-        return _Request(host, port, tunnel=False, forwarded=forwarded), unread
+        return _parse_request(head), unread
 
     def _find_rule(self, request: _Request) -> HostRule:
         """The entry that lets the request through. Raises `_RequestRefused` if there is none."""

@@ -255,7 +255,7 @@ class RequestDeadline:
 class Web:
     """Fetches pages and searches.
 
-    Every method raises `Refusal`: `bad_url`, `private_address`, `unreachable`, `no_text`, `no_search`.
+    Every method raises `Refusal`: `bad_url`, `private_address`, `unreachable`, `no_text`.
     """
 
     settings: SettingsSource
@@ -297,11 +297,8 @@ class Web:
         raise Refusal("unreachable", f"{target.host} redirects without end", "use another address")
 
     def search(self, query: str, *, on_stop: OnStop) -> list[str]:
-        """The results of the configured search, each with its title, its URL and its text."""
-        configured = self.settings.current.web.search_url
-        if not configured:
-            raise Refusal("no_search", "no search is configured", "the operator can set web.searchUrl")
-        parts = urlsplit(configured)
+        """The results of the search, which must be configured, each with its title, its URL and its text."""
+        parts = urlsplit(self.settings.current.web.search_url)
         query = "&".join(filter(None, [parts.query, urlencode({"q": query, "format": "json"})]))
         # The operator configured this address, so it may be one of this machine.
         target = parse_url(urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")))

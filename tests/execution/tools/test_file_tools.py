@@ -21,6 +21,11 @@ def test_the_parts_of_a_long_file_are_the_whole_file(world: BeltWorld):
         part, _, note = answer.rpartition("[lines ")
         parts.append(part)
     assert "".join(parts) == whole
+    assert world.get_answer("read", path="long.txt", first_line=2_001).endswith("lines; nothing from line 2001]")
+    world.write_file("long.txt", "x" * 60_000)
+    assert world.get_answer("read", path="long.txt").endswith("\n[line 1 of 1 has 60,000 characters, cut here]")
+    world.write_file("long.txt")
+    assert world.get_answer("read", path="long.txt") == "[the file is empty]"
 
 
 def test_a_file_that_is_too_large_is_neither_read_nor_written(world: BeltWorld):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from engine.events import AgentErred, ToolsUsed
+from engine.execution.runners.flow import SessionStopped
 from engine.execution.session_processes import find_marked_processes
 from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.hierarchy.organisation import Tools
@@ -22,6 +23,7 @@ TABLE = read_table(__file__)
 def test_a_mistake_is_answered_with_a_fix(world: BeltWorld, tool: str, arguments: Any, problem: str):
     world.write_file("a.txt", "x x")
     world.write_file("b.txt", "aaa")
+    world.write_file("c.bin", b"\0")
     result = world.belt.call(tool, arguments)
     assert not result.ok
     assert problem in result.text
@@ -70,6 +72,9 @@ def test_exec_returns_output_and_exit_code(world: BeltWorld):
     assert world.read_lines("tool", "output", "exit")[:3] == ["exec echo hello; echo oops >&2", "hello", "oops"]
     assert world.read_lines("command") == []
     assert "[no output]" in world.get_answer("exec", command="true")
+    tail = world.get_answer("exec", command="seq 20000")
+    assert tail.startswith("[the first 58,")
+    assert "characters were left out]\n" in tail
     assert "pipefail" in world.get_answer("exec", command="set -o | grep pipefail; pwd | grep 'work tree'")
 
 
@@ -80,6 +85,13 @@ def test_exec_ends_after_its_timeout_with_its_background_processes(world: BeltWo
     world.get_answer("exec", command="sleep 300 & disown; setsid nohup sleep 300 >/dev/null 2>&1 & echo")
     world.live.processes.end(grace=0)
     wait_until(lambda: not find_marked_processes(world.live.id))
+
+
+def test_no_command_starts_once_the_session_is_to_end(world: BeltWorld):
+    world.stop()
+    with pytest.raises(SessionStopped):
+        world.live.execute(["touch", "made"], cwd=world.folder)
+    assert not (world.folder / "made").exists()
 
 
 def test_a_command_with_control_characters_is_not_run(world: BeltWorld):
