@@ -16,7 +16,6 @@ from engine.execution.transcripts import (
     CUT_NOTE,
     MAX_LINE_CHARS,
     LineSplitter,
-    StreamedText,
     TranscriptReader,
     TranscriptWriter,
 )
@@ -179,19 +178,6 @@ def test_no_half_of_a_secret_at_the_end_of_a_long_line_is_stored(begin: int, fil
 
 
 # Text that streams, word by word
-
-
-@pytest.mark.long
-@given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab é\n", max_size=30)), max_size=20))
-def test_streamed_text_is_complete(pieces: list[tuple[str, str]]):
-    lines = []
-    streamed = StreamedText(lambda kind, texts: lines.append((kind, "\n".join(texts))), tuple)
-    for kind, text in pieces:
-        streamed.add(kind, text)
-    streamed.flush()
-    for kind in ("say", "thought"):
-        written, added = ("".join(text for line_kind, text in texts if line_kind == kind) for texts in (lines, pieces))
-        assert "".join(written.split()) == "".join(added.split())
 
 
 def test_the_last_line_of_a_text_grows_word_by_word_without_its_keys(path: Path, clock: FakeClock):

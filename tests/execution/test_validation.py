@@ -187,14 +187,6 @@ def test_the_agent_gets_another_turn_until_a_cap_is_reached(broken: str, spent: 
     assert reason in answer
 
 
-@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), *[st.integers(0, 9)] * 3)
-def test_repairs_never_pass_their_caps(broken: list[str], tries: int, cost: int, spent: int):
-    attempts = [make_attempt(test) for test in broken]
-    if not find_give_up_reason(attempts, caps=Caps(tries, cost), spent=spent):
-        assert len(attempts) <= tries
-        assert spent < cost
-
-
 LIMIT = st.none() | st.integers(-5, 9)
 
 

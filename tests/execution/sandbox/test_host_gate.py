@@ -88,9 +88,9 @@ def test_a_name_may_not_resolve_to_this_machine(open_gate: GateOpener, server: i
 
 @pytest.mark.parametrize("request_line", ["GET", "GET http://a.test:81/ HTTP/1.1 more", "GET / HTTP/1.1\rX:"])
 def test_what_is_no_request_is_answered_in_plain_words(open_gate: GateOpener, request_line: str):
-    answer = open_gate("a.test:81").send(f"{request_line}\n\n").decode()
-    assert answer.startswith("HTTP/1.1 400")
-    assert "the first line must have" in answer or "a line break" in answer
+    answer = open_gate("a.test:81").send(f"{request_line}\n\n")
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"unpack" not in answer
 
 
 # Limits and ends
