@@ -198,7 +198,7 @@ class Plan:
         return {entry.path for entry in self.entries if not entry.after.exists}
 
 
-def find_changed(root: Beneath, plan: Plan) -> list[str]:
+def find_changed_paths(root: Beneath, plan: Plan) -> list[str]:
     """The paths that are obstructed, or not as `plan` expects."""
     changed = []
     for entry in plan.entries:
@@ -241,7 +241,7 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = _ignor
     carried_out: dict[Entry, int] = {}
     try:
         temporaries = _prepare(root, plan, contents, step)
-        if changed := find_changed(root, plan):
+        if changed := find_changed_paths(root, plan):
             raise FilesChanged(changed)
         _commit_changes(root, plan, temporaries, step, carried_out)
     except Exception as error:
@@ -308,7 +308,7 @@ def is_carried_out(root: Beneath, plan: Plan) -> bool:
     return all(plan.observe_image(root, entry.path) == entry.after for entry in plan.entries)
 
 
-def finish(root: Beneath, plan: Plan) -> None:
+def finish_plan(root: Beneath, plan: Plan) -> None:
     """Do what a crash left undone of a plan whose files are carried out: remove its old folders if they are empty, make
     its new ones, remove its temporary files. Safe to repeat."""
     _commit_changes(root, replace(plan, entries=()), {}, _ignore_step, {})

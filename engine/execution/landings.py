@@ -24,8 +24,8 @@ from engine.execution.file_plan import (
     NotRestored,
     Plan,
     carry_out,
-    find_changed,
-    finish,
+    find_changed_paths,
+    finish_plan,
     is_carried_out,
     read_modification_times,
     roll_back,
@@ -117,7 +117,7 @@ class Landings:
         """See `ChangeSets.undo`."""
         with self._lock_for_decision(change_set_id, ChangeState.UNDONE) as (row, root):
             plan = Plan.from_json(row.landings[-1]["plan"]).reversed()
-            if changed := find_changed(root, plan):
+            if changed := find_changed_paths(root, plan):
                 raise _make_later_edits_refusal(changed)
             old_folders = {*plan.old_folders, *find_replaced_folders(root, plan.entries).items()}
             plan = dataclasses.replace(
@@ -250,7 +250,7 @@ class Landings:
         with self.worktrees.locks.hold(workspace), open_workspace(workspace) as root:
             git = Git(Path(workspace)).pin()
             if is_carried_out(root, plan):
-                finish(root, plan)
+                finish_plan(root, plan)
                 # Other files may have changed in the meantime.
                 plan = dataclasses.replace(plan, tree="", tree_before="")
                 self._record(root, begun, plan, read_modification_times(root, plan), intent.id)

@@ -174,7 +174,7 @@ def test_whether_a_plan_is_carried_out_is_asked_without_a_change_and_its_rest_is
     assert {path.name for path in tmp_path.iterdir()} == {"a", "old", temporary.name}
 
     for _ in range(2):
-        file_plan.finish(top_folder, plan)
+        file_plan.finish_plan(top_folder, plan)
         assert {path.name for path in tmp_path.iterdir()} == {"a", "new"}
 
     (tmp_path / "a").write_text("edited")
