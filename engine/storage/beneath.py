@@ -83,26 +83,24 @@ class Beneath:
 
     def is_folder(self, path: str) -> bool:
         """Whether `path` is a real folder."""
-        try:
-            os.close(_open_folder(self._top, path, _PASS_FOLDER))
-        except OSError as error:
-            if error.errno in (errno.ENOENT, *_NO_FOLDER):
-                return False
-            raise
-        return True
+        return self._find_folder_problem(path) == 0
 
     def find_obstruction(self, path: str) -> str:
         """The topmost parent of `path` that exists and is no real folder, "" for none."""
         for parent in parents(path):
-            try:
-                os.close(_open_folder(self._top, parent, _PASS_FOLDER))
-            except OSError as error:
-                if error.errno in _NO_FOLDER:
-                    return parent
-                if error.errno == errno.ENOENT:
-                    return ""
-                raise
+            if problem := self._find_folder_problem(parent):
+                return "" if problem == errno.ENOENT else parent
         return ""
+
+    def _find_folder_problem(self, path: str) -> int:
+        """The error number that says why `path` is no real folder: ENOENT or one of `_NO_FOLDER`; 0 if it is one."""
+        try:
+            os.close(_open_folder(self._top, path, _PASS_FOLDER))
+        except OSError as error:
+            if error.errno in (errno.ENOENT, *_NO_FOLDER):
+                return error.errno
+            raise
+        return 0
 
     def names(self, path: str) -> list[str]:
         """The names in a folder, in no order."""

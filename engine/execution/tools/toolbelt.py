@@ -211,7 +211,7 @@ class Toolbelt:
         text = self._live.remove_secrets(page.text)
         body = text[start : start + MAX_RESULT_CHARS]
         end = start + len(body)
-        head = f"{page.url} · {page.status} · {page.kind or 'unknown kind'}\n{_WEB_NOTICE}"
+        head = f"{page.url} · {page.status} · {page.kind}\n{_WEB_NOTICE}"
         if end < len(text):
             body += f"\n[{end:,} of {len(text):,} characters; go on with first_character {end + 1}]"
         return f"{head}\n\n{body}"

@@ -18,9 +18,9 @@ import socket
 import ssl
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
+from email.message import Message
 from fnmatch import fnmatchcase
 from html import unescape
 from typing import Any
@@ -49,7 +49,7 @@ MAX_HITS = 10
 _HEADERS = {
     "User-Agent": "clawpy-console",
     "Accept": "text/html,application/xhtml+xml,text/*,application/json;q=0.9,*/*;q=0.1",
-    "Accept-Encoding": "gzip, identity",
+    "Accept-Encoding": "identity",
     "Connection": "close",
 }
 _TEXT_KINDS = ("text/", "application/json", "application/xml", "application/javascript", "application/xhtml+xml")
@@ -175,7 +175,7 @@ class WebPage:
     url: str
     status: int
     kind: str
-    """Its content type."""
+    """Its content type, text/plain if the server names none."""
     text: str
     moved_to: str = ""
     """The URL of another host to which the page redirects, and which was not fetched; "" for none."""
@@ -186,17 +186,14 @@ class _Answer:
     """The answer of a server."""
 
     status: int
-    headers: dict[str, str]
-    """The values by name, in lower case."""
+    headers: Message
     data: bytes
 
     @property
     def text(self) -> str:
         """The data, decoded by the character set that the server names."""
-        match = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", self.headers.get("content-type", ""), re.I)
-        charset = match[1] if match else "utf-8"
         try:
-            return self.data.decode(charset, errors="replace")
+            return self.data.decode(self.headers.get_content_charset("utf-8"), errors="replace")
         except (LookupError, ValueError):
             return self.data.decode(errors="replace")
 
@@ -319,9 +316,8 @@ class Web:
             connection.sock = _connect(target, addresses, deadline)
             connection.request("GET", target.path, headers=_HEADERS)
             response = connection.getresponse()
-            headers = {name.lower(): value for name, value in response.getheaders()}
-            return _Answer(response.status, headers, _read_body(response, headers, deadline))
-        except (OSError, UnicodeError, http.client.HTTPException, zlib.error) as error:
+            return _Answer(response.status, response.headers, _read_body(response, deadline))
+        except (OSError, UnicodeError, http.client.HTTPException) as error:
             reason = "it took too long" if deadline.is_over else sanitise(str(error) or type(error).__name__)[:200]
             problem = f"{target.netloc} cannot be read: {reason}"
             raise Refusal("unreachable", problem, "try another address, or go on without it") from error
@@ -357,10 +353,8 @@ def _connect(target: WebTarget, addresses: Sequence[str], deadline: RequestDeadl
     raise problem
 
 
-def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], deadline: RequestDeadline) -> bytes:
-    """Read at most `MAX_PAGE_BYTES` bytes of decompressed data."""
-    encoding = headers.get("content-encoding", "").strip().lower()
-    unpack = zlib.decompressobj(wbits=47) if encoding in ("gzip", "x-gzip", "deflate") else None
+def _read_body(response: http.client.HTTPResponse, deadline: RequestDeadline) -> bytes:
+    """Read at most `MAX_PAGE_BYTES` bytes."""
     data = bytearray()
     while len(data) < MAX_PAGE_BYTES:
         if deadline.is_over:
@@ -368,7 +362,7 @@ def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], dead
         piece = response.read1(65_536)
         if not piece:
             break
-        data += piece if unpack is None else unpack.decompress(piece, MAX_PAGE_BYTES - len(data))
+        data += piece
     if deadline.is_over:
         raise TimeoutError  # a connection that was cut looks like one that ended
     return bytes(data[:MAX_PAGE_BYTES])
@@ -376,16 +370,12 @@ def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], dead
 
 def _make_page(target: WebTarget, answer: _Answer) -> WebPage:
     """The page of an answer as text. Raises `Refusal` `no_text`."""
-    kind = answer.headers.get("content-type", "").split(";")[0].strip().lower()
-    size = len(answer.data)
-    if (kind and not kind.startswith(_TEXT_KINDS)) or b"\0" in answer.data[:2_000]:
-        shown_kind = sanitise(kind)[:60] or "binary"
-        raise Refusal("no_text", f"{target.url} is {shown_kind}, {size:,} bytes, no text", "fetch a page of text")
-    text = answer.text
-    if "html" in kind or (not kind and text.lstrip()[:100].lower().startswith(("<!doctype html", "<html"))):
-        text = convert_html_to_text(text)
+    kind, size = sanitise(answer.headers.get_content_type())[:60], len(answer.data)
+    if not kind.startswith(_TEXT_KINDS) or b"\0" in answer.data[:2_000]:
+        raise Refusal("no_text", f"{target.url} is {kind}, {size:,} bytes, no text", "fetch a page of text")
+    text = convert_html_to_text(answer.text) if "html" in kind else answer.text
     cut = f"\n[only the first {MAX_PAGE_BYTES:,} bytes were read]" if size >= MAX_PAGE_BYTES else ""
-    return WebPage(target.url, answer.status, sanitise(kind), sanitise(text) + cut)
+    return WebPage(target.url, answer.status, kind, sanitise(text) + cut)
 
 
 def _parse_hits(text: str) -> list[str]:

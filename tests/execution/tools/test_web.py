@@ -1,7 +1,6 @@
 """web_fetch and web_search against a real server: pages become text within limits, and no attempt to reach this machine
 or another host than the one that was allowed succeeds (SPEC 3.5, 3.8)."""
 
-import gzip
 import json
 import time
 
@@ -38,18 +37,16 @@ y</pre></body></html>"""
 
 
 @pytest.mark.parametrize(
-    "body, kind, encoding, text",
+    "body, kind, text",
     [
-        ("gr\u00fc\u00dfe".encode("latin-1"), "text/plain; charset=ISO-8859-1", "identity", "gr\u00fc\u00dfe"),
-        (b"a\x1b[2Jb\x07", "text/plain; charset=nonsense", "identity", "\n\nab"),
-        (gzip.compress(b'{"a": 1}'), "application/json", "gzip", '{"a": 1}'),
+        ("gr\u00fc\u00dfe".encode("latin-1"), "text/plain; charset=ISO-8859-1", "gr\u00fc\u00dfe"),
+        (b"a\x1b[2Jb\x07", "text/plain; charset=nonsense", "\n\nab"),
+        (b'{"a": 1}', "application/json", '{"a": 1}'),
     ],
-    ids=["Latin-1", "control characters", "compressed JSON"],
+    ids=["Latin-1", "control characters", "JSON"],
 )
-def test_other_texts_are_returned_sanitised(
-    web: BeltWorld, server: WebServer, body: bytes, kind: str, encoding: str, text: str
-):
-    server.page("/text", body, kind, Content_Encoding=encoding)
+def test_other_texts_are_returned_sanitised(web: BeltWorld, server: WebServer, body: bytes, kind: str, text: str):
+    server.page("/text", body, kind)
     assert web.get_answer("web_fetch", url=make_url(server, "/text")).endswith(text)
 
 
@@ -65,9 +62,9 @@ def test_a_long_page_comes_in_parts(web: BeltWorld, server: WebServer):
     assert web.get_answer("web_fetch", url=make_url(server, "/long"), first_character=108_886).endswith("\n\n9999\n")
 
 
-def test_the_size_is_bounded_also_of_compressed_pages(web: BeltWorld, server: WebServer):
-    server.page("/bomb", gzip.compress(b"x" * 50_000_000), "text/plain", Content_Encoding="gzip")
-    answer = web.get_answer("web_fetch", url=make_url(server, "/bomb"), first_character=MAX_PAGE_BYTES - 10)
+def test_the_size_of_a_page_is_bounded(web: BeltWorld, server: WebServer):
+    server.page("/large", b"x" * 5_000_000, "text/plain")
+    answer = web.get_answer("web_fetch", url=make_url(server, "/large"), first_character=MAX_PAGE_BYTES - 10)
     assert f"only the first {MAX_PAGE_BYTES:,} bytes were read" in answer
 
 
