@@ -366,7 +366,7 @@ def check_key(home: Home, name: str) -> Document:
     """Ask a provider whether it accepts its key. Raises `Refusal`: `unknown_provider`, `no_key`, `not_installed`."""
     settings, keys = _load_settings(home), Keys(home)
     _check_provider_name(settings, name)
-    state = make_offline_router(home, settings, keys).provider(name) if name != TWIN else None
+    state = make_offline_router(home, settings, keys).provider(name) if name not in (TWIN, CHROMA_KEY) else None
     if state is not None and not has_extra(MODELS):
         raise make_not_installed_refusal(MODELS)
     if state is None or not state.usable:

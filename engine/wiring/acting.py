@@ -52,8 +52,9 @@ RETENTION_CHECK_EVERY = timedelta(hours=1)
 """Time between two deletions of rows that are older than the settings allow (SPEC 4.2)."""
 
 
-def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[], None]) -> None:
-    """Build the heartbeat, the autonomy and its jobs, and the watch over the workspaces."""
+def build(services: Services, sessions: Sessions, *, follow_gateway: Callable[[], None]) -> None:
+    """Build the heartbeat, the autonomy and its jobs, and the watch over the workspaces. `follow_gateway` opens or
+    closes the gateway as the settings say."""
     clock = services.clock
     services.heartbeat = Heartbeat(
         services.database,
@@ -74,7 +75,7 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
             services.embedded_twin,
             settings=services.settings,
             decisions=services.decisions,
-            sessions=launcher,
+            sessions=sessions,
             quiet=lambda: services.autonomy.find_quiet_reason(),
         ),
         housekeeping=_list_housekeeping_steps(services, follow_gateway),
@@ -211,7 +212,8 @@ def _find_workspace_of_items(services: Services, name: str) -> str | None:
 
 
 class _AutomaticTraining:
-    """Starts trainings that are due, and moves the current one on."""
+    """Starts trainings that are due, and moves the current one on. A new training costs money, so it begins only while
+    nothing at all is held; one in progress goes on during a pause."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

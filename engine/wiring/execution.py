@@ -79,7 +79,7 @@ def _stop_all(services: Services, reason: str) -> None:
 
 
 def build(services: Services, overrides: Overrides) -> Sessions:
-    """Build what carries work out; returns the launcher that starts it."""
+    """Build what carries work out; returns the sessions that start it."""
     _build_model_routing(services)
     _build_prompts(services)
     services.changes = ChangeSets(

@@ -126,6 +126,7 @@ def build_server(
         servers=[{"url": address.url}] if address.port else None,
         responses=_read_example_errors("errors"),
         redirect_slashes=False,
+        exception_handlers=dict(ERROR_HANDLERS),
         telemetry=NO_TELEMETRY,
     )
     operations = OperationRunner(engine, max_slow_operations=limits.slow_operations)
@@ -154,7 +155,6 @@ def build_server(
         raise HTTPException(426, headers={"upgrade": "websocket"})
 
     app.include_router(router)
-    _add_error_handlers(app)
     return Server(Guard(app, access, address, limits), address, limits, counts, pulse.run)
 
 
@@ -243,44 +243,53 @@ def _make_values_parameter(route: Route, model: type[BaseModel]) -> inspect.Para
     return inspect.Parameter("values", inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def _add_error_handlers(app: FastAPI) -> None:
-    """Answer errors in the form of the API."""
+# -- errors, in the form of the API
 
-    @app.exception_handler(Refusal)
-    def handle_refusal(request: Request, refusal: Refusal) -> Response:
-        headers = {"retry-after": "2"} if find_http_status(refusal) == 429 else None
-        return JSONResponse(refusal.document(), status_code=find_http_status(refusal), headers=headers)
+_HTTP_ERRORS = {
+    404: ("unknown_path", "there is no such path"),
+    405: ("bad_method", "that method is not allowed here"),
+    426: ("needs_websocket", "only a WebSocket client can read this path"),
+}
+"""(code, message) by status."""
 
-    @app.exception_handler(RequestValidationError)
-    def handle_invalid_request(request: Request, error: RequestValidationError) -> Response:
-        fault = error.errors()[0]
-        message, fix = describe_fault(fault), f"see {API_PATH}/openapi.json"
-        if fault["type"] == NOT_AN_OBJECT and "json" not in request.headers.get("content-type", ""):
-            message, fix = "the body is not declared as JSON", "send the header Content-Type: application/json with it"
-        if request.url.path == f"{API_PATH}/rpc":
-            code = replies.PARSE_ERROR if fault["type"] == "json_invalid" else replies.INVALID_REQUEST
-            return JSONResponse(replies.make_error_reply(None, code, f"{message}; {fix}"), status_code=400)
-        if fault["type"] == "json_invalid":
-            return _make_error_response(400, "bad_request", "the body is not JSON", fix)
-        return _make_error_response(422, "bad_arguments", message, fix)
 
-    @app.exception_handler(Exception)
-    def handle_bug(request: Request, error: Exception) -> Response:
-        # Starlette raises the error again after this, and the guard logs it.
-        return _make_error_response(500, "internal", f"{type(error).__name__}: this is a bug; see the log")
+def _answer_refusal(request: Request, refusal: Any) -> Response:
+    status = find_http_status(refusal)
+    return JSONResponse(refusal.document(), status, headers={"retry-after": "2"} if status == 429 else None)
 
-    @app.exception_handler(HTTPException)
-    def handle_http_error(request: Request, error: HTTPException) -> Response:
-        errors = {
-            404: ("unknown_path", "there is no such path"),
-            405: ("bad_method", "that method is not allowed here"),
-            426: ("needs_websocket", "only a WebSocket client can read this path"),
-        }
-        code, message = errors.get(error.status_code, ("bad_request", "the request cannot be read"))
-        response = _make_error_response(error.status_code, code, message, f"see {API_PATH}/openapi.json")
-        response.headers.update(error.headers or {})
-        return response
+
+def _answer_invalid_request(request: Request, error: Any) -> Response:
+    fault = error.errors()[0]
+    is_json = fault["type"] != "json_invalid"
+    message, fix = describe_fault(fault) if is_json else "the body is not JSON", f"see {API_PATH}/openapi.json"
+    if fault["type"] == NOT_AN_OBJECT and "json" not in request.headers.get("content-type", ""):
+        message, fix = "the body is not declared as JSON", "send the header Content-Type: application/json with it"
+    if request.url.path == f"{API_PATH}/rpc":
+        code = replies.INVALID_REQUEST if is_json else replies.PARSE_ERROR
+        return JSONResponse(replies.make_error_reply(None, code, f"{message}; {fix}"), 400)
+    status, word = (422, "bad_arguments") if is_json else (400, "bad_request")
+    return _make_error_response(status, word, message, fix)
+
+
+def _answer_http_error(request: Request, error: Any) -> Response:
+    code, message = _HTTP_ERRORS.get(error.status_code, ("bad_request", "the request cannot be read"))
+    response = _make_error_response(error.status_code, code, message, f"see {API_PATH}/openapi.json")
+    response.headers.update(error.headers or {})
+    return response
+
+
+def _answer_bug(request: Request, error: Exception) -> Response:
+    # Starlette raises the error again after this, and the guard logs it.
+    return _make_error_response(500, "internal", f"{type(error).__name__}: this is a bug; see the log")
 
 
 def _make_error_response(status: int, code: str, message: str, fix: str = "") -> Response:
     return JSONResponse(Refusal(code, message, fix).document(), status_code=status)
+
+
+ERROR_HANDLERS: Mapping[Any, Any] = {
+    Refusal: _answer_refusal,
+    RequestValidationError: _answer_invalid_request,
+    HTTPException: _answer_http_error,
+    Exception: _answer_bug,
+}
