@@ -55,7 +55,7 @@ from engine.installed import (
     make_extras_command,
     make_not_installed_refusal,
 )
-from engine.lock import find_version_problem, read_holder
+from engine.lock import find_version_problem, read_holder, read_living_holder
 from engine.memory.index import URL_VARIABLE
 from engine.model import Refusal, sanitise
 from engine.model.secrets import redact
@@ -154,14 +154,8 @@ def _check_engine(home: Home) -> Check:
     holder = read_holder(home)
     if holder is None:
         return Check("engine", "none is running")
-    try:
-        os.kill(holder.pid, 0)
-    except ProcessLookupError:
+    if read_living_holder(home) is None:
         return Check("engine", f"none is running; the one with process id {holder.pid} has died")
-    except PermissionError:
-        return warn(
-            "engine", f"process {holder.pid} of another user is using this home", "use your own home: --home DIR"
-        )
     if problem := find_version_problem(holder):
         return warn("engine", problem.message, problem.fix)
     return Check("engine", f"running with process id {holder.pid} since {holder.since}")

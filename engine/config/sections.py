@@ -338,6 +338,9 @@ OPEN_SCHEMES = frozenset(
 _SECRET_PARAMETER = re.compile(r"(?i)token|auth|pass|pwd|secret|key|^[+:-]")
 """Names of parameters that may carry a secret. Names that begin with a sign are headers and fields."""
 
+SERVICE_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[!-~]*")
+"""The form of an address of any service."""
+
 ADDRESS_FORMAT = (
     'an address, for example "ntfy://ntfy.sh/my-secret-topic" or "desktop://", or "key" for one stored with the keys'
 )
@@ -374,7 +377,7 @@ def find_address_problem(url: str) -> str:
         named = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
         return f"is not an address; expected {ADDRESS_FORMAT}"
-    if not re.fullmatch(r"[a-z][a-z0-9+.-]*://[!-~]*", url):
+    if not SERVICE_ADDRESS.fullmatch(url):
         return f"is not an address; expected {ADDRESS_FORMAT}"
     has_secret_parameter = any(_SECRET_PARAMETER.search(name) for name, _ in named)
     if parts.scheme not in OPEN_SCHEMES or "@" in parts.netloc or has_secret_parameter:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, dataclass_transform
 
 from engine.frozen import frozen_kw_only
+from engine.model.text import join_names
 
 MAX_NAMES = 3
 """Names that a sentence lists before it counts the others."""
@@ -59,10 +60,8 @@ class Event:
 
 
 def list_names(names: Sequence[str]) -> str:
-    """`a, b, c and 4 more`, each name once; `nobody` for none."""
-    unique = list(dict.fromkeys(names))
-    more = len(unique) - MAX_NAMES
-    return ", ".join(unique[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "") or "nobody"
+    """`a, b and c`, or `a, b, c and 4 more`, each name once (see `join_names`); `nobody` for none."""
+    return join_names(dict.fromkeys(names), MAX_NAMES) or "nobody"
 
 
 class Subscription:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,6 +84,13 @@ def test_a_bug_is_reported_and_the_next_request_served(serve: Serve, caplog: pyt
         ask(server.address, "bad", {})
     assert ask(server.address, "good", {}) == {}
     assert "a verb failed" in caplog.text
+
+
+def test_an_engine_that_hangs_is_given_up(serve: Serve):
+    release = threading.Event()
+    server = serve(lambda verb, arguments: {"released": release.wait(10)})
+    refused("no_answer", lambda: ask(server.address, "x", {}, timeout=0.05))
+    release.set()
 
 
 # Finding the engine to ask

@@ -208,7 +208,7 @@ def test_a_text_that_is_no_address_is_refused(
 
 
 def test_without_a_keyring_a_token_goes_to_a_file_only_with_consent(clawpy: Clawpy):
-    assert "there is no token yet" in clawpy("token", "show").err
+    assert "no token is stored" in clawpy("token", "show").err
     refused = clawpy("token", "new")
     assert refused.code == 1
     assert "--store file" in refused.err

@@ -224,13 +224,8 @@ def get_gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -
             keys.keyring_name()
         except NoKeyring as fault:
             fix = f"`clawpy token new --store file` makes one that lasts, in a file that only you can read, for {fault}"
-        if not url:
-            raise Refusal("no_token", "there is no token yet", fix)
-        message = (
-            "the gateway's token is not stored: the engine shows it once, and only on a terminal; it ends with the "
-            "engine"
-        )
-        raise Refusal("no_token", message, f"{fix}; the running gateway uses it within 15 s")
+        message = "no token is stored; one that a running gateway made is shown once on its terminal, and ends with it"
+        raise Refusal("no_token", message, fix)
     return {"token": token, "source": source, "message": message, "url": url, "badge": keys.badge()}
 
 

@@ -29,6 +29,7 @@ from engine.config import SettingsSource
 from engine.config.sections import (
     DESKTOP_SCHEME,
     OPEN_SCHEMES,
+    SERVICE_ADDRESS,
     SPEAK_SCHEME,
     STORED_WITH_KEYS,
     Surface,
@@ -101,7 +102,7 @@ class Addresses:
             self._stored_urls[surface] = url
         if not url:
             return None
-        if is_malformed(url):  # the error does not repeat it, because it may be a secret
+        if not SERVICE_ADDRESS.fullmatch(url):  # the error does not repeat it, because it may be a secret
             raise Refusal("bad_address", f"what is stored for {surface.value} is not an address", EXAMPLE)
         return Address(surface, url, source)
 
@@ -115,12 +116,6 @@ class Addresses:
 
     def _read_url_in_settings(self, surface: Surface) -> str:
         return self._settings.current.notify.get_surface(surface).url
-
-
-def is_malformed(url: str) -> bool:
-    """Whether `url` is not an address of any service."""
-    scheme, between, rest = url.partition("://")
-    return not between or not scheme.isascii() or not scheme.isalnum() or any(sign.isspace() for sign in rest)
 
 
 def find_secret_parts(url: str) -> tuple[str, ...]:
@@ -153,7 +148,7 @@ def store_address(home: Home, name: str, url: str, *, in_file: bool, write: Call
     if not url:
         fix = f"{EXAMPLE}; to remove the address: clawpy config unset notify.{surface}.url"
         raise Refusal("bad_address", f"no address was given, so the one for {surface} was not changed", fix)
-    if is_malformed(url):
+    if not SERVICE_ADDRESS.fullmatch(url):
         raise Refusal("bad_address", "that is not an address", EXAMPLE)
     if not is_known_service(url):
         fix = "see https://appriseit.com/services/ for the format"

@@ -1,6 +1,7 @@
 """Where the gateway listens, and who gets in: by a token, which can be replaced, or by a pass, which works once (SPEC
 10.1, 11.1)."""
 
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -66,9 +67,12 @@ def test_the_gateway_opens_and_closes_as_the_settings_say(serve: Serve):
     settings.set("gateway.hosts", ["phone.example"])
     gateway.apply_settings()
     assert served.ask("GET", "/api/v1/health", headers={"Host": "phone.example"}).status_code == 200
-    settings.set("gateway.enabled", False)
-    gateway.apply_settings()
+    gateway.set_enabled(False)
     assert not gateway.state().url
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings.set("gateway.port", taken.getsockname()[1])
+        refused("port_taken", lambda: gateway.set_enabled(True))
+        assert "is used by another program" in gateway.state().description
 
 
 @pytest.mark.long

@@ -133,6 +133,7 @@ def test_a_call_of_json_rpc_is_answered_on_the_same_socket(served: Served):
     [
         "no json",
         '{"type": "subscribe"}',
+        '{"type": "other"}',
         '{"type": "subscribe", "channels": ["keys"]}',
         '{"type": "subscribe", "channels": ["crosspoll"], "after": -1}',
         "[" * 50_000,
