@@ -197,7 +197,6 @@ class ConsoleApp(CardConsole):
 
     def on_state_changed(self, changed: frozenset[str]) -> None:
         self._draw_state(changed)
-        self._presence.update_first_steps()
         if "sessions" in changed and self.state.running and self._tick_timer is not None:
             self._tick()  # from now on each second
         self._set_title()
@@ -211,12 +210,6 @@ class ConsoleApp(CardConsole):
         for refusal in self._early_refusals:
             self.show_toast(refusal, "warning")
         self._early_refusals.clear()
-        if self.workspace_refusal is not None:
-            from clawpy_console.screens.dialog import show_text
-
-            show_text(
-                self, "Not this repository", f"{self.workspace_refusal.message}\n\n→ {self.workspace_refusal.fix}"
-            )
         self._presence.greet()
 
     def _find_visible_screen(self) -> ConsoleScreen | None:
@@ -292,12 +285,6 @@ class ConsoleApp(CardConsole):
         is_ignored = now < self._words_ignored_until and event.is_printable
         self._words_ignored_until = now + WORDS_IGNORED_S if is_ignored else 0.0
         return is_ignored
-
-    def on_app_blur(self) -> None:
-        self._presence.note_blur()
-
-    def on_app_focus(self) -> None:
-        self._presence.note_focus()
 
     def on_key(self, event: events.Key) -> None:
         """Type a key that came before its text had the focus, also in a dialog that just opened; say why a key cannot
@@ -425,38 +412,23 @@ class Presence:
         self._app = app
         self._active_at: datetime | None = None
         """The time of the last key or click, or of the greeting."""
-        self._blurred_at: datetime | None = None
         self._reported_at: datetime | None = None
         self._is_greeting = False
-        self._served: tuple[tuple[str, str], ...] = ()
-        """The channels that were served when the hints of a first run were made; see `AppState.served`."""
 
     def greet(self) -> None:
         """Show the hints of a first run, or what happened since the last quit. Called once, after the first reading."""
         app, saved = self._app, self._app.last.saved_at
         self._active_at = app.now()
         if not app.last.welcomed:
-            self._show_first_steps()
+            from clawpy_console.screens.mission_panes import make_first_run_lines
+
+            self._greet(make_first_run_lines(app.keymap, demo=app.demo))
         if saved is not None and app.now() - saved > ABSENCE:
             self._show_absence(saved)
 
-    def update_first_steps(self) -> None:
-        """Show the hints of a first run again if other channels are served than they say."""
-        if self._is_greeting and not self._app.last.welcomed and self._served != self._app.state.served:
-            self._show_first_steps()
-
-    def _show_first_steps(self) -> None:
-        from clawpy_console.screens.mission_panes import read_first_run_lines
-
-        app, self._served = self._app, self._app.state.served
-        app.call_engine(
-            lambda engine: read_first_run_lines(engine, app.keymap, demo=app.demo),
-            lambda lines: self._greet([] if app.last.welcomed else lines),
-        )
-
     def note_activity(self, key: str) -> None:
         """Note a key, or a click ("" as the key), and report it to the engine at most twice a minute. The first one
-        after an absence shows what happened: many terminals do not say that they lost the focus."""
+        after an absence shows what happened."""
         app = self._app
         now = app.now()
         active_at, self._active_at = self._active_at, now
@@ -474,17 +446,6 @@ class Presence:
             lambda _: app.reload(["autonomy"]),
             group="activity",
         )
-
-    def note_blur(self) -> None:
-        """Note that the terminal lost the focus."""
-        self._blurred_at = self._app.now()
-
-    def note_focus(self) -> None:
-        """Note that the terminal has the focus again; after an absence show what happened."""
-        blurred_at, self._blurred_at = self._blurred_at, None
-        if blurred_at is not None and self._app.now() - blurred_at > ABSENCE:
-            self._show_absence(blurred_at)
-            self._active_at = self._app.now()
 
     def _show_absence(self, since: datetime) -> None:
         from clawpy_console.screens.mission_panes import read_absence_lines

@@ -52,8 +52,6 @@ def load_theme(file: Path) -> Theme:
     Raises `Refusal` ("bad_theme") that names the file, the key and what is accepted.
     """
     example = "a theme is a TOML file, see themes/clawpy-dark.toml"
-    if file.exists() and not file.is_file():  # reading a pipe would block
-        raise Refusal("bad_theme", f"{file} is not a regular file", example)
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -120,22 +118,14 @@ def _make_theme(name: str, colors: dict[str, str], *, dark: bool, ansi: bool) ->
 
 
 def find_problems(settings: Mapping[str, Any], home: Home) -> list[Refusal]:
-    """The problems of the console with its theme and keys in `settings` (named as in the file). A bad key is named with
-    its line."""
+    """The problems of the console with its theme and keys in `settings` (named as in the file)."""
     refusals: list[Refusal] = []
     try:
         _find_theme(settings["console"]["theme"], home)
     except Refusal as refusal:
         refusals.append(refusal)
-    from engine.config.settings_file import find_line  # not before the first frame
-
-    for bad_keys in check_keymap(settings["keys"])[1]:
-        line = 0  # the file does not have the key, or cannot be read
-        with suppress(OSError, ValueError):
-            line = find_line(home.config_file.read_text(encoding="utf-8-sig"), ("keys", bad_keys.action_id))
-        place = f"{home.config_file}:{line}" if line else home.config_file
-        refusals.append(Refusal(bad_keys.code, f"{place}: {bad_keys.message}", bad_keys.fix))
-    return refusals
+    bad_keys = check_keymap(settings["keys"])[1]
+    return refusals + [Refusal(bad.code, f"{home.config_file}: {bad.message}", bad.fix) for bad in bad_keys]
 
 
 def check_setting(key: str, value: str, home: Home) -> None:

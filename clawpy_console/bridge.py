@@ -119,9 +119,8 @@ SESSION_OUTCOMES = WORDS["session_toast"]
 
 def _make_session_toast(event: Any) -> Toast:
     outcome, severity = SESSION_OUTCOMES.get(describe_outcome(event.state, event.result), (event.state, "error"))
-    is_in_summary = event.summary.lower().startswith(f"{outcome.lower()} ")  # "stopped by you"
-    text = f"{outcome}{event.summary[len(outcome) :]}" if is_in_summary else f"{outcome}: {event.summary}"
-    return Toast(text, severity, about="stop" if event.state == SessionState.CANCELLED else "")
+    about = "stop" if event.state == SessionState.CANCELLED else ""
+    return Toast(f"{outcome}: {event.summary}", severity, about=about)
 
 
 def _describe_files_to_land(event: Any) -> str:

@@ -12,14 +12,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from enum import StrEnum
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from clawpy_console import formats
 from clawpy_console.console import Console, EngineCall, OnRefusal, OnResult
 from clawpy_console.fields import WORDS
 from clawpy_console.formats import crop, one_line
-from engine.model import Card, DismissReason, Refusal, SessionView
+from engine.model import Card, CheckReport, DismissReason, Refusal, SessionView
 
 T = TypeVar("T")
 
@@ -29,6 +30,9 @@ SNOOZE = timedelta(hours=2)
 DECIDED_ELSEWHERE = WORDS["elsewhere"]
 """What became of a card that another console or a verb decided first, or nobody in time."""
 
+CANNOT_BE_UNDONE = frozenset({"unknown_card", "nothing_to_undo"})
+"""Codes of refusals after which a decision never can be undone."""
+
 MAX_TITLE_CELLS = 36
 """Maximum number of cells of a card's prompt in a message."""
 
@@ -36,28 +40,63 @@ ShowMessage = Callable[[str, str], object]
 """`show_message(text, style)`: shows in one line what was done."""
 
 
+class CardDecision(StrEnum):
+    """What the operator decides about a card."""
+
+    APPROVE = "approve"
+    DISMISS = "dismiss"
+    SNOOZE = "snooze"
+
+
+class PendingOverrides:
+    """The changes of pending cards that the engine may not list yet."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, list[Card | None]] = {}  # the oldest first; None: the card is gone
+
+    def apply(self, listed: Sequence[Card]) -> tuple[Card, ...]:
+        """The pending cards: those that the engine `listed`, with the newest change of each."""
+        newest = {card_id: changes[-1] for card_id, changes in self._by_id.items()}
+        back = [card for card in reversed(newest.values()) if card is not None]
+        return (*back, *(card for card in listed if card.id not in newest))
+
+    def add(self, card_id: str, change: Card | None) -> None:
+        """Note a change; None says that the card is gone."""
+        earlier = self._by_id.pop(card_id, [])
+        self._by_id[card_id] = [*earlier, change]  # the newest change is last, of the card and of all
+
+    def drop_oldest(self, card_id: str) -> None:
+        """The engine lists the oldest change of this card now."""
+        changes = self._by_id.get(card_id, [])
+        del changes[:1]
+        if not changes:
+            self.drop(card_id)
+
+    def drop(self, card_id: str) -> None:
+        """The engine refused the changes of this card."""
+        self._by_id.pop(card_id, None)
+
+
 class CardController:
     """Decides cards for one console. It remembers the cards that were decided here, so that decisions can be undone."""
 
     def __init__(self, app: Console) -> None:
-        self._app = app
-        self._decided: list[tuple[Card, str]] = []  # each with its decision
-        self._undoes_approval = False  # until the engine says how many landings are left
         self.last_approved_id = ""
         """The card that was approved here last, "" for none or once the work screen has opened on its session."""
-        self._overrides: dict[str, list[Card | None]] = {}  # by card id, until the engine lists them; None: gone
+        self._app = app
+        self._decided: list[tuple[Card, CardDecision]] = []
+        self._undoes_approval = False  # until the engine says how many landings are left
+        self._overrides = PendingOverrides()
         self._lock = asyncio.Lock()
 
     def pending(self, listed: Sequence[Card]) -> tuple[Card, ...]:
         """The cards that the engine `listed` as pending, changed by the decisions that were made since."""
-        last = {card_id: changes[-1] for card_id, changes in self._overrides.items()}
-        back = [card for card in reversed(last.values()) if card is not None]
-        return (*back, *(card for card in listed if card.id not in last))
+        return self._overrides.apply(listed)
 
     def decide(
         self,
         card: Card,
-        decision: str,
+        decision: CardDecision,
         refuse: Callable[[Card, Refusal], object],
         notify: Callable[[str], object],
         undo: str = "",
@@ -69,14 +108,14 @@ class CardController:
         card that was decided elsewhere.
         """
         self._decided.append((card, decision))
-        self._add_override(card.id, None)
-        self.last_approved_id = card.id if decision == "approve" else self.last_approved_id
+        self._overrides.add(card.id, None)
+        if decision is CardDecision.APPROVE:
+            self.last_approved_id = card.id
 
         def on_refusal(refusal: Refusal) -> None:
-            if self.last_approved_id == card.id:
-                self.last_approved_id = ""
+            self._forget_approval(card)
             self._decided = [decided for decided in self._decided if decided[0].id != card.id]
-            self._overrides.pop(card.id, None)
+            self._overrides.drop(card.id)
             if refusal.code == "already_decided":
                 self._app.call_engine(lambda engine: engine.cards.get(card.id), report_other_decision)
             else:
@@ -88,12 +127,20 @@ class CardController:
             notify(f"“{crop(one_line(card.assignment.prompt), MAX_TITLE_CELLS)}” {outcome}.")
 
         def on_result(decided: Card) -> None:
-            if decision == "dismiss" and decided.note not in ("", card.note):  # what it said before is no news
+            if decision is CardDecision.DISMISS and decided.note not in (
+                "",
+                card.note,
+            ):  # what it said before is no news
                 notify(f"{decided.note}{undo}")
 
         self._send_decision(card.id, _make_call(card, decision), on_result, on_refusal)
 
-    def explain(self, card_id: str, reason: DismissReason, show_message: ShowMessage, undo: str) -> None:
+    def _forget_approval(self, card: Card) -> None:
+        """The approval of `card` does not hold."""
+        if self.last_approved_id == card.id:
+            self.last_approved_id = ""
+
+    def record_reason(self, card_id: str, reason: DismissReason, show_message: ShowMessage, undo: str) -> None:
         """Record why `card_id` was dismissed, after the dismissal itself. The message ends with `undo`, which says how
         the card and its kind come back."""
         label = reason.value.replace("-", " ")
@@ -120,10 +167,10 @@ class CardController:
         """Approve `card` with `call`; it leaves the list only when that went well."""
 
         def on_done(_: Card) -> None:
-            self._decided.append((card, "approve"))
+            self._decided.append((card, CardDecision.APPROVE))
             self.last_approved_id = card.id
             on_approved()
-            self._note_change(card.id, None)
+            self._override_until_read(card.id, None)
 
         self._app.call_engine(call, on_done, on_refusal, lock=self._lock)
 
@@ -132,7 +179,7 @@ class CardController:
 
         Of a card with several landings each call undoes one; the message then contains `hint`, which says how to
         undo the next. While the undo of an approval runs, it is not known which decision is the last: then the call
-        only says so.
+        only says so. After a refusal the decision is again the one to undo, unless nothing ever can undo it.
         """
         if self._undoes_approval:
             self._app.show_toast("Undo is still running. Try again in a moment.", "warning")
@@ -141,36 +188,34 @@ class CardController:
             show_message("Nothing to undo.", "$grey")
             return
         card, decision = self._decided.pop()
-        self.last_approved_id = ""
-        self._undoes_approval = is_approval = decision == "approve"
+        self._forget_approval(card)
+        if decision is CardDecision.APPROVE:
+            self._undoes_approval = True
 
-        def on_end() -> None:
-            if is_approval:
+        def on_end(*, can_be_undone: bool) -> None:
+            if can_be_undone:
+                self._decided.append((card, decision))
+            if decision is CardDecision.APPROVE:
                 self._undoes_approval = False
 
         def on_result(result: tuple[Card, int]) -> None:
             undone, landings_left = result
             if landings_left:
-                self._decided.append((card, decision))
                 show_message(f"↶ {undone.note}{hint}  ·  {one_line(card.assignment.prompt)}", "$grey")
-            on_end()
+            on_end(can_be_undone=landings_left > 0)
 
         def on_refusal(refusal: Refusal) -> None:
-            self._overrides.pop(card.id, None)
+            self._overrides.drop(card.id)
             self._app.on_state_changed(frozenset({"cards"}))  # the card leaves again
             show_message(f"✗ {refusal}", "$wrong")
             self._app.reload(["cards"])
-            on_end()
+            on_end(can_be_undone=refusal.code not in CANNOT_BE_UNDONE)
 
-        self._add_override(card.id, card)
+        self._overrides.add(card.id, card)
         show(card)
         show_message(f"↶ Undone: {one_line(card.assignment.prompt)}", "$grey")
         topics = ("sessions", "changes", "tasks")
         self._send_decision(card.id, lambda engine: engine.cards.undo(card.id), on_result, on_refusal, topics)
-
-    def _add_override(self, card_id: str, change: Card | None) -> None:
-        earlier = self._overrides.pop(card_id, [])
-        self._overrides[card_id] = [*earlier, change]  # the newest change is last, of the card and of all
 
     def _send_decision(
         self,
@@ -184,23 +229,20 @@ class CardController:
 
         def on_done(result: T) -> None:
             on_result(result)
-            self._app.reload(["cards", *topics], before=lambda: self._drop_oldest_override(card_id))
+            self._reload_cards(card_id, *topics)
 
         self._app.call_engine(call, on_done, on_refusal, lock=self._lock)
 
-    def _note_change(self, card_id: str, change: Card | None) -> None:
+    def _override_until_read(self, card_id: str, change: Card | None) -> None:
         """The engine has made this change; its list is read again."""
-        self._add_override(card_id, change)
-        self._app.reload(["cards"], before=lambda: self._drop_oldest_override(card_id))
+        self._overrides.add(card_id, change)
+        self._reload_cards(card_id)
 
-    def _drop_oldest_override(self, card_id: str) -> None:
-        """The engine lists the oldest change of this card now."""
-        changes = self._overrides.get(card_id, [])
-        del changes[:1]
-        if not changes:
-            self._overrides.pop(card_id, None)
+    def _reload_cards(self, card_id: str, *topics: str) -> None:
+        """Read the cards, which then have the oldest change of `card_id`, and `topics` again."""
+        self._app.reload(["cards", *topics], before=lambda: self._overrides.drop_oldest(card_id))
 
-    def take_own_card(
+    def handle_prompt_card(
         self, card: Card, show: Callable[[Card], object] | None, start: Callable[[Card], object] | None
     ) -> None:
         """Take the card of a prompt that the operator wrote.
@@ -209,7 +251,7 @@ class CardController:
         A card that is risky, needs the network or cannot run yet is passed to `show`. Without these two functions, the
         app starts the card or shows it on mission control.
         """
-        self._note_change(card.id, card)
+        self._override_until_read(card.id, card)
         needs_decision = card.consent_text or card.note or card.approval_risk or card.blocking_verdict
         if card.assignment.flow and not needs_decision:
             (start or self._start)(card)
@@ -222,7 +264,7 @@ class CardController:
             self._app.open("mission", card)
 
         self._app.show_toast(f"Started: {one_line(card.assignment.prompt)}")
-        self.decide(card, "approve", refuse, self._app.show_toast)
+        self.decide(card, CardDecision.APPROVE, refuse, self._app.show_toast)
 
     def continue_session(
         self,
@@ -235,7 +277,7 @@ class CardController:
 
         def add_card(card: Card) -> None:
             on_card(card)
-            self._note_change(card.id, card)
+            self._override_until_read(card.id, card)
 
         self._app.call_engine(
             lambda engine: engine.cards.propose(text, workspace=session.workspace, continues=session.id),
@@ -248,7 +290,7 @@ class CardController:
 
         listed = {card.about for card in self.pending(self._app.state.cards)}
 
-        def on_report(report: Any) -> None:
+        def on_report(report: CheckReport) -> None:
             # A card whose facts changed was replaced: that is no new card for the operator.
             shown = (card for card in report.created if self._app.shows(card.assignment.workspace))
             number = sum(card.about not in listed for card in shown)
@@ -261,12 +303,12 @@ class CardController:
         self._app.call_engine(lambda engine: engine.checks.run(requested=True), on_report, group="cycle")
 
 
-def _make_call(card: Card, decision: str) -> EngineCall[Card]:
-    """The call of the engine for "approve", "dismiss" or "snooze"."""
-    calls: dict[str, EngineCall[Card]] = {
-        "approve": lambda engine: engine.cards.approve(card.id, without_sandbox=card.needs_confirmation),
-        "dismiss": lambda engine: engine.cards.dismiss(card.id),
-        "snooze": lambda engine: engine.cards.snooze(card.id, span=SNOOZE),
+def _make_call(card: Card, decision: CardDecision) -> EngineCall[Card]:
+    """The call of the engine for a decision."""
+    calls: dict[CardDecision, EngineCall[Card]] = {
+        CardDecision.APPROVE: lambda engine: engine.cards.approve(card.id, without_sandbox=card.needs_confirmation),
+        CardDecision.DISMISS: lambda engine: engine.cards.dismiss(card.id),
+        CardDecision.SNOOZE: lambda engine: engine.cards.snooze(card.id, span=SNOOZE),
     }
     return calls[decision]
 

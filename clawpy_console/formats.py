@@ -5,7 +5,7 @@ In sentences times and money are written as in `engine.model.text`; here they mu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import PurePath
 
@@ -85,6 +85,12 @@ def crop(text: str, width: int) -> str:
 def fit_to_width(text: str, width: int) -> str:
     """`text` cropped or padded to exactly `width` cells."""
     return set_cell_size(crop(text, width), width)
+
+
+def first_of(texts: Sequence[str], limit: int) -> list[str]:
+    """At most `limit` of the texts, and how many more there are."""
+    more = [f"and {len(texts) - limit:,} more"] if len(texts) > limit else []
+    return [*texts[:limit], *more]
 
 
 def has_words(text: str, words: Iterable[str]) -> bool:

@@ -136,7 +136,6 @@ class BadKeys(Refusal):
 
     def __init__(self, action_id: str, problem: str, fix: str) -> None:
         super().__init__("bad_keys", f"keys.{action_id}: {problem}", fix)
-        self.action_id = action_id
 
 
 def check_keymap(keys: Mapping[str, str]) -> tuple[dict[str, str], list[BadKeys]]:
@@ -176,11 +175,8 @@ def _check_keys(action_id: str, text: str) -> str:
 
 def _suggest_action(action_id: str) -> str:
     """The actions that were probably meant by an unknown id, in words; else where the ids are shown."""
-    name = action_id.rpartition(".")[2]
-    likely = [action.id for action in ACTIONS if action.id == f"{action.group}.{name}"]
-    likely = likely or difflib.get_close_matches(action_id, BY_ID, n=3, cutoff=0.8)
-    if likely:
-        return f"did you mean {' or '.join(likely[:3])}?"
+    if likely := difflib.get_close_matches(action_id, BY_ID, n=3, cutoff=0.8):
+        return f"did you mean {' or '.join(likely)}?"
     return "`clawpy help keys` shows the name of each action, such as stack.approve"
 
 

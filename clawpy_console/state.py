@@ -135,6 +135,8 @@ class AppState:
     """How far the Twin is from its first phase, in words."""
     fault: str = ""
     """Why the file of the settings cannot be read, "" when it can."""
+    home_fault: str = ""
+    """That the files of the home are gone, "" while they are there."""
     autonomy_note: str = ""
     """The conditions that are not met yet for the engine to act by itself."""
     acts_by_itself: bool = False
@@ -219,12 +221,16 @@ def _select_console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, .
     return tuple(path for path in dict.fromkeys((*own, *engine.configured_workspaces)) if path in watched) or own
 
 
+HOME_IS_GONE = "the home is gone, and nothing is recorded: quit, and start `clawpy` again"
+
+
 def _read_autonomy(engine: Engine, scope: ReadScope) -> StateFields:
     autonomy, current = engine.autonomy, engine.settings.current
     view, next_cycle = autonomy.update_state(), autonomy.next_cycle()
     workspaces, all_remarks = _select_console_workspaces(engine, scope), engine.checks.read_remarks()
     remarks = (f"{workspace_name(path)}: {remark}" for path, remark in all_remarks.items() if path in workspaces)
     return {
+        "home_fault": "" if engine.home.database.exists() else f"{HOME_IS_GONE} ({engine.home.database})",
         "holds": engine.safety.kill_switch.holds(),
         "quiet": QuietHours(
             bool(autonomy.find_quiet_reason()), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()

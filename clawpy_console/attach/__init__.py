@@ -4,19 +4,18 @@
 that opens the engine. That process runs one `ConsoleApp` for each terminal (`consoles.py`), over a connection
 (`terminal.py`).
 
-Here is what client and console share. Their messages are each a byte for its kind, a length, and the content. A client
-begins with a `TerminalDescription`. The client imports this before it can answer, so it imports little.
+Here is what client and console share: their messages, each a byte for its kind, a length, and the content; the
+`TerminalDescription` that a client begins with; and, for the verbs too, how signals end them. The client imports this
+before it can answer, so it imports little.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 # To the client
@@ -27,7 +26,8 @@ OUTPUT = b"O"
 RESTORE_TERMINAL = b"L"
 """Restore the terminal."""
 RUN = b"R"
-"""Give the terminal to a program until it ends: JSON with `command`, `folder`, `banner`."""
+"""Give the terminal to a program until it ends: JSON with `command`, `folder`, `banner`. Answered by
+`TERMINAL_IS_FREE`."""
 SUSPEND = b"Z"
 """Stop until the shell continues the client."""
 EXIT = b"X"
@@ -66,7 +66,7 @@ class ClientEnd(NamedTuple):
 
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-"""Bytes of one message at most."""
+"""Maximum number of bytes of one message."""
 
 
 class MessageParser:
@@ -100,33 +100,8 @@ class TerminalDescription(NamedTuple):
     """Columns and rows."""
     folder: str
     """The current folder, "" if it was removed."""
-    workspaces: list[str] = []
+    workspaces: tuple[str, ...] = ()
     """The folders that the command line names."""
-
-
-PASSED_VARIABLES = (
-    "TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "TMUX", "TMUX_PANE", "SHELL", "VISUAL", "EDITOR", "PATH",
-)  # fmt: skip
-"""Environment variables that the console needs from the terminal."""
-
-
-def describe_terminal() -> TerminalDescription:
-    """The description of this terminal, without workspaces."""
-    environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
-    try:
-        folder = str(Path.cwd())
-    except FileNotFoundError:
-        folder = ""
-    return TerminalDescription(environment, read_terminal_size(), folder)
-
-
-def read_terminal_size() -> tuple[int, int]:
-    """The columns and rows of this terminal."""
-    with suppress(OSError):
-        columns, rows = os.get_terminal_size(1)
-        if columns and rows:
-            return columns, rows
-    return 80, 24
 
 
 SHUTDOWN_S = 5

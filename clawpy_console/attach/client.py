@@ -34,9 +34,8 @@ from clawpy_console.attach import (
     TERMINAL_IS_FREE,
     ClientEnd,
     MessageParser,
-    describe_terminal,
+    TerminalDescription,
     encode_message,
-    read_terminal_size,
     signal_handlers,
 )
 from engine import __version__
@@ -98,6 +97,31 @@ def _fork_engine(serve: Callable[[socket.socket], int]) -> tuple[int, socket.soc
     return child, connection
 
 
+PASSED_VARIABLES = (
+    "TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "SHELL", "VISUAL", "EDITOR", "PATH",
+)  # fmt: skip
+"""Environment variables that the console needs from the terminal."""
+
+
+def describe_terminal() -> TerminalDescription:
+    """The description of this terminal, without workspaces."""
+    environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
+    try:
+        folder = str(Path.cwd())
+    except FileNotFoundError:
+        folder = ""
+    return TerminalDescription(environment, read_terminal_size(), folder)
+
+
+def read_terminal_size() -> tuple[int, int]:
+    """The columns and rows of this terminal."""
+    with suppress(OSError):
+        columns, rows = os.get_terminal_size(1)
+        if columns and rows:
+            return columns, rows
+    return 80, 24
+
+
 class Refused(Exception):
     """The engine that holds the home refuses this terminal, and says why."""
 
@@ -111,7 +135,7 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
     if not (workspaces or description.folder):
         raise Refused("The current folder does not exist any more: cd to a folder that exists, or name a --workspace")
     try:
-        folders = [str(Path(workspace).expanduser().absolute()) for workspace in workspaces]
+        folders = tuple(str(Path(workspace).expanduser().absolute()) for workspace in workspaces)
     except RuntimeError as error:
         raise Refused("--workspace names the home of a user who does not exist: write the path from / on") from error
     request = {"verb": "attach", "arguments": description._replace(workspaces=folders)._asdict()}

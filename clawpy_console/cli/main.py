@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
 import engine
@@ -189,9 +190,34 @@ def _print_refusal(error: Refusal, common: CommonOptions) -> None:
     if common.as_json:
         print_output(json.dumps(error.document(), ensure_ascii=False))
         return
-    from clawpy_console.cli.printing import has_colours, render_refusal
+    from clawpy_console.cli.printing import bad, clean, dim, strip_colours
 
-    print(render_refusal(error, colour=has_colours(sys.stderr)), file=sys.stderr)
+    fix = f"\n        {dim(clean(error.fix))}" if error.fix else ""
+    text = f"{bad('clawpy: ')}{clean(error.message)}{fix}"
+    print(text if _has_colours(sys.stderr) else strip_colours(text), file=sys.stderr)
+
+
+def _has_colours(stream: TextIO) -> bool:
+    """Whether to print colours on `stream`; honours NO_COLOR and TERM=dumb."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def render_document(verb: str, document: Mapping[str, Any], action: str | None = None, *, colour: bool = False) -> str:
+    """The text for the document of a verb or of one of its actions."""
+    from clawpy_console.cli.printing import clean, strip_colours
+    from clawpy_console.cli.verbs import VERBS
+
+    text = "\n".join(find_printer(verb, action)(clean(document))) or VERBS[verb].if_empty
+    return text if colour else strip_colours(text)
+
+
+def find_printer(verb: str, action: str | None = None) -> Any:
+    """The function of `cli.printing` that gives the lines of the document of a verb or of one of its actions."""
+    from clawpy_console.cli.verbs import VERBS
+
+    declared = VERBS[verb]
+    module, name = declared.actions.get(action or "", declared).printer.split(".")
+    return getattr(import_module(f"clawpy_console.cli.printing.{module}"), name)
 
 
 # Verbs
@@ -209,10 +235,8 @@ def _carry_out(options: Namespace, common: CommonOptions) -> int:
         if options.verb in ("config", "status") and (problem := document["settingsFault"]):
             fix = "until it is fixed, the settings stay as they were"
             _print_refusal(engine.Refusal("bad_config", problem, fix), common)
-        from clawpy_console.cli.printing import has_colours, render_document
-
         action = getattr(options, "action", None)
-        if text := render_document(options.verb, document, action, colour=has_colours(sys.stdout)):
+        if text := render_document(options.verb, document, action, colour=_has_colours(sys.stdout)):
             print_output(text)
     if options.verb == "approve":
         return choose_approve_exit_code(document)

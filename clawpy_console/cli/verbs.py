@@ -70,17 +70,9 @@ def parse_span(text: str) -> int:
     return seconds
 
 
-def parse_switch(text: str) -> str:
-    """`on` or `off`."""
-    if text not in ("on", "off"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither on nor off; for a time write --for 2h")
-    return text
-
-
 TYPES: Table = {
     "number": int,
     "span": parse_span,
-    "switch": parse_switch,
     "path": lambda path: str(Path(path).resolve()),
 }
 """The functions behind the names that a `type` has in the table."""
@@ -306,10 +298,8 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
             if options.undo:
                 raise WrongUse("--undo takes no file")
             arguments |= {"id": options.id, "text": _read_text(options.file)}
-        case "dnd" if options.off or options.switch == "off":
-            if options.seconds or options.switch == "on":
-                raise WrongUse("off and --off end it: give neither on nor --for SPAN with them")
-            arguments["off"] = True
+        case "dnd" if options.off and options.seconds:
+            raise WrongUse("--off ends it: give no --for SPAN with it")
     return arguments
 
 

@@ -23,7 +23,7 @@ from clawpy_console.fields import (
     make_text_fields,
     text_line,
 )
-from clawpy_console.formats import one_line
+from clawpy_console.formats import first_of, one_line
 from engine.model.guidance import is_descriptive_key
 
 REACHES_OWNER = "reaches the owner"
@@ -95,9 +95,8 @@ def make_problem_fields(messages: Sequence[str]) -> Fields:
         yield text_line("✓ No problems.", "grey")
         return
     yield heading(formats.count(len(messages), "problem"))
-    yield from (text_line(f"▲ {one_line(problem)}", "wants") for problem in messages[:MAX_PROBLEMS])
-    if len(messages) > MAX_PROBLEMS:
-        yield text_line(f"and {len(messages) - MAX_PROBLEMS:,} more", "faint")
+    problems = [f"▲ {one_line(problem)}" for problem in messages]
+    yield from (text_line(problem, "wants") for problem in first_of(problems, MAX_PROBLEMS))
 
 
 # Guidance

@@ -24,7 +24,7 @@ from clawpy_console.fields import (
     make_text_fields,
     text_line,
 )
-from clawpy_console.formats import crop, one_line, workspace_name
+from clawpy_console.formats import crop, first_of, one_line, workspace_name
 
 # Memories
 
@@ -282,10 +282,8 @@ def make_retraction_fields(learning: Document) -> Fields:
         yield text_line("Nothing valid was promoted from it.", "grey")
         return
     yield text_line(f"{formats.count(len(active), 'learning')} promoted from it will wait for your decision:", "wants")
-    for entry in active[:MAX_AFFECTED]:
-        yield text_line(f"▸ {describe_learning_scope(entry)}: {make_learning_title(entry)}")
-    if len(active) > MAX_AFFECTED:
-        yield text_line(f"  and {len(active) - MAX_AFFECTED:,} more", "faint")
+    affected = [f"▸ {describe_learning_scope(entry)}: {make_learning_title(entry)}" for entry in active]
+    yield from map(text_line, first_of(affected, MAX_AFFECTED))
 
 
 MAX_PREVIEW_LINES = 12

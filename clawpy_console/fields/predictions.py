@@ -10,18 +10,13 @@ from datetime import datetime
 
 from clawpy_console import formats
 from clawpy_console.fields import LABELS, WORDS, Document, Field, Fields, draw_bar, draw_sparkline, heading, text_line
-from clawpy_console.formats import fit_to_width, one_line
+from clawpy_console.formats import first_of, fit_to_width, one_line
 from engine import kind_title
 
 
 def format_percent(share: float | None) -> str:
     """A share from 0 to 1, `–` for none."""
     return "–" if share is None else f"{share:.0%}"
-
-
-def format_confidence(share: float | None) -> str:
-    """A confidence, `–` for none."""
-    return "–" if share is None else f"{share:.2f}"
 
 
 TRENDS = {"improving": "▲ improving", "declining": "▼ declining", "steady": "steady"}
@@ -47,10 +42,6 @@ def make_summary_fields(document: Document) -> Fields:
         yield Field("approved", f"{format_percent(document['approvalRate'])}, {trend}")
     if document["autoExecuted"]:
         yield Field("by itself", f"{document['autoExecuted']:,}, {document['autoExecutedUndone']:,} undone")
-    if document["approvalRate"] is not None:
-        approved, dismissed = document["avgApprovedConfidence"], document["avgRejectedConfidence"]
-        means = f"approved {format_confidence(approved)}, dismissed {format_confidence(dismissed)}"
-        yield Field("confidence", f"mean {format_confidence(document['avgConfidence'])}, {means}")
     if document["costPerAccepted"]:
         yield Field("cost", f"${document['costPerAccepted']:.2f} for each accepted card")
 
@@ -126,27 +117,14 @@ def make_table_fields(insights: Document, names: Sequence[str]) -> Fields:
         cost_title = "cost" if any(group["costPerAccepted"] for group in groups) else ""
         head = f"{title.upper():<{NAME_CELLS}}{'cards':>6}{'decided':>8}{'approved':>9}{cost_title:>7}"
         yield text_line(head.rstrip(), "faint")
-        for group in groups[:MAX_TABLE_ROWS]:
+        rows = []
+        for group in groups:
             label = kind_title(group["name"]) if name == "kinds" else group["name"] or "–"
             cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
             decided = group["approved"] + group["rejected"]
             row = f"{group['predictions']:>6,}{decided:>8,}{format_percent(group['approvalRate']):>9}{cost:>7}"
-            yield text_line(f"{fit_to_width(label, NAME_CELLS)}{row}".rstrip())
-        if len(groups) > MAX_TABLE_ROWS:
-            yield text_line(f"and {len(groups) - MAX_TABLE_ROWS} more", "faint")
-
-
-def make_hourly_fields(insights: Document) -> Fields:
-    """The share of approved cards and the number of decisions, by hour of the day."""
-    by_hour = {int(group["name"]): group for group in insights["hours"]}
-    groups = [by_hour.get(hour, {}) for hour in range(24)]
-    if by_hour:
-        yield heading("by hour of the day")
-        yield Field("hour", "".join(f"{hour:<3}" for hour in range(0, 24, 3)).rstrip(), "faint")
-        rates = draw_sparkline([group.get("approvalRate") for group in groups], 1.0)
-        counts = draw_sparkline([group.get("approved", 0) + group.get("rejected", 0) or None for group in groups])
-        yield Field("approved", rates, "accent")
-        yield Field("decisions", counts, "grey")
+            rows.append(f"{fit_to_width(label, NAME_CELLS)}{row}".rstrip())
+        yield from map(text_line, first_of(rows, MAX_TABLE_ROWS))
 
 
 def make_drift_fields(report: Document) -> Fields:

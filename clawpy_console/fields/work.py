@@ -5,7 +5,6 @@ what stops all work or soon will, and what was done while you were away.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from clawpy_console import formats
@@ -104,13 +103,9 @@ def make_absence_fields(document: Document) -> Fields:
     numbers = {"found a problem": problems, "did not finish": unfinished}
     yield Field("done", ", ".join([formats.count(len(ran), "session"), *_count_exceptions(numbers)]))
     if blocked:
-        by_rail = Counter(entry["rail"] for entry in blocked)
-        rails = ", ".join(f"{rail} {count}" for rail, count in by_rail.most_common())
-        yield Field("blocked", f"{len(blocked)} by the rails: {rails}")
+        yield Field("blocked", f"{len(blocked)} by the rails")
     by_itself, decisions = document["approvedByItself"], document["decisions"]
-    could_not_run = sum(session["state"] == "cannot_run" and session["mode"] == "approved" for session in ran)
-    numbers = {"by itself": by_itself, "could not run": could_not_run}
-    yield Field("approved", ", ".join([f"{approved}", *_count_exceptions(numbers)]))
+    yield Field("approved", ", ".join([f"{approved}", *_count_exceptions({"by itself": by_itself})]))
     yield Field("dismissed", f"{dismissed}")
     basis = f", from {formats.count(decisions, 'decision')}" if decisions else ""
     yield Field("learned", f"{learned or 'nothing new'}{basis}")

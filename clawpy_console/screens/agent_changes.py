@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from clawpy_console import formats
 from clawpy_console.fields import WORDS
 from clawpy_console.fields.agent import find_broken_file
-from clawpy_console.formats import crop
+from clawpy_console.formats import crop, first_of
 from clawpy_console.keys import format_key
 from clawpy_console.screens.agent_dialogs import EditProfile, MoveAgent, NewAgent
 from clawpy_console.screens.agent_tree import OWNER, collect_ids_below
@@ -229,12 +229,8 @@ MAX_LISTED_FINDINGS = 6
 def _make_findings_question(queued: Sequence[Bubble]) -> str:
     """The findings that would be sent up, and their effect."""
     ready = [finding for finding in queued if finding.may_guide]
-    lines = [
-        crop(f"▸ {finding.learning.agent} → {finding.leader}: {finding.learning.text}", 70)
-        for finding in ready[:MAX_LISTED_FINDINGS]
-    ]
-    if len(ready) > MAX_LISTED_FINDINGS:
-        lines.append(f"  and {len(ready) - MAX_LISTED_FINDINGS:,} more")
+    findings = [crop(f"▸ {item.learning.agent} → {item.leader}: {item.learning.text}", 70) for item in ready]
+    lines = first_of(findings, MAX_LISTED_FINDINGS)
     if len(ready) < len(queued):
         quotes = formats.count(len(queued) - len(ready), "quote")
         lines.append(f"  Not included: {quotes} that you have not approved yet (see “waiting for you”)")

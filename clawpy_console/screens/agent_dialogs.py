@@ -15,6 +15,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, TextArea
 
+from clawpy_console import external_programs
 from clawpy_console.fields import Document, text_line
 from clawpy_console.fields.agent import make_edit_fields, make_move_fields
 from clawpy_console.formats import crop, has_words
@@ -33,8 +34,10 @@ from engine.model import (
     Refusal,
     sanitise,
 )
+from engine.model.text import join_names
 
 if TYPE_CHECKING:
+    from clawpy_console.card_controller import CardConsole
     from clawpy_console.console import Console
     from engine import Engine
     from engine.model import FoundAgent, LocalModels, SetupStep
@@ -73,10 +76,6 @@ class EditDialog(Dialog[None]):
         self.show_status("▲ Not saved. Press the same key again to discard your edit.")
 
 
-TAB_CELLS = 4
-"""The cells of a tab, as in `sanitise`."""
-
-
 def make_editable(file: AgentFile) -> str:
     """The text of a file for the editor: without control characters, and with spaces for tabs."""
     return sanitise(file.text.replace("\r\n", "\n"))
@@ -113,11 +112,8 @@ class EditFile(EditDialog):
             yield KeyLine()
 
     def on_mount(self) -> None:
-        unchanged = self._file.text.replace("\r\n", "\n")
-        if self.original != unchanged.expandtabs(TAB_CELLS):
-            self.show_status("Control characters are not shown, and saving removes them.")
-        elif self.original != unchanged:
-            self.show_status("Tabs are shown as spaces, and saving replaces them.")
+        if self.original != self._file.text.replace("\r\n", "\n"):
+            self.show_status("Tabs are shown as spaces, and control characters not at all: saving writes it like that.")
         elif self._file.problem:
             self.show_status(f"✗ {self._file.problem}", "$wrong")
 
@@ -231,6 +227,12 @@ def edit_file(app: Console, agent: str, name: str, on_saved: Callable[[], object
     app.load_for_dialog(
         lambda engine: engine.agent_files.read(agent, name), lambda file: app.push_screen(EditFile(file, on_saved))
     )
+
+
+def open_in_editor(app: CardConsole, agent: str, name: str) -> None:
+    """Edit a file of an agent in the operator's own editor; what is saved there is shown by itself."""
+    if app.engine is not None:
+        external_programs.open_editor(app, str(app.engine.agent_files.folder / agent / name))
 
 
 PREVIEW_DEBOUNCE_S = 0.08
@@ -448,16 +450,11 @@ def _describe_agent(agent: FoundAgent) -> str:
     """The title of an agent, and what it needs or which hosts it reaches."""
     if agent.missing:
         return f"{agent.title}, once its adapter is installed: {agent.missing}"
-    if not agent.hosts:
-        return agent.title
-    others = f" and {len(agent.hosts) - 1} more" if len(agent.hosts) > 1 else ""
-    return f"{agent.title}; reaches {agent.hosts[0]}{others}"
+    return f"{agent.title}; reaches {join_names(agent.hosts, 1)}" if agent.hosts else agent.title
 
 
 def make_channel_hint(options: ChannelOptions, key: str) -> Content:
-    """The agent or model that answers text prompts. If there is none: those that `key` or a verb can connect."""
-    if options.served_by:
-        return Content.styled(f"text prompts go to {crop(options.served_by, 60)}", "$grey")
+    """That no agent or model answers text prompts, and those that `key` or a verb can connect."""
     ready_names = [agent.title for agent in options.agents if not agent.missing] + list(options.local.ids)
     names = ready_names or [f"{agent.title} (adapter missing)" for agent in options.agents]
     if not names:

@@ -1,7 +1,7 @@
 """The agents as a tree whose rows can be folded (SPEC 1.1).
 
-Below the owner are the agents, each below its leader. Agents whose chain does not reach the owner are in groups below:
-their leader is missing, they are in a circle, or their folder cannot be read.
+Below the owner are the agents, each below its leader. Below that is a group of agents whose chain does not reach the
+owner: a leader is missing, they are in a circle, or their folder cannot be read.
 
 `Tree` is the left half of the hierarchy screen; `make_tree_nodes` is pure. The dialogs that change agents ask here who
 is above and below an agent.
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from textual import events
 from textual.message import Message
 
 from clawpy_console import formats
@@ -218,31 +217,16 @@ def _place_agents(
     agents: Sequence[AgentView], retired: Sequence[AgentView]
 ) -> tuple[dict[str, list[AgentView]], dict[str, str]]:
     """The agents below each row, and the reasons of those whose chain does not reach the owner."""
-    by_id, under = {agent.id: agent for agent in agents}, _group_by_leader(agents)
-    groups: dict[str, list[AgentView]] = {"leader missing": [], "in a circle": [], "broken": [], "retired": [*retired]}
-    reasons: dict[str, str] = {}
-    reached = _collect_reached_ids(under, OWNER)
-    for agent in agents:
-        if agent.id in reached:
-            continue
-        chain = [agent.id, *find_leaders_above(agents, [agent.id])]
-        head = by_id[chain[-1]]
-        if head.reports_to in by_id:
-            head = by_id[min(chain[chain.index(head.reports_to) :])]
-            under[head.reports_to].remove(head)
-            leader = "itself" if head.reports_to == head.id else f"{head.reports_to}, whom it leads"
-            group, reasons[head.id] = "in a circle", f"reports to {leader}: a circle"
-        elif head.broken:
-            group = "broken"
-        else:
-            group, reasons[head.id] = "leader missing", f"reports to {head.reports_to}, which does not exist"
-        groups[group].append(head)
-        reached.update({head.id} | _collect_reached_ids(under, head.id))
-    return under | {f"{GROUP_PREFIX}{title}": heads for title, heads in groups.items() if heads}, reasons
-
-
-LEAD_CELLS = 3
-"""Cells before the indentation: the cursor, the sign of the state, a space."""
+    ids, reached = {agent.id for agent in agents}, _collect_reached_ids(_group_by_leader(agents), OWNER)
+    under = _group_by_leader(agent for agent in agents if agent.id in reached)
+    lost = [agent for agent in agents if agent.id not in reached]
+    reasons = {
+        agent.id: f"reports to {agent.reports_to}{'' if agent.reports_to in ids else ', which does not exist'}"
+        for agent in lost
+        if not agent.broken
+    }
+    groups = {"not below you": lost, "retired": [*retired]}
+    return under | {f"{GROUP_PREFIX}{title}": members for title, members in groups.items() if members}, reasons
 
 
 class Tree(Rows):
@@ -288,17 +272,6 @@ class Tree(Rows):
     def action_toggle_fold(self) -> None:
         if self.current:
             self.post_message(self.Fold(self.current))
-
-    def on_click(self, event: events.Click) -> None:
-        number = event.y + self.scroll_offset.y
-        if number >= len(self.rows):
-            return
-        node = self.nodes[self.rows[number].id]
-        mark = LEAD_CELLS + 2 * min(node.depth, MAX_INDENT_LEVELS)
-        if node.id.startswith((FOLD_PREFIX, GROUP_PREFIX)) or (node.open is not None and mark <= event.x < mark + 2):
-            event.prevent_default()  # a click on the mark folds; it opens nothing
-            self.cursor = number
-            self.post_message(self.Fold(node.id))
 
 
 def make_node_row(node: Node) -> Row:

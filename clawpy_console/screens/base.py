@@ -401,13 +401,7 @@ class ConsoleScreen(BaseScreen[None]):
         if action is None:
             name = character.strip() or key
             return f"{name} does nothing on this screen. {self.key_of('app.help')} shows the keys that do."
-        place = GROUPS[action.group].partition(", ")[2]
-        reason = "There is nothing here to do that with."
-        if place and action.group != self.pane:
-            reason = (
-                f"It works {place} ({self.key_of('panes.next')})." if place.startswith("in ") else f"It works {place}."
-            )
-        return f"{self.key_of(action.id)}: {action.tooltip}. {reason}"
+        return f"{self.key_of(action.id)}: {action.tooltip} ({GROUPS[action.group]}). It cannot be done now."
 
     def copy_text(self) -> str:
         """The text that `y` copies, such as the id under the cursor; "" for none."""

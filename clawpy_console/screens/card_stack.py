@@ -19,6 +19,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from clawpy_console import formats
+from clawpy_console.card_controller import CardDecision
 from clawpy_console.fields import work
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, format_key
@@ -59,7 +60,9 @@ REASON_S = 4.0
 ANIMATION_S = 0.18
 """Seconds that a decided card takes to leave the screen."""
 
-DIRECTIONS = {"approve": Offset(1, 0), "dismiss": Offset(-1, 0), "snooze": Offset(0, -1)}
+DIRECTIONS = {
+    CardDecision.APPROVE: Offset(1, 0), CardDecision.DISMISS: Offset(-1, 0), CardDecision.SNOOZE: Offset(0, -1),
+}  # fmt: skip
 """The direction in which a decided card leaves, by the decision."""
 
 
@@ -90,14 +93,13 @@ class CardStack(Widget, can_focus=True):
     def __init__(
         self,
         on_change: Callable[[], object],
-        on_decision: Callable[[Card, str], object],
+        on_decision: Callable[[Card, CardDecision], object],
         on_reason: Callable[[str, DismissReason], object],
     ) -> None:
         """The functions are called at once, so that what they draw is in the same frame as the card.
 
         `on_change` is called when the operator put another card in front, or the stack asks something else;
-        `on_decision` with a card and "approve", "dismiss" or "snooze"; `on_reason` with the id of a dismissed
-        card and the reason.
+        `on_decision` with a card and its decision; `on_reason` with the id of a dismissed card and the reason.
         """
         super().__init__(id="stack")
         self._on_change, self._on_decision, self._on_reason = on_change, on_decision, on_reason
@@ -214,18 +216,18 @@ class CardStack(Widget, can_focus=True):
     def _can_decide(self) -> bool:
         return self.clock() - self._changed_at >= CARD_GUARD_S
 
-    def action_decide(self, decision: str) -> None:
-        """Approve, dismiss or snooze the card in front."""
-        card = self.front
+    def action_decide(self, name: str) -> None:
+        """Approve, dismiss or snooze the card in front; `name` is that of a `CardDecision`."""
+        card, decision = self.front, CardDecision(name)
         if card is None or not self._can_decide():
             return
         self._fly_out(card, DIRECTIONS[decision])
-        self._dismissed_id = card.id if decision == "dismiss" else ""
+        self._dismissed_id = card.id if decision is CardDecision.DISMISS else ""
         self._dismissed_at = self.clock()
         self._has_dismissed_own = card.source is Source.OPERATOR
         self._replace(tuple(other for other in self.cards if other.id != card.id), self._front_index, by_key=True)
         self._on_decision(card, decision)
-        if decision == "dismiss":
+        if decision is CardDecision.DISMISS:
             self.set_timer(REASON_S, self._on_reason_timeout)
         self.refresh_bindings()
 
@@ -268,24 +270,12 @@ class CardStack(Widget, can_focus=True):
             self._draw()
             self._on_change()
         else:
-            self.action_decide("approve")
+            self.action_decide(CardDecision.APPROVE)
 
     def action_insist(self) -> None:
+        """Approve the card in front, once its risk was shown."""
         if self.armed:
-            self.action_decide("approve")
-        elif self.front is not None:
-            self.app.show_toast(self._explain_approval(self.front))
-
-    def _explain_approval(self, card: Card) -> str:
-        """What approving `card` needs or does."""
-        approve = format_key("stack.approve", self.app.keymap)
-        if blocking_verdict := card.blocking_verdict:
-            return f"The rail “{blocking_verdict.rail}” blocks it. {describe_way_out(card, self.app.keymap)}"
-        if not card.can_run:
-            return work.explain_cannot_run(card.assignment.flow)
-        if card.approval_risk:
-            return f"{approve} shows the risk first."
-        return f"No risk here: {approve} approves it."
+            self.action_decide(CardDecision.APPROVE)
 
     def action_turn(self, by: int) -> None:
         """Show the next card, or with -1 the previous one; the first follows the last."""

@@ -28,6 +28,7 @@ from clawpy_console.widgets.rows import Pane, Rows
 from clawpy_console.widgets.session import describe_change_set, describe_check, is_waiting_to_land, make_file_warnings
 from clawpy_console.widgets.texts import Heading, PlainText
 from engine.model import ChangeSet, ChangeState, FileChange, FilePart, LandPreview, Refusal, SessionView
+from engine.model.text import join_names
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console, EngineCall
@@ -63,6 +64,9 @@ class _DiffVersion(NamedTuple):
     landed: int
     files: tuple[FileChange, ...]
 
+
+MAX_NAMES = 3
+"""Maximum number of files that a sentence names."""
 
 MAX_WARNINGS = 8
 """Maximum number of warnings about files, above the list, on a terminal that is not small."""
@@ -274,8 +278,7 @@ class Changes(Pane):
             ("cannot be landed:", preview.unsupported),
         ):
             if paths:
-                others = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-                lines.append((f"✗ {problem} {', '.join(paths[:3])}{others}", "$wrong"))
+                lines.append((f"✗ {problem} {join_names(paths, MAX_NAMES)}", "$wrong"))
         return lines
 
     @property
@@ -457,9 +460,8 @@ class Changes(Pane):
 
 
 def _explain_refused_files(refused: Sequence[FileChange], consequence: str) -> str:
-    names = ", ".join(f"{file.path} ({file.refused or file.note})" for file in refused[:3])
-    more = f" and {len(refused) - 3} more" if len(refused) > 3 else ""
-    return f"{consequence}, because these cannot be landed: {names}{more}."
+    names = [f"{file.path} ({file.refused or file.note})" for file in refused]
+    return f"{consequence}, because these cannot be landed: {join_names(names, MAX_NAMES)}."
 
 
 def describe_landing(change: ChangeSet, landed: ChangeSet, parts: Sequence[FilePart]) -> str:

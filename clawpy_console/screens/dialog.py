@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
@@ -20,12 +20,10 @@ from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input
 
 from clawpy_console.fields import Field
-from clawpy_console.keys import bindings
 from clawpy_console.screens.base import BaseScreen
-from clawpy_console.widgets.frame import Frame, KeyLine
+from clawpy_console.widgets.frame import Frame
 from clawpy_console.widgets.texts import PlainText, ReflowingText
 
 if TYPE_CHECKING:
@@ -185,43 +183,6 @@ class PreviewDialog(Dialog[Result]):
         pane.scroll_relative(y=by * max(1, pane.size.height - 1), animate=False)
 
 
-class ReasonDialog(PreviewDialog[str | None]):
-    """Asks for the reason of a decision, below what it changes. Gives the reason, "" for none; None on Escape.
-
-    Enter does nothing and says so, because one key too many would decide.
-    """
-
-    BINDINGS = bindings("deciding", "preview")
-    AUTO_FOCUS = "#reason"
-    DEFAULT_CSS = """
-    ReasonDialog .dialog { width: 100; }
-    ReasonDialog #pane { height: auto; max-height: 60vh; padding: 0; }
-    ReasonDialog #reason { height: 3; margin: 1 0 0 0; }
-    ReasonDialog KeyLine { dock: none; margin: 1 0 0 0; }
-    """
-
-    def __init__(self, title: str, preview: list[Field]) -> None:
-        """`preview`: what the decision changes."""
-        super().__init__()
-        self._title, self._preview = title, preview
-
-    def compose(self) -> ComposeResult:
-        with self.make_frame(self._title):
-            yield from self.compose_pane()
-            yield Input(placeholder="Reason, in a few words (kept with it)", id="reason", max_length=400)
-            yield KeyLine()
-
-    def on_mount(self) -> None:
-        self.show(self._preview)
-
-    @on(Input.Submitted)
-    def _explain_enter(self) -> None:
-        self.show_hint(f"⏎ does nothing here: {self.key_of('deciding.decide')} confirms")
-
-    def action_decide(self) -> None:
-        self.dismiss(self.query_one("#reason", Input).value.strip())
-
-
 class Answer(NamedTuple):
     """One answer to a question."""
 
@@ -243,9 +204,6 @@ SCROLLS = {
     "home": Widget.scroll_home, "end": Widget.scroll_end,
 }  # fmt: skip
 """The keys that scroll the text."""
-
-MAX_KEYS_IN_HINT = 3
-"""Maximum number of answers that a hint names."""
 
 
 class Question(Dialog[Answer | None]):
@@ -335,9 +293,7 @@ class Question(Dialog[Answer | None]):
         elif event.key == "enter":
             self.action_choose(self._cursor)
         elif event.is_printable:
-            labels = (f"{'esc' if key == 'escape' else key}: {label}" for key, label, _ in self._answers)
-            advice = "Press the key of an answer." if len(keys) > MAX_KEYS_IN_HINT else " · ".join(labels)
-            self.show_hint(f"{event.character} does nothing here. {advice}")
+            self.show_hint(f"{event.character} does nothing here. Press the key of an answer.")
         else:
             return  # such as F12, which stops everything
         event.stop()

@@ -227,14 +227,6 @@ class DiffRows:
 
     def find(self, entry: DiffEntry) -> int:
         """The row of `entry`, else that of its hunk or file. It may come from other rows of the same files."""
-
-        def is_same(other: DiffEntry) -> bool:
-            if (other.kind, other.text, other.comment) != (entry.kind, entry.text, entry.comment):
-                return False
-            if other.is_split == entry.is_split:
-                return other.row_in_hunk == entry.row_in_hunk
-            return (entry.line_row.new or entry.line_row.old) in other.line_row[:2]
-
         ends = [*self._starts[1:], self._count]
         near = [
             row
@@ -242,7 +234,7 @@ class DiffRows:
             if (run.file, run.hunk) == (entry.file, entry.hunk)
             for row in range(start, end)
         ]
-        return next((row for row in near if is_same(self[row])), near[0])
+        return next((row for row in near if self[row] == entry), near[0])
 
     def _add(self, entry: DiffEntry, rows: int = 1) -> None:
         self._starts.append(self._count)
@@ -335,6 +327,18 @@ def find_changed_part(text: str, other: str) -> tuple[int, int]:
     if prefix_length + suffix_length < MIN_SIMILARITY * max(len(text), len(other)):
         return 0, 0
     return prefix_length, len(text) - suffix_length
+
+
+def split_tokens(tokens: Iterable[tuple[str, str]], start: int, end: int) -> Iterator[tuple[str, str, bool]]:
+    """The `tokens` of a line, cut where its part from `start` to `end` begins and ends: tone, text, and whether it is
+    in that part."""
+    position = 0
+    for tone, text in tokens:
+        first, last = (max(0, min(edge - position, len(text))) for edge in (start, end))
+        for piece, is_inside in ((text[:first], False), (text[first:last], True), (text[last:], False)):
+            if piece:
+                yield tone, piece, is_inside
+        position += len(text)
 
 
 def read_lines_by_mark(files: Sequence[DiffFile]) -> dict[Mark, str]:

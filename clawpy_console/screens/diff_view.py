@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.cache import LRUCache
@@ -32,6 +33,7 @@ from clawpy_console.screens.diff import (
     find_changed_part,
     find_language,
     highlight_lines,
+    split_tokens,
 )
 from clawpy_console.widgets.rows import CursorView, make_selectable
 from engine.model import DiffComment
@@ -50,6 +52,9 @@ CHANGE_BY_SIGN = {"+": "added", "-": "removed"}
 
 SHIFT_COLUMNS = 16
 """Columns by which a key moves long lines."""
+
+GUTTER_CELLS = 3
+"""Cells around the sign between the numbers and the text of a line."""
 
 
 class DiffView(CursorView, can_focus=True):
@@ -192,7 +197,7 @@ class DiffView(CursorView, can_focus=True):
         (old, new, sign), digits = entry.line_row, self._digits
         if sign:
             line, other = (old, new) if sign == "-" else (new, old)
-            numbers = f"{(line and line.old) or '':>{digits}} {(line and line.new) or '':>{digits}}"
+            numbers = " ".join(f"{number or '':>{digits}}" for number in (line.old, line.new)) if line else ""
             return self._draw_side(entry, line, other, numbers, width, base)
         half = (width - 1) // 2
         before = self._draw_side(entry, old, new, f"{old.old if old else '':>{digits}}", half, base)
@@ -219,14 +224,11 @@ class DiffView(CursorView, can_focus=True):
         """The whole of `line`, highlighted, and the style of its background."""
         style, part_style = self._choose_line_styles(line, base)
         keeps_style = self.app.current_theme.ansi and line.sign in CHANGE_BY_SIGN
-        start, end = find_changed_part(line.text, other.text) if other not in (None, line) else (0, 0)
-        segments, position = [], 0
-        for tone, text in self._highlight_line(entry, line):
+        changed_part = find_changed_part(line.text, other.text) if other not in (None, line) else (0, 0)
+        segments = []
+        for tone, text, has_changed in split_tokens(self._highlight_line(entry, line), *changed_part):
             token_style = style if keeps_style else style + self.tone(tone or "ink")
-            for begin, stop in ((0, start), (start, end), (end, len(line.text))):
-                if piece := text[max(0, begin - position) : max(0, stop - position)]:
-                    segments.append(Segment(piece, token_style + part_style if begin == start < end else token_style))
-            position += len(text)
+            segments.append(Segment(text, token_style + part_style if has_changed else token_style))
         if not line.has_newline:
             segments.append(Segment("  no newline at the end", style + self.tone("faint")))
         return Strip(segments), style
@@ -289,8 +291,14 @@ class DiffView(CursorView, can_focus=True):
         self.cursor = row
 
     def action_shift(self, by: int) -> None:
-        """Move long lines to the left, or back with -1."""
-        self._shift = max(0, self._shift + by * SHIFT_COLUMNS)
+        """Move long lines to the left, or back with -1; no farther than to the end of the longest line in sight."""
+        top, height = self.scroll_offset.y, self.size.height
+        rows = (self._rows[row].line_row for row in range(top, min(top + height, self.row_count)))
+        longest = max((cell_len(line.text) for row in rows for line in row[:2] if line is not None), default=0)
+        width = (self._width - 2) // 2 - self._digits if self.is_split else self._width - 2 * self._digits - 2
+        end = max(0, longest - width + GUTTER_CELLS)
+        self._shift = max(0, min(self._shift, end) + by * SHIFT_COLUMNS)
+        self._shift = min(self._shift, end)
         self._redraw()
 
     # Folding, marking, commenting

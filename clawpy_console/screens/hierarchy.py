@@ -15,8 +15,8 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
 
-from clawpy_console import external_programs, formats
-from clawpy_console.fields import Field, make_fact_fields, text_line
+from clawpy_console import formats
+from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
@@ -28,7 +28,7 @@ from clawpy_console.screens.agent_changes import (
     send_findings,
     teach_workers,
 )
-from clawpy_console.screens.agent_dialogs import edit_file
+from clawpy_console.screens.agent_dialogs import edit_file, open_in_editor
 from clawpy_console.screens.agent_tree import (
     AGENT_STATES,
     FOLD_PREFIX,
@@ -232,7 +232,7 @@ class HierarchyScreen(ConsoleScreen):
         others = [finding for finding in findings if finding.learning.agent != detail.id]
         titles = {"FOUND BY IT": own, "SENT UP TO IT" if self.agent else "ON THEIR WAY UP": others}
         return {
-            f"{title}  {_describe_state_counts(group)}": [_make_finding_row(finding, self.now) for finding in group]
+            f"{title}  {len(group)}": [_make_finding_row(finding, self.now) for finding in group]
             for title, group in titles.items()
         }
 
@@ -420,9 +420,8 @@ class HierarchyScreen(ConsoleScreen):
 
     def action_editor(self) -> None:
         """Edit the file in the operator's own editor; what is saved there is shown by itself."""
-        engine, agent, name = self.app.engine, self.agent, find_editable_file(self.agent)
-        if engine is not None and agent is not None and name:
-            external_programs.open_editor(self.app, str(engine.agent_files.folder / agent.id / name))
+        if self.agent is not None and (name := find_editable_file(self.agent)):
+            open_in_editor(self.app, self.agent.id, name)
 
     def action_teach(self) -> None:
         teach_workers(self.app)
@@ -433,15 +432,6 @@ class HierarchyScreen(ConsoleScreen):
     def action_undo(self) -> None:
         """Undo the last change."""
         self._changes.undo()
-
-
-def _describe_state_counts(findings: Sequence[Bubble]) -> str:
-    """`2 waiting  ·  1 refused`."""
-    counts = {
-        label.words: sum(finding.state == state for finding in findings)
-        for state, label in agent_fields.FINDING_STATES.items()
-    }
-    return "  ·  ".join(f"{count} {label}" for label, count in counts.items() if count)
 
 
 def _make_finding_row(finding: Bubble, now: datetime) -> Row:
@@ -462,7 +452,8 @@ def read_agent(engine: Engine, id: str) -> AgentDetail:
     """The detail of an agent or of the owner. Blocking. Raises `Refusal` `unknown_agent`."""
     if id == OWNER:
         queued = engine.bubbles.list(state=BubbleState.QUEUED, limit=MAX_ITEMS)
-        return AgentDetail(id, read_organisation_fields(engine), findings=queued)
+        problems = agent_fields.make_problem_fields(dispatch(engine, "agents", {})["problems"])
+        return AgentDetail(id, [Field("folder", str(engine.home.agents)), *problems], findings=queued)
     agent = dispatch(engine, "agents", {"action": "show", "id": id})
     detail = AgentDetail(id, [*agent_fields.make_agent_fields(agent)])
     if agent.get("retired"):
@@ -472,22 +463,3 @@ def read_agent(engine: Engine, id: str) -> AgentDetail:
         detail = replace(detail, guidance=guidance, guidance_block=engine.cascade.guidance(id))
     findings = engine.bubbles.list(agent=id, limit=MAX_ITEMS)
     return replace(detail, findings=findings, sessions=engine.sessions.list_newest(agent=id, limit=MAX_ITEMS))
-
-
-def read_organisation_fields(engine: Engine) -> list[Field]:
-    """All agents together: their work, and what is wrong. Blocking: call it in a thread."""
-    agents = engine.agents.list()
-    activities = [agent.activity for agent in agents]
-    used = sum(activity.sessions > 0 for activity in activities)
-    busy = sum(activity.state in ("running", "waiting") for activity in activities)
-    tokens = sum(activity.total_tokens for activity in activities)
-    cost = sum(activity.total_cost for activity in activities)
-    details = {
-        "agents": f"{len(agents):,}, {used:,} used so far, {busy:,} working",
-        "tokens": f"{tokens:,}, {formats.money(cost)}" if tokens else "",
-        "folder": str(engine.home.agents),
-    }
-    return [
-        *make_fact_fields(details.items()),
-        *agent_fields.make_problem_fields(dispatch(engine, "agents", {})["problems"]),
-    ]

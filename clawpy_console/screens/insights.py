@@ -86,10 +86,7 @@ class InsightsScreen(ConsoleScreen):
         columns: list[list[Field]] = [[text_line("Loading…", "faint")], [], []]
         if (insights := self._insights) is not None:
             figures = document(insights)
-            tables = [
-                *predictions.make_table_fields(figures, ("sources", "channels", "kinds", "partsOfDay")),
-                *predictions.make_hourly_fields(figures),
-            ]
+            tables = list(predictions.make_table_fields(figures, ("sources", "channels", "kinds", "partsOfDay")))
             columns = [
                 self._make_plot_fields(insights, figures),
                 [
@@ -203,13 +200,9 @@ class InsightsScreen(ConsoleScreen):
 def explain_no_figures(insights: Insights, key_of: Callable[[str], str]) -> str:
     """Why there are no figures, and how to get some. `key_of` gives the key of an action."""
     mission = f"On mission control ({key_of('app.mission')}),"
-    decide = f"{mission} {key_of('stack.approve')} approves and {key_of('stack.dismiss')} dismisses."
-    if number := insights.metrics.cannot_run:
-        lacking = f"{number:,} could not run, so {'it counts' if number == 1 else 'they count'} in no rate."
-        return f"{lacking} {decide}"
     if insights.metrics.total:
-        own = ", only prompts of your own" if insights.metrics.own and insights.phase.decisions else ""
-        return f"You have not decided any of these cards{own}. {decide}"
+        decide = f"{mission} {key_of('stack.approve')} approves and {key_of('stack.dismiss')} dismisses."
+        return f"None of these cards counts as decided; what could not run counts in no rate. {decide}"
     longer = f"in this period; {key_of('insights.period')} selects a longer one"
     when = "yet" if insights.days is None else longer
     return f"No cards {when}. {mission} {key_of('mission.predict')} checks for cards now."

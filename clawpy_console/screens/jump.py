@@ -85,16 +85,9 @@ LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
 def make_labels(count: int) -> list[str]:
-    """`count` labels of one or two letters, none the beginning of another; at most 676."""
-    letter_count = len(LETTERS)
-    prefix_count = next(
-        prefixes
-        for prefixes in range(letter_count + 1)
-        if letter_count - prefixes + prefixes * letter_count >= min(count, letter_count**2)
-    )
-    single_count = letter_count - prefix_count
-    pairs = [first + second for first in LETTERS[single_count:] for second in LETTERS]
-    return [*LETTERS[:single_count], *pairs][:count]
+    """`count` labels of one letter, or all of two letters where those are too few; at most 676."""
+    labels = list(LETTERS) if count <= len(LETTERS) else [first + second for first in LETTERS for second in LETTERS]
+    return labels[:count]
 
 
 class Jump(Dialog[Spot | None]):
@@ -118,24 +111,16 @@ class Jump(Dialog[Spot | None]):
 
     def draw_on_picture(self, picture: list[Strip]) -> list[Strip]:
         """Draw what is left to type of each label that begins with what was typed, in the gap before its spot if that
-        is free."""
+        is free, so that the word stays readable."""
         style = self.get_component_rich_style("jump--label")
-        positions: list[tuple[int, int, str]] = []
-        occupied = set[tuple[int, int]]()
         for label, spot in self._spots.items():
             x, y = spot.on_screen
             if label.startswith(self._typed) and y < len(picture):  # a smaller terminal closes it after this drawing
-                letters = label[len(self._typed) :]
-                gap = {(cell, y) for cell in range(x - len(letters), x)}
-                is_gap_free = x >= len(letters) and not picture[y].crop(x - len(letters), x).text.strip()
-                if is_gap_free and not occupied & gap:
-                    x -= len(letters)  # so that the word stays readable
-                occupied |= {(cell, y) for cell in range(x, x + len(letters))}
-                positions.append((x, y, letters))
-        for x, y, letters in reversed(positions):
-            line = picture[y]
-            line_after = line.crop(x + len(letters), line.cell_length)
-            picture[y] = Strip.join([line.crop(0, x), Strip([Segment(letters, style)]), line_after])
+                line, letters = picture[y], label[len(self._typed) :]
+                if x >= len(letters) and not line.crop(x - len(letters), x).text.strip():
+                    x -= len(letters)
+                line_after = line.crop(x + len(letters), line.cell_length)
+                picture[y] = Strip.join([line.crop(0, x), Strip([Segment(letters, style)]), line_after])
         return picture
 
     def on_resize(self, event: events.Resize) -> None:

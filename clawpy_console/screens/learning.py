@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import Enum, auto
 from functools import partial
 
 from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.widgets import Input
 
 from clawpy_console import formats
 from clawpy_console.fields import Field, text_line
@@ -20,7 +20,7 @@ from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import CURSOR_DEBOUNCE_S, FILTER_DEBOUNCE_S, ConsoleScreen, find_next_choice
-from clawpy_console.screens.dialog import ReasonDialog, confirm
+from clawpy_console.screens.dialog import PreviewDialog, confirm
 from clawpy_console.screens.learning_rows import (
     CANDIDATE_HEADINGS,
     DECISIONS,
@@ -35,6 +35,7 @@ from clawpy_console.screens.learning_rows import (
     read_list,
     select_rows,
 )
+from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Pane, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText, render_fields
 from engine import document
@@ -53,12 +54,41 @@ UNWRAPPED_CELLS = 10_000
 """A width at which no line wraps: the dialog wraps the text itself."""
 
 
-class UndoStep(Enum):
-    """How far the undo of a decision is. After it the candidate is read again."""
+class ReasonDialog(PreviewDialog[str | None]):
+    """Asks for the reason of a decision, below what it changes. Gives the reason, "" for none; None on Escape.
 
-    NONE = auto()
-    RUNNING = auto()
-    READING = auto()
+    Enter does nothing and says so, because one key too many would decide.
+    """
+
+    BINDINGS = bindings("deciding", "preview")
+    AUTO_FOCUS = "#reason"
+    DEFAULT_CSS = """
+    ReasonDialog .dialog { width: 100; }
+    ReasonDialog #pane { height: auto; max-height: 60vh; padding: 0; }
+    ReasonDialog #reason { height: 3; margin: 1 0 0 0; }
+    ReasonDialog KeyLine { dock: none; margin: 1 0 0 0; }
+    """
+
+    def __init__(self, title: str, preview: list[Field]) -> None:
+        """`preview`: what the decision changes."""
+        super().__init__()
+        self._title, self._preview = title, preview
+
+    def compose(self) -> ComposeResult:
+        with self.make_frame(self._title):
+            yield from self.compose_pane()
+            yield Input(placeholder="Reason, in a few words (kept with it)", id="reason", max_length=400)
+            yield KeyLine()
+
+    def on_mount(self) -> None:
+        self.show(self._preview)
+
+    @on(Input.Submitted)
+    def _explain_enter(self) -> None:
+        self.show_hint(f"⏎ does nothing here: {self.key_of('deciding.decide')} confirms")
+
+    def action_decide(self) -> None:
+        self.dismiss(self.query_one("#reason", Input).value.strip())
 
 
 class LearningScreen(ConsoleScreen):
@@ -82,7 +112,7 @@ class LearningScreen(ConsoleScreen):
     _view: View | None = None  # the candidate or learning that was read last
     _id_to_select = ""  # as soon as it is listed
     _last_decided_id = ""  # the candidate that was decided last, "" for none
-    _undo_step = UndoStep.NONE
+    _is_undoing = False  # until the engine has answered
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
@@ -102,7 +132,7 @@ class LearningScreen(ConsoleScreen):
         self.set_interval(REFRESH_S, self._refresh, name="learnings")
 
     def _refresh(self) -> None:
-        if self.is_current and self._undo_step is not UndoStep.RUNNING:
+        if self.is_current:
             self.read_again()
 
     def draw(self, changed: frozenset[str]) -> None:
@@ -153,10 +183,7 @@ class LearningScreen(ConsoleScreen):
             self.app.show_toast(refusal, "error")
 
     def _show_view(self, view: View | None) -> None:
-        """Show what was read. An undo that the engine has made is over then."""
         before, self._view = self._view, view
-        if self._undo_step is UndoStep.READING:
-            self._undo_step = UndoStep.NONE
         self._draw_view()
         if before is None or view is None or find_subject(before).id != find_subject(view).id:
             self.query_one("#detail").scroll_home(animate=False)
@@ -335,10 +362,9 @@ class LearningScreen(ConsoleScreen):
 
     def _refuse_while_undoing(self) -> bool:
         """Whether an undo is still running, which is said."""
-        is_undoing = self._undo_step is not UndoStep.NONE
-        if is_undoing:
+        if self._is_undoing:
             self.app.show_toast("Undo is still running. Try again in a moment.", "warning")
-        return is_undoing
+        return self._is_undoing
 
     def action_undo(self) -> None:
         """Undo the last decision about a candidate."""
@@ -347,16 +373,15 @@ class LearningScreen(ConsoleScreen):
             return
 
         def on_undone(restored: Candidate) -> None:
-            self._last_decided_id, self._undo_step = "", UndoStep.READING
-            self.workers.cancel_group(self, "view")  # the candidate as it was before
+            self._last_decided_id, self._is_undoing = "", False
             self.app.show_toast(f"Undone: {learning_fields.CANDIDATE_STATUS[restored.status].words}, as before")
             self._refresh_all()
 
         def on_refusal(refusal: Refusal) -> None:
-            self._undo_step = UndoStep.NONE
+            self._is_undoing = False
             self.app.show_toast(refusal, "error")
 
-        self._undo_step = UndoStep.RUNNING
+        self._is_undoing = True
         self.app.call_engine(lambda engine: engine.adaptation.undo(id), on_undone, on_refusal)
 
     def action_chain(self) -> None:

@@ -16,13 +16,13 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Input
 
-from clawpy_console import external_programs, formats
+from clawpy_console import formats
 from clawpy_console.fields import SIGNS, Document, Field, Fields, text_line
 from clawpy_console.fields.learning import make_forgetting_fields
 from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens import memory_entries
-from clawpy_console.screens.agent_dialogs import edit_file
+from clawpy_console.screens.agent_dialogs import edit_file, open_in_editor
 from clawpy_console.screens.base import FILTER_DEBOUNCE_S, ConsoleScreen
 from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.memory_entries import DRAFTS, LAYER_NAMES, Entry, EntryValue
@@ -319,9 +319,8 @@ class MemoryScreen(ConsoleScreen):
 
     def action_editor(self) -> None:
         """Edit the file in the operator's own editor; what is saved there is shown by itself."""
-        engine, file = self.app.engine, self._value
-        if engine is not None and isinstance(file, AgentFile):
-            external_programs.open_editor(self.app, str(engine.agent_files.folder / file.agent / file.name))
+        if isinstance(file := self._value, AgentFile):
+            open_in_editor(self.app, file.agent, file.name)
 
     def action_decide(self, decision: str) -> None:
         """Keep the draft as a fact (`promote`), or dismiss it (`reject`): it is not drafted again."""
@@ -369,8 +368,6 @@ class MemoryScreen(ConsoleScreen):
             request = PromptRequest(card.agent, assignment.channel, assignment.workspace, assignment.prompt)
         if isinstance(value, GraphNode):
             request = replace(request, task=value.title)
-        if value is not None and not isinstance(value, (AgentFile, RecallMatch)) and value.workspace:
-            request = replace(request, workspace=value.workspace)
         self.app.ask(RecallPreview(request), lambda memory: self.show(memory.layer, memory.id))
 
 

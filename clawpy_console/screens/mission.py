@@ -15,7 +15,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 
-from clawpy_console.card_controller import SNOOZE
+from clawpy_console.card_controller import SNOOZE, CardDecision
 from clawpy_console.fields import WORDS
 from clawpy_console.formats import clock_time, count, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
@@ -108,8 +108,6 @@ class MissionScreen(ConsoleScreen):
                 self._draw_stack()
             else:
                 self._evidence_pane.show(self._stack.front, is_changed=True)
-        if self._message.is_about_stop and not self.app.holds:
-            self._message.clear()
         if not changed or changed & {"sessions"}:
             shown = self._shown_state
             self._set_layout_class("-unused", is_set=not shown.sessions)
@@ -261,22 +259,20 @@ class MissionScreen(ConsoleScreen):
         """The id of the card in front, "" for none."""
         return self._stack.front.id if self._stack.front else ""
 
-    def on_screen_suspend(self) -> None:
-        if self._message.error_card_id is not None:
-            self._message.clear()
-
     @property
     def _undo_hint(self) -> str:
         return f"  ·  Undo: {self.key_of('stack.undo')}"
 
-    def _on_decision(self, card: Card, decision: str) -> None:
-        until = clock_time(self.now + SNOOZE)
-        labels = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": f"↑ Snoozed until {until}:"}
-        label = labels[decision]
+    def _on_decision(self, card: Card, decision: CardDecision) -> None:
+        label = {
+            CardDecision.APPROVE: "✓ Started:",
+            CardDecision.DISMISS: "← Dismissed:",
+            CardDecision.SNOOZE: f"↑ Snoozed until {clock_time(self.now + SNOOZE)}:",
+        }[decision]
         undo_hint = self._undo_hint
-        if decision == "approve" and card.check_only:
+        if decision is CardDecision.APPROVE and card.check_only:
             undo_hint = ""  # it only reads
-        elif decision == "approve" and not card.gives_change_set:
+        elif decision is CardDecision.APPROVE and not card.gives_change_set:
             undo_hint = f"  ·  Undo: {one_line(card.undo_note)}"
         prompt_width = self._message.size.width - len(label) - len(undo_hint) - 1
         prompt = crop(one_line(card.assignment.prompt), max(12, prompt_width))
@@ -287,7 +283,7 @@ class MissionScreen(ConsoleScreen):
         )
 
     def _on_reason(self, card_id: str, reason: DismissReason) -> None:
-        self.app.cards.explain(card_id, reason, self.show_message, self._undo_hint)
+        self.app.cards.record_reason(card_id, reason, self.show_message, self._undo_hint)
 
     def _on_refusal(self, card: Card, refusal: Refusal) -> None:
         if refusal.code == ALREADY_REVIEWED:
@@ -296,12 +292,9 @@ class MissionScreen(ConsoleScreen):
             if self.is_active:
                 self.action_details()
             return
-        if self.app.holds and refusal.rail == STOP_RAIL:  # it concerns no single card
-            self._stack.restore(card, "")
-            self._message.show(f"✗ {refusal}", "$wrong", is_about_stop=True)
-        else:
-            self._stack.restore(card, refusal.message)
-            self.show_message(f"✗ {refusal}", "$wrong")
+        # What a stop refuses concerns no single card.
+        self._stack.restore(card, "" if refusal.rail == STOP_RAIL else refusal.message)
+        self.show_message(f"✗ {refusal}", "$wrong")
 
     def show(self, card: Card) -> None:
         """Put `card` in front: its decision was undone, or the operator just wrote it."""
@@ -341,7 +334,7 @@ class MissionScreen(ConsoleScreen):
 
         def start(card: Card) -> None:
             self._stack.chosen_id = ""  # its next step may come in front
-            self._on_decision(card, "approve")
+            self._on_decision(card, CardDecision.APPROVE)
 
         open_prompt_box(self.app, self.app.workspace_filter, self.show, start)
 
@@ -399,11 +392,7 @@ class MissionScreen(ConsoleScreen):
 
     @on(Rows.Opened, "#agents")
     def _open_agent(self, message: Rows.Opened) -> None:
-        session = next((session for session in self.state.sessions if session.agent == message.row_id), None)
-        if session is not None:
-            self.app.open("work", session.id)
-        else:
-            self.app.open("hierarchy", message.row_id)
+        self.app.open("hierarchy", message.row_id)
 
     def copy_text(self) -> str:
         focused, front = self.focused, self._stack.front

@@ -6,13 +6,11 @@ and what opens there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.content import Content
 
@@ -22,7 +20,7 @@ from clawpy_console.fields.work import make_absence_fields
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, format_key
 from clawpy_console.screens.base import find_base_screen
-from clawpy_console.state import AppState, Autonomy
+from clawpy_console.state import AppState
 from clawpy_console.widgets.rows import Pane, Row, Rows
 from clawpy_console.widgets.session import describe_result, find_last_event_time, make_session_label
 from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText, limit_lines, render_fields
@@ -60,26 +58,23 @@ MESSAGE_S = 15.0
 class MessageLine(PlainText):
     """The line under the card: what was just done, or why it was refused.
 
-    What was done is removed after `MESSAGE_S`, an error when another card or screen is shown, and what a stop refused
-    when the stop ends.
+    It is removed after `MESSAGE_S`, an error also when another card is shown.
     """
 
     error_card_id: str | None = None
-    """The card in front when the error that is shown came, "" for no card; None while no such error is shown."""
-    is_about_stop = False
-    """Whether a refusal by a stop is shown."""
+    """The card in front when the error that is shown came, "" for no card; None while no error is shown."""
     _timer: Timer | None = None
 
-    def show(self, text: str, style: str, *, error_card_id: str | None = None, is_about_stop: bool = False) -> None:
-        """Show `text` in place of what was shown before. A grey text is cropped, and removed after a while."""
-        self.error_card_id, self.is_about_stop = error_card_id, is_about_stop
+    def show(self, text: str, style: str, *, error_card_id: str | None = None) -> None:
+        """Show `text` in place of what was shown before. A grey text is cropped."""
+        self.error_card_id = error_card_id
         text = text.replace("\n", " ")
         if style == "$grey":
             text = crop(text, max(20, self.size.width))
         self.replace(Content.styled(text, style))
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(MESSAGE_S, self.clear) if text and style == "$grey" else None
+        self._timer = self.set_timer(MESSAGE_S, self.clear) if text else None
 
     def clear(self) -> None:
         """Show nothing."""
@@ -214,18 +209,12 @@ def _make_detail_rows(text: str, width: int) -> list[Row]:
 
 
 def make_glance(last_line: str, session: SessionView | None, place: str, width: int) -> str:
-    """The last line of output of `session` in one line of `width` cells, after its `place`. An error that is too long
-    is cut, and its fix, which stands in brackets at its end, too: both are in sight."""
+    """The last line of output of `session`, or its error, in one line of `width` cells, after its `place`."""
     if session is None:
         return ""
-    word, error = ("last output", one_line(session.error)) if session.state.over else ("live", "")
-    head = f"{word}  {place}"
-    room = width - cell_len(head)
-    if cell_len(error) > room and (parts := re.fullmatch(r"(?P<problem>.+) \((?P<fix>.+)\)", error)):
-        fix = crop(parts["fix"], (room - 3) // 2)
-        error = f"{crop(parts['problem'], room - 3 - cell_len(fix))} → {fix}"
-    text = error or one_line(last_line)
-    return crop(f"{head}{text}", width) if text else ""
+    word, error = ("last output", session.error) if session.state.over else ("live", "")
+    text = one_line(error or last_line)
+    return crop(f"{word}  {place}{text}", width) if text else ""
 
 
 def describe_hidden_panes(state: AppState, now: datetime, key: str) -> Content:
@@ -289,40 +278,24 @@ def describe_empty_stack(state: AppState, now: datetime, keymap: Mapping[str, st
 
 def _make_empty_title(state: AppState, keymap: Mapping[str, str]) -> str:
     """What needs the operator although there is no card, and why the last run went wrong; else that nothing does."""
-    remark, bad_run, needs = state.autonomy.remark, _find_last_bad_run(state), []
-    if number := len(state.waiting):
-        are_changes = all(waiting.kind == "change_set" for waiting in state.waiting)
-        noun, action = ("change", "app.work") if are_changes else ("item", "panes.next")
-        verb = "waits" if number == 1 else "wait"
-        needs.append(f"{formats.count(number, noun)} {verb}: press {format_key(action, keymap)}")
+    bad_run, needs = _find_last_bad_run(state), []
+    if state.waiting:
+        items = formats.count(len(state.waiting), "item")
+        needs.append(f"{items} waiting for you: press {format_key('panes.next', keymap)}")
     if bad_run is not None:
-        outcome = "found a problem" if bad_run.has_problem else "failed"
-        if bad_run.result is Result.CANNOT_RUN:
-            outcome = "could not run"
-        # One of several workspaces is named, because the key shows the runs of all.
-        place = f" in {workspace_name(bad_run.workspace)}" if len(state.workspaces) > 1 else ""
-        needs.append(f"the last run{place} {outcome}: press {format_key('app.work', keymap)}")
-    if needs:
-        title = f"No cards · {' · '.join(needs)}"
-    else:
-        title = "No cards" if remark or state.holds else "✓ Nothing needs you"
-    return f"{title}\n\n{bad_run.error or bad_run.summary}" if bad_run is not None and not remark else title
+        label, place = make_session_label(bad_run).words, workspace_name(bad_run.workspace)
+        needs.append(f"the last run in {place}, {label}: press {format_key('app.work', keymap)}")
+    title = " · ".join(["No cards", *needs])
+    if bad_run is not None:
+        return f"{title}\n\n{bad_run.error or bad_run.summary}"
+    return title if needs or state.autonomy.remark or state.holds else "✓ Nothing needs you"
 
 
 def _find_last_bad_run(state: AppState) -> SessionView | None:
-    """The last run, if it went wrong and what it found may still hold."""
+    """The last run, if it went wrong."""
     last = max((session for session in state.sessions if session.state.over), key=find_last_event_time, default=None)
-    if last is None or last.discarded_at or last.result not in (Result.FAILED, Result.CANNOT_RUN):
-        return None
-    return None if _is_solved(last, state.autonomy) else last
-
-
-def _is_solved(review: SessionView, autonomy: Autonomy) -> bool:
-    """Whether a run found what a card warns of until it is gone, and a later check gives no warning and no problem."""
-    has_warning = review.facts.get("next") in ("secret", "large_file")
-    checked_at = dict(autonomy.checked).get(review.workspace)
-    is_checked = checked_at is not None and review.ended_at is not None and checked_at > review.ended_at
-    return has_warning and is_checked and not autonomy.remark
+    is_bad = last is not None and not last.discarded_at and last.result in (Result.FAILED, Result.CANNOT_RUN)
+    return last if is_bad else None
 
 
 # What waits (SPEC 9.3). The dialogs are imported when they are opened: not before the first frame.
@@ -393,13 +366,8 @@ def dismiss_waiting(app: CardConsole, waiting: Waiting) -> None:
 # The greeting
 
 
-def read_first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: bool) -> list[Content]:
-    """The hints of a first run: which keys do what, and the optional steps. Each fits 75 cells while no agent is found.
-
-    Blocking: call it in a thread.
-    """
-    # not before the first frame
-    from clawpy_console.screens.agent_dialogs import make_channel_hint, read_channel_options
+def make_first_run_lines(keymap: Mapping[str, str], *, demo: bool) -> list[Content]:
+    """The hints of a first run: which keys do what, and the optional steps. Each fits 75 cells."""
 
     def key(action: str) -> tuple[str, str]:
         return (format_key(action, keymap), "$accent")
@@ -418,7 +386,7 @@ def read_first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: boo
         ),
         Content.assemble(
             key("mission.own"), " writes your own prompt; ",
-            make_channel_hint(read_channel_options(engine), format_key("app.hire", keymap)),
+            key("app.hire"), " connects an agent or a model that answers it",
         ),
         Content.assemble(f"{scope} · ", ("esc", "$accent"), " hides this"),
     ]  # fmt: skip

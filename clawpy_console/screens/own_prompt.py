@@ -69,8 +69,15 @@ def _is_beginning_of(typed: Sequence[str], form: FlowForm) -> bool:
     return all(word == "the" or any(item.startswith(word) for item in vocabulary) for word in typed)
 
 
+MAX_PROMPT_CHARS = 20_000
+"""The engine accepts no longer prompt, and the editor is slow with one."""
+
+
 class PromptArea(TextArea):
-    """A text whose ↑ in the first line and ↓ in the last leave it."""
+    """A text whose ↑ in the first line and ↓ in the last leave it. It takes no more than `MAX_PROMPT_CHARS`."""
+
+    class RefusedPaste(Message):
+        """What was pasted is too long."""
 
     @dataclass
     class Left(Message):
@@ -82,6 +89,11 @@ class PromptArea(TextArea):
         """Enter is the dialog's: it comes there after the keys before it have become text."""
         if event.key == "enter":
             event.prevent_default()
+
+    def on_paste(self, event: events.Paste) -> None:
+        if len(self.text) + len(event.text) > MAX_PROMPT_CHARS:
+            event.prevent_default()
+            self.post_message(self.RefusedPaste())
 
     def action_cursor_up(self, select: bool = False) -> None:
         if select or not self.navigator.is_first_wrapped_line(self.cursor_location):
@@ -111,7 +123,7 @@ def open_prompt_box(
         workspaces = tuple(dict.fromkeys((*workspaces, workspace)))
         if last.draft and last.draft_of not in ("", workspace):  # ↑ shows it
             app.update_last_screen(draft="", prompts=(last.draft, *last.prompts))
-        on_card = partial(app.cards.take_own_card, show=show, start=start)
+        on_card = partial(app.cards.handle_prompt_card, show=show, start=start)
         app.push_screen(PromptBox(workspaces, workspace, app.last.draft, on_card))
 
 
@@ -219,6 +231,10 @@ class PromptBox(Dialog[None]):
         if not (self._selected >= 0 and text == self._completions[self._selected][0]):
             self._complete_again()
         self.remove_class("-with-status")
+
+    @on(PromptArea.RefusedPaste)
+    def _explain_refused_paste(self) -> None:
+        self.show_status(f"▲ Not pasted: a prompt has at most {MAX_PROMPT_CHARS:,} characters.")
 
     def _complete_again(self) -> None:
         self._selected = -1

@@ -61,7 +61,7 @@ class Help(Dialog[None]):
         self._active_ids = frozenset(active_ids)
 
     def compose(self) -> ComposeResult:
-        with self.make_frame("Keys", self._make_subtitle("close"), classes="-keys"):
+        with self.make_frame("Keys", "change a key: clawpy help keys", classes="-keys"):
             yield Filter("Type a word or a key. ↑ ↓ scroll, esc closes.")
             with VerticalScroll(id="all", can_focus=False):
                 yield ReflowingText(id="keys")
@@ -69,9 +69,6 @@ class Help(Dialog[None]):
     def on_mount(self) -> None:
         self._filter.open()
         self._draw()
-
-    def _make_subtitle(self, escape_hint: str) -> str:
-        return f"esc {escape_hint} · change a key: clawpy help keys"
 
     def _draw(self) -> None:
         terms = self._filter.words
@@ -112,7 +109,6 @@ class Help(Dialog[None]):
             self.dismiss()
             return
         self._draw()
-        self.query_one(".dialog").border_subtitle = Content(self._make_subtitle("clear" if event.value else "close"))
         self._pane.scroll_home(animate=False)
 
     def on_key(self, event: events.Key) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual import getters
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -41,11 +42,8 @@ MAX_DETAIL_LINES = 12
 LINES_AROUND_DETAIL = 2 + 2 * MAX_HEAD_LINES + 1 + 2
 """The lines that the frame, title and reason, the hint that there is more, and the keys may take."""
 
-ANSWER_KEYS = WORDS["permission"]
+ANSWER_LABELS = WORDS["permission"]
 """The actions that answer a request, each with its label."""
-
-OWN_VERBS = frozenset({"run", "fetch"})
-"""First words of titles whose other words are the whole of what is asked for."""
 
 DIFF_KINDS = {"+": "added", "-": "removed", "@": "hunk"}
 """The kind of a line of a diff, by its first character."""
@@ -80,15 +78,23 @@ class PermissionPane(Vertical):
         self._selected_id = ""  # of the request that is to be shown
         self._shown_id = ""  # of the request that is on screen
         self._changed_at = float("-inf")  # when another request came on screen
+        self._width = 80  # of the lines
+        self._hidden_rows = 0  # of the detail, below those in sight
 
     def compose(self) -> ComposeResult:
         yield ReflowingText(id="asked-head")
         yield LinesView(id="asked-detail", signs={"": " "}, max_lines=60_000, follow_end=False)
         yield ReflowingText(id="asked-keys")
 
+    def on_resize(self) -> None:
+        self._width = self.content_size.width
+        if (request := self.current) is not None:
+            self._lay_out_detail(request)
+            self.show(self.requests)
+
     @property
     def current(self) -> PermissionRequest | None:
-        """The request on screen."""
+        """The request that is selected, else the first."""
         selected = (request for request in self.requests if request.id == self._selected_id)
         return next(selected, None) or next(iter(self.requests), None)
 
@@ -109,7 +115,8 @@ class PermissionPane(Vertical):
         if request.id != self._shown_id:
             self._shown_id, self._changed_at = request.id, self.clock()
             self._show_detail(request.detail)
-        self.query_one("#asked-head", ReflowingText).show(lambda width: self._lay_out(request, width))
+            self._lay_out_detail(request)
+        self.query_one("#asked-head", ReflowingText).show(lambda width: self._make_head_lines(request, width))
         self.query_one("#asked-keys", ReflowingText).show(self._make_key_lines)
 
     def select_next(self) -> None:
@@ -143,24 +150,26 @@ class PermissionPane(Vertical):
             (DIFF_KINDS.get(line[:1], "same") if is_diff else "output", line) for line in detail.splitlines()
         )
 
-    def _lay_out(self, request: PermissionRequest, width: int) -> list[Content]:
-        """The title and the reason. The detail is hidden if the title shows all of it, else it gets the room that the
-        other lines leave, so that these are always in sight."""
-        title = Content.styled(one_line(request.title), "bold $ink").wrap(width)
-        why = Content.assemble(("why  ", "$faint"), (one_line(request.reason), "$grey"))
-        lines = [*limit_lines(title, MAX_HEAD_LINES, width), *limit_lines(why.wrap(width), MAX_HEAD_LINES, width)]
-        verb, _, subject = request.title.partition(" ")
-        shown_texts = (request.title, subject) if verb in OWN_VERBS else (request.title,)
-        detail = request.detail.strip()
-        self._detail.display = bool(detail) and (len(title) > MAX_HEAD_LINES or detail not in shown_texts)
-        row_width = max(8, width - 3)  # without the margin, the sign and the scrollbar
+    def _lay_out_detail(self, request: PermissionRequest) -> None:
+        """Hide the detail if the title shows all of it; else give it the room that the other lines leave, so that
+        these are always in sight."""
+        title, detail = one_line(request.title), request.detail.strip()
+        self._detail.display = bool(detail) and (cell_len(title) > self._width or detail not in title)
+        row_width = max(8, self._width - 3)  # without the margin, the sign and the scrollbar
         row_count = sum(len(find_row_starts(line, row_width)) for line in request.detail.splitlines())
         max_height = self.screen.size.height * MAX_HEIGHT_PERCENT // 100
         room = max(1, min(MAX_DETAIL_LINES, max_height - LINES_AROUND_DETAIL))
         self._detail.styles.height = max(1, min(room, row_count))
-        if row_count > room and self._detail.display:
+        self._hidden_rows = max(0, row_count - room) if self._detail.display else 0
+
+    def _make_head_lines(self, request: PermissionRequest, width: int) -> list[Content]:
+        """The title, the reason, and that there is more of the detail below."""
+        title = Content.styled(one_line(request.title), "bold $ink")
+        why = Content.assemble(("why  ", "$faint"), (one_line(request.reason), "$grey"))
+        lines = [line for text in (title, why) for line in limit_lines(text.wrap(width), MAX_HEAD_LINES, width)]
+        if self._hidden_rows:
             key = format_key("panes.next", self.app.keymap)
-            hint = f"▼ {formats.count(row_count - room, 'line')} more below: {key} goes there, then scroll"
+            hint = f"▼ {formats.count(self._hidden_rows, 'line')} more below: {key} goes there, then scroll"
             lines.append(Content.styled(crop(hint, width), "$wants"))
         return lines
 
@@ -168,7 +177,7 @@ class PermissionPane(Vertical):
         keymap = self.app.keymap
         keys = [
             Content.assemble((format_key(action, keymap), "bold $wants"), (f" {label}", "$grey"))
-            for action, label in ANSWER_KEYS.items()
+            for action, label in ANSWER_LABELS.items()
         ]
         if len(self.requests) > 1:
             keys.append(Content.assemble((format_key("asked.next", keymap), "$accent"), (" next", "$grey")))

@@ -429,9 +429,7 @@ class RecallPreview(
         dropped = f"  ·  {formats.count(len(recall.dropped), 'memory', 'memories')} left out" if recall.dropped else ""
         without = "".join(f"\n▲ without {one_line(item)}" for item in recall.left_out)
         self.query_one("#status", PlainText).update(
-            Content.assemble(
-                (summary, "bold $ink"), (f"{dropped}  ·  {recall.seconds * 1000:.0f} ms", "$grey"), (without, "$wants")
-            )
+            Content.assemble((summary, "bold $ink"), (dropped, "$grey"), (without, "$wants"))
         )
         parts = [recall.part] if recall.part is not None else []
         if recall.dropped:

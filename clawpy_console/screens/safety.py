@@ -18,7 +18,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 
 from clawpy_console import formats
-from clawpy_console.fields import WORDS
+from clawpy_console.fields import WORDS, heading, text_line
 from clawpy_console.formats import clock_time, crop, has_words, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import safety_fields
@@ -92,8 +92,7 @@ class SafetyScreen(ConsoleScreen):
         """Draw what counts down, and read the rails again when it is time."""
         now = self.now
         if self.is_current and self.ready:
-            if safety_fields.is_counting_down(self.state, now):
-                self._draw_standing()
+            self._draw_standing()
             if self._read_at is not None and now - self._read_at >= READ_INTERVAL:
                 self.read_again()
 
@@ -114,7 +113,16 @@ class SafetyScreen(ConsoleScreen):
         self._draw_standing()
         self._draw_blocked()
         self.query_one("#switches", Rows).show(list(safety_fields.make_switch_rows(state)))
-        self.show_fields("#machine", safety_fields.make_kill_switch_fields(state, self.now))
+        machine = [
+            heading("kill switch, four levels"),
+            *safety_fields.make_kill_switch_fields(state.levels),
+            heading("sandbox"),
+            text_line(state.sandbox or "not tested yet", "grey"),
+        ]
+        if state.chain:
+            chain = safety_fields.make_chain_fields(state.chain, self.now)
+            machine += [heading("work that triggered work, newest first"), *chain]
+        self.show_fields("#machine", machine)
         self.refresh_bindings()
 
     def _draw_standing(self) -> None:
@@ -122,10 +130,13 @@ class SafetyScreen(ConsoleScreen):
         state, now, rows = self.state, self.now, self.query_one("#rails", Rows)
         rows.show(list(safety_fields.make_rail_rows(state, now)))
         rail = next((rail for rail in state.rails if rail.rail == rows.current), None)
-        resume_key, dnd_key = self.key_of("app.resume"), self.key_of("safety.dnd")
         fields = [
             *safety_fields.make_rails_fields(state, rail, now),
-            *safety_fields.make_state_fields(state, self.app.holds, now, resume_key, dnd_key),
+            heading("state"),
+            *safety_fields.make_hold_fields(self.app.holds, now, self.key_of("app.resume")),
+            *safety_fields.make_state_fields(state, now),
+            safety_fields.make_quiet_field(state.quiet, self.key_of("safety.dnd")),
+            heading("cost"),
             *safety_fields.make_cost_fields(state.burn, now),
         ]
         self.show_fields("#standing", fields)

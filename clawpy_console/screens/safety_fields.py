@@ -1,6 +1,6 @@
 """The safety screen in fields and rows: rails, costs, state, kill switch, blocked work, switches (SPEC 3, 7). Pure.
 
-The safety screen and the details of a card use it.
+The safety screen and the details of a card use it. No verb does, so it is not in the package `fields`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import SIGNS, WORDS, Field, Fields, Label, draw_bar, draw_sparkline, heading, text_line
+from clawpy_console.fields import SIGNS, WORDS, Field, Fields, Label, draw_bar, draw_sparkline, text_line
 from clawpy_console.fields.work import choose_cost_tone, make_hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState, QuietHours
@@ -18,11 +18,13 @@ from engine.model import (
     MAX_REJECTIONS,
     MICRO,
     AutonomyState,
+    ChainStep,
     Hold,
     LogEntry,
     RailState,
     RailVerdict,
     SpendingWindow,
+    StopLevel,
     Verdict,
 )
 
@@ -31,6 +33,18 @@ VERDICT_SIGNS = SIGNS["verdict"]
 
 RAIL_NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
 """The names of rails whose id is not their name."""
+
+LEVEL_NAMES = WORDS["level"]
+"""The names of the levels of the kill switch."""
+
+WORKSPACE_PREFIX = "workspace:"
+"""The prefix of the id of a row for the autonomy of a workspace; its path follows."""
+
+ALLOWED_ONCE = "Allowed once. Approve the card; a held-back one comes at the next check."
+"""Said of blocked work that the operator allowed once."""
+
+HOURS_SHOWN = 24
+"""Maximum number of the last parts of a window of spending that are drawn."""
 
 
 def name_rail(rail: str) -> str:
@@ -66,20 +80,6 @@ def make_rail_label(rail: RailState, now: datetime, *, acts_by_itself: bool) -> 
     return Label(sign, tone, rail.brief)
 
 
-def make_unapproved_work_label(rails: tuple[RailState, ...], *, acts_by_itself: bool) -> Label:
-    """The effect of the rails on work that the operator did not approve."""
-    blocking = [rail for rail in rails if rail.verdict is Verdict.BLOCK]
-    if any(rail.until is None for rail in blocking):
-        return Label("■", "wrong", "held")
-    if any(rail.rail == "kill" for rail in blocking):
-        return Label("▲", "wants", "by you")  # a pause blocks only work that was not approved
-    if blocking:
-        return Label("◐", "accent", "waits")
-    if any(rail.verdict is Verdict.ASK for rail in rails):
-        return Label("▲", "ink", "asks you")
-    return Label("✓", "grey", "open" if acts_by_itself else "by you")
-
-
 def make_rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Fields:
     """The newest decision, and the rail under the cursor."""
     newest = state.log[0] if state.log else None
@@ -96,47 +96,41 @@ def make_rails_fields(state: AppState, rail: RailState | None, now: datetime) ->
     if rail is not None:
         label = make_rail_label(rail, now, acts_by_itself=state.acts_by_itself)
         yield Field(name_rail(rail.rail), f"{label.sign} {label.words}: {one_line(rail.reason)}", label.tone)
-    else:
-        yield Field("execute", f"{formats.count(len(state.running), 'session')} running")
 
 
-def make_cost_fields(burns: tuple[SpendingWindow, ...], now: datetime) -> Fields:
-    """Costs and reservations against the caps, with their pace; the caps alone while nothing was spent."""
-    yield heading("cost")
-    if not any(burn.spent or burn.reserved or any(burn.buckets) for burn in burns):
-        caps = ", ".join(
-            f"${cap_amount(burn.cap)} {'an' if burn.window == 'hour' else 'a'} {burn.window}" for burn in burns
-        )
-        yield text_line(f"Nothing spent. Caps: {caps}" if burns else "Loading…", "grey")
-        return
-    for burn in burns:
-        used = burn.spent + burn.reserved
-        share = used / burn.cap if burn.cap else 1.0
-        reserved = f", {formats.money(burn.reserved)} reserved" if burn.reserved else ""
-        amounts = f"${used / MICRO:.2f} of ${cap_amount(burn.cap)}{reserved}"
+def make_cost_fields(windows: Iterable[SpendingWindow], now: datetime) -> Fields:
+    """Costs and reservations against the caps; with their pace once something was spent."""
+    for window in windows:
+        used = window.spent + window.reserved
+        share = used / window.cap if window.cap else 1.0
+        reserved = f", {formats.money(window.reserved)} reserved" if window.reserved else ""
+        amounts = f"${used / MICRO:.2f} of ${cap_amount(window.cap)}{reserved}"
         yield Field(
-            burn.window, f"{draw_bar(share)} {share:>4.0%}  {amounts}", choose_cost_tone(used, burn.cap) or "ink"
+            window.window, f"{draw_bar(share)} {share:>4.0%}  {amounts}", choose_cost_tone(used, window.cap) or "ink"
         )
-        yield Field(" ", f"{draw_sparkline(burn.buckets[: burn.elapsed][-24:])}  {describe_pace(burn, now)}", "grey")
+        if any(window.buckets):
+            spent_lately = draw_sparkline(window.buckets[: window.elapsed][-HOURS_SHOWN:])
+            yield Field(" ", f"{spent_lately}  {describe_pace(window, now)}", "grey")
 
 
-def describe_pace(burn: SpendingWindow, now: datetime) -> str:
+def describe_pace(window: SpendingWindow, now: datetime) -> str:
     """The pace of spending, and when it reaches the cap."""
-    if burn.spent + burn.reserved >= burn.cap:
+    if window.spent + window.reserved >= window.cap:
         return "the cap has been reached"
-    if burn.pace <= 0:
-        return "nothing recently"
-    outlook = f"cap at {formats.moment(burn.reached_at, now)}" if burn.reached_at else "stays below the cap"
-    return f"${burn.pace / MICRO:.2f}/h: {outlook}"
+    outlook = f"cap at {formats.moment(window.reached_at, now)}" if window.reached_at else "stays below the cap"
+    return f"${window.pace / MICRO:.2f}/h: {outlook}"
 
 
-def make_state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Fields:
-    """Stops and pauses, then the state, its next change and quiet hours; `resume` and `dnd` are keys."""
-    yield heading("state")
+def make_hold_fields(holds: tuple[Hold, ...], now: datetime, resume_key: str) -> Fields:
+    """Stops and pauses, with the key that ends each."""
     for hold in holds:
         remaining = formats.duration(hold.until - now) if hold.until and hold.until > now else ""
         since = formats.moment(hold.since, now) if hold.since else ""
-        yield make_hold_field(hold.word, hold.reason, since, f"Press {resume}", remaining)
+        yield make_hold_field(hold.word, hold.reason, since, f"Press {resume_key}", remaining)
+
+
+def make_state_fields(state: AppState, now: datetime) -> Fields:
+    """The state of the engine's autonomy, its next change, and what is missing for acting by itself."""
     view = state.autonomy
     steps = " ▸ ".join(f"[{step}]" if step is view.state else step for step in AutonomyState)
     yield text_line(f"{steps} (at a cost cap, or after {MAX_REJECTIONS} dismissals)", "accent")
@@ -151,16 +145,16 @@ def make_state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, r
         yield Field("by itself", one_line(state.autonomy_note))
     if state.phase and not state.learning:
         yield Field("phase", one_line(state.phase).removeprefix("phase "))
-    yield _make_quiet_field(state.quiet, dnd)
 
 
-def _make_quiet_field(quiet: QuietHours, dnd: str) -> Field:
-    """Do-not-disturb, or the quiet hours; `dnd` is the key that begins and ends the first."""
+def make_quiet_field(quiet: QuietHours, dnd_key: str) -> Field:
+    """Do-not-disturb, or the quiet hours, with the key that begins and ends the first."""
     if quiet.dnd_until is not None:
-        return Field("quiet", f"do not disturb until {clock_time(quiet.dnd_until)}. Press {dnd} to end it.", "wants")
+        text = f"do not disturb until {clock_time(quiet.dnd_until)}. Press {dnd_key} to end it."
+        return Field("quiet", text, "wants")
     hours = "no quiet hours" if quiet.start == quiet.end else f"quiet hours {quiet.start:02}:00–{quiet.end:02}:00"
     now_text = " now" if quiet.now else ""
-    return Field("quiet", f"{hours}{now_text}. {dnd}: do not disturb for 2 hours", "wants" if quiet.now else "ink")
+    return Field("quiet", f"{hours}{now_text}. {dnd_key}: do not disturb for 2 hours", "wants" if quiet.now else "ink")
 
 
 def describe_next_change(state: AppState, now: datetime) -> str:
@@ -176,41 +170,23 @@ def describe_next_change(state: AppState, now: datetime) -> str:
     return "check any moment" if is_check and view.next_change is not None else "no automatic change"
 
 
-def is_counting_down(state: AppState, now: datetime) -> bool:
-    """Whether anything on the screen counts down."""
-    ends = [state.autonomy.next_change, *(rail.until for rail in state.rails), *(hold.until for hold in state.holds)]
-    return any(end is not None and end > now for end in ends)
+def make_kill_switch_fields(levels: Iterable[StopLevel]) -> Fields:
+    """The levels of the kill switch."""
+    for level in levels:
+        text = f"■ {level.description}. To resume: {level.how_to_end}" if level.is_active else f"○ {level.description}"
+        yield Field(LEVEL_NAMES[level.name], one_line(text), "wrong" if level.is_active else "grey")
 
 
-LEVEL_NAMES = WORDS["level"]
-"""The names of the levels of the kill switch."""
-
-
-def make_kill_switch_fields(state: AppState, now: datetime) -> Fields:
-    """The levels of the kill switch, the sandbox, and work that triggered other work."""
-    yield heading("kill switch, four levels")
-    for level in state.levels:
-        level_text = (
-            f"■ {level.description}. To resume: {level.how_to_end}" if level.is_active else f"○ {level.description}"
-        )
-        yield Field(LEVEL_NAMES[level.name], one_line(level_text), "wrong" if level.is_active else "grey")
-    yield heading("sandbox")
-    yield text_line(state.sandbox or "not tested yet", "grey")
-    if state.chain:
-        yield heading("work that triggered work, newest first")
-    for step in state.chain:
-        parts, is_notable = [f"depth {step.depth}"], step.depth > 1 or bool(step.runs)
+def make_chain_fields(chain: Iterable[ChainStep], now: datetime) -> Fields:
+    """The work that triggered other work, newest first."""
+    for step in chain:
+        parts = [f"depth {step.depth}"]
         if step.runs:
             parts.append(f"{step.runs}× in 10 min")
         if step.answer_until is not None and step.answer_until > now:
             parts.append(f"no reply until {clock_time(step.answer_until)}")
-            is_notable = True
         text = f"{step.from_channel} → {step.to_channel}  {', '.join(parts)}"
-        yield Field(formats.moment(step.at, now), text, "ink" if is_notable else "grey")
-
-
-ALLOWED_ONCE = "Allowed once. Approve the card; a held-back one comes at the next check."
-"""Said of blocked work that the operator allowed once."""
+        yield Field(formats.moment(step.at, now), text, "grey")
 
 
 def make_blocked_fields(entry: LogEntry, now: datetime, key: str) -> Fields:
@@ -234,7 +210,7 @@ def make_blocked_fields(entry: LogEntry, now: datetime, key: str) -> Fields:
 
 
 def make_rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
-    """The rails in their order, each with its status and last verdict; then what becomes of unapproved work."""
+    """The rails in their order, each with its status and last verdict."""
     for rail in state.rails:
         label = make_rail_label(rail, now, acts_by_itself=state.acts_by_itself)
         last = ""
@@ -243,14 +219,6 @@ def make_rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
         stopped = f"{rail.stopped_count} stopped in 24 h  " if rail.stopped_count else ""
         text = f"{name_rail(rail.rail):<12} {label.words}"
         yield Row(rail.rail, text, label.sign, stopped + last, "ink", label.tone, "grey")
-    if state.rails:
-        label = make_unapproved_work_label(state.rails, acts_by_itself=state.acts_by_itself)
-        text, running = f"{'execute':<12} {label.words}", f"{len(state.running)} running"
-        yield Row("execute", text, label.sign, running, "ink", label.tone, "grey")
-
-
-WORKSPACE_PREFIX = "workspace:"
-"""The prefix of the id of a row for the autonomy of a workspace; its path follows."""
 
 
 def make_switch_rows(state: AppState) -> Iterator[Row]:

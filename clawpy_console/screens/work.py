@@ -315,12 +315,10 @@ class WorkScreen(ConsoleScreen):
         if session is not None and session.gone:
             self.app.show_toast(f"{session.gone}. What it changed is in the pane on the right.", "warning")
         elif session is not None:
-            notice, agent = "The session keeps working there.", ", where its agent still works"
-            if session.state.over:
-                notice = agent = ""
+            agent = "" if session.state.over else ", where its agent still works"
             banner = f"The worktree of “{crop(one_line(session.prompt), 60)}”{agent}"
             if_gone = f"{session.cwd} is gone: only the diff is left, in the pane on the right"
-            external_programs.open_shell(self.app, session.cwd, banner=banner, notice=notice, if_gone=if_gone)
+            external_programs.open_shell(self.app, session.cwd, banner=banner, if_gone=if_gone)
 
     # The change set
 

@@ -142,11 +142,11 @@ def make_state_line(state: AppState, now: datetime, opening: str, width: int, re
     key = Content.styled(key_text, f"$grey @click={action}()")
     room = width - key.cell_length - 2
     parts = _make_state_parts(state, now, opening, is_stopped=bool(resume_key), full=True)
-    if state.fault and not opening:  # it stands in place of the costs until it is mended
+    if (fault := state.home_fault or state.fault) and not opening:  # in place of the costs until it is mended
         # The place comes last and without the folder, which would take the room of what is wrong.
-        fault_line = re.sub(r"^/.*?([^/]+\.toml(?::\d+)?): (.+)", r"\2 (\1)", one_line(state.fault))
-        fault = fit_to_width(f"▲ {fault_line}", max(0, room - parts[0].cell_length - 2))
-        parts = [parts[0], Content.styled(f"  {fault}", "$wants")]
+        fault_line = re.sub(r"^/.*?([^/]+\.toml(?::\d+)?): (.+)", r"\2 (\1)", one_line(fault))
+        fault_text = fit_to_width(f"▲ {fault_line}", max(0, room - parts[0].cell_length - 2))
+        parts = [parts[0], Content.styled(f"  {fault_text}", "$wants")]
     elif sum(part.cell_length for part in parts) > room:
         parts = _make_state_parts(state, now, opening, is_stopped=bool(resume_key), full=False)
     while sum(part.cell_length for part in parts) > room and len(parts) > 1:

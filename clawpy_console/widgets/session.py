@@ -203,7 +203,10 @@ def make_failure_lines(session: SessionView) -> list[tuple[str, str]]:
     check = session.check
     if check is None or not check.faults or session.facts.get("culprit"):
         return []
-    groups = _group_failing_tests(session, check)
+    signatures = session.facts.get("signatures") or {}
+    groups: dict[str, list[str]] = {}  # the tests by the cause of their failure, "" where none is known
+    for test in check.faults:
+        groups.setdefault(signatures.get(test, ""), []).append(test)
     causes = f", {formats.count(len(groups), 'cause')}" if any(groups) else ""
     lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}{causes}")]
     for cause, tests in sorted(groups.items(), key=lambda pair: (not pair[0], -len(pair[1]))):
@@ -218,26 +221,12 @@ def make_failure_lines(session: SessionView) -> list[tuple[str, str]]:
     return lines
 
 
-def _group_failing_tests(session: SessionView, check: CheckResult) -> dict[str, list[str]]:
-    """The tests that failed by their cause, "" where none is known."""
-    if causes := session.facts.get("causes"):
-        return {item["cause"]: list(item["tests"]) for item in causes}
-    signatures = session.facts.get("signatures") or {}
-    groups: dict[str, list[str]] = {}
-    for test in check.faults:
-        groups.setdefault(signatures.get(test, ""), []).append(test)
-    return groups
-
-
 # Not compiled here, which would delay the first frame; `re` caches what it compiles.
 _TESTS_PATTERN = (
     r"(?:(?:\S+ )?(?P<dots>[.FEsxX]+)|\S+::.* (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS))"
     r" *\[ *(?P<percent>\d+)%\]"
 )
-_CARGO_TESTS_PATTERN = r"running (?P<total>\d+) tests?"
-_CARGO_TEST_PATTERN = r"test \S+ \.\.\. (?P<word>ok|FAILED|ignored)"
-_RATIO_PATTERN = r"(?:.*\s|\d+%)?[\[|][█▉▊▋▌▍▎▏▇━╸#=>.\- ]{3,}[\]|]:? *(?P<done>\d+)/(?P<total>\d+)(?!\S*/)"
-_PERCENT_PATTERN = r"(?=.*[█▉▊▋▌▍▎▏▇━#=>]{3})(?:.*?\s)?(?P<percent>\d{1,3}) ?%"  # npm, pip, curl -#
+_BAR_PATTERN = r"(?=.*[█▉▊▋▌▍▎▏▇━#=>]{3})(?:.*?\s)?(?P<percent>\d{1,3}) ?%"  # pip, npm, curl -#, tqdm
 # A line with such a word is shown as it is.
 _PROBLEM_PATTERN = r"(?i)error|fail|fatal|fault|refus|denied|abort|panic|warn|exception"
 _FAILED_RESULTS = frozenset({"F", "E", "FAILED", "ERROR"})
@@ -247,40 +236,25 @@ class Progress:
     """Recognises progress in the lines of a program, which are read in their order."""
 
     def __init__(self) -> None:
-        self._reset(0)
-
-    def _reset(self, total: int) -> None:
         self._done = self._failed = 0
-        self._total, self._percent = total, 0.0
+        self._percent = 0.0
 
     def make_row(self, line: str) -> str | None:
         """The row in place of `line` and the lines of progress before it; None for a line without progress."""
         line = line.strip()
-        if match := re.fullmatch(_CARGO_TESTS_PATTERN, line):
-            self._reset(int(match["total"]))
-            return None
-        if self._total and (match := re.fullmatch(_CARGO_TEST_PATTERN, line)):
-            return self._count_tests([match["word"]], 100 * (self._done + 1) / self._total)
         if match := re.fullmatch(_TESTS_PATTERN, line):
-            results = list(match["dots"] or ()) or [match["word"]]
-            return self._count_tests(results, float(match["percent"]))
-        if re.search(_PROBLEM_PATTERN, line):
-            return None
-        if match := re.match(_RATIO_PATTERN, line):
-            done, total = int(match["done"]), max(1, int(match["total"]))
-            return f"{draw_progress_bar(100 * done / total)}  {done} of {total}"
-        if match := re.match(_PERCENT_PATTERN, line):
-            return draw_progress_bar(float(match["percent"]))
-        return None
+            return self._count_tests(list(match["dots"] or ()) or [match["word"]], float(match["percent"]))
+        match = None if re.search(_PROBLEM_PATTERN, line) else re.match(_BAR_PATTERN, line)
+        return draw_progress_bar(float(match["percent"])) if match else None
 
     def _count_tests(self, results: list[str], percent: float) -> str:
         if percent < self._percent:  # another run of the tests
-            self._reset(self._total)
+            self._done = self._failed = 0
         self._percent = percent
         self._done += len(results)
         self._failed += sum(result in _FAILED_RESULTS for result in results)
         failed = f", {self._failed} failed" if self._failed else ""
-        return f"{draw_progress_bar(percent)}  {self._done}{f' of {self._total}' if self._total else ''} run{failed}"
+        return f"{draw_progress_bar(percent)}  {self._done} run{failed}"
 
 
 PROGRESS_BAR_CELLS = 16

@@ -159,11 +159,6 @@ def _find_lines(text: str, paths: set[KeyPath]) -> dict[KeyPath, int]:
     return lines_by_path
 
 
-def find_line(text: str, path: KeyPath) -> int:
-    """The line of `text` on which a key begins; 0 if it is not there."""
-    return _find_lines(text, {path}).get(path, 0)
-
-
 def _has_path(data: Any, path: Sequence[str]) -> bool:
     for part in path:
         if isinstance(data, list):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.printing import render_document
+from clawpy_console.cli.main import render_document
 from engine import Engine, Home, open_engine
 from engine.api.notify.delivery import DeliveryFailure
 from engine.api.operations import dispatch

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.cli.printing import render_document
+from clawpy_console.cli.main import render_document
 from engine.api.documents import document
 from engine.execution.diffs import explain_automatic_use
 from engine.model import ChangeSet, FileChange, Refusal

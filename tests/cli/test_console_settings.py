@@ -60,8 +60,8 @@ def test_doctor_names_each_problem_of_the_settings(clawpy: Clawpy, shop: Reposit
     assert len(problems) == 4
     for words in (
         "! config       console.theme: there is no theme 'foo'",
-        f"✗ config       {home.config_file}:4: keys.nothing: no such action",
-        f"✗ config       {home.config_file}:5: keys.stack.approve: 'h' is already stack.dismiss",
+        f"✗ config       {home.config_file}: keys.nothing: no such action",
+        f"✗ config       {home.config_file}: keys.stack.approve: 'h' is already stack.dismiss",
         '"/nope": the folder does not exist',
     ):
         assert any(words in line for line in problems), words

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,6 +60,7 @@ class StandIn:
         self.calls = StandInCalls(self)
         self.channel_setup = StandInChannelSetup(self)
         self.flows = FlowRegistry(list)
+        self.home = SimpleNamespace(database=Path(__file__))  # a file that is there
         self.agent_files = StandInAgentFiles(self)
         self.memory: Any = StandInMemory(self)
         self.knowledge = self.memory

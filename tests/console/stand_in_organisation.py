@@ -1,7 +1,6 @@
 """The demo's organisation for the stand-in engine: real folders, guidance, gates and queue; the activity is made up."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 from clawpy_console.cli.demo import add_organisation
 from engine.clock import FakeClock
@@ -43,5 +42,5 @@ def serve_organisation(engine: StandIn, folder: Path) -> Organisation:
     engine.bubbles, engine.teaching = world.bubbles, world.teaching
     engine.agent_files = AgentFiles(world.folder, database, world.agents.find_file_problem)
     engine.settings.current.channels = FixedSettings().current.channels
-    engine.home = SimpleNamespace(agents=SHOWN_FOLDER)
+    engine.home.agents = SHOWN_FOLDER
     return world

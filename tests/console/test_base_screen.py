@@ -1,6 +1,5 @@
 """What every screen does (SPEC 9.7): panes zoom, text typed ahead is kept, each key of the key line does something."""
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import BY_ID
 from clawpy_console.screens import permission_pane
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.jump import make_labels
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
 from tests.console.driving import read_screen, running, until
@@ -128,13 +126,6 @@ async def test_every_key_of_the_key_line_does_something(
 def find_label(jump: Screen[Any], widget: Widget, at: int) -> str:
     """The label on the spot number `at` of `widget`."""
     return [label for label, spot in jump._spots.items() if spot.widget is widget][at]
-
-
-@pytest.mark.parametrize("count", [0, 1, 26, 27, 51, 52, 300, 676])
-def test_no_label_is_the_beginning_of_another(count: int):
-    ordered = sorted(make_labels(count))
-    assert len(ordered) == len(set(ordered)) == count
-    assert not any(following.startswith(item) for item, following in pairwise(ordered))
 
 
 @pytest.mark.long

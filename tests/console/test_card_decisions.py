@@ -96,18 +96,13 @@ STORIES: Stories = {
         press("right A"),
         called("approve", RISKY, None),
     ),
-    "a card that the content rail blocks says on itself and after A how to run it": (
+    "a card that the content rail blocks says how to run it": (
         with_first_card(verdicts=(BLOCKED_BY_CONTENT,)),
         sees("✗ content would block: deletes everything. To run it once: →, then 6"),
-        press("A"),
-        sees("The rail “content” blocks it. To run it once: →, then 6 ⇥ a"),
-        hides("No risk here"),
     ),
     "a card that another rail blocks names the screen of the rails": (
         with_first_card(verdicts=(RailVerdict("cost", Verdict.BLOCK, "the cap is reached", "the cap is reached"),)),
-        press("A"),
-        sees("The rail “cost” blocks it. 6 shows the rails."),
-        hides("No risk here"),
+        sees("✗ cost would block: the cap is reached. 6 shows the rails."),
     ),
     "a card that another console approved first does not come back": (
         refused("approve", "was already approved", code="already_decided"),
@@ -135,13 +130,33 @@ STORIES: Stories = {
         press("u"),
         sees("Nothing to undo."),
     ),
-    "an undo that is refused leaves again with its reason": (
-        refused("undo", "it ran to its end already"),
+    "an undo that is refused leaves again with its reason, and is the next one to undo": (
+        refused("undo", "the file is open elsewhere"),
         press("left"),
         called("dismiss", FIRST),
+        press("left"),
+        called("dismiss", SECOND),
         press("u"),
+        in_front(RISKY),
+        sees("the file is open elsewhere", "CARDS  1 of 3"),
+        press("u"),
+        has_undone(SECOND, SECOND),
         in_front(SECOND),
-        sees("it ran to its end already", "CARDS  1 of 4"),
+    ),
+    "what can never be undone is not the next one to undo": (
+        refused("undo", "it ran to its end already", code="nothing_to_undo"),
+        press("left left"),
+        called("dismiss", SECOND),
+        press("u u"),
+        has_undone(SECOND, FIRST),
+    ),
+    "a refused dismissal leaves it known which card was approved last": (
+        refused("dismiss", "the disk is full"),
+        press("j right"),
+        called("approve", SECOND, None),
+        press("g left"),
+        sees("the disk is full"),
+        lambda app: app.cards.last_approved_id == SECOND or pytest.fail(app.cards.last_approved_id),
     ),
     "undo is not offered for what only reads": (
         press("j right"),

@@ -6,8 +6,8 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens import learning
-from clawpy_console.screens.dialog import Question, ReasonDialog
-from clawpy_console.screens.learning import LearningScreen
+from clawpy_console.screens.dialog import Question
+from clawpy_console.screens.learning import LearningScreen, ReasonDialog
 from clawpy_console.screens.prompt_dialogs import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.model import PromptSource, SourceKind

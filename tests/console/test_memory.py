@@ -190,7 +190,7 @@ CHANGES: Stories = {
     "control characters of a file are named before an edit": (
         with_soul("# Builder\x07\tcareful\r\n"),
         *open_editor(),
-        sees("Control characters are not shown, and saving removes them."),
+        sees("control characters not at all: saving writes it like that."),
         editor_begins("# Builder   careful\n"),
     ),
     "an edit of what changed meanwhile shows both texts": (

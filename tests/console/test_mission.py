@@ -107,15 +107,15 @@ STORIES: Stories = {
         never_called("approve", "dismiss", "snooze"),
     ),
     "the queue leads to the session": (press("tab enter"), on_screen("work"), LANDED_SESSION),
-    "an empty stack names the changes that wait": (
+    "an empty stack names what waits": (
         Given(remove_cards),
-        sees("No cards · 1 change waits: press 2"),
+        sees("No cards · 1 item waiting for you: press ⇥"),
         hides("Nothing needs you"),
     ),
     "an empty stack says why the last run went wrong, and what mends it": (
         Given(remove_all_that_waits),
         with_session(1, state=SessionState.CANNOT_RUN, error="ruff is not found (pip install ruff)"),
-        sees("No cards · the last run in shop could not run: press 2", "ruff is not found (pip install ruff)"),
+        sees("No cards · the last run in shop, could not run: press 2", "ruff is not found (pip install ruff)"),
         hides("Nothing needs you"),
     ),
     "an empty stack gives the remark of the last check": (
@@ -123,6 +123,10 @@ STORIES: Stories = {
         Given(lambda engine: setattr(engine.checks, "read_remarks", lambda: {SHOP: "no commit yet; make a commit"})),
         sees("shop: no commit yet"),
         hides("Nothing needs you"),
+    ),
+    "a home that is gone is named on top": (
+        Given(lambda engine: setattr(engine.home, "database", engine.home.database / "gone")),
+        sees("▲ the home is gone, and nothing is recorded: quit, and start `clawpy` again"),
     ),
     "nothing says that all is well while everything is stopped": (
         Given(remove_all_that_waits),
@@ -170,11 +174,11 @@ async def test_a_console_shows_its_own_repository_and_counts_the_cards_of_others
     )
 
 
-def serve_koji_core(by: str = "", agents: bool = False, **local: tuple[str, ...]) -> Given:
-    """This serves koji-core; these coding agents and models are on this machine."""
+def offer_for_koji_core(agents: bool = False, **local: tuple[str, ...]) -> Given:
+    """Nothing serves koji-core; these coding agents and models are on this machine."""
 
     def change(engine: StandIn):
-        engine.channel_setup.serves, engine.channel_setup.local = by, LocalModels(**local)
+        engine.channel_setup.serves, engine.channel_setup.local = "", LocalModels(**local)
         if agents:
             engine.channel_setup.here = [
                 make_found_agent("claude", "Claude Code"),
@@ -186,8 +190,8 @@ def serve_koji_core(by: str = "", agents: bool = False, **local: tuple[str, ...]
 
 FIRST_RUN: Stories = {
     "who could take text, and a key connects it": (
-        serve_koji_core(agents=True),
-        sees("H connects Claude Code"),
+        offer_for_koji_core(agents=True),
+        sees("H connects an agent or a model that answers it"),
         press("H"),
         sees("once its adapter is installed: npm i"),
         never_called("assign_agent"),
@@ -198,20 +202,14 @@ FIRST_RUN: Stories = {
         CLOSED,
     ),
     "which models of this machine could": (
-        serve_koji_core(ids=("ollama:qwen3", "ollama:llama3.2:3b")),
-        sees("H connects ollama:qwen3 or"),
+        offer_for_koji_core(ids=("ollama:qwen3", "ollama:llama3.2:3b", *(f"ollama:{number}" for number in range(18)))),
         press("H"),
-        sees("a model on this machine"),
+        sees("a model on this machine", "2 more are not listed"),
         press("2"),
         sees("koji-core is served by ollama:llama3.2:3b"),
         called("assign_model", "ollama:llama3.2:3b"),
         called("refresh_runners"),
         CLOSED,
-    ),
-    "who takes text": (
-        serve_koji_core("ollama:qwen3"),
-        sees("hides this", "text prompts go to ollama:qwen3"),
-        hides("no model configured"),
     ),
     "the hints stay until Escape": (press("left"), sees("hides this"), press("escape"), hides("hides this")),
 }

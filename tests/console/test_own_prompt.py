@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from textual.events import Paste
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
@@ -23,6 +24,7 @@ from tests.console.stories import (
     answers,
     called,
     find_stand_in,
+    hides,
     hold_back,
     make_story_test,
     never_called,
@@ -163,6 +165,12 @@ STORIES: Stories = {
         lambda app: setattr(find_text_area(app), "text", f"use {SECRET}"),
         press("end escape"),
         has_saved(""),
+    ),
+    "what is too long for a prompt is not pasted": (
+        press("n"),
+        lambda app: app.focused.post_message(Paste("x" * 200_000)),
+        sees("Not pasted: a prompt has at most 20,000 characters"),
+        hides("xxx"),
     ),
     "a refusal is one sentence": (
         refused("propose", "the prompt has 20001 characters", "at most 20000"),

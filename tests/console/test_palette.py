@@ -97,7 +97,7 @@ test_a_command_of_another_screen_leads_there_and_says_its_key = make_story_test(
             choose("Memory: edit the agent's file here"),
             on_screen("memory"),
             sees("e: edit the agent's file here (Memory)"),
-            hides("There is nothing here"),
+            hides("It cannot be done now"),
         ),
     }
 )

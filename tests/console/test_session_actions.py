@@ -1,12 +1,12 @@
 """Actions on an agent's session: permissions, replies, continuing, X-ray, its folder (SPEC 9.4, 9.6)."""
 
 import dataclasses
-import subprocess
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from clawpy_console import external_programs
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.permission_pane import REQUEST_GUARD_S, PermissionPane
 from clawpy_console.screens.prompt_dialogs import PromptLines, XRay
@@ -170,7 +170,7 @@ STORIES: Stories = {
         called("propose", "and docs", SHOP, AGENT),
         on_screen("mission"),
         Until("the card", lambda app: find_stack(app).front.assignment.prompt == "and docs"),
-        Until("settled", lambda app: not app._is_reading and not app.cards._overrides),
+        Until("settled", lambda app: not app._is_reading and app.cards.pending(()) == ()),
     ),
     "a flow takes no reply and has no X-ray": (
         sees("x x-ray"),
@@ -238,16 +238,27 @@ async def test_enter_on_a_line_opens_the_file_it_came_from(console: ConsoleApp, 
 
 
 @pytest.mark.long
-async def test_the_folder_opens_in_a_window_of_tmux(
-    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    "editor, result", [("", "Set EDITOR"), ("no'such", "not found: no'such"), ("/bin/true -w", "")]
+)
+async def test_a_shell_and_the_editor_get_the_terminal_or_the_path_is_copied(
+    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, editor: str, result: str
 ):
     ran = []
-    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
-    opened = Until("tmux", lambda app: bool(ran))
-    texts = sees("new tmux window", "To come back", "The session keeps")
+    monkeypatch.setattr(external_programs, "_run", lambda app, *arguments: ran.append(arguments))
     monkeypatch.setenv("SHELL", "/bin/pwd")
-    await play(console, *HERE, with_agent_session(cwd=str(tmp_path)), press("o"), opened, texts)
-    [command] = ran
-    assert command[:4] == ["tmux", "new-window", "-c", str(tmp_path)]
-    assert command[-1] == "/bin/pwd"
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", editor)
+    file = tmp_path / "soul.md"
+    file.touch()
+    await play(
+        console,
+        *HERE,
+        with_agent_session(cwd=str(tmp_path)),
+        press("o"),
+        Until("the shell", lambda app: ran and ran[0][:2] == (["/bin/pwd"], str(tmp_path))),
+        lambda app: external_programs.open_editor(app, str(file)),
+        Until("copied", lambda app: app.clipboard == str(file)) if result else Until("run", lambda app: len(ran) == 2),
+        sees(result),
+    )
+    assert ran[1:] == ([] if result else [(["/bin/true", "-w", str(file)], str(tmp_path))])

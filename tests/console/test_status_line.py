@@ -6,7 +6,7 @@ import pytest
 
 from clawpy_console.state import AppState, Autonomy, find_used_screens
 from clawpy_console.widgets.frame import make_state_line
-from engine.model import MICRO, AutonomyState, CostState, Hold, Phase
+from engine.model import MICRO, AutonomyState, CostState, Hold
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
 
@@ -14,22 +14,6 @@ NOTHING_SPENT = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20
 
 KEYS = ("1", "2", "3", "4", "5", "6", "7")
 """The keys of all screens."""
-
-
-@pytest.mark.parametrize(
-    "phase, label",
-    [
-        (Phase(0, 0, "", 30), ""),  # before any decision there is nothing to say
-        (Phase(0, 1, "", 30), "Learning from your decisions: 1 of 30"),
-        (Phase(0, 29, "", 30), "Learning from your decisions: 29 of 30"),
-        (Phase(1, 30, "", 30), ""),
-    ],
-)
-def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase: Phase, label: str):
-    app_state = AppState(autonomy=Autonomy(state=AutonomyState.WATCHING, threshold=1800), learning=phase.progress_words)
-    line = make_state_line(app_state, NOW, "", 120).plain
-    assert ("Learning" in line) is bool(label)
-    assert label in line
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.main import main
-from clawpy_console.cli.printing import render_document
+from clawpy_console.cli.main import main, render_document
 from engine.autonomy.autonomy import ACT_JOB, STATE_JOB
 from engine.model import Refusal
 from engine.simulation.simulate import simulate

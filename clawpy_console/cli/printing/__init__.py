@@ -1,55 +1,27 @@
-"""Documents of verbs as text: aligned, coloured in a terminal only, plain in a pipe (SPEC 9.7, 9.8).
+"""What the printers of documents share: colours, tables, times (SPEC 9.7, 9.8).
 
-`cli.main` calls `render_document` and `render_refusal`. The other functions are colours, tables, times and spans, with
-which one module for each group of verbs words its documents; `verbs.toml` names the function for each verb. Colour
-never carries meaning alone, and text from outside loses its control characters here.
+`work`, `learning` and `system` have a function for each verb, which `verbs.toml` names: it gives the lines of the
+verb's document. `cli.main` calls it. Colour never carries meaning alone, and text from outside loses its control
+characters here.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from importlib import import_module
-from typing import Any, TextIO
+from typing import Any
 
 from rich.cells import cell_len
 
-from clawpy_console.cli.verbs import VERBS
 from clawpy_console.fields import TONES, Document, Field, compute_label_width
 from clawpy_console.fields.work import make_outcome_label
 from clawpy_console.formats import workspace_name
-from engine.model import Refusal, sanitise
+from engine.model import sanitise
 
 Lines = Iterator[str]
-"""The lines of a text."""
-
-
-def render_document(verb: str, document: Document, action: str | None = None, *, colour: bool = False) -> str:
-    """The text for the document of a verb or of one of its actions."""
-    text = "\n".join(find_printer(verb, action)(clean(document))) or VERBS[verb].if_empty
-    return text if colour else strip_colours(text)
-
-
-def find_printer(verb: str, action: str | None = None) -> Any:
-    """The function that prints the document of a verb or of one of its actions: `printer(document)` gives its lines."""
-    declared = VERBS[verb]
-    module, name = declared.actions.get(action or "", declared).printer.split(".")
-    return getattr(import_module(f"{__name__}.{module}"), name)
-
-
-def render_refusal(refusal: Refusal, *, colour: bool) -> str:
-    """The text of a refusal: what was not done, why, and how to fix it."""
-    text = bad("clawpy: ") + clean(refusal.message)
-    text += "\n        " + dim(clean(refusal.fix)) if refusal.fix else ""
-    return text if colour else strip_colours(text)
-
-
-def has_colours(stream: TextIO) -> bool:
-    """Whether to print colours on `stream`; honours NO_COLOR and TERM=dumb."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+"""The lines of a text, which can be read once."""
 
 
 _ESCAPES = re.compile(r"\x1b\[\d*m")
@@ -117,6 +89,7 @@ def format_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Line
 
 
 def format_place(document: Document) -> str:
+    """`shop → koji-core`: the workspace and the channel of a card or a session."""
     return f"{workspace_name(document['workspace'])} → {document['targetChannel']}"
 
 
@@ -143,11 +116,3 @@ def format_time(instant: str | None) -> str:
 def is_future(instant: str | None) -> bool:
     """Whether an instant is still to come; False for none."""
     return instant is not None and datetime.fromisoformat(instant) > datetime.now().astimezone()
-
-
-def format_span(seconds: float) -> str:
-    """`3m`, `2h`, `4d`."""
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit}"
-    return f"{int(seconds)}s"

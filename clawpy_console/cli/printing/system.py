@@ -1,13 +1,12 @@
 """Output of the verbs on the engine as a whole: state, holds, settings, keys, notifications, the installation; and of
-the simulation.
-"""
+the simulation."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from clawpy_console import formats
@@ -17,19 +16,16 @@ from clawpy_console.cli.printing import (
     bold,
     dim,
     format_fields,
-    format_span,
     format_table,
     format_time,
     good,
     paint,
-    paint_session_outcome,
     wants,
 )
-from clawpy_console.fields import Document, Field, Fields, text_line
-from clawpy_console.fields.work import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
-from clawpy_console.formats import count, one_line, workspace_name
-from engine.model import AutonomyState, split_reasons
-from engine.model.base import group_pairs
+from clawpy_console.fields import Document, Field
+from clawpy_console.fields.work import HOLD_NAMES, make_absence_fields, make_hold_field
+from clawpy_console.formats import count, one_line, short_span, workspace_name
+from engine.model import AutonomyState
 from engine.model.text import describe_first, plain
 
 MAX_PROMPT_CHARS = 100
@@ -58,12 +54,9 @@ def format_status(document: Document) -> Lines:
     yield from _format_gateway(document.get("gateway") or {})
     if document["keysInFile"]:
         yield f"  {wants(document['keysInFile'])}"
-    yield from _format_absence(document["since"])
-    if document["decisions"]:
-        yield bold("last decisions")
-    for decision in document["decisions"]:
-        words = DECISION_LABELS.get(decision["signal"], decision["signal"])
-        yield dim(f"  {format_time(decision['decidedAt'])}  {words}  {plain(decision['prompt'], MAX_PROMPT_CHARS)}")
+    if fields := list(make_absence_fields(document["since"])):
+        yield bold(f"since {format_time(document['since']['at'])}")
+        yield from format_fields(fields)
 
 
 def _format_state(document: Document) -> Lines:
@@ -95,13 +88,9 @@ def _format_presence(document: Document) -> Lines:
     """How long you have been inactive, when the engine checks next, and do not disturb."""
     if document["engine"] != "none":
         next_check = f", next check {format_time(at)}" if (at := document["nextCycleAt"]) else ""
-        yield f"  inactive for {format_span(document['silenceSeconds'])}{next_check}"
+        yield f"  inactive for {short_span(timedelta(seconds=document['silenceSeconds']))}{next_check}"
     if document["dndUntil"]:
         yield from (f"  {line}" for line in format_dnd(document))
-
-
-DECISION_LABELS = {"original": "edited", "did_himself": "done by you"}
-"""Decisions whose stored name is not a word that you would use."""
 
 
 def _format_gateway(gateway: Document) -> Lines:
@@ -119,42 +108,6 @@ def _make_hold_field(hold: Document) -> Field:
     remaining = formats.duration(until - now) if until and until > now else ""
     since = format_time(hold["since"]) if hold["since"] else ""
     return make_hold_field(hold["word"], hold["reason"], since, f"`clawpy resume {hold['word']}`", remaining)
-
-
-def _format_absence(away: Document) -> Lines:
-    """The work since you were last away; no lines when nothing happened."""
-    ran = [
-        f"  {format_time(run['endedAt'])}  {paint_session_outcome(run)}  "
-        f"{describe_origin(run['mode'])}{plain(run['prompt'], MAX_PROMPT_CHARS)}"
-        for run in reversed(away["ran"])
-    ]
-    times = group_pairs(
-        (
-            f"{entry['rail']}  {plain(entry['prompt'], MAX_PROMPT_CHARS)}: "
-            f"{describe_first(split_reasons(entry['reason']))}",
-            entry,
-        )
-        for entry in reversed(away["blocked"])
-    )
-    blocked = [
-        f"  {format_time(entries[0]['createdAt'])}  {words}" + (f"  ({len(entries)} times)" if entries[1:] else "")
-        for words, entries in times.items()
-    ]
-    rows = {"done": _make_newest_fields(ran, "; `clawpy work` lists them"), "blocked": _make_newest_fields(blocked)}
-    fields = [row for field in make_absence_fields(away) for row in (field, *rows.get(field.name, ()))]
-    if fields:
-        yield bold(f"since {format_time(away['at'])}")
-    yield from format_fields(fields)
-
-
-MAX_LISTED_SESSIONS = 5
-"""The latest sessions that ran or were blocked while you were away, which are listed."""
-
-
-def _make_newest_fields(lines: Sequence[str], hint: str = "") -> list[Field]:
-    """The first of the lines below a field, which come newest first, and how many earlier ones there are."""
-    rest = [f"  and {len(lines) - MAX_LISTED_SESSIONS} earlier ones{hint}"] if len(lines) > MAX_LISTED_SESSIONS else []
-    return [*map(text_line, lines[:MAX_LISTED_SESSIONS]), *(text_line(line, "grey") for line in rest)]
 
 
 def format_dnd(document: Document) -> Lines:
@@ -324,79 +277,24 @@ def _format_surface(surface: Document) -> str:
 
 
 def format_simulate(document: Document) -> Lines:
-    """The simulated month. The same document gives the same text on every machine."""
-    yield from _format_simulation_head(document)
-    kinds = [
-        (kind["kind"], kind["approved"], kind["dismissed"],
-         "–" if kind["confidence"] is None else f"{kind['confidence']:.0%}")
-        for kind in document["kinds"]
-    ]  # fmt: skip
-    yield from format_table(("kind", "approved", "dismissed", "confidence of its newest card"), kinds)
-    yield ""
-    yield from _format_simulated_days(document["perDay"])
-    yield ""
-    rails = [(rail["rail"], rail["blocked"], _format_example(rail["example"])) for rail in document["rails"]]
-    yield from format_table(("rail", "blocked", "for example"), rails)
-    yield ""
-    yield from format_fields(_make_total_fields(document))
-    yield ""
-    blocked = [
-        (_format_minute(entry["at"]), entry["rail"], entry["by"], f"{entry['prompt']}: {entry['reason']}")
-        for entry in document["blocked"]
-    ]
-    yield from format_table(("blocked", "rail", "by", "what, and why"), blocked)
-    if not blocked:
-        yield "Nothing was blocked."
-
-
-def _format_simulation_head(document: Document) -> Lines:
-    """The days, what is real and what is made up, and what became of the cards."""
-    cards = document["cards"]
+    """The simulated month in short; `--json` has each day and each block. The same document gives the same text on
+    every machine."""
+    cards, cost = document["cards"], document["cost"]
     counts = {name: cards[name] for name in ("approved", "dismissed", "expired", "withdrawn", "pending")}
     counts["run by itself"] = cards["executedByAutonomy"]
-    fates = ", ".join(f"{number} {fate}" for fate, number in counts.items())
     yield bold(f"{count(document['days'], 'day')} from {document['from'][:10]}, seed {document['seed']}")
     yield dim(f"real: {document['real']}")
     yield dim(f"made up: {'; '.join(document['madeUp'])}\n")
+    fates = ", ".join(f"{number} {fate}" for fate, number in counts.items())
     yield f"cards    {cards['made']} made, {cards['followUps']} of them follow-ups: {fates}"
-    if own := cards["approvedOwnPrompts"]:
-        yield f"         {own} of the approved are own prompts, which the table of kinds leaves out"
-    yield f"executed {cards['executed']}, {cards['executedByAutonomy']} of them by itself\n"
-
-
-def _format_simulated_days(days: Sequence[Document]) -> Lines:
-    """The counts and the cost of each day, and what was unusual about it."""
-    rows = [
-        (day["day"], day["made"], day["approved"], day["dismissed"], day["byAutonomy"], day["blocked"],
-         _format_dollars(day["cost"]), day["odd"])
-        for day in days
-    ]  # fmt: skip
-    return format_table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "unusual"), rows)
-
-
-def _make_total_fields(document: Document) -> Fields:
-    cost, cycles = document["cost"], document["cycles"]
-    hours = ", ".join(f"{state} {spent:.1f} h" for state, spent in document["states"].items())
-    yield Field("states", hours)
-    yield Field("checks", f"{cycles['cards']} for cards, {cycles['act']} to act by itself")
-    yield Field(
-        "phases", ", ".join(f"{phase['phase']} from {_format_minute(phase['at'])}" for phase in document["phases"])
-    )
-    peaks = ", ".join(
-        f"{name} {_format_dollars(cost['peaks'][name])} of {_format_dollars(cap)}" for name, cap in cost["caps"].items()
-    )
-    yield Field("cost", f"{_format_dollars(cost['total'])} in all; highest, reserved included: {peaks}")
+    yield f"executed {cards['executed']}, {cards['executedByAutonomy']} of them by itself"
+    yield f"cost     ${cost['total']:.2f} in all"
     for hold in document["holds"]:
-        yield Field(HOLD_NAMES[hold["word"]], f"{_format_minute(hold['at'])}: {hold['reason']}")
+        yield f"{HOLD_NAMES[hold['word']]}  {hold['at'][:16].replace('T', ' ')}: {hold['reason']}"
+    yield ""
+    rails = [(rail["rail"], rail["blocked"], _format_example(rail["example"])) for rail in document["rails"]]
+    yield from format_table(("rail", "blocked", "for example"), rails)
 
 
 def _format_example(example: Document | None) -> str:
     return f"“{example['prompt']}”: {example['reason']}" if example else "–"
-
-
-def _format_minute(at: str) -> str:
-    return at[:16].replace("T", " ")
-
-
-def _format_dollars(amount: float) -> str:
-    return f"${amount:.2f}"

@@ -4,8 +4,8 @@ and the permissions that they ask for."""
 from __future__ import annotations
 
 import itertools
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from datetime import timedelta
 
 from clawpy_console.cli.printing import (
     Lines,
@@ -13,7 +13,6 @@ from clawpy_console.cli.printing import (
     bold,
     dim,
     format_place,
-    format_span,
     format_time,
     indent_lines,
     is_future,
@@ -22,7 +21,7 @@ from clawpy_console.cli.printing import (
     wants,
 )
 from clawpy_console.fields import Document, work
-from clawpy_console.formats import count, one_line, workspace_name
+from clawpy_console.formats import count, one_line, short_span, workspace_name
 from engine.model import LEFT_OUT, NO_SANDBOX_WARNING, label_outcome
 
 
@@ -140,7 +139,7 @@ def format_card_with_session(document: Document) -> Lines:
         sign, tone = ("$ ", "title") if line["kind"] == "command" else ("", "ink")
         yield from (f"  │ {paint(tone, item)}" for item in f"{sign}{line['text']}".splitlines() or [""])
     if change is not None:
-        yield from _format_change_set(change, session)
+        yield from _format_change_set(change)
     for file in document.get("diff", ()):  # the hunks that have not landed, with their numbers
         yield from ("", bold(f"{file['status']} {file['path']}"))
         numbers = (number for number in itertools.count(1) if number not in file["landedHunks"])
@@ -171,9 +170,8 @@ def _format_session(session: Document) -> Lines:
     yield from indent_lines(session["error"] or session["summary"])
 
 
-def _format_change_set(change: Document, session: Document | None = None) -> Lines:
-    """A change set. Its repository is named once something landed there, because an id alone may lead to any. With its
-    `session` the folder is named in which a rest lies that cannot be landed."""
+def _format_change_set(change: Document) -> Lines:
+    """A change set. Its repository is named once something landed there, because an id alone may lead to any."""
     waiting = change["state"] == "waiting"
     on_branch = f" on {change['branch']}" if change["branch"] else ""
     where_landed = f"  in {change['workspace']}" if change["landedFiles"] or not waiting else ""
@@ -195,17 +193,7 @@ def _format_change_set(change: Document, session: Document | None = None) -> Lin
         yield from indent_lines(comment["text"])
     if waiting:
         landed = f"{count(change['landedFiles'], 'file')} landed; for the rest: " if change["landedFiles"] else ""
-        yield dim(f"    {landed}{_describe_next_steps(change, session)}")
-
-
-def _describe_next_steps(change: Document, session: Document | None) -> str:
-    """What can be done with changes that wait."""
-    refused = sum(bool(file["refused"]) for file in change["files"])
-    left_out = sum(file["status"] == LEFT_OUT for file in change["files"])
-    if refused + left_out == len(change["files"]):
-        source = f" from {session['cwd']}" if session and not session["gone"] else ""
-        return f"copy what you need{source}, then discard it"
-    return "land the other files or discard it" if refused or left_out else "land, branch or discard it"
+        yield dim(f"    {landed}land, branch or discard it")
 
 
 def format_work(document: Document) -> Lines:
@@ -221,19 +209,8 @@ def format_work(document: Document) -> Lines:
     for change in document["changeSets"]:
         yield from _format_change_set(change)
     if not document["sessions"] and not document["changeSets"]:
-        yield from _explain_no_work(document.get("elsewhere", {}))
-
-
-def _explain_no_work(elsewhere: Mapping[str, int]) -> Lines:
-    """That no session ran here, and where some did."""
-    if not elsewhere:
-        yield "Nothing has run yet."
-        return
-    listed = [f"{count(number, 'session')} in {path}" for path, number in list(elsewhere.items())[:3]]
-    others = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
-    first = shlex.quote(next(iter(elsewhere)))
-    yield f"Nothing has run here; {', '.join(listed)}{others}."
-    yield f"  `clawpy --workspace {first} work` shows them"
+        elsewhere = [f"{count(number, 'session')} in {path}" for path, number in document.get("elsewhere", {}).items()]
+        yield f"Nothing has run here; {', '.join(elsewhere)}." if elsewhere else "Nothing has run yet."
 
 
 def format_land(document: Document) -> Lines:
@@ -243,7 +220,7 @@ def format_land(document: Document) -> Lines:
     result = f"Landed {landed}" if change["landings"] == 1 else f"Landed; {landed} in {change['landings']} landings"
     command = f"clawpy undo {change['id']}"
     yield f"{result}. Undo: `{bold(command)}`"
-    yield from _format_change_set(change, document["session"])
+    yield from _format_change_set(change)
     comments = work.describe_open_comments([bool(comment["sent"]) for comment in change["comments"]])
     if comments:
         yield wants(comments)
@@ -262,14 +239,14 @@ def format_undo(document: Document) -> Lines:
     left = f"; {change['landings']} left" if change["landings"] else ""
     command = f"clawpy land {change['id']}"
     yield f"Landing undone{left}. Land all that waits: `{bold(command)}`"
-    yield from _format_change_set(change, document["session"])
+    yield from _format_change_set(change)
 
 
 def format_branch(document: Document) -> Lines:
     """The branch that was made."""
     change = document["changeSet"]
     yield f"Committed to {bold(change['branch'])}. The commit is not signed, and no hooks ran."
-    yield from _format_change_set(change, document["session"])
+    yield from _format_change_set(change)
 
 
 def format_discard(document: Document) -> Lines:
@@ -349,11 +326,8 @@ def format_tasks(document: Document) -> Lines:
     board = document["tasks"] if "tasks" in document else [document["task"]]
     signs = {state: sign for state, (sign, _) in work.SESSION_SIGNS.items()} | {"open": "○", "done": "✓"}
     for task in board:
-        state, note = task["state"], task["note"]
-        outcome, _, reason = note.partition(": ")
-        if outcome in work.SESSION_SIGNS:
-            state, note = (outcome, reason) if state == "failed" else (state, f"{label_outcome(outcome)}: {reason}")
-        remarks = "  " + dim(note) if note else ""
+        state = task["state"]
+        remarks = "  " + dim(task["note"]) if task["note"] else ""
         if task["waitsFor"] and state == "open":
             remarks += "  " + wants(f"waits for {', '.join(task['waitsFor'])}")
         yield f"{signs[state]} {label_outcome(state):7}  {dim(task['id'])}  {task['title']}{remarks}"
@@ -365,7 +339,7 @@ def format_permissions(document: Document) -> Lines:
     """Permission requests with their whole detail."""
     for request in document["permissions"]:
         state = request["answer"] or (
-            "withdrawn" if request["withdrawn"] else f"waits {format_span(request['waitedSeconds'])}"
+            "withdrawn" if request["withdrawn"] else f"waits {short_span(timedelta(seconds=request['waitedSeconds']))}"
         )
         tone = "grey" if request["answer"] or request["withdrawn"] else "wants"
         yield f"{bold(request['id'])}  {paint(tone, state)}  {request['targetAgent']}  {request['title']}"
