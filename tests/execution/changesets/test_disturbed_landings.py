@@ -113,6 +113,9 @@ def test_a_failed_rollback_is_finished_before_the_next_landing(world: LandingWor
     world.step = fail
     refused("not_restored", change_set.land)
     assert world.files != before
+    world.step = lambda step: fail("roll back")  # the disk is still full
+    refused("not_restored", change_set.land)
+    assert "cannot be undone yet" in world.changes.recover()[0]
     world.step = lambda step: None
 
     assert change_set.land().state is ChangeState.LANDED
