@@ -10,7 +10,6 @@ work of one and watches those that run.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections import deque
@@ -63,9 +62,6 @@ log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 3.0
 """Seconds that `close` waits for sessions to end and to clean up."""
-
-WAIT_INTERVAL_S = 0.5
-"""Seconds after which `wait` checks for an interrupt."""
 
 STOP_TIMEOUT_S = 0.9
 """Seconds after which a stopped session is ended without its thread. SPEC 3.7 allows 1 s."""
@@ -215,19 +211,14 @@ class Sessions:
     def wait(self, session_id: str, timeout: float | None = None) -> SessionView:
         """Wait until the session is over, at most `timeout` seconds. Returns its view, which says whether it is over
         even when its end could not be stored."""
-        self._wait_for_end(session_id, math.inf if timeout is None else timeout)
+        self._wait_for_end(session_id, timeout)
         return self.get(session_id)
 
-    def _wait_for_end(self, session_id: str, timeout: float) -> bool:
+    def _wait_for_end(self, session_id: str, timeout: float | None) -> bool:
         """Wait at most `timeout` seconds until a session is over. Returns whether it is."""
         with self._lock:
             ended = self._ended.get(session_id)
-        deadline = time.monotonic() + timeout
-        # In intervals: an interrupt just before an endless wait would be noticed only after it.
-        while ended is not None and not ended.wait(min(WAIT_INTERVAL_S, deadline - time.monotonic())):
-            if time.monotonic() >= deadline:
-                return False
-        return True
+        return ended is None or ended.wait(timeout)
 
     def reply(self, session_id: str, text: str) -> None:
         """Send a reply to a running session (SPEC 9.4), which reads it at its next turn.
