@@ -49,6 +49,8 @@ def test_both_sides_of_a_stopped_merge_are_tested_and_nothing_moves(situation: S
     situation.git("add", "-A")
     card = situation.predict_top_card("unfinished_operation", prompt="Test the unfinished merge as it stands")
     assert card.reasoning.endswith("was begun and is not finished.")
+    settled = situation.approve(card).summary
+    assert settled.startswith("No conflict is left in the merge; the tests in the present state: 1 of 1 test failed")
 
 
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])

@@ -31,6 +31,40 @@ def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Reposito
     assert project.path.joinpath("tests/untracked.txt").read_text() == "mine"
 
 
+MENDED_CART = CART.replace("sum(prices)", "max(prices)")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "present, outcome",
+    [
+        (CART, "The fix applies, but tests/test_cart.py::test_total still fails, so the fix is discarded: 1 of 1 test"),
+        ("def total():\n    pass\n", "The fix does not apply: it conflicts in 1 file: shop/cart.py"),
+        (MENDED_CART, "The files already have this fix"),
+    ],
+)
+def test_a_fix_that_does_not_help_leaves_no_change(project: Repository, run_flow: RunFlow, present: str, outcome: str):
+    commit_shop(project)
+    project.write("shop/cart.py", MENDED_CART)
+    patch = project.git("diff") + "\n"
+    project.commit("present", {"shop/cart.py": present})
+    run = run_flow("apply_fix", fix="cand_a", tests=["tests/test_cart.py::test_total"], patch=patch)
+    assert run.summary.startswith(outcome)
+    assert (run.folder / "shop/cart.py").read_text() == present
+    assert not run.result.sound
+
+
+@pytest.mark.long
+def test_a_clean_merge_is_tested(project: Repository, run_flow: RunFlow):
+    main = commit_shop(project)
+    project.git("switch", "-q", "-c", "topic")
+    project.commit("docs", {"README.md": "a shop"})
+    project.git("switch", "-q", "main")
+    run = run_flow("rehearse_merge", source="topic", target="main")
+    assert run.summary.startswith("topic merges cleanly into main, all 2 tests passed")
+    assert project.git("rev-parse", "HEAD") == main
+
+
 @pytest.mark.parametrize("row", TABLE["cause"])
 def test_the_cause_is_read_from_the_output(row: dict[str, str]):
     assert find_cause(row["output"], "/repo") == Cause(row["error"], row["message"], row["place"])

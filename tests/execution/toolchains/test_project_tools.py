@@ -22,8 +22,11 @@ def make_go_toolchain(folder: Path) -> Toolchain:
 
 
 def test_go_runs_a_single_test(tmp_path: Path):
-    argv = make_go_toolchain(tmp_path).test_command(["example.com/shop/cart::TestTax/gift_1.5"], tmp_path / "r").argv
-    assert argv == ("go", "test", "-v", "-count=1", r"-run=^TestTax$/^gift_1\.5$", "example.com/shop/cart")
+    cart, go = "example.com/shop/cart", make_go_toolchain(tmp_path)
+    argv = go.test_command([f"{cart}::TestTax/gift", f"{cart}::TestSum"], tmp_path / "r").argv
+    assert argv[-2:] == ("-run=^(TestTax|TestSum)$", cart)
+    argv = go.test_command([f"{cart}::TestTax/gift_1.5"], tmp_path / "r").argv
+    assert argv == ("go", "test", "-v", "-count=1", r"-run=^TestTax$/^gift_1\.5$", cart)
 
 
 def test_go_maps_a_file_to_its_package(tmp_path: Path):
@@ -49,13 +52,14 @@ TESTS = {
     "changed, related",
     [
         ("a/cart.py", ["tests/a/test_cart.py", "tests/test_flow.py"]),
+        ("src/a/cart.py", ["tests/a/test_cart.py", "tests/test_flow.py"]),
         ("b/cart.py", ["tests/b/cart_test.py", "tests/b/test_cart.py"]),
         ("tests/b/conftest.py", ["tests/b/cart_test.py", "tests/b/test_cart.py"]),
         ("tests/test_flow.py", ["tests/test_flow.py"]),
         ("x.md", []),
         ("a/__init__.py", []),
     ],
-    ids=["by name and import", "by name", "a conftest", "a test", "no Python", "a package without a name"],
+    ids=["by name and import", "below src", "by name", "a conftest", "a test", "no Python", "a package without a name"],
 )
 def test_a_changed_file_has_its_related_tests(tmp_path: Path, changed: str, related: list[str]):
     write_files(tmp_path, TESTS)

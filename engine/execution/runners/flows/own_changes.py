@@ -72,8 +72,7 @@ class LookForLeftovers(Flow):
     def run(self, job: Job) -> FlowResult:
         findings = read_own_changes(job, self.today).leftovers
         if not findings:
-            todos = ", no TODOs of today" if self.today else ""
-            return FlowResult(f"No leftovers: no debugging, no conflict markers{todos}")
+            return FlowResult("No leftovers")
         can_remove = False
         for path, file_findings in group_pairs((finding.path, finding) for finding in findings).items():
             text = read_text(job.git, path)
@@ -195,8 +194,6 @@ class LookAtMentions(Flow):
             job.say(f"{finding.path}:{finding.line}  {finding.old} ({replacement})")
             job.say(f"      {finding.text}")
         renamed = [finding for finding in mentions if finding.new]
-        if len(renamed) < len(mentions):
-            job.say("Reword what is gone and has no new name.")
         names = join_names(dict.fromkeys(finding.old for finding in mentions), 3)
         files = count(len({finding.path for finding in mentions}), "file")
         verb = "name" if len(mentions) > 1 else "names"

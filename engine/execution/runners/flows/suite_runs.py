@@ -276,12 +276,7 @@ def _find_faults(job: Job, tool: Toolchain, check: CheckResult) -> tuple[str, ..
     tests = check.failing
     if not (check.failed or check.errors):
         return ()
-    if not check.counted:
-        return None
-    if not tests:
-        error = run_tests(job, tool, quiet=True).error  # no test shows it, only the whole suite does
-        return check.faults if error == check.error else None if error else ()
-    if not tool.runs_single_tests or len(tests) > MAX_COMPARED_TESTS:
+    if not tests or not tool.runs_single_tests or len(tests) > MAX_COMPARED_TESTS:
         return None
     existing = tool.select_existing_tests(tests)
     if not existing:

@@ -25,7 +25,6 @@ from engine.execution.runners.flow import (
     WorkFailed,
 )
 from engine.execution.runners.flows.git_steps import (
-    find_known_main_branch,
     find_main_branch,
     list_commits,
     make_operator_git,
@@ -67,8 +66,6 @@ class ReportBranches(Flow):
         if base is None:
             raise WorkFailed("no branch to compare with", "create main, or check out a branch")
         job.say(f"Compared with {base}")
-        if find_known_main_branch(job) is None:
-            job.say("That is the branch of HEAD: no main branch is known. Name it: git config init.defaultBranch NAME")
         branches = self._read_branches(job, base)
         self._report(job, base, branches)
         return FlowResult(_summarise_branches(base, branches))
