@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from engine.execution.runners.model.conversation_store import FILE_SUFFIX
 from engine.model import Outcome, SessionState, Status
 from tests.execution.model.model_world import ModelWorld
 from tests.support.helpers import wait_until
@@ -55,6 +56,8 @@ def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld
     world.server.script(make_call("write", path="hello.txt", content="Hello\n"), "Written.", "It is in English.")
     with world.opened():
         first = world.run()
+        with (world.home.transcripts / f"{first.id}{FILE_SUFFIX}").open("a") as file:
+            file.write('{"kind": "resp')  # a crash leaves the last message half-written
         second = world.run("Which language is it?", continues=first.id)
         assert (second.state, second.summary) == (SessionState.SUCCEEDED, "It is in English.")
         request = world.server.requests[2]
