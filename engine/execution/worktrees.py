@@ -183,8 +183,6 @@ def _find_included(git: Git, patterns: bytes) -> list[bytes]:
 def _copy_included_file(source: Beneath, target: Beneath, name: str, room: int) -> int:
     """Copy one file of at most `room` bytes. No link is followed out of either folder. Returns its size in bytes.
     Raises OSError."""
-    if ".git" in name.lower().split("/"):
-        raise OSError(errno.EPERM, "belongs to git")
     for folder in parents(name):
         if target.lstat(folder) is None:
             target.mkdir(folder)
