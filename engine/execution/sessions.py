@@ -39,7 +39,7 @@ from engine.execution.session_store import (
     SessionStore,
     get_continued_session,
 )
-from engine.execution.transcripts import TranscriptReader, TranscriptWriter
+from engine.execution.transcripts import Transcripts
 from engine.files import remove_folder
 from engine.home import Home
 from engine.model import (
@@ -98,7 +98,7 @@ class Sessions:
         self._runners = runners
         self._home = home
         self._randomness = randomness
-        self._reader = TranscriptReader()
+        self._transcripts = Transcripts(home.transcripts, clock, rails.secrets)
         self._lock = threading.RLock()
         self._queue: deque[SessionRow] = deque()
         self._live: dict[str, LiveSession] = {}
@@ -199,14 +199,12 @@ class Sessions:
 
     def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
         """At most `limit` lines after line `after`. The last tenth of a second of a running session may be missing."""
-        return self._reader.page(self._get_transcript_path(session_id), after=after, limit=limit)
+        return self._transcripts.read(session_id, after=after, limit=limit)
 
     def unfinished_line(self, session_id: str) -> TranscriptLine | None:
         """The last line of a running session that streams in and is not complete, None for none."""
-        if (live := self._live.get(session_id)) is None:
-            return None
-        kind, text = live.transcript.unfinished
-        return TranscriptLine(live.transcript.lines + 1, self._clock.now(), kind, text) if kind else None
+        live = self._live.get(session_id)
+        return live.transcript.unfinished_line if live else None
 
     def wait(self, session_id: str, timeout: float | None = None) -> SessionView:
         """Wait until the session is over, at most `timeout` seconds. Returns its view, which says whether it is over
@@ -377,7 +375,7 @@ class Sessions:
             Processes(row.id, get_pid_folder(self._home), memory, contained=sandbox.has_process_namespaces),
             limits=Limits.of(settings.channel(row.channel), row.mode),
             stopwatch=Stopwatch(self._clock, on_pause=self._dispatch),
-            transcript=self._open_transcript(row.id),
+            transcript=self._transcripts.open(row.id),
             sandbox=sandbox,
             confinement=confinement,
             rails=self._rails,
@@ -394,14 +392,6 @@ class Sessions:
     def _scratch_folder(self) -> Path:
         """The folder with the scratch folders of all sessions."""
         return self._home.cache / "scratch"
-
-    def _get_transcript_path(self, session_id: str) -> Path:
-        """The file of a session's transcript."""
-        return self._home.transcripts / f"{session_id}.jsonl"
-
-    def _open_transcript(self, session_id: str) -> TranscriptWriter:
-        """The transcript of a session, to be continued."""
-        return TranscriptWriter(self._get_transcript_path(session_id), self._clock, self._rails.secrets)
 
     # -- ending
 
@@ -462,7 +452,7 @@ class Sessions:
     def _close_transcript(self, session_id: str, outcome: StopRequest | RunnerResult, live: LiveSession | None) -> int:
         """Write the closing lines of a transcript, and close it. Returns its number of lines."""
         try:
-            transcript = live.transcript if live else self._open_transcript(session_id)
+            transcript = live.transcript if live else self._transcripts.open(session_id)
             if isinstance(outcome, RunnerResult):
                 if last_line := sanitise(outcome.summary if outcome.last_line is None else outcome.last_line):
                     transcript.append("note", last_line.split("\n"))

@@ -67,6 +67,12 @@ class TranscriptWriter:
         """The number of lines so far, flushed or not. It is also the number of the newest line."""
         return self._lines
 
+    @property
+    def unfinished_line(self) -> TranscriptLine | None:
+        """The line that streams in and is not complete, None for none."""
+        kind, text = self.unfinished
+        return TranscriptLine(self._lines + 1, self._clock.now(), kind, text) if kind else None
+
     def stream(self, kind: str, text: str) -> None:
         """Add the next piece of a text that streams in."""
         with self._lock:
@@ -188,6 +194,28 @@ class TranscriptReader:
             self._ends.clear()
         self._ends[path] = number, offset
         return page_lines
+
+
+class Transcripts:
+    """The transcripts of one home, in files by session."""
+
+    def __init__(self, folder: Path, clock: Clock, secrets: Callable[[], Iterable[str]]) -> None:
+        """`secrets` are as for `TranscriptWriter`."""
+        self._folder = folder
+        self._clock = clock
+        self._secrets = secrets
+        self._reader = TranscriptReader()
+
+    def open(self, session_id: str) -> TranscriptWriter:
+        """The transcript of a session, to be continued."""
+        return TranscriptWriter(self._get_path(session_id), self._clock, self._secrets)
+
+    def read(self, session_id: str, *, after: int, limit: int) -> list[TranscriptLine]:
+        """A page of the transcript of a session; see `TranscriptReader.page`."""
+        return self._reader.page(self._get_path(session_id), after=after, limit=limit)
+
+    def _get_path(self, session_id: str) -> Path:
+        return self._folder / f"{session_id}.jsonl"
 
 
 # -- what programs print
