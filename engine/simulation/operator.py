@@ -7,7 +7,7 @@ seeded random generator, and `engine.simulation.simulate` runs it.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from enum import StrEnum
@@ -35,10 +35,6 @@ GRUMPY_DISMISSALS = 3
 
 UNDECIDED_SHARE = 0.2
 """The share of cards that the operator looks at and leaves undecided."""
-
-UNDONE_FROM, EDITED_FROM, SNOOZED_FROM = 0.93, 0.96, 0.97
-"""A number is drawn for each card, from 0 to 1. Above the first of these an approval is undone, above the second a card
-that runs tests is edited, and above the third a dismissal is undone and a card that would be approved is snoozed."""
 
 
 def find_approval_rate(card: Card) -> float:
@@ -115,17 +111,13 @@ class SimulatedOperator:
         engine: Engine,
         projects: list[SimulatedProject],
         chance: random.Random,
-        finish_sessions: Callable[[], object],
     ) -> None:
-        """`finish_sessions` waits until all sessions have ended."""
         self._engine = engine
         self._projects = projects
         self._chance = chance
         self._grumpy_on: date | None = None
-        self._edits_left = 1
         self._reviewed: set[str] = set()
         """The ids of the cards whose work was reviewed."""
-        self._finish_sessions = finish_sessions
 
     def arrive(self) -> None:
         """Open the console, and review the work that ran by itself."""
@@ -168,27 +160,14 @@ class SimulatedOperator:
                 self._engine.cards.dismiss(card.id)
 
     def _decide(self, card: Card) -> None:
-        """Approve or dismiss a card by the operator's habits; sometimes snooze it, undo the decision or leave it."""
-        mood = self._chance.random()
-        if mood < UNDECIDED_SHARE:
+        """Approve or dismiss a card by the operator's habits, or leave it."""
+        if self._chance.random() < UNDECIDED_SHARE:
             return
-        approval_rate = find_approval_rate(card)
         with suppress(Refusal):  # by a rail, or because it has expired
-            if self._chance.random() >= approval_rate:
-                self._engine.cards.dismiss(card.id)
-                if mood > SNOOZED_FROM:
-                    self._engine.cards.undo(card.id)
-            elif mood > SNOOZED_FROM:
-                self._engine.cards.snooze(card.id, span=timedelta(hours=1))
-            elif mood > EDITED_FROM and card.assignment.flow == "run_tests" and self._edits_left:
-                self._edits_left -= 1
-                self._engine.cards.approve(card.id, edit="paths=cart.py")
-            else:
+            if self._chance.random() < find_approval_rate(card):
                 self._engine.cards.approve(card.id)
-                if mood > UNDONE_FROM and approval_rate < 1:
-                    self._finish_sessions()  # else the effect of the undo would depend on how fast the session is
-                    self._engine.cards.undo(card.id)
-                    self._finish_sessions()
+            else:
+                self._engine.cards.dismiss(card.id)
 
     def _propose_own(self, prompt: str, channel: str | None = None) -> None:
         """Write a prompt and approve it. If a rail asks for a second approval, approve it again or dismiss it."""

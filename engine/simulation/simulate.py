@@ -103,8 +103,6 @@ class Observations:
     """Hours spent in each state of autonomy."""
     phases: list[tuple[int, datetime]] = field(default_factory=list)
     """(phase, when it began)."""
-    jobs: Counter[str] = field(default_factory=Counter)
-    """The number of runs of each job."""
     oddities: dict[int, Oddity] = field(default_factory=dict)
     """The oddity of each day that has one, by the number of the day."""
     peak: dict[str, int] = field(default_factory=lambda: {"hour": 0, "day": 0, "month": 0})
@@ -121,7 +119,7 @@ class _SimulatedDays:
         self._clock = world.clock
         self._runner = world.runner
         chance = random.Random(f"{seed}/operator")
-        self._operator = SimulatedOperator(world.engine, world.projects, chance, self._finish_sessions)
+        self._operator = SimulatedOperator(world.engine, world.projects, chance)
         self._chatty_until = world.clock.now()
         self._events_when_idle = -1
         """How many events were recorded when last no session was running. If no more are, no session has begun."""
@@ -213,7 +211,7 @@ class _SimulatedDays:
         self._finish_sessions()
         for name in (STATE_JOB, CARD_JOB, ACT_JOB):
             if name == STATE_JOB or schedule.next_run_of(name) <= self._clock.now():
-                self._observed.jobs[name] += schedule.run(name)
+                schedule.run(name)
                 self._finish_sessions()
         self._state = self._engine.autonomy.update_state().state.value
         holds, now = self._engine.safety.kill_switch.holds(), self._clock.now()
@@ -261,7 +259,6 @@ def _make_document(engine: Engine, observed: Observations, *, days: int, seed: i
         "kinds": _list_kinds(cards),
         "rails": [_describe_rail(name, blocked) for name in RAIL_ORDER],
         "states": {state: round(hours, 2) for state, hours in sorted(observed.hours.items())},
-        "cycles": {name: observed.jobs[name] for name in ("cards", "act")},
         "phases": [{"phase": number, "at": at.isoformat()} for number, at in observed.phases],
         "holds": [{"at": at.isoformat(), "word": hold.word, "reason": hold.reason} for at, hold in observed.holds],
         "cost": {
