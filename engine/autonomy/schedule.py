@@ -63,6 +63,8 @@ class Schedule:
         self._last_runs: dict[str, datetime | None] = {}
         self._lock = threading.Lock()
         self._running: set[str] = set()
+        self._to_repeat: set[str] = set()
+        """Running jobs that run once more after that."""
         self._scheduler: Any = None
         self._closing = threading.Event()
         self._pool = ThreadPoolExecutor(4, "clawpy-job")
@@ -115,9 +117,11 @@ class Schedule:
         return self._last_runs[name]
 
     def run_soon(self, name: str) -> None:
-        """Run the job as soon as a thread is free, whatever its interval, unless it runs now. Returns at once."""
+        """Run the job as soon as a thread is free, whatever its interval. Does not wait. Thread-safe."""
         with self._lock:
-            if name not in self._running:
+            if name in self._running:
+                self._to_repeat.add(name)
+            else:
                 self._begin(name)
 
     def run_if_due(self, name: str) -> None:
@@ -156,7 +160,11 @@ class Schedule:
             self.run_if_due(name)
 
     def _run_in_pool(self, name: str) -> None:
-        """Run the job. Runs of a job never overlap."""
-        self.run(name)
-        with self._lock:
-            self._running.discard(name)
+        """Run the job. If `run_soon` was called meanwhile, run it again. Runs of a job never overlap."""
+        while True:
+            self.run(name)
+            with self._lock:
+                if name not in self._to_repeat or self._scheduler is None:
+                    self._running.discard(name)
+                    return
+                self._to_repeat.discard(name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from math import ceil
 
 from sqlmodel import Field, Session
 
@@ -75,8 +76,8 @@ def decide_rate(trigger: Trigger, last: datetime | None, now: datetime, interval
 
 
 def _format_span(length: timedelta) -> str:
-    seconds = max(1, round(length.total_seconds()))
-    return f"{seconds} s" if seconds < 120 else f"{-(-seconds // 60)} min"
+    seconds = length.total_seconds()
+    return f"{ceil(seconds)} s" if seconds < 120 else f"{ceil(seconds / 60)} min"
 
 
 def find_last_unattended(session: Session) -> datetime | None:

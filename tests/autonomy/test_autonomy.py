@@ -91,7 +91,11 @@ def test_cards_are_made_only_while_the_operator_is_active(
     clock.advance(timedelta(minutes=30))
     assert not autonomy.schedule.run(CARD_JOB)
     assert autonomy.next_cycle() is None
+    asked_for = []
+    autonomy.schedule.run_if_due = asked_for.append
     autonomy.note_activity()
+    autonomy.note_activity()
+    assert asked_for == [CARD_JOB], "at the return, not ten minutes later"
     kill_switch.stop("F12", BY_CONSOLE)
     assert not autonomy.schedule.run(CARD_JOB)
     assert len(cycles) == 1

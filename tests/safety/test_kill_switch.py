@@ -46,6 +46,15 @@ LEVELS: dict[str, tuple[Callable[[Rails], object], Callable[[Rails], object], st
 """By level: what activates it, what ends it, the rule that then blocks, and the reason."""
 
 
+def test_a_switch_in_the_settings_is_announced_once(database: Database, clock: FakeClock, tmp_path: Path):
+    announced = []
+    rails = make_rails(database, clock, tmp_path, on_change=lambda: announced.append(1))
+    rails.settings.change(cross_poll_enabled=False)
+    rails.kill_switch.poll()
+    rails.kill_switch.poll()
+    assert announced == [1]
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_each_level_blocks_ends_running_sessions_and_is_shown(rails: Rails, level: str):
     throw, end, rule, reason = LEVELS[level]
