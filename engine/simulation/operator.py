@@ -66,9 +66,6 @@ class OperatorAction(StrEnum):
 class Day:
     """The plan of one day."""
 
-    number: int
-    """From 0."""
-    begin: datetime
     oddity: Oddity | None = None
     moments: tuple[tuple[datetime, OperatorAction], ...] = ()
     """The actions of the operator, in order of time."""
@@ -99,7 +96,7 @@ def plan_day(number: int, begin: datetime, oddities: Iterator[Oddity], chance: r
         pressed = moments[place][0] + timedelta(minutes=1)
         resumed = pressed + timedelta(minutes=chance.randint(20, 90))
         moments += [(pressed, OperatorAction.STOP), (resumed, OperatorAction.RESUME)]
-    return Day(number, begin, oddity, tuple(sorted(moments)))
+    return Day(oddity, tuple(sorted(moments)))
 
 
 class SimulatedOperator:
