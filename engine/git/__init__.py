@@ -7,9 +7,10 @@ Each of the other modules reads one subject and returns frozen values:
 
 | module | what it reads or finds |
 |---|---|
-| `history`, `habits` | commits, tags, reflogs and stashes; which files change together, and how it is released |
+| `history` | commits, tags, reflogs and stashes; what a merge of two commits would bring |
+| `habits` | which files change together, and how the project is released |
 | `state` | branches and the files of the working tree |
-| `operations` | unfinished merges and the like; what a merge would bring |
+| `unfinished` | the merge, rebase or the like that is not finished |
 | `patch`, `own_changes`, `leftovers` | your own work as one patch, and what it left behind: debugging, outdated names |
 | `unpushed` | secrets and other problems in what is not pushed or not committed |
 | `lost_commits` | commits that are on no branch |

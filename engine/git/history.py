@@ -1,21 +1,26 @@
 """Reads the past of a repository as frozen values: commits, what they changed, and tags; reflogs, and the stashes,
-which are one of them. Other functions say which commit a revision means, how two commits relate, and of which project
-a clone is.
+which are one of them. Other functions say which commit a revision means, how two commits relate, what a merge of them
+would bring, and of which project a clone is.
 
-What follows from it is in `habits`, `lost_commits` and `inspection`.
+A merge is tried without changing a file, a branch or an object of the repository: git writes the objects of the merge
+to a temporary folder. What follows from the past is in `habits`, `lost_commits` and `inspection`.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import re
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
-from engine.git.command import Git
+from engine.git.command import Git, split_nul
+from engine.git.environment import GitError, get_temporary_folder
 from engine.model import Refusal, group_pairs
 
 log = logging.getLogger(__name__)
@@ -233,6 +238,61 @@ def count_apart(git: Git, head: str, other: str) -> tuple[int, int]:
         return 0, 0
     ahead, behind = git.text("rev-list", "--left-right", "--count", f"{head}...{other}").split()
     return int(ahead), int(behind)
+
+
+# -- merges that are tried
+
+MAX_TRIALS = 512
+"""Maximum number of outcomes that are remembered."""
+
+TRIAL_TIMEOUT_S = 5.0
+"""Seconds in which git must have tried one merge."""
+
+
+def separate_objects(git: Git, folder: Path) -> dict[str, str]:
+    """The environment in which git writes new objects to `folder`/objects, and not into the repository."""
+    own = folder / "objects"
+    own.mkdir(exist_ok=True)
+    # Without quotes, a `:` in the path would separate two paths. Within quotes, git reads escapes as in C.
+    quoted = str(git.repository.common / "objects").replace("\\", "\\\\").replace('"', '\\"')
+    return {"GIT_OBJECT_DIRECTORY": str(own), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
+
+
+def merge_trees(git: Git, ours: str, theirs: str, objects: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Merge `theirs` into `ours`. Returns the tree, and the files in conflict, which have git's markers in the tree.
+    Raises `GitError`, also if the two have no common history."""
+    completed = git.run(
+        "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs,
+        environment=objects, allowed=(0, 1),
+    )  # fmt: skip
+    tree, *names = map(os.fsdecode, split_nul(completed.stdout))
+    return tree, tuple(dict.fromkeys(names)) if completed.returncode else ()
+
+
+@frozen
+class MergeTrial:
+    """The outcome of a merge that was tried."""
+
+    files: tuple[str, ...] | None
+    """The files that conflict; None if git could not merge."""
+    changes_anything: bool
+    """False if the work of the other side is there already, perhaps in other commits."""
+
+
+@lru_cache(MAX_TRIALS)
+def try_merge(workspace: Path, onto: str, other: str) -> MergeTrial:
+    """Merge the commit `other` into `onto`, within `TRIAL_TIMEOUT_S`. The outcome is remembered, because it never
+    changes. So is a failure: a repository that is too large for the timeout would cost it in each check."""
+    git = Git(workspace, timeout=TRIAL_TIMEOUT_S)
+    with tempfile.TemporaryDirectory(prefix="merge-", dir=get_temporary_folder()) as folder:
+        try:
+            tree, files = merge_trees(git, onto, other, separate_objects(git, Path(folder)))
+            return MergeTrial(files, changes_anything=bool(files) or tree != git.text("rev-parse", f"{onto}^{{tree}}"))
+        except GitError:
+            return MergeTrial(None, changes_anything=True)
+
+
+# -- the project of a clone
 
 
 class ProjectIds:

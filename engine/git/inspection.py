@@ -9,28 +9,22 @@ fixup commits and tests in quarantine are found here, the rest in modules of the
 from __future__ import annotations
 
 import itertools
-import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from engine.frozen import frozen
 from engine.git.command import Git
-from engine.git.history import Commit, Stash, log_commits, read_reflog, read_stashes
+from engine.git.history import Commit, Stash, log_commits, read_reflog, read_stashes, try_merge
+from engine.git.leftovers import QUARANTINE_WORDS, QuarantinedTest, find_quarantined_tests
 from engine.git.lost_commits import LostCommits, read_lost_commits
-from engine.git.operations import (
-    GitOperation,
-    read_operation,
-    read_operation_stamp,
-    try_merge,
-)
 from engine.git.own_changes import OwnChanges, find_own_changes
 from engine.git.state import Branch, GitState, read_modified_at
+from engine.git.unfinished import GitOperation, read_operation, read_operation_stamp
 from engine.git.unpushed import (
     NOTHING_UNPUSHED,
     UnpushedProblem,
@@ -317,9 +311,6 @@ def _is_target(target: str, commit: Commit) -> bool:
 # -- tests in quarantine: skipped until a day, because they are unreliable
 
 
-QUARANTINE_WORDS = "quarantined until"
-"""The words in the reason of a skip mark after which the day stands."""
-
 GREP_TIMEOUT_S = 5.0
 """Maximum time in seconds that git may search."""
 
@@ -331,30 +322,6 @@ MAX_LINES_OF_FILE = 2_000
 
 MAX_GREP_BYTES = 4_000_000
 """Maximum size of the lines of all files together."""
-
-_QUARANTINE_MARK = re.compile(rf"^\s*(?:@|reason\s*=).*{QUARANTINE_WORDS} (\d{{4}}-\d\d-\d\d)")
-"""Matches a decorator, or an argument of a decorator on its own line, but not the same words in other text."""
-
-_TEST_DEFINITION = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
-_CLASS_DEFINITION = re.compile(r"^(\s*)class\s+(\w+)")
-
-
-@frozen
-class QuarantinedTest:
-    """A test that is skipped until a day."""
-
-    test: str
-    """Its name, as pytest has it."""
-    until: date
-    """The first day on which it runs again."""
-
-
-class _MarkedClass(NamedTuple):
-    """A class of tests, and until when a mark on it skips them; None for no mark."""
-
-    name: str
-    indent: int
-    until: date | None
 
 
 def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ...]:
@@ -375,26 +342,3 @@ def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ..
     rows = group_pairs((name.removeprefix(f"{revision}:"), row) for name, _, row in parts)
     tests = (test for path, lines in rows.items() for test in find_quarantined_tests(path, lines))
     return tuple(itertools.islice(tests, MAX_QUARANTINED))
-
-
-def find_quarantined_tests(path: str, rows: Sequence[str]) -> list[QuarantinedTest]:
-    """The tests of one file that are in quarantine. `rows` are the lines with marks and definitions of tests and
-    classes."""
-    tests: list[QuarantinedTest] = []
-    scopes: list[_MarkedClass] = []
-    marked_until: date | None = None
-    for row in rows:
-        if match := _QUARANTINE_MARK.search(row):
-            with suppress(ValueError):  # no day of any month
-                marked_until = date.fromisoformat(match[1])
-        elif match := _CLASS_DEFINITION.match(row):
-            scopes = [scope for scope in scopes if scope.indent < len(match[1])]
-            scopes.append(_MarkedClass(match[2], len(match[1]), marked_until))
-            marked_until = None
-        elif match := _TEST_DEFINITION.match(row):
-            inside = [scope for scope in scopes if scope.indent < len(match[1])]
-            by_class = (scope.until for scope in reversed(inside) if match[2].startswith("test"))
-            if until := marked_until or next(filter(None, by_class), None):
-                tests.append(QuarantinedTest("::".join([path, *(scope.name for scope in inside), match[2]]), until))
-            marked_until = None
-    return tests

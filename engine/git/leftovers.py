@@ -1,4 +1,5 @@
-"""Recognises lines that should not stay or be pushed: debugging, conflict markers, TODOs, secrets.
+"""Recognises lines that should not stay or be pushed: debugging, conflict markers, TODOs, secrets, and marks of tests
+in quarantine.
 
 `own_changes` scans what you added, and `unpushed` what you would push, both with `scan_line`. The flow that mends
 leftovers calls `remove_lines`.
@@ -15,7 +16,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import date
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from engine.files import read_table
 from engine.frozen import frozen
@@ -345,3 +349,56 @@ def _compute_entropy(text: str) -> float:
     """Shannon entropy in bits per character; 0 for an empty text."""
     counts = Counter(text)
     return -sum(number / len(text) * math.log2(number / len(text)) for number in counts.values()) if text else 0.0
+
+
+# -- tests in quarantine: skipped until a day, because they are unreliable
+
+QUARANTINE_WORDS = "quarantined until"
+"""The words in the reason of a skip mark after which the day stands."""
+
+_QUARANTINE_MARK = re.compile(rf"^\s*(?:@|reason\s*=).*{QUARANTINE_WORDS} (\d{{4}}-\d\d-\d\d)")
+"""Matches a decorator, or an argument of a decorator on its own line, but not the same words in other text."""
+
+_TEST_DEFINITION = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
+_CLASS_DEFINITION = re.compile(r"^(\s*)class\s+(\w+)")
+
+
+@frozen
+class QuarantinedTest:
+    """A test that is skipped until a day."""
+
+    test: str
+    """Its name, as pytest has it."""
+    until: date
+    """The first day on which it runs again."""
+
+
+class _MarkedClass(NamedTuple):
+    """A class of tests, and until when a mark on it skips them; None for no mark."""
+
+    name: str
+    indent: int
+    until: date | None
+
+
+def find_quarantined_tests(path: str, rows: Sequence[str]) -> list[QuarantinedTest]:
+    """The tests of one file that are in quarantine. `rows` are the lines with marks and definitions of tests and
+    classes."""
+    tests: list[QuarantinedTest] = []
+    scopes: list[_MarkedClass] = []
+    marked_until: date | None = None
+    for row in rows:
+        if match := _QUARANTINE_MARK.search(row):
+            with suppress(ValueError):  # no day of any month
+                marked_until = date.fromisoformat(match[1])
+        elif match := _CLASS_DEFINITION.match(row):
+            scopes = [scope for scope in scopes if scope.indent < len(match[1])]
+            scopes.append(_MarkedClass(match[2], len(match[1]), marked_until))
+            marked_until = None
+        elif match := _TEST_DEFINITION.match(row):
+            inside = [scope for scope in scopes if scope.indent < len(match[1])]
+            by_class = (scope.until for scope in reversed(inside) if match[2].startswith("test"))
+            if until := marked_until or next(filter(None, by_class), None):
+                tests.append(QuarantinedTest("::".join([path, *(scope.name for scope in inside), match[2]]), until))
+            marked_until = None
+    return tests

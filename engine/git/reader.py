@@ -30,7 +30,6 @@ from engine.git.history import (
     to_datetime,
 )
 from engine.git.inspection import CheckCache, Inspection, InspectionSubject, inspect_repository
-from engine.git.operations import find_operation_name
 from engine.git.state import (
     MAX_FILES,
     Branch,
@@ -44,6 +43,7 @@ from engine.git.state import (
     read_status,
     strip_remote,
 )
+from engine.git.unfinished import find_operation_name
 from engine.model import Refusal
 from engine.model.base import hex_hash
 from engine.model.text import one_line

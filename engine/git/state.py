@@ -106,7 +106,7 @@ class GitState:
     me: str = ""
     """git's `user.email`, "" when it is not set."""
     operation: str = ""
-    """The name of the unfinished operation; see `engine.git.operations`."""
+    """The name of the unfinished operation; see `engine.git.unfinished`."""
     refs: str = ""
     """A value that changes whenever HEAD or a ref does."""
     has_remote: bool = False

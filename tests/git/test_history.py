@@ -1,14 +1,11 @@
-"""The past of a repository: commits, tags, and commits that no ref reaches any more (SPEC 2.1)."""
+"""The past of a repository: commits, tags, commits that no ref reaches any more; a merge that is tried (SPEC 2.1)."""
 
 from datetime import timedelta
 
 import pytest
 
 from engine.git import Git
-from engine.git.history import (
-    ProjectIds,
-    read_changes,
-)
+from engine.git.history import MergeTrial, ProjectIds, read_changes, try_merge
 from engine.git.lost_commits import read_lost_commits
 from engine.git.reader import GitReader
 from tests.conftest import MONDAY_MORNING as NOW
@@ -83,3 +80,17 @@ def test_commits_that_a_reset_dropped_are_lost_although_a_later_commit_has_a_sub
     repository.commit("wip", {"other.txt": "1\n"}, at=format_ago(1))
     lost = read_lost_commits(Git(repository.path), GitReader().read(repository.path), NOW)
     assert [line.tip for line in lost] == [tip]
+
+
+def test_a_merge_is_tried_without_a_trace(repository: Repository):
+    repository.commit("begin", {"a.txt": "1\n"})
+    for name in ("left", "right"):
+        repository.git("checkout", "-q", "-b", name, "main")
+        repository.commit(name, {"a.txt": f"{name}\n", f"{name}.txt": "x\n"})
+    repository.git("checkout", "-q", "--orphan", "apart")
+    repository.commit("another beginning", {"z.txt": "1\n"})
+    before = {*(repository.path / ".git").rglob("*")}
+    assert try_merge(repository.path, "left", "right") == MergeTrial(("a.txt",), changes_anything=True)
+    assert try_merge(repository.path, "left", "main") == MergeTrial((), changes_anything=False)
+    assert try_merge(repository.path, "left", "apart").files is None, "they have no common history"
+    assert {*(repository.path / ".git").rglob("*")} == before

@@ -5,8 +5,9 @@ from datetime import date
 import pytest
 
 from engine.git import Git
-from engine.git.inspection import QuarantinedTest, read_quarantined_tests
+from engine.git.inspection import read_quarantined_tests
 from engine.git.leftovers import (
+    QuarantinedTest,
     find_removable_lines,
     find_secret_kind,
     is_secret_file,

@@ -25,9 +25,9 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import LITERAL_PATHS, update_index
 from engine.git.leftovers import find_secret_kind
-from engine.git.operations import read_conflicted_files
 from engine.git.own_changes import OwnChanges, find_own_changes
 from engine.git.reader import USUAL_BASES, GitReader
+from engine.git.unfinished import read_conflicted_files
 from engine.model.text import count, join_names
 
 MAX_DIFF_LINES = 200

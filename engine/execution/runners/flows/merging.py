@@ -37,25 +37,20 @@ from engine.execution.runners.flows.git_steps import (
 from engine.execution.runners.flows.suite_runs import describe_check, try_whole_suite
 from engine.git import GitError
 from engine.git.command import LITERAL_PATHS
-from engine.git.history import is_ancestor
-from engine.git.inspection import MAX_COLLIDING
-from engine.git.operations import (
+from engine.git.history import is_ancestor, merge_trees, separate_objects
+from engine.git.inspection import MAX_COLLIDING, MAX_TRIED_BRANCHES
+from engine.git.unfinished import (
     CONFLICT_OPERATION,
     GitOperation,
     Stage,
     StagedVersions,
-    merge_trees,
     read_conflicted_files,
     read_operation,
-    separate_objects,
 )
 from engine.model.text import count, join_names
 
 MAX_REBASED_COMMITS = 200
 """Maximum number of commits of a rebase that is tried."""
-
-MAX_PAIRED_BRANCHES = 5
-"""Number of the newest branches that are also tried with each other, which are ten pairs."""
 
 MAX_LISTED_FILES = 50
 """Maximum number of resolved files in the transcript."""
@@ -148,7 +143,7 @@ class ForecastConflicts(Flow):
     def run(self, job: Job) -> FlowResult:
         tips = {name: resolve_commit(job, name) for name in dict.fromkeys([self.base, *self.branches])}
         times = {name: int(job.git.text("show", "--no-patch", "--format=%ct", tips[name])) for name in self.branches}
-        newest = sorted(times, key=lambda name: -times[name])[:MAX_PAIRED_BRANCHES]
+        newest = sorted(times, key=lambda name: -times[name])[:MAX_TRIED_BRANCHES]
         pairs = [(branch, self.base) for branch in times] + list(combinations(newest, 2))
         conflicts = {pair: _find_conflicting_files(job, tips[pair[1]], tips[pair[0]]) for pair in pairs}
         titles = {pair: " → ".join(pair) for pair in pairs}

@@ -18,8 +18,8 @@ from engine.execution.runners.flow import Facts, Flow, FlowResult, Job, Place, R
 from engine.execution.runners.flows.git_steps import quote_paths, resolve_commit
 from engine.git.history import log_commits
 from engine.git.leftovers import count_kinds, is_secret_file
-from engine.git.operations import find_operation_name
 from engine.git.state import Status, read_status
+from engine.git.unfinished import find_operation_name
 from engine.git.unpushed import (
     MAX_COMMITS,
     NOTHING_UNPUSHED,

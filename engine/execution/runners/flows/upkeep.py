@@ -37,9 +37,8 @@ from engine.execution.runners.flows.git_steps import (
 from engine.execution.runners.flows.suite_runs import try_whole_suite
 from engine.execution.trees import create_branch
 from engine.frozen import frozen
-from engine.git.history import Stash, count_apart, read_stashes
+from engine.git.history import Stash, count_apart, read_stashes, try_merge
 from engine.git.lost_commits import is_reachable
-from engine.git.operations import try_merge
 from engine.model import Refusal
 from engine.model.text import count, find_last_error_line, join_names
 

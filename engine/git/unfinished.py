@@ -1,26 +1,20 @@
-"""Reads the unfinished operation of a repository, such as a merge or a rebase, and tries merges that were not begun.
+"""Reads the unfinished operation of a repository: a merge, rebase, cherry-pick, revert, `git am` or bisect.
 
-The operations are merge, rebase, cherry-pick, revert, `git am` and bisect. A trial changes no file, branch or object of
-the repository, because git writes the objects of the merge to a temporary folder. `inspection` asks for both.
+git keeps the state of an operation in files. `unfinished.toml` names them, and `inspection` asks for the operation.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import IntEnum
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from engine.files import read_plain_or_nothing, read_table
 from engine.frozen import frozen
-from engine.git import Git, GitError
-from engine.git.command import split_nul
-from engine.git.environment import get_temporary_folder
+from engine.git import Git
 from engine.git.history import log_commits
 from engine.git.state import read_modified_at
 
@@ -34,19 +28,13 @@ CONFLICT_OPERATION = "conflict"
 """The name of an operation that has files in conflict and no state of its own. `git stash pop`, `git merge --squash`
 and `git checkout -m` leave such files."""
 
-_TABLE = read_table(__file__, "operations.toml")
+_TABLE = read_table(__file__, "unfinished.toml")
 _OPERATION_BY_FILE: Sequence[tuple[str, str]] = _TABLE["operation_by_file"]
 _STATE_FILES: Sequence[str] = _TABLE["state_files"]
 _HEAD_FILES: Mapping[str, str] = _TABLE["head"]
-"""The files of git's that tell of operations; `operations.toml` explains them."""
+"""The files of git's that tell of operations; `unfinished.toml` explains them."""
 
 _COMMIT_ID = re.compile(r"[0-9a-f]{7,64}")
-
-MAX_TRIALS = 512
-"""Maximum number of outcomes that are remembered."""
-
-TRIAL_TIMEOUT_S = 5.0
-"""Seconds in which git must have tried one merge."""
 
 
 @frozen
@@ -252,46 +240,3 @@ def _read_commit_id(file: Path) -> str:
 
 def _read_state_file(file: Path) -> str:
     return read_plain_or_nothing(file, MAX_STATE_FILE_BYTES).decode(errors="replace").strip()
-
-
-def separate_objects(git: Git, folder: Path) -> dict[str, str]:
-    """The environment in which git writes new objects to `folder`/objects, and not into the repository."""
-    own = folder / "objects"
-    own.mkdir(exist_ok=True)
-    # Without quotes, a `:` in the path would separate two paths. Within quotes, git reads escapes as in C.
-    quoted = str(git.repository.common / "objects").replace("\\", "\\\\").replace('"', '\\"')
-    return {"GIT_OBJECT_DIRECTORY": str(own), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
-
-
-def merge_trees(git: Git, ours: str, theirs: str, objects: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Merge `theirs` into `ours`. Returns the tree, and the files in conflict, which have git's markers in the tree.
-    Raises `GitError`, also if the two have no common history."""
-    completed = git.run(
-        "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs,
-        environment=objects, allowed=(0, 1),
-    )  # fmt: skip
-    tree, *names = map(os.fsdecode, split_nul(completed.stdout))
-    return tree, tuple(dict.fromkeys(names)) if completed.returncode else ()
-
-
-@frozen
-class MergeTrial:
-    """The outcome of a merge that was tried."""
-
-    files: tuple[str, ...] | None
-    """The files that conflict; None if git could not merge."""
-    changes_anything: bool
-    """False if the work of the other side is there already, perhaps in other commits."""
-
-
-@lru_cache(MAX_TRIALS)
-def try_merge(workspace: Path, onto: str, other: str) -> MergeTrial:
-    """Merge the commit `other` into `onto`, within `TRIAL_TIMEOUT_S`. The outcome is remembered, because it never
-    changes. So is a failure: a repository that is too large for the timeout would cost it in each check."""
-    git = Git(workspace, timeout=TRIAL_TIMEOUT_S)
-    with tempfile.TemporaryDirectory(prefix="merge-", dir=get_temporary_folder()) as folder:
-        try:
-            tree, files = merge_trees(git, onto, other, separate_objects(git, Path(folder)))
-            return MergeTrial(files, changes_anything=bool(files) or tree != git.text("rev-parse", f"{onto}^{{tree}}"))
-        except GitError:
-            return MergeTrial(None, changes_anything=True)

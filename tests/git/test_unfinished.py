@@ -1,17 +1,9 @@
-"""Unfinished operations in a repository, read from git's own files; a merge that is tried (SPEC 2.1)."""
+"""Unfinished operations in a repository, read from git's own files (SPEC 2.1)."""
 
 import pytest
 
 from engine.git import Git
-from engine.git.operations import (
-    GitOperation,
-    MergeTrial,
-    Stage,
-    read_conflicted_files,
-    read_operation,
-    read_operation_stamp,
-    try_merge,
-)
+from engine.git.unfinished import GitOperation, Stage, read_conflicted_files, read_operation, read_operation_stamp
 from tests.conftest import Repository
 from tests.support.programs import run_git_that_stops
 
@@ -50,17 +42,3 @@ def test_a_merge_names_what_is_resolved_and_what_is_not(apart: Repository):
     merge = read_current(apart)
     assert (merge.unmerged, merge.resolved, merge.files) == ((":a.txt",), ("b c.txt",), (":a.txt", "b c.txt"))
     assert (merge.continue_command, merge.abort_command) == ("git merge --continue", "git merge --abort")
-
-
-def test_a_merge_is_tried_without_a_trace(repository: Repository):
-    repository.commit("begin", {"a.txt": "1\n"})
-    for name in ("left", "right"):
-        repository.git("checkout", "-q", "-b", name, "main")
-        repository.commit(name, {"a.txt": f"{name}\n", f"{name}.txt": "x\n"})
-    repository.git("checkout", "-q", "--orphan", "apart")
-    repository.commit("another beginning", {"z.txt": "1\n"})
-    before = {*(repository.path / ".git").rglob("*")}
-    assert try_merge(repository.path, "left", "right") == MergeTrial(("a.txt",), changes_anything=True)
-    assert try_merge(repository.path, "left", "main") == MergeTrial((), changes_anything=False)
-    assert try_merge(repository.path, "left", "apart").files is None, "they have no common history"
-    assert {*(repository.path / ".git").rglob("*")} == before
