@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import field, replace
 from datetime import date, datetime, timedelta
 from typing import Annotated
@@ -24,13 +25,14 @@ from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures, WorkReader
 from engine.memory.drafts import MAX_FACTS, Day, Drafts, FailingTests
 from engine.memory.para import GROUP, MAX_FACT_CHARS, Para
-from engine.model import Asks, Bucket, NoAnswer, Question, Refusal, Trust, sanitise
+from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, Trust, sanitise
 from engine.model.secrets import redact
 from engine.model.text import describe_validation_faults
 from engine.storage import state
 from engine.storage.database import Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row
+from engine.storage.validation_runs import ValidationRuns
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,9 @@ MAX_DAYS = 7
 
 COST_CAP_MICROUSD = 120_000
 """Maximum cost of evaluating a day in micro-dollars: 12 cents."""
+
+MAX_ATTEMPTS = 3
+"""Maximum number of evaluations of one day: another one follows an answer that cannot be used."""
 
 MAX_TOKENS, TIMEOUT_S = 4_096, 120.0
 """Maximum number of tokens of an answer, and of seconds until it."""
@@ -195,38 +200,54 @@ class Nightly:
             night = session.get(NightRow, day.date)
         if night is not None:
             return night
-        night = self._evaluate(day)
-        self.ledger.database.write(lambda tx: tx.session.add(night))
+        night = NightRow(day=day.date, state=EVALUATED, facts=(), at=self.clock.now())
+        checks = self._evaluate(day, night)
+
+        def store(tx: Transaction) -> None:
+            tx.session.add(night)
+            runs = ValidationRuns(self.ledger.database)
+            for attempt, (check, cost) in enumerate(checks, 1):
+                name = f"nightly:{day.date}"
+                runs.record(tx, session_id=name, workspace="", full=True, attempt=attempt, check=check, cost=cost)
+
+        self.ledger.database.write(store)
         return night
 
-    def _evaluate(self, day: Day) -> NightRow:
-        """The row of a day with what the model chose to keep of it, or why no answer counts."""
-        night = NightRow(day=day.date, state=EVALUATED, facts=(), at=self.clock.now())
+    def _evaluate(self, day: Day, night: NightRow) -> list[tuple[CheckResult, int]]:
+        """Ask the model until an answer is valid, each time with the faults of the last one, within the limits
+        (SPEC 4.9). `night` gets the facts, or the reason why no answer counts. Returns the check of each answer, with
+        what the day had cost until then."""
+        checks: list[tuple[CheckResult, int]] = []
         if day.is_empty:
             night.reason = "nothing happened"
-            return night
+            return checks
         synthesis = redact(day.make_synthesis())
-        try:
-            answer = self.model.ask(_make_question(day.date, synthesis))
-        except NoAnswer as error:
-            log.warning("no model evaluated %s: %s", day.date, error)
-            night.reason, night.cost_microusd = (
-                sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500],
-                error.cost,
-            )
-            return night
-        if answer is None:
-            night.reason = "no model: you decide"
-            return night
-        facts, faults = parse_evaluation(answer.text, synthesis)
-        night.cost_microusd = answer.cost
-        if answer.cost > COST_CAP_MICROUSD:
-            night.reason = f"it cost {answer.cost / 1e6:.3f} dollars, more than {COST_CAP_MICROUSD / 1e6:.2f}"
-        elif faults:
-            night.reason = f"the model's answer cannot be used, so rules draft facts: {faults[0]}"
-        else:
-            night.facts = facts
-        return night
+        faults: tuple[str, ...] = ()
+        while len(checks) < MAX_ATTEMPTS and night.cost_microusd < COST_CAP_MICROUSD:
+            try:
+                answer = self.model.ask(
+                    _make_question(day.date, synthesis, faults, COST_CAP_MICROUSD - night.cost_microusd)
+                )
+            except NoAnswer as error:
+                log.warning("no model evaluated %s: %s", day.date, error)
+                night.reason = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
+                night.cost_microusd += error.cost
+                break
+            if answer is None:
+                night.reason = "no model: you decide"
+                break
+            facts, faults = parse_evaluation(answer.text, synthesis)
+            night.cost_microusd += answer.cost
+            checks.append((CheckResult("nightly", len(facts), len(faults), failing=faults), night.cost_microusd))
+            night.reason = f"the model's answer cannot be used, so rules draft facts: {faults[0]}" if faults else ""
+            if night.cost_microusd > COST_CAP_MICROUSD:
+                night.reason = (
+                    f"it cost {night.cost_microusd / 1e6:.3f} dollars, more than {COST_CAP_MICROUSD / 1e6:.2f}"
+                )
+            elif not faults:
+                night.facts = facts
+                break
+        return checks
 
     def _read_day(self, day: date) -> Day:
         """What happened on a local day, as the ledger, sessions and captures say."""
@@ -301,14 +322,15 @@ def parse_evaluation(answer: str, synthesis: str) -> tuple[tuple[ProposedFact, .
     return facts, tuple(faults)
 
 
-def _make_question(day: str, synthesis: str) -> Question:
-    """The question about a day."""
+def _make_question(day: str, synthesis: str, faults: Sequence[str], budget: int) -> Question:
+    """The question about a day; `faults` are those of the answer before."""
+    correction = "\n\nYour answer before could not be used:\n" + "\n".join(f"- {fault}" for fault in faults[:20])
     return Question(
         purpose="nightly",
         subject=f"nightly:{day}",
         instructions=_EVALUATE_INSTRUCTION,
-        text=synthesis,
+        text=synthesis + (correction if faults else ""),
         max_tokens=MAX_TOKENS,
-        budget=COST_CAP_MICROUSD,
+        budget=budget,
         seconds=TIMEOUT_S,
     )

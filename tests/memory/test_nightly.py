@@ -23,6 +23,7 @@ from engine.memory.para import NewFact, Para
 from engine.model import Answer, Bucket, NoAnswer, Question, SessionView, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from engine.storage.validation_runs import ValidationRuns
 from tests.memory.stand_in_work import StandInWork, make_view, record_end
 from tests.support.helpers import NobodyAsks, refused
 
@@ -126,11 +127,24 @@ def world(make_world: Callable[..., Nights]) -> Nights:
         (ScriptedModel([QUOTED]), 1, 1, 0, ""),
         (ScriptedModel([QUOTED, CLAIM]), 1, 1, 1, ""),
         (ScriptedModel([]), 1, 0, 0, "the model found nothing to keep"),
-        (ScriptedModel([INVALID], [QUOTED]), 1, 0, 3, "facts.0.bucket"),
+        (ScriptedModel([INVALID], [QUOTED]), 2, 1, 0, ""),
+        (ScriptedModel(*[[INVALID]] * 9), 3, 0, 3, "cannot be used, so rules draft facts: facts.0.bucket"),
+        (ScriptedModel([INVALID], [QUOTED], cost=60_001), 2, 0, 3, "it cost 0.120 dollars"),
         (ScriptedModel([QUOTED], cost=120_000), 1, 1, 0, ""),
         (ScriptedModel([QUOTED], cost=120_001), 1, 0, 3, "it cost 0.120 dollars"),
     ],
-    ids=["none", "silent", "quote", "claim", "nothing", "invalid", "at the cap", "over the cap"],
+    ids=[
+        "none",
+        "silent",
+        "quote",
+        "claim",
+        "nothing",
+        "corrected",
+        "invalid",
+        "over all tries",
+        "at the cap",
+        "over the cap",
+    ],
 )
 def test_a_day_is_worked_through_once_whatever_the_model_answers(
     make_world: Callable[..., Nights],
@@ -152,6 +166,9 @@ def test_a_day_is_worked_through_once_whatever_the_model_answers(
     assert (again.promoted, again.drafted) == (0, 0)
     assert world.read_contents() == before
     assert model is None or len(model.questions) == questions
+    assert model is None or all("facts.0.bucket" in question.text for question in model.questions[1:])
+    runs = ValidationRuns(world.database).read_of_session(f"nightly:{TODAY}")
+    assert [run.attempt for run in runs] == list(range(1, questions + 1))
 
 
 @pytest.mark.parametrize("step", [(Drafts, "add"), (Para, "add"), (AgentFiles, "append")])
