@@ -140,7 +140,7 @@ def remember(argument: str, common: CommonOptions, *, wait: bool) -> Document:
     answer: Document = {"missing": 0, "trouble": ""}
 
     def report_bad(line: Document) -> None:
-        counts["badLines"] += 1
+        counts["badLines"] += not line["kept"]
         if len(bad_lines) < MAX_BAD_LINES:
             bad_lines.append(line)
         print(f"line {line['line']}: {line['message']}", file=sys.stderr)

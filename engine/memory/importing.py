@@ -7,15 +7,16 @@ a file that grew is read from there. Cards continue such a conversation, and rea
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.clock import in_utc
 from engine.frozen import frozen
@@ -44,6 +45,15 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 
 MAX_TURN_CHARS = 100_000
 """Maximum number of characters of a turn; the rest is cut."""
+
+_TIME_FORMATS = (
+    "%Y/%m/%d %H:%M", "%Y/%m/%d (%a) %H:%M", "%Y/%m/%d", "%I:%M %p on %d %B, %Y", "%d %B, %Y", "%d %B %Y", "%B %d, %Y",
+    "%a, %d %b %Y %H:%M:%S %z",
+)  # fmt: skip
+"""Forms in which chats are exported and mails are dated, besides ISO 8601."""
+
+MIN_MILLISECONDS = 10**11
+"""A number above this is milliseconds since 1970; as seconds it would be after the year 5000."""
 
 
 @dataclass
@@ -119,7 +129,7 @@ class Importer:
 
     def _read_memories(self, path: Path, position: _Position, problems: list[str]) -> Iterator[NewMemory]:
         """The turns of a file from `position` on, which is updated with each line."""
-        secrets, workspace_of = tuple(self._secrets()), functools.cache(self._workspace_of)
+        secrets, workspace_of = tuple(self._secrets()), cache(self._workspace_of)
         with path.open("rb") as file:
             file.seek(position.offset)
             for raw in file:
@@ -266,41 +276,65 @@ def _extract_texts(content: object) -> Iterator[str]:
 
 
 def _parse_timestamp(stamp: object) -> datetime | None:
-    """A time in ISO 8601; without a zone it is in UTC. Raises ValueError."""
+    """A time in ISO 8601, in one of `_TIME_FORMATS`, or in seconds or milliseconds since 1970; without a zone it is in
+    UTC. Raises ValueError."""
     if stamp in (None, ""):
         return None
-    try:
-        return in_utc(datetime.fromisoformat(str(stamp)))
-    except ValueError as error:
-        raise ValueError(f"timestamp {str(stamp)[:40]!r} is not a time such as 2026-01-05T14:12:30Z") from error
+    if isinstance(stamp, int | float) and not isinstance(stamp, bool):
+        with suppress(ValueError, OverflowError, OSError):
+            return datetime.fromtimestamp(stamp / 1000 if stamp > MIN_MILLISECONDS else stamp, UTC)
+    elif isinstance(stamp, str):
+        parsers: list[Callable[[str], datetime]] = [partial(_parse_format, form) for form in _TIME_FORMATS]
+        for parse in (datetime.fromisoformat, *parsers):
+            with suppress(ValueError):
+                return in_utc(parse(stamp.strip()))
+    raise ValueError(f"timestamp {str(stamp)[:40]!r} is not a time such as 2026-01-05T14:12:30Z")
+
+
+def _parse_format(form: str, text: str) -> datetime:
+    return datetime.strptime(text, form)  # noqa: DTZ007 (the zone is added by the caller)
 
 
 # -- lines of JSON
 
 
-def read_lines(lines: Sequence[str], *, first: int, source: str) -> tuple[list[NewMemory], list[tuple[int, str]]]:
-    """The memories in the lines of a file, and the numbers and problems of lines that are skipped. `first` is the
-    number of the first line, `source` the name of the file. Empty lines are no problem."""
+class LineProblem(NamedTuple):
+    """Why the line with this number was skipped, or `kept` without its time."""
+
+    line: int
+    message: str
+    kept: bool = False
+
+
+def read_lines(lines: Sequence[str], *, first: int, source: str) -> tuple[list[NewMemory], list[LineProblem]]:
+    """The memories in the lines of a file, and their problems. `first` is the number of the first line, `source` the
+    name of the file. Empty lines are no problem."""
     items, problems = [], []
     for number, line in enumerate(lines, first):
+        if not line.strip():
+            continue
         try:
-            if line.strip():
-                items.append(check_memory(_parse_memory(line, f"{source}:{number}" if source else "")))
+            fields, at = parse_line(line.encode(errors="replace")), None
+            try:
+                at = _parse_timestamp(fields.get("timestamp"))
+            except ValueError as error:
+                problems.append(LineProblem(number, f"{error}; stored without its time", kept=True))
+            items.append(check_memory(_make_memory(fields, at, f"{source}:{number}" if source else "")))
         except (Refusal, ValueError) as error:
-            problems.append((number, (error.message if isinstance(error, Refusal) else str(error))[:300]))
+            message = error.message if isinstance(error, Refusal) else str(error)
+            problems.append(LineProblem(number, message[:300]))
     return items, problems
 
 
-def _parse_memory(line: str, source: str) -> NewMemory:
-    """The memory in a line. Raises ValueError."""
-    fields = parse_line(line.encode(errors="replace"))
+def _make_memory(fields: dict[str, Any], at: datetime | None, source: str) -> NewMemory:
+    """The memory in the fields of a line. Raises ValueError."""
     if not isinstance(fields.get("text"), str):
         raise ValueError('a line must be an object with "text"')
     speaker, session, agent, ref = (_get_string(fields, name) for name in ("speaker", "session", "agent", "id"))
     return NewMemory(
         fields["text"],
         speaker=speaker,
-        at=_parse_timestamp(fields.get("timestamp")),
+        at=at,
         session=session,
         agent=agent,
         source=source,

@@ -79,7 +79,7 @@ def remember(
     """Store `lines`, of which the first has the number `first` in `source`; then wait up to `settle` seconds for
     vectors. What is acknowledged is on disk.
 
-    `remembered` are new, `known` were stored before; `bad` lines are skipped.
+    `remembered` are new, `known` were stored before; `bad` lines are skipped, or `kept` without their time.
     """
     items, problems = read_lines(list(lines), first=first, source=source)
     new = engine.memory.remember(items).new if items else 0
@@ -88,7 +88,7 @@ def remember(
     return {
         "remembered": new,
         "known": len(items) - new,
-        "bad": [{"line": number, "message": message} for number, message in problems],
+        "bad": [problem._asdict() for problem in problems],
         "settled": settled,
         "missing": missing,
         "index": engine.memory.index.state.phase,

@@ -1,9 +1,8 @@
-"""A Markdown page of entries, each with front matter (SPEC 6.1): reading and editing. Pure.
+"""A Markdown page of entries, each with YAML front matter (SPEC 6.1): reading and editing. Pure.
 
 An entry begins at a line `---` followed by `id: …` and ends where the next one begins. Its text follows the `---` that
-closes the front matter, in which each line is `key: value`, or a comment that begins with `#`. A text line `---` is
-written `\\---`. An edit replaces single values. Every other byte stays, including line ends, comments, unknown keys and
-entries that cannot be read.
+closes the front matter. A text line `---` is written `\\---`. An edit replaces single values. Every other byte stays,
+including line ends, comments, unknown fields and entries that cannot be read.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Annotated, Any, NoReturn
 
@@ -40,7 +40,7 @@ REQUIRED_KEYS = FRONT_KEYS[: FRONT_KEYS.index("promoted_at") + 1]
 """Keys that are written even if they are empty, so that a reader of the file sees that they exist."""
 
 LISTS = ("reasons", "reinforced_by", "promoted_from", "review_causes")
-"""The keys whose values are lists, written as JSON. A single value may stand without brackets."""
+"""The keys whose values are lists. A single value may stand without brackets."""
 
 DATES = ("created_at", "last_reinforced", "promoted_at", "review_since", "approved_at")
 """The keys whose values are instants."""
@@ -64,17 +64,22 @@ _ENTRY = re.compile(
 """Matches the front matter of an entry. One without an id was written by hand, and must have a closing line, because
 the text of an entry may have such lines, too."""
 
-_FIELD = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:(?=\s|\Z)[ \t]*(.*)", re.MULTILINE)
-"""Matches a key of front matter with its value."""
+_FIELD = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:(?=\s|\Z)[ \t]*(.*(?:\n(?:(?:#.*|[ \t\r]*)\n)*[ \t-].*)*)", re.MULTILINE)
+"""Matches a key of front matter with its value. Comments and empty lines after a value are not part of it."""
 
-_WORD = re.compile(r"[A-Za-z][\w./-]*|\d{4}-\d\d-\d\dT[\d:.]+Z", re.ASCII)
-"""Matches a text that is written without quotes: a word, or an instant."""
+_WORD = re.compile(
+    r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[A-Za-z][\w./-]*|\d{4}-\d\d-\d\dT[\d:.]+Z", re.IGNORECASE | re.ASCII
+)
+"""Matches a text that is written without quotes: a word that YAML reads as text, or an instant."""
 
 _ENTRY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 """A valid id of an entry."""
 
 _WRITTEN_ID = re.compile(r"^id[ \t]*:[ \t]*[\"']?([\w.:-]+)", re.MULTILINE)
 """Matches the id of an entry that cannot be read."""
+
+_COMMENT = re.compile(r"(?:^|[ \t])#.*")
+"""A comment of YAML."""
 
 
 def _store_event(event: Event | None) -> dict[str, Any] | None:
@@ -193,7 +198,7 @@ class _FrontMatter:
         for key in self._fields.keys() & FRONT_KEYS:
             try:
                 value = map_strings(parse_value(self._fields[key][2]), clean_text)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 self.fail(key, f": {error}")
             values[key] = [value] if value and key in LISTS and isinstance(value, str) else value
         if isinstance(sources := values.get("promoted_from"), list):
@@ -317,12 +322,23 @@ def format_value(value: Any) -> str:
 
 
 def parse_value(text: str) -> Any:
-    """The value that a text stands for: JSON if it begins with a quote or a bracket, else the text itself. Raises
-    ValueError."""
+    """The value that a text stands for; numbers and dates are texts, too, and null is "". Raises ValueError. Words and
+    JSON, which `format_value` writes, are read without YAML, because that is twice as fast. A text without quotes may
+    have a colon, unlike in YAML."""
     word = text.strip()
-    if not word.startswith(('"', "'", "[", "{")):
+    if word in ("~", "null"):
+        return ""
+    if _WORD.fullmatch(word):
         return word
+    with suppress(ValueError, RecursionError):
+        if word.startswith(('"', "[")):
+            return json.loads(word)
+    import yaml
+
     try:
-        return json.loads(word)
-    except (ValueError, RecursionError):
-        raise ValueError(f"{word[:60]!r} cannot be read: write it as JSON in one line") from None
+        return yaml.load(f"value: {text}", Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))["value"]
+    except (yaml.YAMLError, RecursionError):
+        plain_word = " ".join(_COMMENT.sub("", line).strip() for line in word.split("\n"))
+        if plain_word[:1] not in tuple("\"'[{|>&*!%@`-"):
+            return plain_word
+        raise ValueError(f"{word[:60]!r} cannot be read") from None

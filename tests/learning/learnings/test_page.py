@@ -59,11 +59,15 @@ def test_any_bytes_stay_and_an_entry_after_them_is_read(before: bytes):
 BY_HAND = b"""\xef\xbb\xbf# Our ways\r
 \r
 ---\r
-id: lrn_a\r
+id: lrn_a   # keep\r
 type: directive\r
-colour: {red: [1, 2]}\r
-reasons: the operator: said so\r
-\r
+colour:\r
+  - {red: [1, 2]}\r
+  - |\r
+    ---\r
+reasons:\r
+- the operator said so\r
+review: ~\r
 # a remark\r
 status: active\r
 ---\r
@@ -81,7 +85,7 @@ Lost?\r
 def test_everything_but_the_changed_value_stays_byte_for_byte():
     page = read_page(BY_HAND)
     (entry,) = page.entries
-    assert (entry.type, entry.reasons) == (LearningType.DIRECTIVE, ("the operator: said so",))
+    assert (entry.type, entry.reasons, entry.review) == (LearningType.DIRECTIVE, ("the operator said so",), "")
     retired = make_change(entry, status=LearningStatus.RETIRED, retired_because="no: longer")
     data = BY_HAND.replace(b"status: active\r\n---", b'status: retired\r\nretired_because: "no: longer"\r\n---')
     assert page.edit([retired]) == data
@@ -91,7 +95,7 @@ def test_everything_but_the_changed_value_stays_byte_for_byte():
 @pytest.mark.parametrize(
     "data, id, error",
     [
-        (BY_HAND, "lrn_a", "line 17: 'nonsense' is not `key: value`"),
+        (BY_HAND, "lrn_a", "line 21: 'nonsense' is not `key: value`"),
         (b"---\nid: a\n---\nfirst\n---\nid: a\n---\nsecond\n", "a", "line 5: a appears twice"),
         (b"---\nid: a\ntype: x\n\n---\nid: b\n---\ntext\n", "b", "line 1: the front matter has no closing ---"),
     ],
