@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from sqlmodel import Field, Session
 
@@ -120,10 +120,8 @@ class CaptureRow(Row, table=True):
         """The row as others see it."""
         return value_of(self, Capture, session=self.session_id, tags=tuple(self.tags))
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts that forgetting searches."""
-        return self.text, *self.tags
+    TEXTS: ClassVar = ("text", "tags")
+    """The columns that forgetting searches."""
 
     def forget(self, at: datetime) -> None:
         """Leave an empty stub."""
@@ -191,7 +189,7 @@ class Captures:
         """Captures with all `words`, newest first; page on with `before` = the last id."""
         last = self.find_entry(before) if before else None
         clauses = f"""
-            WHERE NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE NOT instr(lower(text), lower(value)))
+            WHERE NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE NOT instr(casefold(text), casefold(value)))
             {"AND (at, id) < (:at, :id)" if last else ""} ORDER BY at DESC, id DESC LIMIT :limit
         """
         return self._read(clauses, words=words.split(), at=last and last.at, id=last and last.id, limit=limit)

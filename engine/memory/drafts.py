@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from sqlmodel import Field
 
@@ -80,10 +80,8 @@ class DraftRow(Row, table=True):
     fact_id: str = ""
     trust: Trust
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts that forgetting searches."""
-        return self.fact, self.reason
+    TEXTS: ClassVar = ("fact", "reason")
+    """The columns that forgetting searches."""
 
     def forget(self, at: datetime) -> None:
         """Empty the draft. A draft that waits is rejected."""

@@ -30,7 +30,7 @@ from engine.model.text import plain
 from engine.storage import erasing
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import MIN_WORDS, SearchTerms, json_contains, make_search_terms, remove_from_json
-from engine.storage.rows import driver_of, load_all
+from engine.storage.rows import ask, driver_of, load_all, table_of
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
 
 log = logging.getLogger(__name__)
@@ -202,22 +202,30 @@ class ErasableRows:
         self.name = name
         self._database = database
         self._table = table
+        self._key = next(iter(table_of(table).primary_key)).name
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         with self._database.read() as session:
-            yield from [(row.id, next(filter(None, row.texts))) for row in self._select_matching(session, terms)]
+            yield from self._find_matching(session, terms).items()
 
     def erase(self, terms: SearchTerms) -> int:
         def empty_rows(tx: Transaction) -> int:
-            rows = self._select_matching(tx.session, terms)
+            ids = [*self._find_matching(tx.session, terms)]
+            of_ids = f"WHERE {self._key} IN (SELECT value FROM json_each(:ids))"
+            rows = load_all(tx.session, self._table, of_ids, {"ids": ids})
             for row in rows:
                 row.forget(tx.now)
             return len(rows)
 
         return self._database.write(empty_rows)
 
-    def _select_matching(self, session: Session, terms: SearchTerms) -> list[ErasableRow]:
-        return [row for row in load_all(session, self._table, "") if any(map(terms.match, row.texts))]
+    def _find_matching(self, session: Session, terms: SearchTerms) -> dict[str, str]:
+        """The first text that matches of each row that has one, by its id. No objects are made of the other rows, of
+        which there may be 100,000."""
+        columns = ", ".join((self._key, *self._table.TEXTS))
+        rows = ask(session, f"SELECT {columns} FROM {self._table.__tablename__}")
+        matches = ((id, next((text for text in texts if json_contains(text, terms)), "")) for id, *texts in rows)
+        return {id: text for id, text in matches if text}
 
 
 @frozen

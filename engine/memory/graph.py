@@ -1,8 +1,8 @@
 """Layer F, the task graph (SPEC 4.6): which task blocked, continued or resembles another.
 
 Nothing is deleted: tasks and edges that are no longer valid are marked. Edges of `blocks` never form a cycle, nor do
-edges of `derived_from`. The graph is in the database. A file has a copy of it for other programs, which the night
-writes.
+edges of `derived_from`. The graph is in the database. A file has a copy of it for other programs, which is
+written each night and, if it is small, when the engine ends.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import ClassVar
 
 from sqlmodel import Field, Session
 
@@ -45,13 +46,15 @@ MAX_NEIGHBOURS = 200
 
 _SELECT_ON_THE_WAY = """
     WITH RECURSIVE reached(id) AS (
-        VALUES (:goal) UNION
+        SELECT :goal WHERE EXISTS (
+            SELECT 1 FROM task_edges WHERE source = :start AND relation = :relation AND NOT invalidated
+        ) UNION
         SELECT source FROM task_edges JOIN reached ON target = id WHERE relation = :relation AND NOT invalidated
     )
     SELECT 1 FROM reached WHERE id = :start
 """
-"""Finds a row if edges of a relation lead from a task to another. It goes backwards, because to a new task no edge
-leads."""
+"""Finds a row if edges of a relation lead from a task to another. It is quick if either is new: it goes backwards, and
+to a new task no edge leads; and it looks first whether one begins at the start."""
 
 
 _SELECT_DOCUMENT = """
@@ -97,15 +100,8 @@ class TaskNode(Row, table=True):
         """The task of this row."""
         return value_of(self, GraphNode)
 
-    @property
-    def id(self) -> str:
-        """The id of the task."""
-        return self.task_id
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts that forgetting searches."""
-        return self.title, self.description, self.why
+    TEXTS: ClassVar = ("title", "description", "why")
+    """The columns that forgetting searches."""
 
     def forget(self, at: datetime) -> None:
         """Empty and invalidate the task. Its place in the graph stays (SPEC 4.10)."""
@@ -136,7 +132,8 @@ class TaskGraph:
     def describe_layer(self) -> LayerState:
         """The state of layer F (SPEC 9.5)."""
         with self.database.read() as session:
-            [(number, newest)] = ask(session, "SELECT count(*), max(timestamp) FROM task_nodes")
+            newest_of_all = "SELECT timestamp FROM task_nodes ORDER BY rowid DESC LIMIT 1"
+            [(number, newest)] = ask(session, f"SELECT count(*), ({newest_of_all}) FROM task_nodes")
         return LayerState(Layer.GRAPH, number, newest and datetime.fromisoformat(newest), "ready")
 
     def get(self, task_id: str) -> GraphNode | None:
@@ -159,7 +156,7 @@ class TaskGraph:
         """Tasks with all `words`, the last added first."""
         clauses = """
             WHERE NOT EXISTS (
-                SELECT 1 FROM json_each(:words) WHERE NOT instr(lower(title || ' ' || description), lower(value))
+                SELECT 1 FROM json_each(:words) WHERE NOT instr(casefold(title || ' ' || description), casefold(value))
             ) ORDER BY rowid DESC LIMIT :limit
         """
         with self.database.read() as session:

@@ -28,6 +28,9 @@ from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer
 
 log = logging.getLogger(__name__)
 
+MAX_TASKS_AT_END = 2_000
+"""A graph with up to this many tasks is also copied to its file when the engine ends, which takes some milliseconds."""
+
 
 class Knowledge:
     """`engine.knowledge`. Its parts are services of their own: `captures` (layer D), `graph` (F), `para` and `drafts`
@@ -52,6 +55,8 @@ class Knowledge:
         self._other_texts = other_texts
         self.graph = TaskGraph(database)
         self._graph_file = home.data / "task_graph.json"
+        self._has_new_sessions = False
+        """Whether a session started or ended since the engine was opened."""
         self.para = Para(home.data / "para", database, clock)
         self.captures = Captures(database, work, memory.remember)
         self.drafts = Drafts(database, self.para, self.captures, clock)
@@ -112,8 +117,11 @@ class Knowledge:
         self._following.close()
         try:
             self.para.flush()
+            if self._has_new_sessions and self.graph.describe_layer().count <= MAX_TASKS_AT_END:
+                self.graph.export(self._graph_file)
+                self._has_new_sessions = False
         except (OSError, Refusal):
-            log.warning("counts of facts could not be written", exc_info=True)
+            log.warning("counts of facts, or the copy of the task graph, could not be written", exc_info=True)
 
     def housekeeping(self) -> None:
         """Every half minute: try again what was not ready, and write counts."""
@@ -132,6 +140,7 @@ class Knowledge:
 
     def session_changed(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions that start or end."""
+        self._has_new_sessions = True
         tx.after_commit(self._following.poke)
 
     # -- looking

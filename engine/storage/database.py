@@ -259,6 +259,7 @@ def open_sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
     def configure(connection: sqlite3.Connection, _record: object) -> None:
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
         connection.execute("PRAGMA foreign_keys=ON")
+        connection.create_function("casefold", 1, str.casefold, deterministic=True)  # SQLite's lower() knows only ASCII
         connection.execute(f"PRAGMA query_only={'ON' if read_only else 'OFF'}")
 
     return engine

@@ -257,9 +257,13 @@ SKIPPED_COLUMNS = frozenset(
     {
         "id", "key", "digest", "workspace", "cwd", "state", "status", "kind", "mode", "layer", "retention", "subject",
         "agent", "channel", "runner", "flow", "provider", "model", "tool", "session", "source", "outcome", "decided_by",
+        "type", "trust", "part", "signal", "bucket", "answer", "day", "scope_type", "trigger_type",
     }
 )  # fmt: skip
 """Columns that contain no free text."""
+
+INSTANT_TYPE = "VARCHAR(32)"
+"""The declared type of instants, which contain no text either."""
 
 _TEXT_TYPES = ("CHAR", "TEXT", "CLOB", "JSON")
 """Declared types of columns that may contain text."""
@@ -284,7 +288,7 @@ def _find_searchable_columns(
 
 def _is_searchable(name: str, kind: str) -> bool:
     """Whether a column with this name and declared type may contain a text to erase."""
-    if name in SKIPPED_COLUMNS or name.endswith(("_id", "_at")):
+    if name in SKIPPED_COLUMNS or name.endswith(("_id", "_at")) or kind == INSTANT_TYPE:
         return False
     return kind in ("", "BLOB") or any(word in kind for word in _TEXT_TYPES)
 

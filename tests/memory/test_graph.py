@@ -50,6 +50,8 @@ def test_a_task_keeps_its_place_and_an_edge_is_added_once(graph: TaskGraph):
     assert around.edges == (GraphEdge("b", Relation.DERIVED_FROM, "a", 0.1234),)
     assert (around.neighbours[0].success, graph.find_latest_named("", "Task b")) == (False, around.neighbours[0])
     refused("unknown_task", lambda: graph.relate("a", Relation.BLOCKS, "z"))
+    graph.put(GraphNode("e", "Über e", NOW))
+    assert [node.task_id for node in graph.find_newest(words="über")] == ["e"]
 
 
 def test_the_file_of_the_graph_has_each_task_with_its_edges(graph: TaskGraph, tmp_path: Path):

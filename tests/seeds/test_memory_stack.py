@@ -144,6 +144,7 @@ def test_task_graph(world: OperatorWorld):
     assert all(edge.invalidated for edge in find_blocks(world, release["id"]))
     with world.restarted() as engine:
         assert engine.knowledge.graph.get(failed.id).success is False
+    assert failed.id in (world.home.data / "task_graph.json").read_text()
 
 
 def test_canonical_facts(world: OperatorWorld):
