@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from engine.events import AgentFileChanged
 from engine.files import write_atomic
@@ -147,7 +148,7 @@ class AgentFiles:
         if not name.endswith(".json"):
             return ""
         try:
-            json.loads(text)
+            json.loads(text, object_pairs_hook=_require_unique_keys)
         except RecursionError:
             return "it is nested too deeply"
         except ValueError as error:
@@ -295,3 +296,12 @@ def _encode_like(before: bytes, text: str) -> bytes:
 
 def _compute_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def _require_unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises ValueError for an object with the same key twice: a parser would silently drop one."""
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the key {name!r} appears twice")
+    return dict(pairs)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
@@ -202,8 +203,8 @@ class Index:
         self._compare_wanted = False
         self._last_chunk = 0
         """The newest chunk that was added."""
-        self._removed = 0
-        """Number of entries that were removed since the index was opened."""
+        self._removed: Counter[Layer] = Counter()
+        """Number of entries of each layer that were removed since the index was opened."""
         self._failures = 0
         """Number of builds in a row that failed."""
 
@@ -321,7 +322,8 @@ class Index:
         self._connection.open()
         indexed = self._store.list_indexed(self._model()).values()
         self._last_chunk = max((max(ids, default=0) for ids in indexed), default=0)
-        self._removed, self._compare_wanted = 0, True
+        self._removed.clear()
+        self._compare_wanted = True
 
     def _reconcile(self) -> None:
         """Make the index contain what the database does, a page of ids at a time; searches are answered in between.
@@ -333,9 +335,9 @@ class Index:
                 number for number in self._store.list_indexed(self._model())[layer] if number <= self._last_chunk
             }
             surplus, missing = sorted(indexed - expected), sorted(expected - indexed)
-            self._removed += len(surplus)
-            if self._removed > max(MIN_CHURN, CHURN * len(indexed)):
-                raise DamagedIndex(f"{self._removed} of its entries were removed")
+            self._removed[layer] += len(surplus)
+            if self._removed[layer] > max(MIN_CHURN, CHURN * len(indexed)):
+                raise DamagedIndex(f"{self._removed[layer]} of its entries were removed")
             self._check_sample(layer, sorted(indexed & expected))
             for start in range(0, len(surplus), PAGE):
                 self._helper.call("delete", layer.value, surplus[start : start + PAGE], timeout=CHANGE_TIMEOUT_S)
@@ -371,6 +373,8 @@ class Index:
 
     def _add_new(self) -> None:
         while page := self._store.read_vector_page(self._model(), self._last_chunk, PAGE):
+            if self._background.is_closed:
+                return
             for layer in sorted(LAYERS):
                 self._add(layer, {chunk: vector for chunk, _, chunk_layer, vector in page if chunk_layer is layer})
             self._last_chunk = page[-1][0]

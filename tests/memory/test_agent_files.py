@@ -80,6 +80,7 @@ def test_an_edit_of_a_file_that_changed_meanwhile_is_refused_and_loses_nothing(f
         ("tools.json", '{"budget": {\n"usd_per_day": -1}}', "budget.usd_per_day: "),
         ("tools.json", "[" * 100_000, "nested too deeply"),
         ("tools.json", "[]", "Input should be an object"),
+        ("tools.json", '{"budget": {}, "budget": {}}', "the key 'budget' appears twice"),
     ],
 )
 def test_invalid_json_is_refused_with_its_place_and_not_written(files: AgentFiles, name: str, text: str, problem: str):

@@ -230,15 +230,19 @@ def _record_transition(
 
 
 def _prepare_effect(tx: Transaction, row: CandidateRow, flow_names: Collection[str]) -> Effect:
-    """The effect of a candidate that becomes active. A flow gets a name that no other commands ever had, because
-    permits name flows. Raises `Refusal` `bad_effect`."""
+    """The effect of a candidate that becomes active. A flow gets a name that no other active flow has, and no other
+    commands ever had, because permits name flows. Raises `Refusal` `bad_effect`."""
     effect = validate_effect(effect_from_json(row.effect))
     if not isinstance(effect, FlowOffload):
         return effect
     once_active = "WHERE type = :type AND id <> :id AND term > 0"
     earlier_rows = read_all(tx.session, CandidateRow, once_active, {"type": effect.kind, "id": row.id})
-    others = {other.effect["name"] for other in earlier_rows if other.effect["commands"] != list(effect.commands)}
-    return replace(effect, name=make_unused_flow_name(effect.name, others.union(flow_names)))
+    used_names = {
+        other.effect["name"]
+        for other in earlier_rows
+        if other.status is CandidateStatus.ACTIVE or other.effect["commands"] != list(effect.commands)
+    }
+    return replace(effect, name=make_unused_flow_name(effect.name, used_names.union(flow_names)))
 
 
 # -- forgotten words

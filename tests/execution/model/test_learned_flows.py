@@ -50,6 +50,8 @@ def test_an_approval_holds_for_the_commands_on_the_card(world: ModelWorld):
             assert list(engine.flows)[-1] == "check_release_2"
             with pytest.raises(Refusal, match="there is no flow 'check_release'"):
                 engine.cards.approve(card.id, without_sandbox=True)
+        with active_flow(engine, "tidy", "ruff check"), active_flow(engine, "tidy", "ruff check"):
+            assert list(engine.flows)[-2:] == ["tidy", "tidy_2"]
 
 
 def test_what_a_learned_flow_runs_is_judged_before_it_is_approved(world: ModelWorld):
