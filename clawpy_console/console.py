@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,7 +27,6 @@ from clawpy_console.last_screen import load_last_screen, save_last_screen
 from clawpy_console.state import (
     SESSIONS_PER_PAGE,
     TOPICS,
-    Autonomy,
     ReadScope,
     find_used_screens,
     read_topics,
@@ -205,8 +204,6 @@ class Console(TerminalApp):
 
     def update_state(self, values: dict[str, Any], *, redraw: frozenset[str] = frozenset()) -> None:
         """Replace fields of `state`, and draw those that changed; `redraw` is drawn in any case."""
-        if "autonomy" in values:
-            values = values | {"autonomy": self._stamp_silence(values["autonomy"])}
         values = {**values, "used": find_used_screens(dataclasses.replace(self.state, **values))}
         changed = frozenset(name for name, value in values.items() if getattr(self.state, name) != value) | redraw
         if not changed:
@@ -216,14 +213,6 @@ class Console(TerminalApp):
             self.pressed_stop = None
         self.on_state_changed(changed)
         self._save_soon()
-
-    def _stamp_silence(self, autonomy: Autonomy) -> Autonomy:
-        """`autonomy` as of now; the value in `state` where only time has passed, so that nothing is drawn."""
-        now, before = self.now(), self.state.autonomy
-        autonomy = dataclasses.replace(autonomy, read_at=now)
-        drift = abs(autonomy.compute_silence(now) - before.compute_silence(now))
-        is_same = dataclasses.replace(autonomy, silence=before.silence, read_at=before.read_at) == before
-        return before if is_same and before.read_at is not None and drift < timedelta(seconds=1) else autonomy
 
     # Calls of the engine
 

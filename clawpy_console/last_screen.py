@@ -24,7 +24,7 @@ from engine.frozen import frozen
 
 log = logging.getLogger(__name__)
 
-LAST_SCREEN_VERSION = 11
+LAST_SCREEN_VERSION = 12
 """Raise it when fields of the state change: what the operator typed and chose is kept from any version."""
 
 MAX_KEPT_ITEMS = {

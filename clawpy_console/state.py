@@ -63,12 +63,10 @@ class Autonomy:
     since: datetime | None = None
     next_change: datetime | None = None
     next_cycle: datetime | None = None
-    silence: float = 0.0
-    """Seconds that the operator had been inactive at `read_at`."""
+    active_at: datetime | None = None
+    """When the operator was active last, to the second."""
     threshold: float = 1800.0
     """Seconds after which the operator counts as inactive."""
-    read_at: datetime | None = None
-    """When this was read; set by the app."""
     remark: str = ""
     """Why there may be no cards, "" for no reason."""
     checked: tuple[tuple[str, datetime], ...] = ()
@@ -78,7 +76,7 @@ class Autonomy:
 
     def compute_silence(self, now: datetime) -> timedelta:
         """The time for which the operator has been inactive at `now`."""
-        return timedelta(seconds=self.silence) + (now - self.read_at if self.read_at else timedelta())
+        return now - (self.active_at or now)
 
 
 @frozen
@@ -241,7 +239,7 @@ def _read_autonomy(engine: Engine, scope: ReadScope) -> StateFields:
             since=view.since,
             next_change=view.next_change,
             next_cycle=next_cycle,
-            silence=autonomy.measure_silence().total_seconds(),
+            active_at=(engine.clock.now() - autonomy.measure_silence()).replace(microsecond=0),
             threshold=current.silence_threshold_ms / 1000,
             remark=next(remarks, ""),
             checked=tuple(sorted(engine.checks.read_last_checked().items())),

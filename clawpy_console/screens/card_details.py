@@ -233,8 +233,6 @@ class Details(Dialog[None]):
             yield KeyLine()
 
     def on_mount(self) -> None:
-        for changed in ("virtual_size", "scroll_y"):
-            self.watch(self._pane, changed, self._on_scrolled)
         self._show_card()
 
     def show(self, card: Card) -> None:
@@ -249,6 +247,7 @@ class Details(Dialog[None]):
     def _show_card(self) -> None:
         """Show the card from its top, with its text in the editor."""
         flow = self._card.assignment.flow
+        self.query_one(".dialog").border_subtitle = Content(self._card.id)
         self.query_one("#editor-title", PlainText).update(f"PARAMETERS OF {flow}" if flow else "PROMPT", layout=False)
         editor = self._editor
         editor.placeholder = "No parameters set. Write key = value, one per line." if flow else ""
@@ -261,15 +260,6 @@ class Details(Dialog[None]):
         self.set_focus(self._pane)
         self._draw()
         self._read_again()
-
-    def _on_scrolled(self) -> None:
-        self.call_after_refresh(self._show_whether_more)
-
-    def _show_whether_more(self) -> None:
-        """Say in the frame whether there is more below, beside the id of the card."""
-        pane = self._pane
-        hint = "▼ more below: PgDn  " if pane.scroll_y < pane.max_scroll_y else ""
-        self.query_one(".dialog").border_subtitle = Content.assemble((hint, "$wants"), self._card.id)
 
     def _read_again(self) -> None:
         def read(engine: Engine) -> tuple[Card, Evidence]:

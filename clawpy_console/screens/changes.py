@@ -126,7 +126,7 @@ class Changes(Pane):
     app: Console
 
     _files = getters.query_one(Files)
-    view = getters.query_one(DiffView)
+    diff_view = getters.query_one(DiffView)
 
     def __init__(self) -> None:
         super().__init__(id="right")
@@ -154,30 +154,30 @@ class Changes(Pane):
     @property
     def parts(self) -> list[FilePart]:
         """The parts that are marked to be landed; [] for the whole change set."""
-        return diff.select_parts(self.view.files, self.view.marked)
+        return diff.select_parts(self.diff_view.files, self.diff_view.marked)
 
     def show(self, session: SessionView | None, change: ChangeSet | None) -> bool:
         """Show the change set of `session`. False when there is nothing to show, not even a test result."""
         self._session, self._change = session, change
         files = change.files if change else ()
-        self._files.display = self.view.display = bool(files)
-        self._files.can_mark = self.view.can_mark = is_waiting_to_land(change)
+        self._files.display = self.diff_view.display = bool(files)
+        self._files.can_mark = self.diff_view.can_mark = is_waiting_to_land(change)
         version = _DiffVersion(change.id, change.state, change.landed, files) if change else None
         if version != self._diff_version:
-            if self._diff_version is not None and self.view.files:
+            if self._diff_version is not None and self.diff_view.files:
                 self._marks.remember(self._diff_version.change_id, self._read_marked_lines())
             self._diff_version, self._preview = version, None
-            self.view.show_message("Loading…" if change else "")
+            self.diff_view.show_message("Loading…" if change else "")
             if change is not None:
                 self._read_diff(change)
         elif change is not None:
-            self.view.show_comments(change.comments)
+            self.diff_view.show_comments(change.comments)
         self._draw()
         return change is not None or (session is not None and session.check is not None)
 
     def _read_marked_lines(self) -> MarkedLines:
-        lines = diff.read_lines_by_mark(self.view.files)
-        return {mark: lines[mark] for mark in self.view.marked}
+        lines = diff.read_lines_by_mark(self.diff_view.files)
+        return {mark: lines[mark] for mark in self.diff_view.marked}
 
     def _has_diff_of(self, change: ChangeSet) -> bool:
         return self._diff_version is not None and self._diff_version.change_id == change.id
@@ -190,7 +190,7 @@ class Changes(Pane):
             if self._diff_version != version:  # another session is shown by now
                 return
             marks, has_lost_marks = self._marks.restore(change.id, diff.read_lines_by_mark(files))
-            self.view.show(files, change.comments, marks)
+            self.diff_view.show(files, change.comments, marks)
             if has_lost_marks:
                 self.app.show_toast(
                     "The diff changed and lost hunks that you had marked. Look at the marks again.", "warning"
@@ -200,7 +200,7 @@ class Changes(Pane):
         find_base_screen(self).read(
             lambda engine: diff.read_files(change.files, engine.changes.diff(change.id)),
             on_files,
-            lambda refusal: self.view.show_message(str(refusal)) if self._diff_version == version else None,
+            lambda refusal: self.diff_view.show_message(str(refusal)) if self._diff_version == version else None,
             group="diff",
         )
 
@@ -233,7 +233,14 @@ class Changes(Pane):
 
     def _draw(self) -> None:
         """Draw what is known of the changes above the diff, and the tree of their files."""
-        change, session = self._change, self._session
+        lines = [*self._make_summary_lines(self._change, self._session), Content("")]
+        self.query_one("#verdict", PlainText).replace(Content("\n").join(lines))
+        files = self._change.files if self._change else ()
+        shown = self.diff_view.files or [diff.DiffFile(file, [], [], all_or_nothing=True) for file in files]
+        self._files.show(diff.make_tree_rows(shown, self.diff_view.marked))
+
+    def _make_summary_lines(self, change: ChangeSet | None, session: SessionView | None) -> list[Content]:
+        """What landing the changes would do, how they were tested, and what to look at."""
         check = (change.check if change else None) or (session.check if session else None)
         lines = [
             Content.styled(describe_change_set(change, session), "$wants" if is_waiting_to_land(change) else "$grey")
@@ -244,16 +251,12 @@ class Changes(Pane):
             lines.append(Content.styled(f"▲ {one_line(change.note)}", "$wants"))
         if check:
             lines.append(describe_check(check))
-        files = change.files if change else ()
-        lines += make_file_warnings(
-            files, max(self.size.width - 2, 20), MAX_WARNINGS if self.app.size.height >= 40 else 2
-        )
+        width, limit = max(self.size.width - 2, 20), MAX_WARNINGS if self.app.size.height >= 40 else 2
+        lines += make_file_warnings(change.files if change else (), width, limit)
         if self.has_comments_to_send:
             key = find_base_screen(self).key_of("work.send_comments")
             lines.append(Content.assemble((key, "$accent"), " send comments to the agent"))
-        self.query_one("#verdict", PlainText).replace(Content("\n").join([*lines, Content("")]))
-        shown = self.view.files or [diff.DiffFile(file, [], [], all_or_nothing=True) for file in files]
-        self._files.show(diff.make_tree_rows(shown, self.view.marked))
+        return lines
 
     def _make_preview_lines(self, change: ChangeSet) -> list[tuple[str, str]]:
         """The effect of landing, as lines with their style."""
@@ -291,20 +294,19 @@ class Changes(Pane):
 
     @on(DiffView.Moved, "#diff")
     def _select_file(self) -> None:
-        entry = self.view.current
+        entry = self.diff_view.current
         self._files.select(entry.file.change.path if entry else "")
 
     @on(Files.Marked)
     def _mark_file(self, message: Files.Marked) -> None:
-        path = message.path
-        folder = path if path.endswith("/") else f"{path}/"
-        files = [file for file in self.view.files if file.change.path == path or file.change.path.startswith(folder)]
-        self.view.toggle_marks(set().union(*(file.marks for file in files)))
+        place = f"{message.path.removesuffix('/')}/"
+        files = [file for file in self.diff_view.files if f"{file.change.path}/".startswith(place)]
+        self.diff_view.toggle_marks(set().union(*(file.marks for file in files)))
 
     @on(Rows.Opened, "#files")
     def _go_to_file(self, message: Rows.Opened) -> None:
-        self.view.go_to_file(message.row_id)
-        self.view.focus()
+        self.diff_view.go_to_file(message.row_id)
+        self.diff_view.focus()
 
     # Operations
 
@@ -332,12 +334,12 @@ class Changes(Pane):
             return
         parts = self.parts
         self._marks.remember_landing(change, self._read_marked_lines())
-        self.view.marked = set()
+        self.diff_view.marked = set()
 
         def restore_marks() -> None:
             marked_lines = self._marks.take_landing(change) or {}
             if self._has_diff_of(change):
-                self.view.toggle_marks(marked_lines.keys() - self.view.marked)
+                self.diff_view.toggle_marks(marked_lines.keys() - self.diff_view.marked)
 
         undo_hint = f" Undo: {find_base_screen(self).key_of('work.undo')}"
         self._carry_out(
@@ -351,12 +353,12 @@ class Changes(Pane):
     def _refuse_landing(self, change: ChangeSet) -> bool:
         """Whether `change` cannot be landed yet, which is said. Lost marks are said once: all of it would land without
         them."""
-        if not self.view.files or not self._has_diff_of(change):
+        if not self.diff_view.files or not self._has_diff_of(change):
             self.app.show_toast("The diff is not read yet. Try again in a moment.", "warning")
             return True
         if change.id in self._marks.with_lost_marks:
             self._marks.with_lost_marks.discard(change.id)
-            lands = "what is still marked" if self.view.marked else "all of it"
+            lands = "what is still marked" if self.diff_view.marked else "all of it"
             lost = "The diff changed and lost hunks that you had marked"
             self.app.show_toast(f"{lost}. Land again to land {lands}.", "warning")
             return True
@@ -373,10 +375,10 @@ class Changes(Pane):
         """Mark what can be landed of what is marked, else of all of `change`. Say what is wrong, after the
         `consequence`, and the next step."""
         refused = self._find_refused_files(change) or [file for file in change.files if file.refused]
-        landable = set().union(*(file.marks for file in self.view.files if file.change.can_land))
-        if marks := self.view.marked & landable or landable:
-            self.view.marked = set()
-            self.view.toggle_marks(marks)
+        landable = set().union(*(file.marks for file in self.diff_view.files if file.change.can_land))
+        if marks := self.diff_view.marked & landable or landable:
+            self.diff_view.marked = set()
+            self.diff_view.toggle_marks(marks)
         next_step = self._describe_next_step(len({path for path, _ in marks}))
         self.app.show_toast(f"{_explain_refused_files(refused, consequence)} {next_step}", "warning")
 
@@ -391,7 +393,7 @@ class Changes(Pane):
 
     def _branch(self, change: ChangeSet) -> None:
         """Commit the changes to a new branch."""
-        if any(file.refused for file in change.files) and self.view.files and self._has_diff_of(change):
+        if any(file.refused for file in change.files) and self.diff_view.files and self._has_diff_of(change):
             self._mark_landable_files(change, "No branch was made")
             return
         self._carry_out(

@@ -114,7 +114,7 @@ class MemoryScreen(ConsoleScreen):
         states = {layer: LayerState(layer, 0, None, "off", "not read yet") for layer in Layer}
         states |= {layer.layer: layer for layer in self.state.layers}
         self._layer_rows.show([_make_layer_row(state, self.now) for state in states.values()])
-        self.show_fields("#layer", _make_layer_fields(states[self._layer], self.now))
+        self.show_fields("#layer", _make_layer_fields(states[self._layer]))
         self._draw_entries()
         self.draw_columns()
 
@@ -377,8 +377,8 @@ def _describe_forgetting(report: Document) -> str:
     return f"Forgotten in {formats.count(sum(report['counts'].values()), 'place')}{remainder}"
 
 
-def _make_layer_fields(state: LayerState, now: datetime) -> Fields:
-    """A layer: what it holds, its state and the number of its entries."""
+def _make_layer_fields(state: LayerState) -> Fields:
+    """A layer: what it holds, and its state."""
     name, content = LAYER_NAMES[state.layer]
     sign, tone = LAYER_SIGNS[state.state]
     yield text_line(f"{state.layer.value} {name}", "title")
@@ -386,8 +386,6 @@ def _make_layer_fields(state: LayerState, now: datetime) -> Fields:
     done = f" {state.progress:.0%}" if state.state == "building" else ""
     words = f": {state.words}" if state.words else ""
     yield text_line(f"{sign} {state.state}{done}{words}", tone)
-    newest = f", newest {formats.moment(state.fresh_at, now)}" if state.fresh_at else ""
-    yield text_line(f"{formats.count(state.count, 'entry', 'entries')}{newest}", "grey")
 
 
 def _make_layer_row(state: LayerState, now: datetime) -> Row:

@@ -217,17 +217,13 @@ def make_glance(last_line: str, session: SessionView | None, place: str, width: 
     return crop(f"{word}  {place}{text}", width) if text else ""
 
 
-def describe_hidden_panes(state: AppState, now: datetime, key: str) -> Content:
+def describe_hidden_panes(state: AppState, key: str) -> Content:
     """The counts of the panes that a narrow terminal does not show; `key` leads there."""
     running_count, waiting_count = len(state.running), len(state.waiting)
-    oldest = ""
-    if state.waiting:
-        age = formats.age(now - min(waiting.since for waiting in state.waiting))
-        oldest = ", just now" if age == "now" else f", oldest {age}"
     return Content.assemble(
         ("work ", "$faint"), (f"{running_count} running", "$accent" if running_count else "$grey"),
         ("   waiting for you ", "$faint"),
-        (f"{waiting_count}{oldest}", "bold $wants" if waiting_count else "$grey"),
+        (f"{waiting_count}", "bold $wants" if waiting_count else "$grey"),
         (f"   {key} shows them" if running_count or waiting_count else "", "$faint"),
     )  # fmt: skip
 

@@ -181,10 +181,4 @@ class PermissionPane(Vertical):
         ]
         if len(self.requests) > 1:
             keys.append(Content.assemble((format_key("asked.next", keymap), "$accent"), (" next", "$grey")))
-        lines = keys[:1]
-        for key in keys[1:]:
-            if lines[-1].cell_length + 3 + key.cell_length <= width:
-                lines[-1] = Content.assemble(lines[-1], "   ", key)
-            else:
-                lines.append(key)
-        return lines
+        return Content("   ").join(keys).wrap(width)

@@ -219,7 +219,7 @@ class SentPrompt(NamedTuple):
 
 
 REFRESH_S = 1.0
-"""Seconds after which the calls of a running session are read again."""
+"""Seconds after which the calls are read again."""
 
 
 class XRay(PromptDialog[PromptSource | None]):
@@ -260,17 +260,12 @@ class XRay(PromptDialog[PromptSource | None]):
 
     def on_mount(self) -> None:
         self._read_calls()
-        self.set_interval(REFRESH_S, self._read_calls_if_running, name="calls")
+        self.set_interval(REFRESH_S, self._read_calls, name="calls")
 
     @property
     def call(self) -> ModelCall | None:
         """The call under the cursor."""
         return self._call_rows.find(self._calls)
-
-    def _read_calls_if_running(self) -> None:
-        running_sessions = {session.id for session in self.app.state.running}
-        if self._session.id in running_sessions or any(call.state == "running" for call in self._calls):
-            self._read_calls()
 
     def _read_calls(self) -> None:
         self.read(lambda engine: engine.calls.for_session(self._session.id), self._show_calls, group="calls")

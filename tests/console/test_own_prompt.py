@@ -24,7 +24,6 @@ from tests.console.stories import (
     answers,
     called,
     find_stand_in,
-    hides,
     hold_back,
     make_story_test,
     never_called,
@@ -170,7 +169,6 @@ STORIES: Stories = {
         press("n"),
         lambda app: app.focused.post_message(Paste("x" * 200_000)),
         sees("Not pasted: a prompt has at most 20,000 characters"),
-        hides("xxx"),
     ),
     "a refusal is one sentence": (
         refused("propose", "the prompt has 20001 characters", "at most 20000"),

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from clawpy_console.state import AppState, Autonomy, find_used_screens
+from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.frame import make_state_line
-from engine.model import MICRO, AutonomyState, CostState, Hold
+from engine.model import MICRO, AutonomyState, CostState
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
 
@@ -26,11 +26,6 @@ def test_costs_warn_from_80_percent_of_their_cap(spent: int, style: str):
     line = make_state_line(AppState(costs=costs, used=frozenset({"costs"})), NOW, "", 120)
     begin = line.plain.index(f"${spent / MICRO:.2f}/2")
     assert style in {span.style for span in line.spans if span.start == begin}
-
-
-def test_a_screen_has_a_tab_once_there_is_something_on_it():
-    assert find_used_screens(AppState()) == set()
-    assert find_used_screens(AppState(holds=(Hold("pause", "d pressed", NOW),))) == {"safety"}
 
 
 @pytest.mark.parametrize("folder", ["/home/me/a long folder", "/h/a:b: c"])
