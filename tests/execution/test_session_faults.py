@@ -10,7 +10,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus, FaultReported
 from engine.execution.live_session import LiveSession
-from engine.execution.session_processes import find_marked_processes
+from engine.execution.session_processes import find_marked_processes, get_pid_folder
 from engine.execution.session_run import SessionWatch
 from engine.execution.session_store import SessionStore
 from engine.model import Refusal, SessionState
@@ -67,6 +67,7 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(tmp_path: 
     assert world.sessions.wait(queued[0], 20).summary == "run after the crash"
     assert world.runner.started_ids == queued
     assert world.sessions.recover() == []
+    assert list(get_pid_folder(world.home).iterdir()) == []
     world.sessions.close()
     database.close()
 

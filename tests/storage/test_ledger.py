@@ -131,6 +131,10 @@ def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database):
     thread.catch_up()
     assert handled == ["session_2"]
     assert "session_1 was skipped: broken" in reports[0]
+    thread.close()
+    record_end(database, make_view("session_3"))
+    thread.catch_up()
+    assert handled == ["session_2"]
 
 
 def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Database, cursor: LedgerCursor):
