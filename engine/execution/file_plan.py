@@ -238,16 +238,16 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = _ignor
     Everything is rolled back when this raises `FilesChanged` (a path is not as expected), `OSError` or `GitError`.
     Raises `NotRestored` when the rollback failed as well, and must be tried again.
     """
-    carried_out: dict[Entry, int] = {}
+    execution = _Execution(root, plan, step)
     try:
-        temporaries = _prepare(root, plan, contents, step)
+        execution.prepare(contents)
         if changed := find_changed_paths(root, plan):
             raise FilesChanged(changed)
-        _commit_changes(root, plan, temporaries, step, carried_out)
+        execution.commit()
     except Exception as error:
         try:
             step("roll back")
-            rollback = roll_back(root, replace(plan, entries=tuple(carried_out)), contents, step)
+            rollback = roll_back(root, replace(plan, entries=tuple(execution.carried_out)), contents, step)
             remove_temporaries(root, plan)
         except Exception as problem:
             raise NotRestored(str(problem)) from problem
@@ -257,7 +257,7 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = _ignor
     for folder in {entry.path.rpartition("/")[0] for entry in plan.entries}:
         if root.is_folder(folder):
             root.sync_folder(folder)
-    return {entry.path: time for entry, time in carried_out.items() if entry.after.exists}
+    return {entry.path: time for entry, time in execution.carried_out.items() if entry.after.exists}
 
 
 def read_modification_times(root: Beneath, plan: Plan) -> dict[str, int]:
@@ -281,8 +281,9 @@ def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = _ignor
     removed = {entry.path for entry in to_restore if not entry.after.exists}
     blocked = {entry.path for entry in to_restore if entry.after.exists and find_obstacle(root, entry.path, removed)}
     restored = tuple(entry for entry in to_restore if entry.path not in blocked)
-    backwards = replace(backwards, entries=restored)
-    _commit_changes(root, backwards, _prepare(root, backwards, contents, step), step, {})
+    execution = _Execution(root, replace(backwards, entries=restored), step)
+    execution.prepare(contents)
+    execution.commit()
     return Rollback([entry.path for entry in restored], [*changed_by_others, *sorted(blocked)])
 
 
@@ -311,7 +312,7 @@ def is_carried_out(root: Beneath, plan: Plan) -> bool:
 def finish_plan(root: Beneath, plan: Plan) -> None:
     """Do what a crash left undone of a plan whose files are carried out: remove its old folders if they are empty, make
     its new ones, remove its temporary files. Safe to repeat."""
-    _commit_changes(root, replace(plan, entries=()), {}, _ignore_step, {})
+    _Execution(root, replace(plan, entries=())).commit()
     remove_temporaries(root, plan)
 
 
@@ -342,85 +343,92 @@ class _Temporary:
     target: str
 
 
-def _prepare(root: Beneath, plan: Plan, contents: Contents, step: Step) -> dict[str, _Temporary]:
-    """Write each new content to a temporary file in the folder of its path, or in the nearest existing one above.
-    Returns the temporary files by path."""
-    temporaries = {}
-    new = [entry for entry in plan.entries if entry.after.exists and entry.after != entry.before]
-    blobs = contents(entry.after.blob for entry in new)
-    for number, entry in enumerate(new):
-        nearest_folder = next((parent for parent in reversed(parents(entry.path)) if root.is_folder(parent)), "")
-        path = _join_path(nearest_folder, f"{_make_temporary_prefix(plan)}{number}")
-        data = blobs[entry.after.blob]
-        temporaries[entry.path] = _Temporary(path, os.fsdecode(data) if entry.after.kind == ImageKind.LINK else "")
-        if entry.after.kind == ImageKind.FILE:
-            step(f"prepare {entry.path}")
-            _unlink(root, path)  # an existing one of that name may be a link to another file
-            root.write(path, data, mode=entry.after.mode)
-    for temporary in temporaries.values():
-        if not temporary.target:  # all together: the first one waits for the others
-            root.sync_file(temporary.path)
-    return temporaries
-
-
 def _unlink(root: Beneath, path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         root.unlink(path)
 
 
-def _commit_changes(
-    root: Beneath, plan: Plan, temporaries: dict[str, _Temporary], step: Step, carried_out: dict[Entry, int]
-) -> None:
-    """Commit a plan. Removals come first, for the sake of a case-only rename or a folder in place of a file. Folders
-    and new contents follow. `carried_out` receives each entry with the `mtime_ns` of what was written."""
-    _remove_files(root, plan, step, carried_out)
-    needed = {parent for entry in plan.entries if entry.after.exists for parent in parents(entry.path)}
-    for folder, _ in sorted(plan.old_folders, reverse=True):
-        if folder not in needed:
-            step(f"remove folder {folder}")
-            _remove_if_empty(root, folder)
-    _make_folders(root, needed, dict(plan.new_folders), step)
-    for entry in plan.entries:
-        if entry.after.exists and entry.after != entry.before:
-            step(f"write {entry.path}")
-            _require_image(root, entry, plan)
-            _put_image(root, entry, temporaries[entry.path])
-            carried_out[entry] = 0  # before the next two calls, which may fail: a rollback needs every written entry
-            _unlink(root, temporaries[entry.path].path)  # it is there if a hard link was made
-            carried_out[entry] = _read_modification_time(root, entry.path)
+class _Execution:
+    """The phases of carrying out `plan`, with what they have done so far."""
 
+    def __init__(self, root: Beneath, plan: Plan, step: Step = _ignore_step) -> None:
+        self._root = root
+        self._plan = plan
+        self._step = step
+        self._temporaries: dict[str, _Temporary] = {}
+        """The temporary files by path."""
+        self.carried_out: dict[Entry, int] = {}
+        """The entries that were carried out, each with the `mtime_ns` of what was written."""
 
-def _remove_files(root: Beneath, plan: Plan, step: Step, carried_out: dict[Entry, int]) -> None:
-    """Remove the files that are absent after a plan, those in a folder before the folder's own name."""
-    for entry in sorted(plan.entries, reverse=True):
-        if not entry.after.exists and entry.before.exists:
-            step(f"remove {entry.path}")
-            _require_image(root, entry, plan)
-            root.unlink(entry.path)
-            carried_out[entry] = 0
+    def prepare(self, contents: Contents) -> None:
+        """Write each new content to a temporary file in the folder of its path, or in the nearest existing one
+        above."""
+        root, plan = self._root, self._plan
+        new = [entry for entry in plan.entries if entry.after.exists and entry.after != entry.before]
+        blobs = contents(entry.after.blob for entry in new)
+        for number, entry in enumerate(new):
+            nearest_folder = next((parent for parent in reversed(parents(entry.path)) if root.is_folder(parent)), "")
+            path = _join_path(nearest_folder, f"{_make_temporary_prefix(plan)}{number}")
+            data = blobs[entry.after.blob]
+            target = os.fsdecode(data) if entry.after.kind == ImageKind.LINK else ""
+            self._temporaries[entry.path] = _Temporary(path, target)
+            if entry.after.kind == ImageKind.FILE:
+                self._step(f"prepare {entry.path}")
+                _unlink(root, path)  # an existing one of that name may be a link to another file
+                root.write(path, data, mode=entry.after.mode)
+        for temporary in self._temporaries.values():
+            if not temporary.target:  # all together: the first one waits for the others
+                root.sync_file(temporary.path)
 
+    def commit(self) -> None:
+        """Put the new contents in place. Removals come first, for the sake of a case-only rename or a folder in place
+        of a file. Folders and new contents follow."""
+        root, plan = self._root, self._plan
+        self._remove_files()
+        needed = {parent for entry in plan.entries if entry.after.exists for parent in parents(entry.path)}
+        for folder, _ in sorted(plan.old_folders, reverse=True):
+            if folder not in needed:
+                self._step(f"remove folder {folder}")
+                _remove_if_empty(root, folder)
+        self._make_folders(needed, dict(plan.new_folders))
+        for entry in plan.entries:
+            if entry.after.exists and entry.after != entry.before:
+                self._step(f"write {entry.path}")
+                self._require_image(entry)
+                temporary = self._temporaries[entry.path]
+                _put_image(root, entry, temporary)
+                self.carried_out[entry] = 0  # before two calls that may fail: a rollback needs every written entry
+                _unlink(root, temporary.path)  # it is there if a hard link was made
+                self.carried_out[entry] = _read_modification_time(root, entry.path)
 
-def _make_folders(root: Beneath, needed: set[str], modes: dict[str, int], step: Step) -> None:
-    """Make the folders that files need, and those of `modes`, where nothing is at their path."""
-    created = []
-    for folder in sorted(needed | set(modes)):
-        if root.lstat(folder) is not None or not root.is_folder(folder.rpartition("/")[0]):
-            continue
-        step(f"make folder {folder}")
-        root.mkdir(folder)
-        created.append(folder)
-    for folder in reversed(created):  # the inner ones first: an outer one may be read-only
-        if folder in modes:
-            root.chmod_folder(folder, modes[folder])
+    def _remove_files(self) -> None:
+        """Remove the files that are absent after the plan, those in a folder before the folder's own name."""
+        for entry in sorted(self._plan.entries, reverse=True):
+            if not entry.after.exists and entry.before.exists:
+                self._step(f"remove {entry.path}")
+                self._require_image(entry)
+                self._root.unlink(entry.path)
+                self.carried_out[entry] = 0
 
+    def _make_folders(self, needed: set[str], modes: dict[str, int]) -> None:
+        """Make the folders that files need, and those of `modes`, where nothing is at their path."""
+        root, created = self._root, []
+        for folder in sorted(needed | set(modes)):
+            if root.lstat(folder) is not None or not root.is_folder(folder.rpartition("/")[0]):
+                continue
+            self._step(f"make folder {folder}")
+            root.mkdir(folder)
+            created.append(folder)
+        for folder in reversed(created):  # the inner ones first: an outer one may be read-only
+            if folder in modes:
+                root.chmod_folder(folder, modes[folder])
 
-def _require_image(root: Beneath, entry: Entry, plan: Plan) -> None:
-    """Raises `FilesChanged` when a path is not as the plan expects it before."""
-    obstacle = root.find_obstruction(entry.path)
-    if obstacle:
-        raise FilesChanged([obstacle])
-    if plan.observe_image(root, entry.path) != entry.before:
-        raise FilesChanged([entry.path])
+    def _require_image(self, entry: Entry) -> None:
+        """Raises `FilesChanged` when a path is not as the plan expects it before."""
+        if obstacle := self._root.find_obstruction(entry.path):
+            raise FilesChanged([obstacle])
+        if self._plan.observe_image(self._root, entry.path) != entry.before:
+            raise FilesChanged([entry.path])
 
 
 def _put_image(root: Beneath, entry: Entry, temporary: _Temporary) -> None:
