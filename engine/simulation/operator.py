@@ -15,7 +15,7 @@ from enum import StrEnum
 from engine.engine import Engine
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.model import Card, DecidedBy, Refusal, Source, Status
+from engine.model import Card, Refusal, Source
 from engine.simulation.world import PRODUCTION_FILES, SimulatedProject
 
 ACTION_MINUTES = (8, 18)
@@ -56,7 +56,6 @@ class Oddity(StrEnum):
 class OperatorAction(StrEnum):
     """An action of the operator."""
 
-    ARRIVE = "arrive"
     WORK = "work"
     STOP = "press F12"
     RESUME = "resume"
@@ -88,7 +87,7 @@ def plan_day(number: int, begin: datetime, oddities: Iterator[Oddity], chance: r
     for hour, minutes in stretches:
         at = begin + timedelta(hours=hour, minutes=chance.randint(0, 15))
         until = at + timedelta(minutes=minutes)
-        moments.append((at, OperatorAction.ARRIVE))
+        moments.append((at, OperatorAction.WORK))
         while (at := at + timedelta(minutes=chance.randint(*ACTION_MINUTES))) < until:
             moments.append((at, OperatorAction.WORK))
     if oddity is Oddity.KILL:
@@ -113,17 +112,6 @@ class SimulatedOperator:
         self._projects = projects
         self._chance = chance
         self._grumpy_on: date | None = None
-        self._reviewed: set[str] = set()
-        """The ids of the cards whose work was reviewed."""
-
-    def arrive(self) -> None:
-        """Open the console, and review the work that ran by itself."""
-        self._engine.autonomy.note_activity()
-        for card in self._engine.cards.list_recent(20):
-            ran_by_itself = card.decided_by is DecidedBy.AUTONOMY and card.status is Status.EXECUTED
-            if ran_by_itself and card.id not in self._reviewed:
-                self._reviewed.add(card.id)
-                self._engine.cards.mark_reviewed(card.id)
 
     def work(self, oddity: Oddity | None) -> None:
         """Edit, commit or push; decide cards; sometimes write a prompt."""

@@ -135,9 +135,7 @@ class _SimulatedDays:
 
     def _act(self, action: OperatorAction) -> None:
         engine = self._engine
-        if action is OperatorAction.ARRIVE:
-            self._operator.arrive()
-        elif action is OperatorAction.WORK:
+        if action is OperatorAction.WORK:
             if self._day.oddity is Oddity.CHATTY:
                 self._trigger_cards_as_programs()
             self._operator.work(self._day.oddity)

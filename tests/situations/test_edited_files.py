@@ -65,7 +65,7 @@ def test_an_unreliable_test_is_skipped_until_a_day(shop: Situation):
 
     shop.advance(days=14)
     card = shop.predict_card("hunt_flakes")
-    assert card.reasoning == "Its quarantine ended on 19 January; if it is steady, take the skip away."
+    assert card.reasoning == "The quarantine ended on 19 January; take the skip away from what is steady."
 
 
 README = "# Shop\n\nCall `total(prices)` of `cart.py`.\n\nThe total is rounded.\n"

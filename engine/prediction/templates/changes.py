@@ -96,11 +96,10 @@ def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     if not paths or not _was_shown(context, "look_for_leftovers", written):
         return
     are_tested = any(part.tests(path) for part in context.parts for path in paths)
-    unusable = join_shortened({leftover.path for leftover in removable}.difference(paths), 3)
     yield Offer(
         f"Remove the debugging from {join_shortened(paths)}{' and run the tests' if are_tested else ''}",
         f"{join_shortened((leftover.place for leftover in removable), 3)}: debugging that you added; only statements "
-        f"on a line of their own go.{f' Not from {unusable}: hidden characters are in its name.' if unusable else ''}",
+        "on a line of their own go.",
         **_collect_evidence(removable, removable),
         parameters={"paths": paths},
         evidence_at=written,
@@ -214,10 +213,8 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     changed = select_usable_paths(file.path for file in git.files if not file.deleted and part.lints(file.path))
     paths = changed if len(changed) <= MAX_PATHS else []
-    linter, place = plain(linters[0].name, 20), "where that is safe"
-    if paths:
-        files = "uncommitted file" if len(paths) == 1 else count(len(paths), "uncommitted file")
-        place = f"in the {files}"
+    linter = plain(linters[0].name, 20)
+    place = f"in {count(len(paths), 'uncommitted file')}" if paths else "where that is safe"
     yield Offer(
         f"Fix what {linter} found {place}",
         f"{count(findings, 'finding')} at {moment(last.ended_at, context.local)}; what it changes waits as a diff.",

@@ -351,8 +351,7 @@ def _make_hunt_offer(tests: Sequence[str], reason: str, facts: Mapping[str, Any]
 def _describe_over(over: Sequence[tuple[str, date]]) -> str:
     """Say of which days the quarantine of these tests ended, and what to do if they are steady."""
     days = ", ".join(dict.fromkeys(f"{until.day} {until:%B}" for _, until in over))
-    which = "it is steady" if len(over) == 1 else "they are steady"
-    return f"{'Its' if len(over) == 1 else 'Their'} quarantine ended on {days}; if {which}, take the skip away."
+    return f"The quarantine ended on {days}; take the skip away from what is steady."
 
 
 def strip_parameters(test: str) -> str:
