@@ -1,8 +1,11 @@
 """When a failing test becomes a card (SPEC 2.3c)."""
 
+from dataclasses import replace
 from datetime import timedelta
 
-from engine.prediction.templates.failures import still_red
+from engine.execution.runners.toolchains.detection import PackageSetup
+from engine.model import Tier
+from engine.prediction.templates.failures import prepare_environment, still_red
 from tests.prediction.builders import get_only, make_session
 from tests.prediction.sensing import SensedWorkspace
 from tests.support.past_run import PastRun
@@ -17,3 +20,15 @@ def test_a_test_that_a_bisect_explained_is_not_run_alone(world: SensedWorkspace,
     assert still_red(*world.sense_top()) == []
     world.sessions = [make_session("bisect", facts={})]
     assert get_only(still_red(*world.sense_top())).prompt.startswith("Run `test_cart` alone")
+
+
+def test_the_installation_that_brings_what_lacks_is_offered(world: SensedWorkspace):
+    context, part = world.sense_top()
+    python = PackageSetup("pip", "python", "", "", (("pip", "install", "."),), ("pypi.org",), environment=".venv")
+    node = PackageSetup("npm", "node", "", "package-lock.json", (("npm", "ci"),), ("registry.npmjs.org",))
+    project = replace(part.project, tools=(), missing_tool="node_modules", packages=(python, node))
+    part = replace(part, project=project)
+    card = get_only(prepare_environment(replace(context, parts=(part,)), part))
+    assert card.parameters == {"command": ["npm ci"]}
+    assert card.reasoning.startswith("The tests of this project need node_modules, which is not installed.")
+    assert card.tier is Tier.UPKEEP, "nothing here is yours"
