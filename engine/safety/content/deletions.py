@@ -41,14 +41,16 @@ _HOME_FOLDER = re.compile(r"^(~[a-z_]*|\$\{?HOME\}?|%USERPROFILE%)(/\*?|/\.\*?)?
 _WHOLE_TREES = frozenset({"", "~", "$HOME", "${HOME}", "/home", "/Users"})
 """A whole disk, or all of the files of users, without a slash at the end."""
 
-_SYSTEM = r"bin|boot|dev(?!/shm(?:/|$))|etc|lib|lib32|lib64|proc|sbin|sys|usr"
+_SYSTEM = r"bin|boot|dev(?!/shm(?:/(?!.*\.\.)|$))|etc|lib|lib32|lib64|proc|sbin|sys|usr"
 _MACHINE = "root|run|var|System|Library|Applications|private"
 _DATA = "home|Users|opt|srv|mnt|media"
-_SYSTEM_FOLDER = re.compile(rf"/({_SYSTEM})(/|$)", re.IGNORECASE)
+_NAME_ENDS = r"(?=[/*?\[{]|$)"
+"""Matches where the name of a folder ends, or where a glob begins that may stand for nothing."""
+_SYSTEM_FOLDER = re.compile(rf"/({_SYSTEM}){_NAME_ENDS}", re.IGNORECASE)
 """Matches a path of the operating system's programs, settings and devices: no file is deleted there."""
-_SEARCHED_SYSTEM_FOLDER = re.compile(rf"/({_SYSTEM}|root)(/|$)", re.IGNORECASE)
+_SEARCHED_SYSTEM_FOLDER = re.compile(rf"/({_SYSTEM}|root){_NAME_ENDS}", re.IGNORECASE)
 """Matches a path where no search may delete."""
-_MACHINE_FOLDER = re.compile(rf"/({_SYSTEM}|{_MACHINE})(/|$)|/({_DATA})(/?$|.*\*)", re.IGNORECASE)
+_MACHINE_FOLDER = re.compile(rf"/({_SYSTEM}|{_MACHINE}){_NAME_ENDS}|/({_DATA})(/?$|.*\*)", re.IGNORECASE)
 """Matches a path that belongs to the machine, or to all users: no file is emptied there."""
 _DEEP_DATA_FOLDER = re.compile(rf"/({_DATA}|workspace|app|code|data)/[^/*]+/[^/*]+", re.IGNORECASE)
 """Matches a folder at least two levels below a folder for data."""
