@@ -1,12 +1,12 @@
 """A diff of many files: highlighted, foldable, side by side where there is room; only rows in sight are drawn.
 
-`Changes` shows one on the work screen. The rows are made by `diff`; this module has the cursor, folds, marks and
-colours.
+`Changes` shows one on the work screen. The rows are made by `diff`. `DiffPainter` draws them, and `DiffView` has the
+cursor, folds and marks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -28,6 +28,7 @@ from clawpy_console.screens.diff import (
     DiffRows,
     Hunk,
     Line,
+    LineRow,
     Mark,
     choose_mark_sign,
     find_changed_part,
@@ -57,6 +58,126 @@ GUTTER_CELLS = 3
 """Cells around the sign between the numbers and the text of a line."""
 
 
+class DiffPainter:
+    """Draws the rows of a diff."""
+
+    def __init__(self, tone: Callable[[str], Style], is_ansi: Callable[[], bool]) -> None:
+        """`tone` gives the style of a name; `is_ansi` says whether there are only the 16 colours of the terminal."""
+        self._tone, self._is_ansi = tone, is_ansi
+        self.digits = 3
+        """Cells of a line number."""
+        self.shift = 0
+        """Columns by which long lines are moved."""
+        self._tokens: dict[tuple[Hunk, str, int], dict[int, list[tuple[str, str]]]] = {}  # see `_highlight_line`
+
+    def begin(self, files: Sequence[DiffFile]) -> None:
+        """Draw these files from now on, not shifted."""
+        last_hunks = [file.hunks[-1] for file in files if file.hunks]
+        last_line = max((max(hunk.old_start, hunk.new_start) + len(hunk.signs) for hunk in last_hunks), default=0)
+        self.digits, self.shift = max(3, len(str(last_line))), 0
+        self._tokens.clear()
+
+    def move(self, by: int, rows: Iterable[LineRow], width: int, *, is_split: bool) -> None:
+        """Shift long lines by a step to the left, or back with -1; no farther than to the end of the longest of the
+        `rows` in sight."""
+        longest = max((cell_len(line.text) for row in rows for line in row[:2] if line is not None), default=0)
+        numbers = self.digits if is_split else 2 * self.digits + 1
+        line_width = (width - 2) // 2 if is_split else width - 1
+        end = max(0, longest + numbers + GUTTER_CELLS - line_width)
+        self.shift = min(end, max(0, min(self.shift, end) + by * SHIFT_COLUMNS))
+
+    def paint(self, entry: DiffEntry, width: int, base: Style, *, marked: set[Mark], has_cursor: bool = False) -> Strip:
+        """A row in `width` cells: the head of a file or a hunk, a line, a comment or a note. `marked` are those that
+        land."""
+        cursor = Strip([Segment("▸" if has_cursor else " ", base + self._tone("accent"))])
+        width, file = width - 1, entry.file
+        if entry.kind == "file":
+            style = base + self._tone("file")
+            right = " binary " if file.change.added is None else f" +{file.change.added} -{file.change.removed} "
+            name = f"{choose_mark_sign(file.marks, marked)}{'▸' if file.folded else '▾'} {file.name}"
+            name = fit_to_width(name, width - len(right))
+            return Strip.join([cursor, Strip([Segment(name, style), Segment(right, style + self._tone("grey"))])])
+        style = base + self._tone("lit") if has_cursor else base
+        if entry.kind == "line":
+            return Strip.join([cursor, self._draw_line(entry, width, style)])
+        if entry.hunk is not None and entry.kind == "hunk":
+            text, tone = _describe_hunk(file, entry.hunk, marked), "faint"
+        else:
+            indent = " " * (2 * self.digits + 2) + "┃ " if entry.kind == "comment" else "    "
+            text, tone = indent + entry.text, entry.tone
+        return Strip.join([cursor, Strip([Segment(fit_to_width(text, width), style + self._tone(tone))])])
+
+    def _draw_line(self, entry: DiffEntry, width: int, base: Style) -> Strip:
+        """One line, or the line before and after the change side by side."""
+        (old, new, sign), digits = entry.line_row, self.digits
+        if sign:
+            line, other = (old, new) if sign == "-" else (new, old)
+            numbers = " ".join(f"{number or '':>{digits}}" for number in (line.old, line.new)) if line else ""
+            return self._draw_side(entry, line, other, numbers, width, base)
+        half = (width - 1) // 2
+        before = self._draw_side(entry, old, new, f"{old.old if old else '':>{digits}}", half, base)
+        after = self._draw_side(entry, new, old, f"{new.new if new else '':>{digits}}", width - 1 - half, base)
+        return Strip.join([before, Strip([Segment("│", base + self._tone("faint"))]), after])
+
+    def _draw_side(
+        self, entry: DiffEntry, line: Line | None, other: Line | None, numbers: str, width: int, base: Style
+    ) -> Strip:
+        """`line` after its `numbers`, in `width` cells; the part that differs from `other` stands out."""
+        if line is None:
+            return Strip.blank(width, base)
+        gutter = Strip([Segment(f"{numbers} {line.sign} ", base + self._tone(line.sign))])
+        code, style = self._draw_code(entry, line, other, base)
+        code_width = max(1, width - gutter.cell_length)
+        offset = min(self.shift, max(0, code.cell_length - code_width))
+        if code.cell_length > offset + code_width:
+            ellipsis = Strip([Segment("…", style + self._tone("faint"))])
+            code = code.crop(offset, offset + code_width - 1).extend_cell_length(code_width - 1, style)
+            return Strip.join([gutter, code, ellipsis])
+        return Strip.join([gutter, code.crop(offset).extend_cell_length(code_width, style)])
+
+    def _draw_code(self, entry: DiffEntry, line: Line, other: Line | None, base: Style) -> tuple[Strip, Style]:
+        """The whole of `line`, highlighted, and the style of its background."""
+        style, part_style = self._choose_line_styles(line, base)
+        keeps_style = self._is_ansi() and line.sign in CHANGE_BY_SIGN
+        changed_part = find_changed_part(line.text, other.text) if other not in (None, line) else (0, 0)
+        segments = []
+        for tone, text, has_changed in split_tokens(self._highlight_line(entry, line), *changed_part):
+            token_style = style if keeps_style else style + self._tone(tone or "ink")
+            segments.append(Segment(text, token_style + part_style if has_changed else token_style))
+        if not line.has_newline:
+            segments.append(Segment("  no newline at the end", style + self._tone("faint")))
+        return Strip(segments), style
+
+    def _choose_line_styles(self, line: Line, base: Style) -> tuple[Style, Style]:
+        """The style of a line, and what the part that changed has more."""
+        if line.sign not in CHANGE_BY_SIGN:
+            return base, Style()
+        if self._is_ansi():  # of 16 colours none is a background that all text can be read on
+            return base + self._tone(line.sign), Style(underline=True)
+        change = CHANGE_BY_SIGN[line.sign]
+        return base + self._tone(change), self._tone(f"{change} part")
+
+    def _highlight_line(self, entry: DiffEntry, line: Line) -> list[tuple[str, str]]:
+        """The tokens of `line`, each with its tone; highlighted with the lines around it, and kept."""
+        hunk, side, block = entry.hunk, "-" if line.sign == "-" else "+", line.number // HIGHLIGHT_LINES
+        assert hunk is not None  # a line has one
+        key = (hunk, side, block)
+        if key not in self._tokens:
+            around = hunk.lines[block * HIGHLIGHT_LINES : (block + 1) * HIGHLIGHT_LINES]
+            lines = [other for other in around if other.sign in (" ", side)]
+            tokens = highlight_lines([other.text for other in lines], find_language(entry.file.change.path))
+            self._tokens[key] = {other.number: token for other, token in zip(lines, tokens, strict=True)}
+        return self._tokens[key][line.number]
+
+
+def _describe_hunk(file: DiffFile, hunk: Hunk, marked: set[Mark]) -> str:
+    """The head of a hunk: its mark, its number and its place in the code."""
+    folded = f"  {formats.count(len(hunk.lines), 'line')}" if hunk.folded else ""
+    mark = "" if file.all_or_nothing else choose_mark_sign({(file.change.path, hunk.number)}, marked)
+    number = f"hunk {hunk.number} of {len(file.hunks) + file.landed}"
+    return f"  {mark}{'▸' if hunk.folded else '▾'} {number}{folded}  {hunk.title}"
+
+
 class DiffView(CursorView, can_focus=True):
     """Shows the files of a change set one below the other, with a cursor."""
 
@@ -81,11 +202,9 @@ class DiffView(CursorView, can_focus=True):
         """Whether the change set can still be landed."""
         self._rows = DiffRows((), (), is_split=False, comment_width=0)
         self._comments: tuple[DiffComment, ...] = ()
-        self._digits = 3  # cells of a line number
-        self._shift = 0  # columns by which long lines are moved
+        self._painter = DiffPainter(self.tone, lambda: self.app.current_theme.ansi)
         self._width = 0
         self._strips: LRUCache[tuple[int, bool], Strip] = LRUCache(MAX_DRAWN_ROWS)  # by row, and whether with cursor
-        self._tokens: dict[tuple[Hunk, str, int], dict[int, list[tuple[str, str]]]] = {}  # see `_highlight_line`
 
     @property
     def row_count(self) -> int:
@@ -113,11 +232,8 @@ class DiffView(CursorView, can_focus=True):
         marked: Collection[Mark] = (),
     ) -> None:
         """Show `files` from the top."""
-        self.files, self._comments, self.marked, self._shift = files, comments, set(marked), 0
-        last_hunks = [file.hunks[-1] for file in files if file.hunks]
-        last_line = max((max(hunk.old_start, hunk.new_start) + len(hunk.signs) for hunk in last_hunks), default=0)
-        self._digits = max(3, len(str(last_line)))
-        self._tokens.clear()
+        self.files, self._comments, self.marked = files, comments, set(marked)
+        self._painter.begin(files)
         self._rebuild_rows(None)
 
     def show_comments(self, comments: tuple[DiffComment, ...]) -> None:
@@ -132,7 +248,7 @@ class DiffView(CursorView, can_focus=True):
             self.files,
             self._comments,
             is_split=self.is_split,
-            comment_width=max(20, self._width - 2 * self._digits - 8),
+            comment_width=max(20, self._width - 2 * self._painter.digits - 8),
         )
         self._strips.clear()
         self.set_reactive(DiffView.cursor, self._rows.find(current) if current else 0)
@@ -151,7 +267,7 @@ class DiffView(CursorView, can_focus=True):
         has_cursor = number == self.cursor and self.has_focus
         strip = self._strips.get((number, has_cursor))
         if strip is None or self.text_selection is not None:
-            drawn = self._draw_entry(self._rows[number], width, base, has_cursor=has_cursor)
+            drawn = self._painter.paint(self._rows[number], width, base, marked=self.marked, has_cursor=has_cursor)
             strip = Strip(make_selectable(self, drawn, 0, number), width)
             if self.text_selection is None:
                 self._strips[number, has_cursor] = strip
@@ -165,102 +281,13 @@ class DiffView(CursorView, can_focus=True):
         self._strips.clear()
         self.refresh()
 
-    def _draw_entry(self, entry: DiffEntry, width: int, base: Style, *, has_cursor: bool) -> Strip:
-        """A row: the head of a file or a hunk, a line, a comment or a note."""
-        cursor = Strip([Segment("▸" if has_cursor else " ", base + self.tone("accent"))])
-        width, file = width - 1, entry.file
-        if entry.kind == "file":
-            style = base + self.tone("file")
-            right = " binary " if file.change.added is None else f" +{file.change.added} -{file.change.removed} "
-            name = f"{choose_mark_sign(file.marks, self.marked)}{'▸' if file.folded else '▾'} {file.name}"
-            name = fit_to_width(name, width - len(right))
-            return Strip.join([cursor, Strip([Segment(name, style), Segment(right, style + self.tone("grey"))])])
-        style = base + self.tone("lit") if has_cursor else base
-        if entry.kind == "line":
-            return Strip.join([cursor, self._draw_line(entry, width, style)])
-        if entry.hunk is not None and entry.kind == "hunk":
-            text, tone = self._describe_hunk(file, entry.hunk), "faint"
-        else:
-            indent = " " * (2 * self._digits + 2) + "┃ " if entry.kind == "comment" else "    "
-            text, tone = indent + entry.text, entry.tone
-        return Strip.join([cursor, Strip([Segment(fit_to_width(text, width), style + self.tone(tone))])])
-
-    def _describe_hunk(self, file: DiffFile, hunk: Hunk) -> str:
-        """The head of a hunk: its mark, its number and its place in the code."""
-        folded = f"  {formats.count(len(hunk.lines), 'line')}" if hunk.folded else ""
-        mark = "" if file.all_or_nothing else choose_mark_sign({(file.change.path, hunk.number)}, self.marked)
-        number = f"hunk {hunk.number} of {len(file.hunks) + file.landed}"
-        return f"  {mark}{'▸' if hunk.folded else '▾'} {number}{folded}  {hunk.title}"
-
-    def _draw_line(self, entry: DiffEntry, width: int, base: Style) -> Strip:
-        """One line, or the line before and after the change side by side."""
-        (old, new, sign), digits = entry.line_row, self._digits
-        if sign:
-            line, other = (old, new) if sign == "-" else (new, old)
-            numbers = " ".join(f"{number or '':>{digits}}" for number in (line.old, line.new)) if line else ""
-            return self._draw_side(entry, line, other, numbers, width, base)
-        half = (width - 1) // 2
-        before = self._draw_side(entry, old, new, f"{old.old if old else '':>{digits}}", half, base)
-        after = self._draw_side(entry, new, old, f"{new.new if new else '':>{digits}}", width - 1 - half, base)
-        return Strip.join([before, Strip([Segment("│", base + self.tone("faint"))]), after])
-
-    def _draw_side(
-        self, entry: DiffEntry, line: Line | None, other: Line | None, numbers: str, width: int, base: Style
-    ) -> Strip:
-        """`line` after its `numbers`, in `width` cells; the part that differs from `other` stands out."""
-        if line is None:
-            return Strip.blank(width, base)
-        gutter = Strip([Segment(f"{numbers} {line.sign} ", base + self.tone(line.sign))])
-        code, style = self._draw_code(entry, line, other, base)
-        code_width = max(1, width - gutter.cell_length)
-        offset = min(self._shift, max(0, code.cell_length - code_width))
-        if code.cell_length > offset + code_width:
-            ellipsis = Strip([Segment("…", style + self.tone("faint"))])
-            code = code.crop(offset, offset + code_width - 1).extend_cell_length(code_width - 1, style)
-            return Strip.join([gutter, code, ellipsis])
-        return Strip.join([gutter, code.crop(offset).extend_cell_length(code_width, style)])
-
-    def _draw_code(self, entry: DiffEntry, line: Line, other: Line | None, base: Style) -> tuple[Strip, Style]:
-        """The whole of `line`, highlighted, and the style of its background."""
-        style, part_style = self._choose_line_styles(line, base)
-        keeps_style = self.app.current_theme.ansi and line.sign in CHANGE_BY_SIGN
-        changed_part = find_changed_part(line.text, other.text) if other not in (None, line) else (0, 0)
-        segments = []
-        for tone, text, has_changed in split_tokens(self._highlight_line(entry, line), *changed_part):
-            token_style = style if keeps_style else style + self.tone(tone or "ink")
-            segments.append(Segment(text, token_style + part_style if has_changed else token_style))
-        if not line.has_newline:
-            segments.append(Segment("  no newline at the end", style + self.tone("faint")))
-        return Strip(segments), style
-
-    def _choose_line_styles(self, line: Line, base: Style) -> tuple[Style, Style]:
-        """The style of a line, and what the part that changed has more."""
-        if line.sign not in CHANGE_BY_SIGN:
-            return base, Style()
-        if self.app.current_theme.ansi:  # of 16 colours none is a background that all text can be read on
-            return base + self.tone(line.sign), Style(underline=True)
-        change = CHANGE_BY_SIGN[line.sign]
-        return base + self.tone(change), self.tone(f"{change} part")
-
-    def _highlight_line(self, entry: DiffEntry, line: Line) -> list[tuple[str, str]]:
-        """The tokens of `line`, each with its tone; highlighted with the lines around it, and kept."""
-        hunk, side, block = entry.hunk, "-" if line.sign == "-" else "+", line.number // HIGHLIGHT_LINES
-        assert hunk is not None  # a line has one
-        key = (hunk, side, block)
-        if key not in self._tokens:
-            around = hunk.lines[block * HIGHLIGHT_LINES : (block + 1) * HIGHLIGHT_LINES]
-            lines = [other for other in around if other.sign in (" ", side)]
-            tokens = highlight_lines([other.text for other in lines], find_language(entry.file.change.path))
-            self._tokens[key] = {other.number: token for other, token in zip(lines, tokens, strict=True)}
-        return self._tokens[key][line.number]
-
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected rows as they are drawn."""
         first = selection.start.y if selection.start is not None else 0
         last = selection.end.y if selection.end is not None else self.row_count - 1
         width = self.scrollable_content_region.width
         rows = (
-            self._draw_entry(self._rows[row], width, Style(), has_cursor=False).text
+            self._painter.paint(self._rows[row], width, Style(), marked=self.marked).text
             for row in range(first, min(last + 1, self.row_count))
         )
         return selection.extract("\n".join([*[""] * first, *rows])), "\n"
@@ -292,13 +319,9 @@ class DiffView(CursorView, can_focus=True):
 
     def action_shift(self, by: int) -> None:
         """Move long lines to the left, or back with -1; no farther than to the end of the longest line in sight."""
-        top, height = self.scroll_offset.y, self.size.height
-        rows = (self._rows[row].line_row for row in range(top, min(top + height, self.row_count)))
-        longest = max((cell_len(line.text) for row in rows for line in row[:2] if line is not None), default=0)
-        width = (self._width - 2) // 2 - self._digits if self.is_split else self._width - 2 * self._digits - 2
-        end = max(0, longest - width + GUTTER_CELLS)
-        self._shift = max(0, min(self._shift, end) + by * SHIFT_COLUMNS)
-        self._shift = min(self._shift, end)
+        top = self.scroll_offset.y
+        rows = (self._rows[row].line_row for row in range(top, min(top + self.size.height, self.row_count)))
+        self._painter.move(by, rows, self._width, is_split=self.is_split)
         self._redraw()
 
     # Folding, marking, commenting
