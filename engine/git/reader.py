@@ -82,8 +82,8 @@ class GitReader:
         self._cache = CheckCache()
 
     def read(self, workspace: Path) -> GitState:
-        """The state of the working tree whose top folder is `workspace`. Raises `Refusal`: `bare_repository`,
-        `no_folder`, `git_failed`, `no_git`."""
+        """The state of the working tree whose top folder is `workspace`. Raises `Refusal`: `no_folder`,
+        `no_repository`, `git_failed`, `no_git`."""
         git = Git(workspace, timeout=TIMEOUT_S).pin()
         repository = git.repository
         status = read_status(git)

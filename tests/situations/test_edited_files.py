@@ -89,7 +89,7 @@ def test_documentation_of_a_renamed_function_is_updated(shop: Situation):
 
     session = shop.approve(card)
     assert session.outcome == PROBLEM_FOUND, "it ran to its end"
-    assert session.summary == "1 line in 1 file of documentation still names total"
+    assert session.summary == "1 line in 1 file of documentation with outdated names: total"
     assert "README.md:3  total (now sum_of)" in shop.read_transcript(session)
 
     updated = shop.approve(shop.predict_card("update_docs"))

@@ -236,8 +236,6 @@ def _normalise_message(message: str) -> str:
 
 # -- find the commit that broke a test
 
-_REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
-
 _FIRST_BAD = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
 
 Verdict = Literal["good", "bad", "skip"]
@@ -331,10 +329,7 @@ def _search(job: Job, run_test: RunTest, good: str, bad: str, at_bad: CheckResul
     verdicts: dict[str, Verdict] = {}
     while not (first_bad := _FIRST_BAD.search(output)) and "only 'skip'ped commits left" not in output:
         commit = job.git.text("rev-parse", "HEAD")
-        revisions_left = _REVISIONS_LEFT.search(output)
-        left = count(int(revisions_left[1]) if revisions_left else 0, "commit")
-        step = f"Step {len(verdicts) + 1}, {left} left after it"
-        job.say(f"{step}: {read_commit(job, commit)}")
+        job.say(f"Step {len(verdicts) + 1}: {read_commit(job, commit)}")
         try:
             verdict = decide_verdict(run_test(), at_bad)
         except CannotRun as error:

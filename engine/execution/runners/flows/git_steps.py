@@ -15,7 +15,6 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 
 from engine.execution.runners.flow import Job, WorkFailed, require_commit
 from engine.execution.runners.toolchains.project_tools import ProjectTool
@@ -23,7 +22,7 @@ from engine.execution.runners.toolchains.tool_table import LANGUAGES, list_folde
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.command import LITERAL_PATHS, update_index
+from engine.git.command import update_index
 from engine.git.leftovers import find_secret_kind
 from engine.git.own_changes import OwnChanges, find_own_changes
 from engine.git.reader import USUAL_BASES, GitReader
@@ -35,9 +34,6 @@ MAX_DIFF_LINES = 200
 
 MAX_LISTED_COMMITS = 50
 """Maximum number of commits in the transcript."""
-
-MAX_RECENT_COMMITS = 3
-"""Maximum number of commits that are shown for a file in conflict."""
 
 REHEARSAL_AUTHOR = {
     f"GIT_{role}_{field}": value
@@ -183,18 +179,10 @@ def try_git(job: Job, *arguments: str, environment: Mapping[str, str] | None = N
     return GitTrial(tree, is_empty, conflicts, error, stop)
 
 
-def report_conflicts(job: Job, conflicts: Mapping[str, int], sides: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Show the files in conflict with their numbers of places, and the newest commits on each side. `sides` has the
-    range of commits of each side by its name."""
+def report_conflicts(job: Job, conflicts: Mapping[str, int]) -> None:
+    """Show the files in conflict with their numbers of places."""
     for path, places in conflicts.items():
         job.say(f"conflict  {path}  ({count(places, 'place') if places else 'whole file'})")
-        for name, span in sides.items():
-            commits = job.git.lines(
-                "log", f"-n{MAX_RECENT_COMMITS}", "--no-merges", "--no-show-signature", "--format=%h %s", span, "--",
-                path, environment=LITERAL_PATHS, allowed=(0, 128),
-            )  # fmt: skip
-            for commit in commits:
-                job.say(f"          {name}: {commit}")
 
 
 def find_unmerged_files(git: Git) -> dict[str, int]:

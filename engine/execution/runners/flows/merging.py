@@ -82,21 +82,18 @@ class RehearseMerge(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         target, source = resolve_commit(job, self.target), resolve_commit(job, self.source)
-        tips = {self.target: target, self.source: source}
         facts: Facts = {"source": source, "target": target, "conflicts": []}
         if is_ancestor(job.git, source, target):
             return FlowResult(f"Nothing to merge: {self.target} already has all of {self.source}", facts=facts)
         reset_worktree(job, target)
-        for name, commit in tips.items():
+        for name, commit in ((self.target, target), (self.source, source)):
             job.say(f"{name} is at {read_commit(job, commit)}")
         merged = try_git(job, "merge", "--no-commit", "--no-ff", "--no-verify", source)
         facts["conflicts"] = [*merged.conflicts]
         if merged.error:
             raise WorkFailed(f"git cannot merge them: {merged.error}")
-        if merged.conflicts:  # shown with the commits of each side since their common one
-            common = job.git.text("merge-base", source, target, allowed=(0, 1))
-            ranges = {name: f"{common}..{tip}" if common else tip for name, tip in tips.items()}
-            report_conflicts(job, merged.conflicts, ranges)
+        if merged.conflicts:
+            report_conflicts(job, merged.conflicts)
             check, summary = None, f"Merging {self.source} into {self.target} conflicts in {merged.files}"
         else:
             job.say("The merge is clean")

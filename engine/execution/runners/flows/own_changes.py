@@ -196,8 +196,7 @@ class LookAtMentions(Flow):
         renamed = [finding for finding in mentions if finding.new]
         names = join_names(dict.fromkeys(finding.old for finding in mentions), 3)
         files = count(len({finding.path for finding in mentions}), "file")
-        verb = "name" if len(mentions) > 1 else "names"
-        summary = f"{count(len(mentions), 'line')} in {files} of documentation still {verb} {names}"
+        summary = f"{count(len(mentions), 'line')} in {files} of documentation with outdated names: {names}"
         return FlowResult(summary, sound=False, facts={"next": "update_docs"} if renamed else {})
 
 
@@ -222,12 +221,7 @@ class UpdateDocs(Flow):
                 changed[path] = len(renamed)
         if not changed:
             return FlowResult("Nothing to update: no document contains a name with a clear replacement")
-        summary = f"{count(sum(changed.values()), 'name')} updated in {join_names(changed, 3)}"
-        unnamed = sum(not mention.new for mention in mentions)
-        if unnamed:
-            verb = "names" if unnamed == 1 else "name"
-            summary += f"; {count(unnamed, 'line')} {verb} something that is gone and must be reworded"
-        return FlowResult(summary)
+        return FlowResult(f"{count(sum(changed.values()), 'name')} updated in {join_names(changed, 3)}")
 
     def _rename_in_file(self, job: Job, path: str, mentions: Sequence[Mention]) -> bool:
         """Replace the names that a document mentions, longer names first. Returns False if the file cannot be read."""
@@ -285,9 +279,8 @@ class FindJointChanges(Flow):
         job.say(f"{partner} in {newest.sha[:10]}:")
         job.say_list(_read_changed_lines(git, newest.sha, partner), MAX_SHOWN_LINES)
         lines = count(parse_line_count(newest.added) + parse_line_count(newest.deleted), "line")
-        times = "commit changed" if len(commits) == 1 else "commits changed"
         last = f"the last on {newest.date}: “{newest.subject}”, {lines} of {partner}"
-        return FlowResult(f"{len(commits)} {times} both {path} and {partner}, {last}")
+        return FlowResult(f"{count(len(commits), 'commit')} changed both {path} and {partner}, {last}")
 
 
 @frozen

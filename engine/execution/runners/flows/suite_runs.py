@@ -18,7 +18,6 @@ from engine.execution.runners.flows.git_steps import link_packages, remove_untra
 from engine.execution.runners.toolchains.detection import make_environment_command
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import Project, find_projects
-from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.run_results import FinishedRun, read_failures, read_result
 from engine.execution.runners.toolchains.tool_table import (
     EXECUTION_KINDS,
@@ -80,11 +79,10 @@ def find_toolchains(job: Job, path: str) -> Sequence[Toolchain]:
 
 def describe_how_to_run_tests(project: Project, top: Path) -> str:
     """How to get a tool for the tests of a project. `top` is the top of the operator's repository."""
-    folder = top / project.path
     if project.missing_tool in PROGRAM_FIXES:
         return PROGRAM_FIXES[project.missing_tool]
-    if is_python_project(folder):
-        return make_environment_command(folder, top)
+    if any(packages.kind == "python" for packages in project.packages):
+        return make_environment_command(top / project.path, top)
     return "write tests for a tool that `clawpy` supports, or add a `test` script or target that runs them"
 
 

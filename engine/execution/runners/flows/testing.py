@@ -233,7 +233,7 @@ class UncoveredLines(ProjectFlow):
                 job.say(f"{path}: not measured, coverage is configured to leave it out")
             elif hits := sorted(missing_lines[path].intersection(lines)):
                 uncovered[path] = hits
-                job.say(f"{path} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}")
+                job.say(f"{path} {format_line_ranges(hits)}: no test runs it")
         facts: Facts = {"uncovered": uncovered}
         if not uncovered:
             summary = f"The tests run every measured changed line; {describe_check(check)}"

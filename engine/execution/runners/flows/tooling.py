@@ -41,7 +41,6 @@ from engine.execution.runners.toolchains.installing import (
 )
 from engine.execution.runners.toolchains.project_tools import Finding, Linter
 from engine.execution.runners.toolchains.projects import find_packages
-from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.tool_table import (
     LINTERS,
     PROGRAM_FIXES,
@@ -75,8 +74,8 @@ class _LintFlow(ProjectFlow):
         needed = project.missing_tool  # the tool of some languages lints and tests
         if needed in PROGRAM_FIXES and any(row.lint_command.startswith(f"{needed} ") for row in LINTERS):
             raise CannotRun(f"no linter{self.where}: {needed} is not installed", PROGRAM_FIXES[needed])
-        folder = job.folder / self.project
-        has_python = is_python_project(folder) or any(folder.glob("*.py"))
+        kinds = {packages.kind for packages in project.packages}
+        has_python = "python" in kinds or any((job.folder / self.project).glob("*.py"))
         fix = "configure a linter for the project and install it in the project's environment"
         names = [row.name for row in LINTERS if not has_python or row.kind == "python"]
         raise CannotRun(
@@ -269,11 +268,8 @@ class FixLint(_LintFlow):
                     used_commands.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))
         changed = job.git.items("diff-tree", "-r", "-z", "--name-only", "--diff-filter=d", before, store_tree(job))
         tools = join_names(dict.fromkeys(used_commands))
-        if not used_commands:
-            names = join_names(self.paths, 3) or "this project"
-            return FlowResult(f"Nothing to fix: no linter of the project fixes {names}")
         if not changed:
-            return FlowResult(f"Nothing to fix: {tools} changed nothing", facts={"changed": []})
+            return FlowResult(f"Nothing to fix: {tools or 'no linter of the project'} changed nothing")
         return FlowResult(
             f"{tools} changed {count(len(changed), 'file')}: {join_names(changed, 4)}", facts={"changed": changed}
         )

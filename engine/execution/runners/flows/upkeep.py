@@ -216,8 +216,7 @@ def _try_stash(job: Job, stash: Stash, head: str) -> StashTrial:
     }
     different = [path for path, blob in untracked.items() if in_head[path] not in ("", blob)]
     if different:
-        verb = "exists" if len(different) == 1 else "exist"
-        return StashTrial(f"does not apply: {join_names(different, 3)} already {verb}")
+        return StashTrial(f"does not apply: already there: {join_names(different, 3)}")
     if untracked == in_head and not job.git.text("status", "--porcelain"):
         return StashTrial("already in HEAD", is_in_head=True)
     return StashTrial("still applies")

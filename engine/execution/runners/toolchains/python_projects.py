@@ -196,16 +196,6 @@ def has_pytest(interpreter: Interpreter) -> bool:
     return result.returncode == 0
 
 
-def is_python_project(folder: Path) -> bool:
-    """Whether a folder may have Python tests, because it has a project file, a configuration of pytest, or test
-    files."""
-    names = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "conftest.py", "tox.ini", "requirements.txt")
-    if any((folder / name).is_file() for name in names):
-        return True
-    folders = [subfolder for name in ("", "tests", "test") if (subfolder := folder / name).is_dir()]
-    return any(is_test_file(file.name) for subfolder in folders for file in subfolder.iterdir())
-
-
 def find_environment(workspace: Path, top: Path) -> Path | None:
     """The folder of the environment of a project: its own, or that of the nearest folder above it up to the `top` of
     the repository. None if there is none."""
