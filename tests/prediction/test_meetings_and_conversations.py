@@ -138,8 +138,11 @@ def test_an_event_that_repeated_too_often_holds_up_no_check(tmp_path: Path):
     )
     events = [format_event("ticks", "DTSTART:19700101T100000Z", *lines) for lines in rules]
     nested = f"BEGIN:X-BOX\n{events[0]}END:X-BOX\n"
-    [meeting] = read_meetings(write_calendar(tmp_path, STANDUP, *events, nested))
-    assert meeting.name == "Stand-up"
+    ends = "DTSTART:19900105T110000Z"
+    old = [format_event(rule, ends, f"RRULE:FREQ={rule}") for rule in ("YEARLY", "WEEKLY;BYDAY=MO", "DAILY")]
+    over = [format_event(end, ends, f"RRULE:FREQ=HOURLY;{end}") for end in ("COUNT=8", "UNTIL=19900201T000000Z")]
+    meetings = read_meetings(write_calendar(tmp_path, STANDUP, *events, *old, *over, nested))
+    assert sorted(meeting.name for meeting in meetings) == ["DAILY", "Stand-up", "WEEKLY;BYDAY=MO", "YEARLY"]
 
 
 def test_whole_days_cancelled_and_free_events_are_no_meetings(tmp_path: Path):
