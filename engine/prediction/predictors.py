@@ -12,7 +12,6 @@ which may have a `workspace`. A line is proposed for a day. The engine never wri
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -312,7 +311,10 @@ MAX_AGE = timedelta(hours=24)
 """How long a line is proposed: as long as a card lives (SPEC 2.7)."""
 
 MAX_LINES = 50
-"""Maximum number of lines that are read, the newest."""
+"""Maximum number of lines that are proposed, the newest."""
+
+MAX_READ_BYTES = 1024 * 1024
+"""Maximum number of bytes at the end of the file that are read as predictions."""
 
 MAX_NAMED_ERRORS = 5
 """Maximum number of unreadable lines that a report names. The others are counted."""
@@ -384,8 +386,8 @@ class PredictorHook:
         return [replace(line.propose(context, self._flows), evidence_at=at) for at, line in by_prompt.values()]
 
     def _read(self, file: Path) -> None:
-        """Read the newest lines if the file has changed. New ones that cannot be read are reported by number. A line
-        without its end is still being written, and is read later."""
+        """Read the file if it has changed. New lines that cannot be read are reported by number. A line without its end
+        is still being written, and is read later."""
         if file.is_fifo():
             raise OSError(EINVAL, "Is a pipe")  # to open it would wait for a program that writes to it
         with file.open("rb") as opened:
@@ -393,19 +395,26 @@ class PredictorHook:
             stamp = (str(file), status.st_mtime_ns, status.st_size)
             if stamp == self._stamp:
                 return
-            whole = ((number, raw) for number, raw in enumerate(opened, 1) if raw.endswith(b"\n") and raw.strip())
-            newest = deque(whole, MAX_LINES)
-        last_number = newest[-1][0] if newest else 0
+            if stamp[0] != (self._stamp or stamp)[0]:
+                self._last_number = 0
+            changed_at, begin = datetime.fromtimestamp(status.st_mtime, UTC), status.st_size - MAX_READ_BYTES
+            lines, errors, last_number = [], dict[int, str](), 0
+            for number, raw in enumerate(opened, 1):
+                if not raw.endswith(b"\n"):
+                    break
+                last_number = number
+                if opened.tell() < begin or not raw.strip():
+                    continue
+                try:
+                    line = read_line(raw)
+                except ValueError as error:
+                    errors[number] = str(error)
+                else:
+                    lines.append((line.written_at(changed_at), line))
+        self._lines = lines[-MAX_LINES:]
         known_number = self._last_number if self._last_number <= last_number else 0  # 0: another file in its place
-        self._lines, errors, changed_at = [], list[str](), datetime.fromtimestamp(status.st_mtime, UTC)
-        for number, raw in newest:
-            try:
-                line = read_line(raw)
-            except ValueError as error:
-                errors += [f"line {number}: {error}"] if number > known_number else []
-            else:
-                self._lines.append((line.written_at(changed_at), line))
+        new_errors = [f"line {number}: {error}" for number, error in errors.items() if number > known_number]
         self._stamp, self._reported_error, self._last_number = stamp, "", last_number
-        if errors:
-            more = f"; and {len(errors) - MAX_NAMED_ERRORS} more" if len(errors) > MAX_NAMED_ERRORS else ""
-            self._report(str(file), "; ".join(errors[:MAX_NAMED_ERRORS]) + more)
+        if new_errors:
+            more = f"; and {len(new_errors) - MAX_NAMED_ERRORS} more" if len(new_errors) > MAX_NAMED_ERRORS else ""
+            self._report(str(file), "; ".join(new_errors[:MAX_NAMED_ERRORS]) + more)
