@@ -147,7 +147,7 @@ def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked_file:
     assert len(hooked_file.errors) == 1
     hooked_file.file.write_bytes(encode_line() + b"{\n" * 60)
     assert hooked_file.propose_prompts() == ["Run the tests"]
-    assert hooked_file.errors[1].startswith("line 6: ")
+    assert hooked_file.errors[1].startswith("line 8: ")
 
 
 @pytest.mark.usefixtures("alarm_after_a_minute")
