@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory.capture_rules import MAX_LENGTH, capture_sentences, classify_sentence, find_corrected
+from engine.memory.capture_rules import MAX_LENGTH, capture_sentences, classify_sentence
 from engine.memory.captures import Captures
 from engine.storage.database import Database
 from tests.memory.stand_in_work import StandInWork, make_view
@@ -51,13 +51,6 @@ def test_any_text_is_read_without_harm(text: str):
     for sentence in capture_sentences(enumerate(text.split("\n"), 1)):
         assert sentence.line <= text.count("\n") + 1
         assert len(sentence.text) <= MAX_LENGTH
-
-
-def test_a_correction_finds_the_statement_that_it_corrects():
-    earlier = [("a", "The service listens on port 8000"), ("b", "Always run the linter")]
-    assert find_corrected("Actually, the service listens on port 8001", earlier) == "a"
-    assert find_corrected("Actually, nothing of the kind happened", earlier) == ""
-    assert find_corrected("The service listens on port 8000!", earlier) == ""  # it says the same
 
 
 # Of sessions
