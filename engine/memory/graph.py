@@ -162,6 +162,12 @@ class TaskGraph:
         with self.database.read() as session:
             return [row.value for row in read_all(session, TaskNode, clauses, {"words": words.split(), "limit": limit})]
 
+    def read_newest_titles(self, limit: int) -> dict[str, str]:
+        """The titles of the last added tasks by their ids. No objects are made of them: each recall compares them."""
+        with self.database.read() as session:
+            query = "SELECT task_id, title FROM task_nodes ORDER BY rowid DESC LIMIT :limit"
+            return dict(ask(session, query, {"limit": limit}))
+
     def get_neighbourhood(self, task_id: str) -> Neighbourhood:
         """A task with its edges and the tasks one step away, the valid ones first. Raises `Refusal` `unknown_task`."""
         with self.database.read() as session:

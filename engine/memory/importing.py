@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,10 +49,13 @@ MAX_TURN_CHARS = 100_000
 """Maximum number of characters of a turn; the rest is cut."""
 
 _TIME_FORMATS = (
-    "%Y/%m/%d %H:%M", "%Y/%m/%d (%a) %H:%M", "%Y/%m/%d", "%I:%M %p on %d %B, %Y", "%d %B, %Y", "%d %B %Y", "%B %d, %Y",
-    "%a, %d %b %Y %H:%M:%S %z",
+    "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d (%a) %H:%M", "%Y/%m/%d", "%I:%M %p on %d %B, %Y", "%d %B, %Y",
+    "%d %B %Y", "%B %d, %Y",
 )  # fmt: skip
-"""Forms in which chats are exported and mails are dated, besides ISO 8601."""
+"""Forms in which chats are exported, besides ISO 8601."""
+
+_SECONDS = re.compile(r"\d{9,}(?:\.\d+)?")
+"""Matches a number of seconds or milliseconds: fewer digits are a date in ISO 8601."""
 
 MIN_MILLISECONDS = 10**11
 """A number above this is milliseconds since 1970; as seconds it would be after the year 5000."""
@@ -276,19 +281,20 @@ def _extract_texts(content: object) -> Iterator[str]:
 
 
 def _parse_timestamp(stamp: object) -> datetime | None:
-    """A time in ISO 8601, in one of `_TIME_FORMATS`, or in seconds or milliseconds since 1970; without a zone it is in
-    UTC. Raises ValueError."""
+    """A time in ISO 8601, in one of `_TIME_FORMATS`, as mails are dated, or in seconds or milliseconds since 1970;
+    without a zone it is in UTC. Raises ValueError."""
     if stamp in (None, ""):
         return None
-    if isinstance(stamp, int | float) and not isinstance(stamp, bool):
-        with suppress(ValueError, OverflowError, OSError):
-            return datetime.fromtimestamp(stamp / 1000 if stamp > MIN_MILLISECONDS else stamp, UTC)
-    elif isinstance(stamp, str):
-        parsers: list[Callable[[str], datetime]] = [partial(_parse_format, form) for form in _TIME_FORMATS]
-        for parse in (datetime.fromisoformat, *parsers):
+    text = str(stamp).strip()
+    with suppress(ValueError, OverflowError, OSError):
+        if _SECONDS.fullmatch(text):
+            seconds = float(text)
+            return datetime.fromtimestamp(seconds / 1000 if seconds > MIN_MILLISECONDS else seconds, UTC)
+        formats: list[Callable[[str], datetime]] = [partial(_parse_format, form) for form in _TIME_FORMATS]
+        for parse in (datetime.fromisoformat, *formats, parsedate_to_datetime):
             with suppress(ValueError):
-                return in_utc(parse(stamp.strip()))
-    raise ValueError(f"timestamp {str(stamp)[:40]!r} is not a time such as 2026-01-05T14:12:30Z")
+                return in_utc(parse(text))
+    raise ValueError(f"timestamp {text[:40]!r} is not a time such as 2026-01-05T14:12:30Z")
 
 
 def _parse_format(form: str, text: str) -> datetime:
@@ -314,27 +320,27 @@ def read_lines(lines: Sequence[str], *, first: int, source: str) -> tuple[list[N
         if not line.strip():
             continue
         try:
-            fields, at = parse_line(line.encode(errors="replace")), None
+            fields = parse_line(line.encode(errors="replace"))
+            memory = check_memory(_make_memory(fields, f"{source}:{number}" if source else ""))
             try:
-                at = _parse_timestamp(fields.get("timestamp"))
+                memory = replace(memory, at=_parse_timestamp(fields.get("timestamp")))
             except ValueError as error:
                 problems.append(LineProblem(number, f"{error}; stored without its time", kept=True))
-            items.append(check_memory(_make_memory(fields, at, f"{source}:{number}" if source else "")))
+            items.append(memory)
         except (Refusal, ValueError) as error:
             message = error.message if isinstance(error, Refusal) else str(error)
             problems.append(LineProblem(number, message[:300]))
     return items, problems
 
 
-def _make_memory(fields: dict[str, Any], at: datetime | None, source: str) -> NewMemory:
-    """The memory in the fields of a line. Raises ValueError."""
+def _make_memory(fields: dict[str, Any], source: str) -> NewMemory:
+    """The memory in the fields of a line, without its time. Raises ValueError."""
     if not isinstance(fields.get("text"), str):
         raise ValueError('a line must be an object with "text"')
     speaker, session, agent, ref = (_get_string(fields, name) for name in ("speaker", "session", "agent", "id"))
     return NewMemory(
         fields["text"],
         speaker=speaker,
-        at=at,
         session=session,
         agent=agent,
         source=source,

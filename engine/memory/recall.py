@@ -297,15 +297,12 @@ class GraphSource:
     def _find_similar(self, query: RecallQuery, now: datetime) -> Iterator[RecallMatch]:
         """The tasks whose summaries are near to the question, and the newest tasks that share its words."""
         nearest = self.nearest_sessions(query.text, NEAREST_FACTOR * query.k)
-        terms = key_terms(query.text)
-        near_tasks = self.graph.read(list(nearest))
-        tasks = [(near_tasks[id], "semantic", nearest[id]) for id in nearest if id in near_tasks]
-        tasks += [
-            (node, "words", share)
-            for node in self.graph.find_newest(limit=MAX_COMPARED)
-            if node.task_id not in nearest and (share := compute_share_of_terms(terms, node.title)) >= MIN_SHARE
-        ]
-        for node, part, similarity in tasks:
+        terms, titles = key_terms(query.text), self.graph.read_newest_titles(MAX_COMPARED)
+        shares = {id: compute_share_of_terms(terms, title) for id, title in titles.items() if id not in nearest}
+        found = {id: ("semantic", similarity) for id, similarity in nearest.items()}
+        found |= {id: ("words", share) for id, share in shares.items() if share >= MIN_SHARE}
+        for id, node in self.graph.read(list(found)).items():
+            part, similarity = found[id]
             if _is_candidate(node, query):
                 parts = (
                     ScorePart(part, similarity, SEMANTIC_WEIGHT),
