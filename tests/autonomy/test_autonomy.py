@@ -3,7 +3,7 @@ to 7.3)."""
 
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +18,7 @@ from engine.autonomy.autonomous_runs import (
     find_requirements,
 )
 from engine.autonomy.autonomy import CARD_JOB, Autonomy
-from engine.autonomy.schedule import Job, Schedule, compute_next_run
+from engine.autonomy.schedule import Job, Schedule
 from engine.autonomy.state import (
     TRANSITIONS,
     AutonomyTrigger,
@@ -30,7 +30,6 @@ from engine.autonomy.state import (
 from engine.clock import FakeClock, SystemClock
 from engine.config import FixedSettings, Settings, WorkspaceAutonomy
 from engine.events import EventBus
-from engine.inference import wilson_lower_bound
 from engine.learning.decisions.decisions import Decisions
 from engine.model import AutonomyState, HoldKind
 from engine.safety.kill_switch import BY_CONSOLE, PAUSE_DURATION, KillSwitch
@@ -170,14 +169,6 @@ def make_schedule(database: Database, action: Callable[[], None]) -> Schedule:
     return Schedule(database, SystemClock(UTC), [Job("cards", lambda: timedelta(minutes=10), action)])
 
 
-@pytest.mark.parametrize("last, expected", [(None, 0), (-3, 7), (-1000, 0), (5, 10)])
-def test_a_job_is_due_an_interval_after_it_ran_and_never_in_the_past(last: int | None, expected: int):
-    """`last` and `expected` are minutes from now."""
-    now = datetime(2026, 1, 5, tzinfo=UTC)
-    last_run = None if last is None else now + timedelta(minutes=last)
-    assert compute_next_run(now, last_run, timedelta(minutes=10)) == now + timedelta(minutes=expected)
-
-
 def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_restart(
     system_database: Database,
 ):
@@ -271,13 +262,3 @@ def test_what_stops_all_workspaces_is_said_before_what_stops_one(facts: dict[str
     values = {"stopped": "", "autonomous": True, "autonomy": "act", "quiet": ""} | facts
     values["autonomy"] = WorkspaceAutonomy(values["autonomy"])
     assert find_reason_not_to_start(**values) == reason
-
-
-@given(st.integers(1, 60), st.data())
-def test_the_stated_number_of_further_approvals_reaches_the_bound_and_one_less_does_not(
-    decided: int, data: st.DataObject
-):
-    record = ApprovalRecord("kind", "channel", data.draw(st.integers(0, decided)), decided)
-    further = int(record.progress.rpartition(" of ")[2]) - decided
-    assert wilson_lower_bound(record.approved + further, decided + further) >= 0.8
-    assert further == 0 or wilson_lower_bound(record.approved + further - 1, decided + further - 1) < 0.8

@@ -1,5 +1,4 @@
-"""Rules of every proposal: its fields, its fingerprint and subject, and hostile names. Also the age at which waiting
-work is proposed (SPEC 2.1, 2.3c, 2.9)."""
+"""Rules of every proposal: its fields, its fingerprint and subject, and hostile names (SPEC 2.1, 2.3c, 2.9)."""
 
 import json
 import subprocess
@@ -73,23 +72,6 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: SensedWor
 def test_a_name_that_is_hidden_broken_or_an_option_becomes_no_parameter(name: str):
     assert not is_usable(name)
     assert is_usable_path(name) == (name == "-x")
-
-
-@pytest.mark.parametrize("kind, age", [("waiting_work", 2 * DAY), ("report_branches", 30 * DAY)])
-def test_waiting_work_is_proposed_at_this_age_and_not_a_minute_sooner(
-    repository: Repository, kind: str, age: timedelta
-):
-    commit_at(repository, "one", {"cart.py": "1"}, NOW - 90 * DAY)
-    repository.git("switch", "-q", "-c", "coupons")
-    commit_at(repository, "two", {"cart.py": "2"}, NOW - age)
-    if kind == "report_branches":
-        repository.git("switch", "-q", "main")
-
-    def propose_kinds(now: datetime) -> list[str]:
-        return [proposal.kind for proposal in propose_all(SensedWorkspace(repository.path, now=now).sense())]
-
-    assert kind not in propose_kinds(NOW - timedelta(minutes=1))
-    assert kind in propose_kinds(NOW)
 
 
 def test_a_working_day_begins_at_five_also_when_the_clocks_change():
