@@ -27,7 +27,6 @@ from engine.model import (
     RailState,
     SessionState,
     SessionView,
-    SpendingWindow,
     StopLevel,
     Task,
     Waiting,
@@ -109,8 +108,6 @@ class AppState:
     blocked: tuple[LogEntry, ...] = ()
     """The latest work that a rail blocked."""
     rails: tuple[RailState, ...] = ()
-    burn: tuple[SpendingWindow, ...] = ()
-    """Past costs, by day."""
     chain: tuple[ChainStep, ...] = ()
     """The latest triggers, each with what it came from."""
     levels: tuple[StopLevel, ...] = ()
@@ -330,7 +327,6 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
     "settings": _read_settings,
     "rails": lambda engine, _: {
         "rails": engine.safety.rails(),
-        "burn": engine.safety.costs.history(),
         "chain": engine.safety.chain(limit=30),
         "levels": engine.safety.kill_switch.levels(),
     },

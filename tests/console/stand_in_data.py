@@ -19,7 +19,6 @@ from engine.model import (
     Card,
     PermissionRequest,
     SessionView,
-    SpendingWindow,
     Status,
     Tier,
     TranscriptLine,
@@ -130,10 +129,6 @@ def read_agents() -> list[AgentView]:
 
 def read_permissions() -> list[PermissionRequest]:
     return read_values(PermissionRequest, "permissions")
-
-
-def read_burns() -> tuple[SpendingWindow, ...]:
-    return tuple(read_values(SpendingWindow, "burns"))
 
 
 HUNKS = """@@ -12,7 +12,7 @@ def total(cart: Cart) -> Decimal:
