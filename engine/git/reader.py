@@ -140,6 +140,33 @@ def is_in_history(workspace: Path, older: str, newer: str) -> bool:
 
 
 @lru_cache(MAX_RELATIONS)
+def find_last_commit_of(workspace: Path, path: str, head: str) -> str:
+    """The newest commit in the history of `head` that changed the file `path` (relative to the top); "" if there is
+    none, or if the history is too long to find it."""
+    git = Git(workspace, timeout=TIMEOUT_S)
+    try:
+        completed = git.run("log", "-1", "--format=%H", head, "--", f":(top,literal){path}", allowed=(0, 128))
+    except GitError as error:
+        log.warning("%s: the last commit of %s is not known: %s", workspace, path, error)
+        return ""
+    return completed.stdout.decode().strip()
+
+
+@lru_cache(MAX_RELATIONS)
+def is_text_at(workspace: Path, commit: str, path: str, text: str) -> bool:
+    """Whether the file `path` (relative to the top) has this text at a commit or tree. False also if that does not
+    exist any more, such as the tree of a test run after `git gc`."""
+    pattern = ("--fixed-strings", "-e", text, commit, "--", f":(top,literal){path}")
+    return Git(workspace, timeout=TIMEOUT_S).run("grep", "--quiet", *pattern, allowed=(0, 1, 128)).returncode == 0
+
+
+def is_text_in_files(workspace: Path, folder: str, text: str) -> bool:
+    """Whether a present file below `folder` (relative to the top) has this text, in a commit or not."""
+    pattern = ("--untracked", "--fixed-strings", "-e", text, "--", f":(top,literal){folder}" if folder else ":(top)")
+    return Git(workspace, timeout=TIMEOUT_S).run("grep", "--quiet", *pattern, allowed=(0, 1)).returncode == 0
+
+
+@lru_cache(MAX_RELATIONS)
 def list_files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
     """At most 2,000 paths that differ between two commits or trees; None if one of the two does not exist.
 

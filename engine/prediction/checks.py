@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.config import Settings, SettingsSource
-from engine.events import CycleFinished
+from engine.events import ChangeSetLanded, CycleFinished, LandingUndone
 from engine.frozen import frozen
 from engine.model import Card, CheckReport, Randomness, Refusal, Result, sanitise
 from engine.model.text import count, join_names
@@ -35,7 +35,7 @@ from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.dismissals import read_mute_index
 from engine.prediction.kinds import find_next_kinds
-from engine.prediction.problems import find_unsolved_problem, knows_problems
+from engine.prediction.problems import find_unsolved_problem, had_failing_tests, knows_problems
 from engine.prediction.routing import Router
 from engine.prediction.selection import (
     CardSelector,
@@ -53,6 +53,7 @@ from engine.prediction.twin import EmbeddedTwin
 from engine.storage import state
 from engine.storage.database import Transaction
 from engine.storage.ledger import LedgerCursor, LedgerEntry
+from engine.storage.validation_runs import ValidationRun
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,12 @@ FOLLOWED = frozenset({"SessionStarted", "SessionEnded"})
 
 DECIDED = frozenset({"ChangeSetLanded", "ChangeSetBranched", "ChangeSetDiscarded", "LandingUndone"})
 """The kinds of events about changes that `follow_up` reads. A problem may be solved by them, or be back."""
+
+RECENT_DECISIONS = 50
+"""Number of the newest of these events that are compared with the time of the last check."""
+
+CHANGED_SINCE = "something was landed or undone since the last check; `clawpy predict` checks again"
+"""What is said in place of a problem that may be solved by now."""
 
 MAX_AGE = timedelta(hours=24)
 """A session that ended longer ago leads to no next step any more."""
@@ -88,6 +95,8 @@ class CheckSources:
     """Reads the contexts of workspaces. It is slow, because it asks git."""
     note_activity: Callable[[datetime], None]
     """It is called with a time if somebody but us changed the files of a workspace last at that time."""
+    test_runs: Callable[[str], Sequence[ValidationRun]]
+    """The runs of a workspace's tests on the operator's files, newest first."""
     workspaces: Callable[[], Sequence[str]]
     propose: Callable[[WorkspaceContext], Proposed]
 
@@ -183,12 +192,27 @@ class CardChecks:
     def read_remarks(self) -> dict[str, str]:
         """By workspace: why there may be no cards, or else the newest problem that still holds; and how many cards are
         held back. Without workspaces of which their last check, also by an earlier engine, found none of these."""
-        remarks, held_back = self._read_state(REMARKS, HELD_BACK)
+        remarks, held_back, checked = self._read_state(REMARKS, HELD_BACK, LAST_CHECKED)
+        decided = self._store.ledger.latest(RECENT_DECISIONS, kinds=tuple(DECIDED))
+        for number, entry in enumerate(decided):
+            checked_at = checked.get(entry.workspace)
+            if checked_at is None or entry.at <= datetime.fromisoformat(checked_at):
+                continue
+            if remarks.get(entry.workspace) or self._is_problem_back(entry, decided[number:]):
+                remarks[entry.workspace] = CHANGED_SINCE
         sentences = {
             workspace: "; ".join(filter(None, (remarks.get(workspace), held_back.get(workspace))))
             for workspace in self._sources.workspaces()
         }
         return {workspace: words for workspace, words in sentences.items() if words}
+
+    def _is_problem_back(self, entry: LedgerEntry, earlier: Sequence[LedgerEntry]) -> bool:
+        """Whether this entry says that a landing was undone, and tests failed before that landing. `earlier` are the
+        entries up to it, newest first."""
+        if entry.kind != LandingUndone.__name__:
+            return False
+        landed = (each.at for each in earlier if (each.kind, each.subject) == (ChangeSetLanded.__name__, entry.subject))
+        return had_failing_tests(self._sources.test_runs(entry.workspace), next(landed, entry.at))
 
     def read_last_checked(self) -> dict[str, datetime]:
         """By workspace: when it was last checked, also by an earlier engine. Without workspaces that never were."""

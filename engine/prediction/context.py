@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from engine.frozen import frozen
 from engine.git.github import GitHubState
 from engine.git.inspection import NOTHING_INSPECTED, Inspection
 from engine.git.state import FileState, GitState
-from engine.model import CheckResult, Landing, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
+from engine.model import ChangeSet, CheckResult, Landing, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 from engine.model.adaptation import KnownFix
 from engine.model.text import count, join_shortened, moment, plain, span
 from engine.prediction.signals import (
@@ -60,8 +60,10 @@ class Part:
     """The files that changed since `tree_runs[0]`. There are none without such a run."""
     inner_folders: tuple[str, ...] = ()
     """Folders of projects inside it that have tools."""
+    test_written_in: Mapping[str, str] = field(default_factory=dict)
+    """By test that fails at HEAD: the commit that last changed its file, without HEAD itself."""
     deleted_tests: frozenset[str] = frozenset()
-    """The tests of pytest that failed in one of `tree_runs` and whose files are gone."""
+    """The tests that failed in one of `tree_runs` and whose files are gone."""
 
     def find_failed_run(self, head: str) -> ValidationRun | None:
         """The newest run of its tests on the files of this commit alone, if tests failed in it."""
@@ -146,6 +148,8 @@ class WorkspaceContext:
     """Landings of ours that can be undone, newest first."""
     equal_trees: frozenset[tuple[str, str]] = frozenset()
     """Pairs of trees with the same files: that of a run, and one of `landings`. See `saw_tree`."""
+    answers: Mapping[str, ChangeSet] = field(default_factory=dict)
+    """The change sets of `sessions`, by session. They are read only if the last run failed."""
     is_first: bool = True
     """Whether it is the first workspace. Tasks that belong to no workspace are proposed there."""
     fixes: tuple[KnownFix, ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from engine.execution.housekeeping import FullDisk
 from engine.execution.runners.toolchains.lock_files import LockMismatch, find_mismatches
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.runners.toolchains.python_projects import measures_coverage
+from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.execution.sessions import Sessions
 from engine.files import read_plain
 from engine.frozen import frozen
@@ -31,12 +33,15 @@ from engine.git.github import GitHub
 from engine.git.inspection import Inspection
 from engine.git.reader import (
     GitReader,
+    find_last_commit_of,
     holds_patch,
     is_in_history,
+    is_text_at,
+    is_text_in_files,
     list_files_between,
 )
 from engine.git.state import GitState, Touch, is_byproduct
-from engine.model import Landing, Refusal, SessionView, Signal, TaskState, sanitise
+from engine.model import ChangeSet, Landing, Refusal, SessionView, Signal, TaskState, sanitise
 from engine.model.adaptation import KnownFix
 from engine.prediction.context import (
     ChangedFile,
@@ -75,11 +80,17 @@ ELSEWHERE = (
 GREEN_HEADS = 8
 """Maximum number of older commits with a test run of which git is asked whether they are ancestors of HEAD."""
 
+MAX_LOCATED_TESTS = 3
+"""Maximum number of failing tests whose files are looked up in the history."""
+
 MEETINGS_BEHIND = timedelta(days=14)
 """How far back the last occurrence of a meeting is looked for."""
 
 MAX_CALENDAR_BYTES = 20 * 1024 * 1024
 """Maximum size of a calendar in bytes."""
+
+MAX_GONE_FILES = 20
+"""Maximum number of deleted test files that are searched for the names of failing tests."""
 
 
 @frozen
@@ -100,6 +111,8 @@ class Sources:
     """The agent or model that runs text prompts there, "" for none."""
     landings: Callable[[str], Sequence[Landing]]
     """The landings that can be undone."""
+    changes: Callable[[str], ChangeSet | None]
+    """The change set of a session."""
     disk: Callable[[str], FullDisk | None]
     """The disk of the home, if it is nearly full."""
 
@@ -226,6 +239,7 @@ class ContextReader:
             _Step("disk", "disk", lambda context: sources.disk(context.workspace)),
             _Step("landings", "landings", lambda context: tuple(sources.landings(context.workspace))),
             _Step("equal_trees", "landings", _find_equal_trees),
+            _Step("answers", "changes", self._read_answers),
             _Step("fixes", "fixes", self._find_missing_fixes),
             _Step("learned_flows", "learned flows", lambda context: tuple(sources.learned_flows(context.workspace))),
         )
@@ -282,6 +296,14 @@ class ContextReader:
             writes = [*ours.get(workspace, ()), *collect_writes_of_sessions(sessions, workspace, now)]
             signs.append(find_last_activity(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
+
+    def _read_answers(self, context: WorkspaceContext) -> dict[str, ChangeSet] | None:
+        """The change sets of the sessions, by session, if the last run failed."""
+        if not _is_red(context):
+            return None
+        changed = (session.id for session in context.sessions if session.change_set_id)
+        answers = ((session_id, self._sources.changes(session_id)) for session_id in changed)
+        return {session_id: change for session_id, change in answers if change is not None}
 
     def _find_missing_fixes(self, context: WorkspaceContext) -> tuple[KnownFix, ...]:
         """The known fixes that the present files do not have, if the last run failed."""
@@ -368,12 +390,13 @@ def _find_lock_mismatches(context: WorkspaceContext, projects: Sequence[Project]
 
 
 def _add_history(folder: Path, git: GitState, part: Part) -> Part:
-    """The part with what changed since its last run, and with the tests that are gone."""
+    """The part with what changed since its last run, and with the commits and missing files of tests that fail."""
     changed = _find_changed_files(folder, git, part.tree_runs[0]) if part.tree_runs else ()
     return replace(
         part,
         changed=tuple(file for file in changed if part.holds(file.path)),
-        deleted_tests=_find_deleted_tests(folder, part),
+        test_written_in=_find_commits_of_failed_tests(folder, git, part),
+        deleted_tests=_find_deleted_tests(folder, git, part),
     )
 
 
@@ -388,11 +411,59 @@ def _find_changed_files(folder: Path, git: GitState, last: ValidationRun) -> tup
     return find_files_changed_since(last.ran_at, None, git.files, exact=False)
 
 
-def _find_deleted_tests(folder: Path, part: Part) -> frozenset[str]:
-    """See `Part.deleted_tests`. The names that pytest gives begin with the path of a file."""
-    failed = {test for run in part.tree_runs for test in run.check.failing if ".py::" in test}
-    files = {test: folder / part.project.path / test.partition("::")[0] for test in failed}
-    return frozenset(test for test, file in files.items() if not os.path.lexists(file))
+def _find_commits_of_failed_tests(folder: Path, git: GitState, part: Part) -> dict[str, str]:
+    """See `Part.test_written_in`. Only where no tag is there to go back to."""
+    has_tag = git.tag and git.commits_since_tag
+    run = part.find_failed_run(git.head) if git.head and not has_tag else None
+    tests = run.check.failing[:MAX_LOCATED_TESTS] if run is not None else ()
+    commits = {test: _find_last_commit_of_test(folder, git, part, test) for test in tests}
+    return {test: commit for test, commit in commits.items() if commit}
+
+
+def _find_deleted_tests(folder: Path, git: GitState, part: Part) -> frozenset[str]:
+    """See `Part.deleted_tests`. The names that pytest gives begin with the path of a file. A test of another tool is
+    deleted if a test file that is gone since its run had its name, and no file has it now."""
+    failed = {test for run in part.tree_runs for test in run.check.failing}
+    files = {test: test.partition("::")[0] for test in failed if ".py::" in test}
+    missing = {file for file in set(files.values()) if not os.path.lexists(folder / part.project.path / file)}
+    deleted = {test for test, file in files.items() if file in missing}
+    for last_red in [run for run in part.tree_runs if not run.check.green][:1]:
+        unnamed = [test for test in last_red.check.failing if test not in files][:MAX_LOCATED_TESTS]
+        gone = _find_deleted_test_files(folder, git, part, last_red) if unnamed else []
+        revision = last_red.tree or last_red.head
+        for test in unnamed:
+            was_there = any(is_text_at(folder, revision, path, _extract_last_name(test)) for path in gone)
+            if was_there and not is_text_in_files(folder, part.project.path, _extract_last_name(test)):
+                deleted.add(test)
+    return frozenset(deleted)
+
+
+def _extract_last_name(test: str) -> str:
+    """The name of a test without those of its file, its class and its parameters: `TestAdd` for `shop/cart.TestAdd`."""
+    return re.split(r"::|[.#/]| [›>] ", re.sub(r"[\[(].*$", "", test))[-1].strip() or test
+
+
+def _find_deleted_test_files(folder: Path, git: GitState, part: Part, run: ValidationRun) -> list[str]:
+    """The test files of a project that were deleted since a run."""
+    between = list_files_between(folder, run.tree or run.head, git.head) or ()
+    changed = {*between, *(file.path for file in git.files if file.deleted)}
+    gone = [path for path in sorted(changed) if part.holds(path) and not os.path.lexists(folder / path)]
+    return [path for path in gone if TEST_FILE.search(path)][:MAX_GONE_FILES]
+
+
+def _find_last_commit_of_test(folder: Path, git: GitState, part: Part, test: str) -> str:
+    """The commit that last changed the file of a test, "" if it is unknown, or if the name of the test does not begin
+    with the file, as those of pytest do. If HEAD changed the file, it is the commit before that, if it has the test."""
+    path, is_named, name = test.partition("::")
+    if not is_named:
+        return ""
+    file = f"{part.project.path}/{path}".lstrip("/")
+    commit = find_last_commit_of(folder, file, git.head)
+    if commit != git.head:
+        return commit
+    commit = find_last_commit_of(folder, file, f"{git.head}^")
+    function = name.rpartition("::")[2].partition("[")[0]
+    return commit if commit and is_text_at(folder, commit, file, function) else ""
 
 
 # -- calendars

@@ -11,16 +11,27 @@ from datetime import datetime
 
 from engine.execution.runners.toolchains.tool_table import PROGRAM_FIXES
 from engine.frozen import frozen
-from engine.model import Proposal
+from engine.model import ChangeState, Proposal, group_pairs
 from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.history import describe_problem
-from engine.prediction.templates.offers import LONG_AGO, find_ended_sessions, is_usable, shorten_test
+from engine.prediction.templates.offers import LONG_AGO, is_usable, shorten_test
+from engine.prediction.templates.runs import find_stopped_run
 from engine.storage.validation_runs import ValidationRun, read_verdict_on
 
 PROBLEM_INSPECTIONS = frozenset({"unpushed", "unfinished", "merges"})
 """The fields of `Inspection` that say whether a problem still holds."""
+
+_ANSWER_WORDS = {"bisect": "bisect", "rehearse_revert": "revert", "apply_fix": "fix"}
+"""The flows that answer failing tests, in words."""
+
+_CHANGE_WORDS = {
+    ChangeState.WAITING: "its {} waits for you",
+    ChangeState.UNDONE: "its {} was undone; `clawpy land {change.id}` lands all of it",
+    ChangeState.BRANCHED: "its {} is on the branch {change.branch}",
+}
+"""What became of an answer whose changes are not in the files, in words."""
 
 
 @frozen
@@ -48,6 +59,7 @@ def find_unsolved_problem(context: WorkspaceContext, muted: Sequence[Proposal] =
         *(_find_unfinished_operation(context) if "unfinished_operation" not in muted_kinds else ()),
         *_find_conflicts(context),
         *_find_failing_tests(context),
+        *_find_stopped_runs(context),
         *_find_missing_programs(context),
     ]
     problems.sort(key=lambda problem: problem.at, reverse=True)
@@ -104,6 +116,21 @@ def _find_unsolved_runs(runs: Sequence[ValidationRun]) -> Iterator[tuple[Validat
             yield run, failing
 
 
+def had_failing_tests(runs: Sequence[ValidationRun], at: datetime) -> bool:
+    """Whether tests failed before `at` that had not passed until then. `runs` are of one workspace, newest first."""
+    by_project = group_pairs((run.project, run) for run in runs if run.ran_at < at)
+    return any(True for of_project in by_project.values() for _ in _find_unsolved_runs(of_project))
+
+
+def _find_stopped_runs(context: WorkspaceContext) -> Iterator[_Problem]:
+    """The projects whose last test run was stopped, and in which none has finished yet."""
+    for part in context.parts:
+        if (stopped := find_stopped_run(context, part)) is not None:
+            request = " project=".join(filter(None, ("run_tests", part.project.path)))
+            sentence = f"the tests{part.within} were stopped, no run has finished here yet; ask for “{request}”"
+            yield _Problem(stopped.ended_at or stopped.created_at, sentence)
+
+
 def _find_missing_programs(context: WorkspaceContext) -> Iterator[_Problem]:
     """The projects with changes of the operator whose tests need a program that no package manager brings."""
     paths = [*(file.path for file in context.repository.files), *context.repository.own_files]
@@ -114,11 +141,10 @@ def _find_missing_programs(context: WorkspaceContext) -> Iterator[_Problem]:
 
 def _has_passed(run: ValidationRun, test: str) -> bool:
     """Whether a later run shows that a test passes, or for "", that the tests of an earlier run do, which named none.
-    A green run of the whole suite counts for every test, also for one that is gone. So does any green run of a test
-    runner that does not list the tests that passed."""
+    Some test runners do not list the tests that passed; a green run of theirs counts for every test."""
     verdict = read_verdict_on(run, test) if test else None
     if verdict is None:
-        return run.check.green and (run.full or not (test and run.check.durations))
+        return run.check.green and not (test and run.check.durations)
     return verdict
 
 
@@ -143,11 +169,22 @@ def _saw_same_files(run: ValidationRun, latest_run: ValidationRun) -> bool:
 
 
 def _describe_answer(context: WorkspaceContext, part: Part, tests: Sequence[str]) -> str:
-    """The commit that broke one of these tests, as the newest bisect says, or else what the operator can do."""
-    for session in find_ended_sessions(context, part.project.path, "bisect"):
-        sha, subject = find_culprit(session)
-        if sha and session.facts.get("test") in tests:
-            return f"{sha} “{plain(subject, 50)}” broke `{shorten_test(session.facts['test'])}`"
+    """The newest answer to failing tests, in words: the bisect, revert or fix that runs, the changes that are not
+    landed, or the commit that broke one of them. If there is none, what the operator can do."""
+    for session in context.sessions:
+        answer = _ANSWER_WORDS.get(session.flow or "")
+        if answer is None or session.project != part.project.path:
+            continue
+        change = context.answers.get(session.id)
+        if not session.state.over:
+            if any(test and shorten_test(test) in session.prompt for test in tests):
+                return f"a {answer} is {'running' if session.flow == 'bisect' else 'being tried'}"
+        elif not {session.facts.get("test"), *session.facts.get("tests", ())}.isdisjoint(tests):
+            if change is not None and change.state in _CHANGE_WORDS:
+                return _CHANGE_WORDS[change.state].format(answer, change=change)
+            sha, subject = find_culprit(session)
+            if sha:
+                return f"{sha} “{plain(subject, 50)}” broke `{shorten_test(session.facts['test'])}`"
     return _make_advice(context, part, tests)
 
 

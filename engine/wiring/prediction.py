@@ -174,6 +174,7 @@ def _build_context_reader(services: Services, sessions: Sessions) -> ContextRead
         fixes=lambda workspace: services.adaptation.find_fixes(workspace),
         prompt_runner=partial(_find_prompt_runner, sessions),
         landings=services.changes.find_undoable_landings,
+        changes=services.changes.for_session,
         # One disk, one card: in the first workspace.
         disk=lambda workspace: services.housekeeping.find_full_disk() if workspace in services.workspaces[:1] else None,
     )
@@ -217,6 +218,7 @@ def _build_check_sources(services: Services) -> CheckSources:
         prepare=preparation.run,
         contexts=partial(_read_contexts, services),
         note_activity=lambda at: services.autonomy.presence.note(at),
+        test_runs=services.validation_runs.read_newest,
         workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=other_sources),
     )

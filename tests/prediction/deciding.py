@@ -102,6 +102,7 @@ class DecisionWorld:
                 prepare=lambda: None,
                 contexts=lambda workspaces: self.read_contexts(workspaces),
                 note_activity=lambda at: None,
+                test_runs=lambda workspace: [],
                 workspaces=lambda: self.workspaces,
                 propose=self._propose,
             ),

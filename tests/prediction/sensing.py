@@ -87,6 +87,7 @@ class SensedWorkspace:
             fixes=lambda workspace: (),
             prompt_runner=lambda workspace: "",
             landings=lambda workspace: (),
+            changes=lambda session_id: None,
             disk=lambda workspace: None,
         )
         return ContextReader(clock, FixedSettings(), sources)

@@ -98,10 +98,20 @@ def test_a_source_that_fails_leaves_the_others(world: SensedWorkspace, broken: s
 
 
 def test_a_failing_test_whose_file_is_gone_cannot_run_again(world: SensedWorkspace, repository: Repository):
-    head = repository.commit("tests", {"test_c.py": "test_it"})
-    world.runs = [PastRun(head, failing=("test_c.py::test_it",))]
+    tests = {"test_c.py::test_it", "shop/cart.TestAdd"}
+    head = repository.commit("tests", {"cart_test.go": "TestAdd", "test_c.py": "test_it"})
+    world.runs = [PastRun(head, failing=tuple(tests))]
     assert world.sense().parts[0].deleted_tests == frozenset()
-    (repository.path / "test_c.py").unlink()
-    assert world.sense().parts[0].deleted_tests == {"test_c.py::test_it"}
+    for name in ("cart_test.go", "test_c.py"):
+        (repository.path / name).unlink()
+    assert world.sense().parts[0].deleted_tests == tests
     [card] = [card for card in propose_all(world.sense()) if card.kind == "rerun_failing"]
     assert card.parameters == {"paths": []}
+
+
+def test_a_stopped_run_stays_a_problem_until_a_run_finishes(world: SensedWorkspace, repository: Repository):
+    world.sessions = [make_session(state=SessionState.CANCELLED)]
+    expected = "the tests were stopped, no run has finished here yet; ask for “run_tests”"
+    assert find_unsolved_problem(world.sense()) == expected
+    world.runs = [PastRun(repository.git("rev-parse", "HEAD"))]
+    assert find_unsolved_problem(world.sense()) == ""

@@ -65,6 +65,20 @@ def test_a_revert_that_conflicts_leaves_no_changes(shop: Situation):
     assert "rehearse_revert" not in shop.predict_kinds()
 
 
+def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_of_the_test(
+    situation: Situation,
+):
+    written = situation.commit_shop()
+    situation.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=3)
+    culprit = situation.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=2)
+    situation.commit("Praise it", {"README.md": "# The shop\n"}, days_ago=1)
+    situation.run_tests()
+
+    assert situation.approve(
+        situation.predict_top_card("bisect", Tier.BLOCKS, f"Find what broke `test_total`: look back to {written[:7]}")
+    ).summary.startswith(f"{culprit[:10]} “Faster cart”")
+
+
 def land_breaking_revert(situation: Situation) -> str:
     """Land a revert that breaks the test, and return its change set."""
     situation.commit_shop()

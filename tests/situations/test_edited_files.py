@@ -32,6 +32,27 @@ def test_a_changed_text_is_no_card(pushed: Situation):
     assert pushed.predict_kinds() == []
 
 
+TEST_OF_EMPTY_CART = "def test_empty_cart():\n    from cart import total\n    assert total([]) == 0\n"
+
+
+@pytest.mark.long
+def test_a_test_that_fails_alone_leads_to_the_whole_suite_and_not_to_the_same_run(shop: Situation):
+    shop.write("tests/test_empty.py", TEST_OF_EMPTY_CART.replace("== 0", "== 1"))
+    card = shop.predict_top_card("run_tests", Tier.CHECK)
+    assert card.assignment.parameters == {"paths": ["tests/test_empty.py"]}, "where no run is known"
+    session = shop.approve(card)
+    assert session.check.failing == ("tests/test_empty.py::test_empty_cart",)
+    assert (
+        shop.approve(
+            shop.predict_top_card(
+                "rerun_failing", Tier.BLOCKS, "Run the whole suite: does more than `test_empty_cart` fail?"
+            )
+        ).check.passed
+        == 1
+    )
+    assert not {"still_red", "rerun_failing"} & set(shop.predict_kinds()), "it has run alone, and everything has run"
+
+
 FAILS_EVERY_THIRD_TIME = """\
 from pathlib import Path
 

@@ -40,11 +40,12 @@ from engine.execution.runners.flows import LearnedFlow
 from engine.execution.runners.flows.tooling import InstallFlow
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.detection import find_missing_program
-from engine.execution.runners.toolchains.installing import Installation, install_into_tree
+from engine.execution.runners.toolchains.installing import Installation, install_into_tree, list_possible_locks
 from engine.execution.runners.toolchains.tool_table import TEST_FILE, MissingItem, find_usual_fix
 from engine.execution.sandbox.mounts import list_written_files
 from engine.execution.session_folders import SessionFolders
 from engine.files import read_table
+from engine.git import Git
 from engine.model import (
     Assignment,
     Refusal,
@@ -141,12 +142,15 @@ class FlowRunner:
                     live.commands.allow_once(_list_named_commands(flow, installation, live.assignment))
                 result = flow.run(job)
             written_files = sorted(list_written_files(live.confinement)) if live.confinement.is_ephemeral else []
+            first_lock = _find_first_lock(written_files, folder.git, installation) if installation else {}
             for name in written_files[:MAX_NAMED_FILES]:
                 live.say(f"discarded: {sanitise(name)}")
             scope = RunScope(result.full, flow.project if isinstance(flow, ProjectFlow) else "")
             write = self._folders.capture(live, view, folder, check=result.check, scope=scope)
         discarded = f" · wrote {count(len(written_files), 'file')}, discarded" if written_files else ""
-        return RunnerResult(f"{result.summary}{discarded}", result.check, result.sound, result.facts, write)
+        return RunnerResult(
+            f"{result.summary}{discarded}", result.check, result.sound, {**result.facts, **first_lock}, write
+        )
 
     def _find_flow_type(self, assignment: Assignment) -> type[Flow]:
         """The class of a flow. Raises `Refusal` `no_runner`."""
@@ -186,6 +190,17 @@ def _list_named_commands(flow: Flow, installation: Installation | None, assignme
     if isinstance(flow, LearnedFlow) and assignment.prompt == sanitise(flow.describe()):
         return [*map(shlex.join, flow.commands)]
     return []
+
+
+def _find_first_lock(written_files: Sequence[str], git: Git, installation: Installation) -> dict[str, str]:
+    """The fact `first_lock`: the lock file that an installation wrote where there was none, unless git ignores it. It
+    is discarded with everything else, and a card offers its diff."""
+    if not installation.packages.lock:
+        for path in list_possible_locks(installation.packages):
+            ignored = ("check-ignore", "--quiet", "--", path)
+            if path in written_files and git.run(*ignored, allowed=(0, 1, 128)).returncode == 1:
+                return {"first_lock": path}
+    return {}
 
 
 @contextmanager

@@ -56,6 +56,7 @@ PART_TEMPLATES: tuple[PartTemplate, ...] = (
     failures.undo_landing,
     failures.rehearse_revert,
     failures.prepare_environment,
+    failures.keep_first_lock,
     failures.bisect,
     failures.apply_fix,
     failures.still_red,

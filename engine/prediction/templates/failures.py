@@ -7,12 +7,14 @@ takes it back; `undo_landing` does so if a landing did it, and `apply_fix` offer
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import Installation, find_installations, find_lock_updates
+from engine.git.patch import unquote_name
 from engine.model import SessionState, SessionView, Tier
 from engine.model.text import moment, plain
 from engine.prediction.context import Part, WorkspaceContext, describe_result
@@ -22,6 +24,7 @@ from engine.prediction.templates.offers import (
     Offer,
     count_others,
     find_ended_sessions,
+    find_last_success,
     is_usable,
     select_usable_failures,
     shorten_test,
@@ -137,6 +140,27 @@ def update_lock(context: WorkspaceContext) -> Iterator[Offer]:
         )
 
 
+@template
+def keep_first_lock(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
+    """An installation wrote the first lock file of the project, which was discarded with what else it wrote."""
+    installed = find_last_success(context, part.project.path, "prepare_environment")
+    lock = installed.facts.get("first_lock") if installed is not None else None
+    if installed is None or not lock or any(setup.lock for setup in part.project.packages):
+        return
+    updates = find_lock_updates(Path(context.workspace), _collect_packages(context), part.project.path)
+    for update in _select_usable([update for update in updates if update.packages.lock == lock]):
+        yield Offer(
+            f"Make {plain(lock, 50)}: {plain(update.command, 60)}",
+            f"The installation wrote it, and the project has no lock file yet. {update.summary}.",
+            subject=lock,
+            facts={"lock": lock},
+            parameters={"command": update.lines},
+            evidence_at=installed.ended_at,
+            tier=Tier.CHECK,
+            kind="update_lock",
+        )
+
+
 def _collect_packages(context: WorkspaceContext) -> dict[str, tuple[PackageSetup, ...]]:
     """The packages of each project, by its path."""
     return {part.project.path: part.project.packages for part in context.parts}
@@ -187,7 +211,8 @@ MAX_FIXED = 5
 def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """A test fails at HEAD and passed at an older commit.
 
-    If no run is known in which it passed, the last tag is taken as that commit.
+    If no run is known in which it passed, the last tag is taken as that commit; without a tag, the commit that last
+    changed the file of the test.
     """
     git = context.repository
     if not git.head or part.tool is None or not part.tool.runs_single_tests:
@@ -202,8 +227,13 @@ def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if passing is not None:
         test, run = passing
         yield _bisect_offer(context, part, red, test, run.head, moment(run.ran_at, context.local))
-    elif failing and git.commits_since_tag and git.tag and is_usable(git.tag):
+        return
+    if failing and git.commits_since_tag and git.tag and is_usable(git.tag):
         yield _bisect_offer(context, part, red, failing[0], git.tag, "")
+        return
+    written = next((test for test in failing if test in part.test_written_in), None)
+    if written is not None:
+        yield _bisect_offer(context, part, red, written, part.test_written_in[written], "")
 
 
 def _bisect_offer(
@@ -215,7 +245,10 @@ def _bisect_offer(
     last = git.recent[0]
     others = count_others(red.check.failing, ", with ")
     since = min(run.ran_at for run in part.runs if run.head == git.head and run.clean and test in run.check.failing)
-    if not passed_at:
+    if not passed_at and good == part.test_written_in.get(test):
+        prompt = f"Find what broke `{name}`: look back to {good[:7]}"
+        reason = f"It fails at HEAD{others}. No passing run is known; {good[:7]} last changed it, and may have passed."
+    elif not passed_at:
         prompt = f"Find what broke `{name}`: look back to {plain(good, 30)}"
         reason = f"It fails at HEAD{others}. No passing run of it is known; {plain(good, 30)} may have passed."
     elif last.parents[:1] == (good,):
@@ -237,7 +270,7 @@ def _bisect_offer(
 def _find_bisected_tests(context: WorkspaceContext, part: Part) -> set[str]:
     """The tests for which a bisect from this HEAD has already named a commit. Another bisect would say the same."""
     bisects = find_ended_sessions(context, part.project.path, "bisect")
-    done = {session.id for session in bisects if find_culprit(session)[0]}
+    done = {session.id for session in bisects if session.state is SessionState.SUCCEEDED}
     answers = (run for run in part.runs if run.session_id in done and run.head == context.repository.head)
     return {test for run in answers for test in run.check.failing}
 
@@ -314,10 +347,11 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
             f"Revert “{subject}” in a worktree and run `{name}` and the whole suite",
             f"{sha} broke `{name}`, and nothing has fixed it since. You land the revert or discard it.",
             subject=tests[0],
+            facts=parameters,
             parameters=parameters,
             evidence_at=run.ran_at,
         )
-        return
+    return
 
 
 def _is_mended(context: WorkspaceContext, part: Part, bisect_run: ValidationRun, commit_subject: str) -> bool:
@@ -333,6 +367,19 @@ def find_culprit(session: SessionView) -> tuple[str, str]:
     """The commit that a bisect found, and its subject. Both are "" if the session is no bisect or found none."""
     facts = session.facts if session.flow == "bisect" else {}
     return str(facts.get("culprit", ""))[:10], str(facts.get("subject", ""))
+
+
+def _collect_bisected_tests(context: WorkspaceContext, part: Part) -> set[str]:
+    """The tests of which a bisect named the commit that broke them, and which did not pass on your files since."""
+    tests: set[str] = set()
+    for session in find_ended_sessions(context, part.project.path, "bisect"):
+        run = next((run for run in part.runs if run.session_id == session.id), None)
+        if run is not None and find_culprit(session)[0]:
+            newer = [other for other in part.tree_runs if other.ran_at > run.ran_at]
+            tests.update(
+                test for test in select_usable_failures(run) if not any(read_verdict_on(other, test) for other in newer)
+            )
+    return tests
 
 
 @template
@@ -351,7 +398,7 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     ran_alone = any(run.tree == last.tree and find_test_that_failed_alone(run) == tests[0] for run in part.tree_runs)
     if len(tests) == 1 and (ran_alone or part.passes_without_changes(context.repository.head)):
         return  # it would be the same run, or the answer is known
-    if _find_bisected_tests(context, part).issuperset(tests):
+    if _collect_bisected_tests(context, part).issuperset(tests):
         return  # each failed without the others, at the commit that broke it
     prompt = f"Run the {len(tests)} failing tests alone and group the failures by cause"
     if len(tests) == 1:
@@ -384,6 +431,8 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:MAX_FIXED]
         if not tests or fix.id in tried or fix.template.project != part.project.path:
             continue
+        if not _parse_patched_files(fix.template.patch).isdisjoint(file.path for file in part.changed):
+            continue  # you may have fixed it; `rerun_failing` comes first
         name, title = shorten_test(tests[0]), plain(fix.title.partition(" in a worktree ")[0], 50)
         cause = plain(signatures.get(tests[0], "").rpartition(" in ")[0], 60)
         yield Offer(
@@ -395,3 +444,9 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
             parameters={"fix": fix.id, "tests": tests, "patch": fix.template.patch},
             evidence_at=last.ran_at,
         )
+
+
+def _parse_patched_files(patch: str) -> set[str]:
+    """The paths of the files that a diff of git changes."""
+    names = re.findall(r"^(?:---|\+\+\+) (.+?)\t?$", patch, re.MULTILINE)
+    return {unquote_name(name).partition("/")[2] for name in names}

@@ -15,7 +15,7 @@ from typing import Any
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.frozen import frozen
-from engine.model import SessionState, Tier
+from engine.model import SessionState, SessionView, Tier
 from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.context import Part, WorkspaceContext, describe_result
 from engine.prediction.templates.offers import (
@@ -39,6 +39,7 @@ from engine.storage.validation_runs import (
     ValidationRun,
     find_flipped_tests,
     find_seconds_of,
+    find_test_that_failed_alone,
 )
 
 STALE_AFTER = timedelta(days=1)
@@ -76,6 +77,15 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         facts={"run": last.session_id or last.ran_at.isoformat()},
         evidence_at=find_earliest(file.at for file in changed) or find_head_time(git),
     )
+
+
+def find_stopped_run(context: WorkspaceContext, part: Part) -> SessionView | None:
+    """The last run of the tests, if it was stopped and no run has finished yet."""
+    if part.tool is None or part.tree_runs:
+        return None
+    runs = (ran for ran in context.sessions if ran.flow == "run_tests" and ran.project == part.project.path)
+    last = next(runs, None)
+    return last if last is not None and last.state is SessionState.CANCELLED else None
 
 
 def _offer_first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Iterator[Offer]:
@@ -127,8 +137,9 @@ def _run_offer(
 
 @template
 def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """The last run failed, and files changed since. The card offers the tests that failed, or if these cannot be run
-    alone, the whole suite. If nothing changed, `still_red` says more of tests that can."""
+    """The last run failed, and files changed since. The card offers the tests that failed, or if the run named none,
+    the whole suite. If nothing changed and one test was run alone, it offers the whole suite, unless that ran on the
+    same files, has no other test, or passes without your uncommitted changes."""
     if part.tool is None or not part.tree_runs:
         return
     last = part.tree_runs[0]
@@ -139,10 +150,12 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     prompt, parameters = f"Run the whole suite{part.within} again", {"paths": list[str]()}
     if failing and _can_run_alone(part, part.tool, failing):
-        if not part.changed:
-            return
+        if not part.changed and not _may_whole_suite_say_more(part):
+            return  # `still_red` says more
         which = f"`{shorten_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
-        prompt, parameters = f"Run {which} again", {"tests": failing}
+        prompt = f"Run the whole suite{part.within}: does more than {which} fail?"
+        if part.changed:
+            prompt, parameters = f"Run {which} again", {"tests": failing}
     changed = f"; {join_shortened(file.path for file in part.changed)} changed since" if part.changed else ""
     yield Offer(
         prompt,
@@ -161,6 +174,17 @@ def _can_run_alone(part: Part, tool: Toolchain, failing: Sequence[str]) -> bool:
     """Whether the tests that failed in the last run can be run without the others, and their files are still there."""
     is_listed = part.tree_runs[0].check.counted and len(failing) <= MAX_PATHS
     return tool.runs_single_tests and is_listed and part.deleted_tests.isdisjoint(failing)
+
+
+def _may_whole_suite_say_more(part: Part) -> bool:
+    """Whether one test was run alone, and the whole suite has other tests and was not run on the same files."""
+    last = part.tree_runs[0]
+    whole_runs = [run for run in part.tree_runs if run.full]
+    is_known = any(
+        run.tree == last.tree or find_test_that_failed_alone(run) == find_test_that_failed_alone(last)
+        for run in whole_runs
+    )
+    return bool(find_test_that_failed_alone(last)) and not is_known
 
 
 @template
