@@ -49,8 +49,7 @@ KINDS = [
 
 NO_SENTENCE = """
     PermitIssued CostReserved CostSettled SessionQueued EngineStopped GuidanceApplied TeachingRefreshed ToolsUsed
-    RetryRepeated ChangeSetCommented DismissalExplained CloudMemoryRecalled LearningsExtracted LearningReinforced
-    LearningsCompacted LearningJudged PairsExported
+    ChangeSetCommented DismissalExplained CloudMemoryRecalled LearningReinforced LearningsCompacted
 """
 """Kinds whose sentence is that of another event, or that only programs read."""
 

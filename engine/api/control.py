@@ -160,8 +160,11 @@ class _Request(socketserver.StreamRequestHandler):
 def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0) -> Document:
     """Send a verb to the engine at `address`, and wait `timeout` seconds for its answer; None waits without limit.
 
-    Raises `Unreachable` if no engine answers, the `Refusal` of the engine, or `Refusal` `no_answer`.
+    Raises `Unreachable` if no engine answers, the `Refusal` of the engine, or `Refusal`: `too_large`, `no_answer`.
     """
+    request = json.dumps({"verb": verb, "arguments": arguments}).encode() + b"\n"
+    if len(request) > MAX_REQUEST_BYTES:
+        raise _make_too_large_refusal()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(2.0)
         try:
@@ -170,7 +173,7 @@ def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0
             raise Unreachable(str(error)) from error
         client.settimeout(timeout)
         try:
-            client.sendall(json.dumps({"verb": verb, "arguments": arguments}).encode() + b"\n")
+            client.sendall(request)
             with client.makefile("rb") as reader:
                 line = reader.readline(MAX_ANSWER_BYTES)
         except TimeoutError as error:
@@ -192,13 +195,17 @@ def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0
 def _parse_request(line: bytes) -> tuple[str, Any]:
     """The verb and the arguments of a request. Raises `Refusal`: `too_large`, `bad_request`."""
     if len(line) > MAX_REQUEST_BYTES:
-        raise Refusal("too_large", f"a request may have at most {MAX_REQUEST_BYTES} bytes", "send less at once")
+        raise _make_too_large_refusal()
     try:
         request = json.loads(line)
         return request["verb"], request.get("arguments", {})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         fix = '{"verb": "status", "arguments": {}}'
         raise Refusal("bad_request", "a request must be one line of JSON with a verb", fix) from error
+
+
+def _make_too_large_refusal() -> Refusal:
+    return Refusal("too_large", f"a request may have at most {MAX_REQUEST_BYTES} bytes", "send less at once")
 
 
 def _make_private_folder(home: Home) -> tuple[Path, bool]:
@@ -217,14 +224,19 @@ def _make_private_folder(home: Home) -> tuple[Path, bool]:
 
 def _make_temporary_folder() -> Path:
     """A new private folder with a short path. Raises `Refusal` `no_socket`."""
-    try:
-        return Path(tempfile.mkdtemp(prefix="clawpy-", dir="/tmp"))
-    except OSError as error:
-        raise _make_no_socket_refusal(error) from error
+    problem: OSError | None = None
+    for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
+        try:
+            if base and len(os.fsencode(base)) + len("/clawpy-12345678/") + len(SOCKET_NAME) <= MAX_PATH_BYTES:
+                return Path(tempfile.mkdtemp(prefix="clawpy-", dir=base))
+        except OSError as error:  # a variable may name a folder that does not exist, for instance in a container
+            problem = error
+    raise _make_no_socket_refusal(problem)
 
 
-def _make_no_socket_refusal(error: OSError) -> Refusal:
-    message = f"no socket can be created beside the home nor in /tmp: {error.strerror or error}"
+def _make_no_socket_refusal(error: OSError | None) -> Refusal:
+    reason = f": {error.strerror or error}" if error else ""
+    message = f"no socket can be created beside the home nor elsewhere{reason}"
     return Refusal("no_socket", message, "use a shorter --home")
 
 
@@ -235,6 +247,9 @@ VERB_TIMEOUTS_S = {"predict": 300.0, "recall": 300.0, "land": 300.0, "branch": 3
 """Seconds that slow verbs may take."""
 
 DEFAULT_VERB_TIMEOUT_S = 60.0
+
+REPEATABLE_VERBS = frozenset({"cards", "work", "status", "predict", "recall"})
+"""Verbs that may be sent again if the answer was lost. No other verb may be carried out twice (SPEC 11.3)."""
 
 OFFLINE_VERBS = frozenset({"check", "doctor", "key"})
 """Verbs that need no engine. They work even if the home is broken, or if its engine hangs."""
@@ -306,17 +321,16 @@ def ask_running(home: Home, verb: str, **arguments: Any) -> Document:
 
 
 def _ask_holder(address: str, verb: str, arguments: Mapping[str, Any]) -> Document | None:
-    """The answer of the engine that holds the home; None if it cannot be reached.
+    """The answer of the engine that holds the home. None if it cannot be reached, and the verb may be sent again.
 
-    Raises the `Refusal` of the engine, and `no_answer`: a verb that was sent is never sent again, because it may have
-    been carried out (SPEC 11.3).
+    Raises the `Refusal` of the engine, and `no_answer`.
     """
     timeout = None if arguments.get("wait") else VERB_TIMEOUTS_S.get(verb, DEFAULT_VERB_TIMEOUT_S)
     try:
         return ask(address, verb, dict(arguments), timeout=timeout)
     except Unreachable as error:
         # If the request was not sent, the note is that of a dead engine, or the engine is closing.
-        if error.sent:
+        if error.sent and verb not in REPEATABLE_VERBS:
             raise Refusal(
                 "no_answer",
                 "the engine stopped before it answered; the verb may have been carried out",

@@ -55,7 +55,7 @@ from engine.installed import (
     make_extras_command,
     make_not_installed_refusal,
 )
-from engine.lock import find_version_problem, read_holder, read_living_holder
+from engine.lock import find_version_problem, read_holder
 from engine.memory.index import URL_VARIABLE
 from engine.model import Refusal, sanitise
 from engine.model.secrets import redact
@@ -99,10 +99,11 @@ def _run_checks(
         _check_home(home),
         _check_engine(home),
         config,
+        _check_gateway(home, settings),
         *_check_workspace_settings(home, settings),
         *_check_variables(os.environ),
         check_database(home.database),
-        _check_index(),
+        check_index(home, is_local=not find_index_server_url(settings)),
         *check_index_server(settings, online=online),
         *check_shared_database(online=online),
         check_embedder(settings),
@@ -154,11 +155,33 @@ def _check_engine(home: Home) -> Check:
     holder = read_holder(home)
     if holder is None:
         return Check("engine", "none is running")
-    if read_living_holder(home) is None:
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
         return Check("engine", f"none is running; the one with process id {holder.pid} has died")
+    except PermissionError:
+        return warn(
+            "engine", f"process {holder.pid} of another user is using this home", "use your own home: --home DIR"
+        )
     if problem := find_version_problem(holder):
         return warn("engine", problem.message, problem.fix)
     return Check("engine", f"running with process id {holder.pid} since {holder.since}")
+
+
+def _check_gateway(home: Home, settings: Settings) -> Check:
+    """The address of the gateway, and whether its settings allow it."""
+    from engine.api.gateway.access import make_listen_address
+
+    holder = read_holder(home)
+    if holder is not None and holder.gateway:
+        return Check("gateway", f"listens at {holder.gateway}")
+    try:
+        address = make_listen_address(settings.gateway)
+    except Refusal as error:
+        return warn("gateway", error.message, error.fix)
+    if holder is not None and holder.address and settings.gateway.enabled:
+        return warn("gateway", f"enabled at {address.url}, but it is not listening", "see `clawpy status`")
+    return Check("gateway", f"opens at {address.url}" if settings.gateway.enabled else "off; `clawpy serve` opens it")
 
 
 def _load_settings(home: Home) -> tuple[Settings, Check]:
@@ -171,7 +194,8 @@ def _load_settings(home: Home) -> tuple[Settings, Check]:
 
 
 def _check_workspace_settings(home: Home, settings: Settings) -> list[Check]:
-    """Workspaces in the settings whose folder is missing, and those that may run without a sandbox."""
+    """Workspaces in the settings whose folder is missing, and those that may run without a sandbox or install
+    packages."""
     checks = []
     for path, workspace in settings.workspaces.items():
         name = format_key(("workspaces", path))
@@ -182,6 +206,9 @@ def _check_workspace_settings(home: Home, settings: Settings) -> list[Check]:
             message = f"{name}.withoutSandbox: work may run without a sandbox once you approve it"
             fix = f"to confirm each time: clawpy config unset '{name}.withoutSandbox'"
             checks.append(warn("config", message, fix))
+        if workspace.prepare:
+            message = f"{name}.prepare: agents' worktrees get the packages, over the network"
+            checks.append(Check("config", message))
     return checks
 
 
@@ -348,11 +375,24 @@ def check_database(path: Path) -> Check:
     return Check("database", f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")
 
 
-def _check_index() -> Check:
-    """Whether the index can be used. SQLite holds all memories, so a lost index is no loss."""
-    if version := find_installed_version("chromadb"):
-        return Check("index", f"chromadb {version}")
-    return warn("index", "chromadb is not installed", install_command("chromadb"))
+def check_index(home: Home, *, is_local: bool) -> Check:
+    """The number of memories, and the state of the index. SQLite holds all memories, so a lost index is no loss."""
+    version = find_installed_version("chromadb")
+    if version is None:
+        return warn("index", "chromadb is not installed", install_command("chromadb"))
+    number = missing = 0
+    if home.database.exists():
+        try:
+            query = "SELECT count(*), coalesce(sum(model = ''), 0) FROM memories WHERE NOT forgotten"
+            [(number, missing)] = read_rows(home.database, query)
+        except sqlite3.Error:
+            return Check("index", f"chromadb {version}; memories cannot be counted; see database")
+    message = f"chromadb {version}; {count(number, 'memory', 'memories')}"
+    if missing:
+        message += f", {missing:,} of them without vectors yet (they are made while an engine runs)"
+    if is_local and number and not (home.data / "chroma" / "chroma.sqlite3").exists():
+        message += "; the index is built when needed"
+    return Check("index", message)
 
 
 def find_index_server_url(settings: Settings) -> str:

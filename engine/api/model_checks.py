@@ -177,11 +177,12 @@ def check_twin_model(home: Home, settings: Settings) -> list[Check]:
     model = settings.twin_model_id
     if not model:
         return [warn("twin", "there is no twinModelId", "clawpy config set twinModelId PROVIDER:MODEL")]
-    query = "SELECT payload->>'reason' FROM memory_events WHERE kind = 'TwinAnswered' ORDER BY id DESC LIMIT 1"
+    query = "SELECT subject, payload->>'reason' FROM memory_events WHERE kind = 'TwinAnswered' ORDER BY id DESC LIMIT 1"
     with contextlib.suppress(sqlite3.Error):  # the check of the database says so
-        if reason := "".join(reason for (reason,) in read_rows(home.database, query)):
-            fix = "it must answer with the JSON object of docs/MODELS.md"
-            return [warn("twin", f"the Twin model gave no usable answer: {reason}", fix)]
+        for asked, reason in read_rows(home.database, query):
+            if asked.endswith(model) and reason:  # otherwise another model was asked, before a change of the setting
+                fix = "it must answer with the JSON object of docs/MODELS.md"
+                return [warn("twin", f"{model} gave no usable answer: {reason}", fix)]
     return [Check("twin", f"{model} proposes cards once you have decided 30")]
 
 
@@ -414,10 +415,14 @@ def _describe_next_step(home: Home, settings: SettingsSource, keys: Keys, name: 
         return "the Twin model uses it once twinModelEnabled is on and twinModelId names it"
     router = make_offline_router(home, settings, keys)
     channels = group_channels_by_model(find_channel_models(settings, router))
-    if not channels:
+    lines = [f"text prompts on {names} run on {model}" for model, names in channels.items()]
+    if lines and not any(model.startswith(f"{name}:") for model in channels):
+        provider = settings.current.provider(name)
+        model = provider.model if provider and provider.model else "MODEL"
+        lines.append(f"to use {name}, for example: clawpy config set channels.koji-core.model {name}:{model}")
+    if not lines:
         step = describe_setup(router.find_missing_steps()) or "see `clawpy doctor`"
         return f"no channel runs text prompts on a model yet; next: {step}"
-    lines = [f"text prompts on {names} run on {model}" for model, names in channels.items()]
     return "; ".join(lines) + "; try: clawpy propose 'explain what changed here this week'"
 
 

@@ -338,7 +338,7 @@ OPEN_SCHEMES = frozenset(
 _SECRET_PARAMETER = re.compile(r"(?i)token|auth|pass|pwd|secret|key|^[+:-]")
 """Names of parameters that may carry a secret. Names that begin with a sign are headers and fields."""
 
-SERVICE_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[!-~]*")
+SERVICE_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\x00-\x1f\x7f-\x9f]*")
 """The form of an address of any service."""
 
 ADDRESS_FORMAT = (

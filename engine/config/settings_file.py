@@ -48,6 +48,9 @@ BOOLEAN_WORDS = {
 _SECRET_NAME = re.compile(r"(?i)key|token|secret|password")
 """Names under which people would write a key of a provider."""
 
+MAX_SUGGESTED_KEYS = 4
+"""Maximum number of keys that are suggested for an unknown one."""
+
 
 @frozen
 class Problem:
@@ -277,13 +280,21 @@ def suggest_key(path: KeyPath) -> str:
     section, unknown = path[:depth], path[depth]
     annotation = _find_annotation(section)
     if not _is_subclass(annotation, BaseModel):
-        return f"{format_key(section)} is a single value; a name with dots stands in quotes"
+        with_dots = (*section[:-1], ".".join(path[depth - 1 :]))
+        quoted = f"; a name with dots stands in quotes: {format_key(with_dots)}" if _find_field(with_dots) else ""
+        return f"{format_key(section)} is a single value{quoted}"
     if path[0] in ("providers", "acp") and _SECRET_NAME.search(unknown):
         return f"keys do not belong in this file; remove it and run: clawpy key set {path[1]}"
     keys = {key.lower(): key for key in _list_keys(annotation)}
-    if close := difflib.get_close_matches(unknown.replace("_", "").lower(), keys, n=1):
-        return f"did you mean {format_key((*section, keys[close[0]]))}?"
-    return f"known keys: {', '.join(keys.values())}" if section else "`clawpy help settings` explains the keys"
+    name = unknown.replace("_", "").lower()
+    close = difflib.get_close_matches(name, keys, n=1) or [key for key in keys if name in key][:MAX_SUGGESTED_KEYS]
+    likely = [(*section, keys[key]) for key in close]
+    likely = likely or [elsewhere for elsewhere in VARIABLES.values() if elsewhere[-1] == unknown][:1]
+    if likely:
+        return f"did you mean {' or '.join(map(format_key, likely))}?"
+    if section:
+        return "known keys: " + ", ".join(keys.values())
+    return "`clawpy help settings` explains the keys"
 
 
 def _describe_type(annotation: Any, metadata: list[Any]) -> str:

@@ -25,6 +25,9 @@ class LearningsExtracted(Event, topics="learnings"):
     scopes: tuple[str, ...]
     by: str
 
+    def sentence(self) -> str:
+        return f"session {self.subject} left {count(self.entries, 'learning')}, found by {self.by}"
+
 
 class LearningPromoted(Event, topics="learnings"):
     """An entry (`subject`) was promoted to `scope` from these `sources`, which are from these `sessions` (SPEC 6.5).
@@ -59,6 +62,10 @@ class LearningJudged(Event):
 
     verdict: str
     reason: str
+
+    def sentence(self) -> str:
+        verdict = {"generalises": "is valid beyond its project", "does not": "is valid in its project only"}
+        return f"learning {self.subject} {verdict.get(self.verdict, 'was not judged')}{because(self.reason)}"
 
 
 class LearningRetracted(Event, topics="learnings changes"):
@@ -222,6 +229,9 @@ class PairsExported(Event):
 
     pairs: int
     file: str
+
+    def sentence(self) -> str:
+        return f"{count(self.pairs, 'preference pair')} written to {self.file}"
 
 
 class TwinAnswered(Event):

@@ -373,6 +373,9 @@ class RetryRepeated(Event):
     cost: int
     failing: tuple[str, ...]
 
+    def sentence(self) -> str:
+        return f"{self.agent} tried again, and the same tests failed: {list_names(self.failing)}"
+
 
 class WorkOverlapped(Event):
     """Two sessions changed the same `files`. Of each of the `conflicting` files only one version can land. `subject` is

@@ -20,6 +20,7 @@ from engine.background import run_in_thread
 from engine.config.sections import (
     ACP_PREFIX,
     AUTO,
+    MODEL,
     ProviderKind,
     ProviderSettings,
     find_model_problem,
@@ -68,6 +69,8 @@ class ChannelSetup:
             return ""
         if channel_settings.runner.startswith(ACP_PREFIX):
             return channel_settings.runner.removeprefix(ACP_PREFIX)
+        if channel_settings.runner not in (AUTO, MODEL):
+            return ""
         try:
             return self.model_for(channel_settings.agent, channel).id
         except Refusal:

@@ -13,7 +13,7 @@ import pytest
 
 from engine import open_engine
 from engine.api import control
-from engine.api.control import ControlServer, Unreachable, ask, call
+from engine.api.control import MAX_REQUEST_BYTES, ControlServer, Unreachable, ask, call
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.lock import HomeLock
@@ -90,6 +90,7 @@ def test_an_engine_that_hangs_is_given_up(serve: Serve):
     release = threading.Event()
     server = serve(lambda verb, arguments: {"released": release.wait(10)})
     refused("no_answer", lambda: ask(server.address, "x", {}, timeout=0.05))
+    refused("too_large", lambda: ask(server.address, "x", "x" * MAX_REQUEST_BYTES))
     release.set()
 
 
@@ -110,8 +111,9 @@ def _engine_that_hangs_up(home: Home, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.usefixtures("_engine_that_hangs_up")
-def test_a_verb_whose_answer_was_lost_is_not_repeated(home: Home):
+def test_only_a_question_whose_answer_was_lost_is_asked_again(home: Home):
     refused("no_answer", lambda: call(home, "approve", {}, opener=open_engine))
+    assert call(home, "status", {}, opener=open_engine)["state"] == "WATCHING"
 
 
 def test_an_engine_of_another_version_is_only_asked_to_stop(home: Home, clock: FakeClock, serve: Serve):

@@ -111,6 +111,11 @@ def test_the_models_that_would_answer_text_prompts_are_named(home: Home, monkeyp
             "box has no key; flows need none",
         ),
         ("twinModelEnabled = true\n", "twin", "there is no twinModelId"),
+        (
+            "[gateway]\nhost = '0.0.0.0'\n",
+            "gateway",
+            "0.0.0.0 can be reached by other machines, and the connection is not encrypted",
+        ),
     ],
 )
 def test_what_the_settings_lack_is_named(home: Home, config: str, name: str, words: str):
@@ -168,6 +173,19 @@ def test_a_database_that_cannot_be_read_now_is_not_to_be_moved_away(home: Home, 
     create_or_check(home.database)
     monkeypatch.setattr(doctor, "read_rows", Mock(side_effect=sqlite3.OperationalError("database is locked")))
     assert check_database(home.database).fix.startswith("end the program that writes to it")
+
+
+@pytest.mark.parametrize("model, state", [("gpt-new", "ok"), ("gpt-old", "warn")])
+def test_only_the_present_twin_model_answers_for_its_last_answer(home: Home, model: str, state: str):
+    write_settings(home, f'twinModelEnabled = true\ntwinModelId = "openai:{model}"\n')
+    home.data.mkdir(parents=True)
+    create_or_check(home.database)
+    with closing(sqlite3.connect(home.database)) as connection, connection:
+        connection.execute(
+            "INSERT INTO memory_events (at, kind, subject, workspace, payload)"
+            """ VALUES ('2026', 'TwinAnswered', 'openai:gpt-old', '', '{"reason": "it was no JSON"}')"""
+        )
+    assert examine_home(home)["twin"]["state"] == state
 
 
 # Beyond this machine. A shared database that answers: `tests/hierarchy/test_postgres.py`

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -86,6 +87,8 @@ def test_assigning_a_model_replaces_the_agent(build_setup: Build, settings: Sett
     assert settings.current.provider("ollama").model == "qwen3:8b"
     assert settings.current.channels["koji-core"].runner == "auto"
     refused("no_model", lambda: setup.assign_model("qwen3"))
+    settings.set("channels.koji-core.runner", "flow")
+    assert build_setup(model_for=lambda *_: Mock(id="ollama:qwen3")).served_by() == ""
 
 
 # Model servers of this machine

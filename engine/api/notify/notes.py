@@ -240,6 +240,9 @@ MAX_CHARS = 300
 MAX_DIGEST_LINES = 10
 """Maximum number of lines of a digest; the other notes are only counted."""
 
+HAPTICS = ("success", "notice", "failure")
+"""The meanings of a tap on the wrist, weakest first."""
+
 QUIET_FORMS = frozenset({Form.SILENT, Form.BADGE, Form.REFRESH})
 """Forms that make no sound."""
 
@@ -263,7 +266,7 @@ class Note:
     """The possible actions on the card."""
     is_good_news: bool = True
     haptic: str = ""
-    """The meaning of a tap on the wrist: "success", "notice" or "failure"; "" for no tap."""
+    """One of `HAPTICS`, "" for no tap."""
     question: str = ""
     """A question to be answered by voice, "" for none."""
 
@@ -391,8 +394,10 @@ def is_complete(content: NotificationContent, line: str) -> bool:
 def make_digest(notes: Sequence[Note]) -> Note:
     """Combine at least two notes for one surface, oldest first, into one."""
     last = notes[-1]
-    if last.haptic or last.form in (Form.BADGE, Form.REFRESH):
-        return last  # a watch face has room for one note; its number counts all cards
+    taps = [note.haptic for note in notes if note.haptic]
+    if taps or last.form in (Form.BADGE, Form.REFRESH):
+        # A watch face has room for one note; its number counts all cards, and only the strongest tap is felt.
+        return replace(last, haptic=max(taps, key=HAPTICS.index, default=""))
     lines = [f"• {note.subtitle}: {note.body}" if note.subtitle else f"• {note.body}" for note in notes]
     if len(lines) > MAX_DIGEST_LINES:
         lines = [*lines[: MAX_DIGEST_LINES - 1], f"• and {len(lines) - MAX_DIGEST_LINES + 1} more"]

@@ -7,6 +7,7 @@ lesson one is listed.
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -216,9 +217,12 @@ WRITE_FLOW = "write_agents_md"
 MAX_CARD_LESSONS = 60
 """Maximum number of lessons on one card."""
 
+MAX_LESSON_CHARS = 12_000
+"""Maximum length of all lessons on one card. A longer prompt would be refused."""
+
 
 def _propose_agents_md(engine: Services, workspace: str) -> Document:
-    """Make a card that writes the lessons of a workspace, the newest `MAX_CARD_LESSONS` first. Raises `Refusal`
+    """Make a card that writes the lessons of a workspace, newest first, until the card is full. Raises `Refusal`
     `nothing_learnt`."""
     lessons = _list_lessons_by_age(engine, workspace)
     if not lessons:
@@ -227,9 +231,11 @@ def _propose_agents_md(engine: Services, workspace: str) -> Document:
             f"no learnings of {workspace} go beyond a single session yet",
             "`clawpy learnings chain` looks again; `clawpy bubbles flush` sends queued findings up",
         )
-    prompt = f"{WRITE_FLOW} {json.dumps({'lessons': lessons[:MAX_CARD_LESSONS]}, ensure_ascii=False)}"
+    lengths = itertools.accumulate(map(len, lessons[:MAX_CARD_LESSONS]))
+    written = lessons[: sum(length <= MAX_LESSON_CHARS for length in lengths)]
+    prompt = f"{WRITE_FLOW} {json.dumps({'lessons': written}, ensure_ascii=False)}"
     card = engine.cards.propose(prompt, workspace=workspace)
-    return {"predictions": [document(card)], "leftOut": len(lessons[MAX_CARD_LESSONS:])}
+    return {"predictions": [document(card)], "leftOut": len(lessons) - len(written)}
 
 
 def _list_lessons_by_age(engine: Services, workspace: str) -> list[str]:

@@ -2,7 +2,7 @@
 (SPEC 10.4).
 
 `note` and `suggest` act under the agent's own name, never as the operator, so a suggested card waits like any other
-card. A name that claims authority is refused, also as `ＯＷＮＥＲ`, `own-er` or `owner1`.
+card. A name that claims authority is refused: `parse_agent_name` reads `0wner`, `ＯＷＮＥＲ` and `owner1` as `owner`.
 
 `remember` reads lines of JSON. A line that cannot be read is reported with its number; the other lines are stored.
 Memories that it stores never expire.
@@ -185,19 +185,29 @@ _RESERVED_NAMES = """
 RESERVED_NAMES = frozenset(_RESERVED_NAMES.split())
 """Names that no agent may use: names of the operator, the engine, and of others with their authority."""
 
+_LETTER_BY_LOOKALIKE = str.maketrans("013457$@|!", "oieastsaii")
+
 
 def parse_agent_name(given_name: str) -> str:
     """The name of an agent, on one line.
 
-    Raises `Refusal`: `bad_arguments` for an empty name, `not_its_name` for a reserved name, whatever signs and accents
-    or number it has, and for a name without letters and digits.
+    Raises `Refusal`: `bad_arguments` for an empty name, `not_its_name` for a reserved name in any spelling, and for a
+    name without letters and digits.
     """
     name = one_line(given_name)[:MAX_NAME_CHARS]
     if not name:
         raise Refusal("bad_arguments", "an agent needs a name", "for example claude-code")
-    from engine.safety.content.shell import fold_text  # imported here, because it loads the whole content filter
-
-    letters = "".join(filter(str.isalnum, unicodedata.normalize("NFKD", fold_text(name)).casefold()))
-    if not letters or letters.rstrip("0123456789") in RESERVED_NAMES:
+    if not any(map(str.isalnum, name)) or not RESERVED_NAMES.isdisjoint(_list_readings(name)):
         raise Refusal("not_its_name", f"no agent may be named {name!r}", "use its own name, for example claude-code")
     return name
+
+
+def _list_readings(name: str) -> list[str]:
+    """The words that a person may read in a name, without signs and accents: as it is spelt, without the number at its
+    end, and with letters in place of digits and signs that look like them (`0per@tor` as `operator`, `a1fred` as
+    `aifred` and `alfred`)."""
+    from engine.safety.content.shell import fold_text  # imported here, because it loads the whole content filter
+
+    plain = unicodedata.normalize("NFKD", fold_text(name)).casefold()
+    spelt, sounded = ("".join(filter(str.isalnum, text)) for text in (plain, plain.translate(_LETTER_BY_LOOKALIKE)))
+    return [spelt, spelt.rstrip("0123456789"), sounded, sounded.replace("i", "l")]

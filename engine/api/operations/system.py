@@ -14,9 +14,9 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, quiet_operation, require
-from engine.config.sections import Dollars, Hour, Milliseconds, Surface
+from engine.config.sections import ACP_PREFIX, Dollars, Hour, Milliseconds, Surface
 from engine.config.settings_file import describe_accepted, parse_key
-from engine.model import Hold, HoldKind, Refusal
+from engine.model import Hold, HoldKind, Refusal, sanitise
 from engine.safety.content import check_command, check_prompt, make_own_rules
 from engine.settings_store import SettingsStore
 
@@ -192,6 +192,7 @@ def config(
     if action == "get" and not key:
         return {"settings": settings.make_document(), "file": str(settings.file), "settingsFault": settings.fault}
     if action == "set":
+        _refuse_missing_agent(engine, parse_key(key), str(value))
         settings.set(key, value)
     current_value = settings.unset(key) if action == "unset" else settings.get(key)
     return {
@@ -201,6 +202,14 @@ def config(
         "accepted": describe_accepted(parse_key(key)),
         "settingsFault": settings.fault,
     }
+
+
+def _refuse_missing_agent(engine: ApiServices, key: Sequence[str], value: str) -> None:
+    """Raises `Refusal` `unknown_agent` for a runner of a channel that the settings do not have."""
+    name = value.removeprefix(ACP_PREFIX)
+    if key[0] == "channels" and key[-1] == "runner" and name not in (value, *engine.settings.current.acp):
+        message = f"there is no coding agent {sanitise(name)!r} in the settings"
+        raise Refusal("unknown_agent", message, f"clawpy agents serve {key[1]} NAME adds one that is installed")
 
 
 WholeHour = Annotated[Hour, ACCEPT_WHOLE_FLOAT]

@@ -148,3 +148,5 @@ def test_a_digest_has_a_line_for_each_and_counts_the_rest():
     assert note.subtitle == "12 notifications"
     assert note.badge == 12
     assert note.actions == ()
+    badge = make_test_note(CARD, Form.BADGE)
+    assert make_digest([replace(badge, haptic="failure"), badge]).haptic == "failure"

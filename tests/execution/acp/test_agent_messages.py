@@ -53,6 +53,11 @@ def test_any_line_parses_to_a_valid_message_or_none(line: bytes):
         assert isinstance(message["error"], dict)
 
 
+def test_an_answer_without_a_result_is_an_error():
+    assert (parse_message(b'{"id": 1, "error": "boom"}') or {})["error"] == {"code": -32603, "message": "boom"}
+    assert parse_message(b'{"id": 1}')
+
+
 @given(OPTION_KINDS, st.booleans())
 def test_the_chosen_option_never_allows_more_than_was_decided(kinds: list[str], allowed: bool):
     chosen = choose_option([make_option(kind) for kind in kinds], allowed=allowed)

@@ -85,6 +85,12 @@ def check_nothing_was_sent(world: ModelWorld, view: SessionView):
     assert world.server.requests == []
 
 
+def check_every_call_is_answered(world: ModelWorld, view: SessionView):
+    results = world.server.requests[1].tool_results
+    assert len(results) == 40
+    assert ["not carried out" in result for result in results[31:33]] == [False, True]
+
+
 def check_summary_says_incomplete(world: ModelWorld, view: SessionView):
     assert "I beg\nits last answer was cut off; the work may be incomplete" in view.summary
 
@@ -98,6 +104,7 @@ FURTHER_CHECKS: dict[str, Callable[[ModelWorld, SessionView], None]] = {
         check_cost_is_that_of_a_trigger,
         check_claims_are_bounded,
         check_nothing_was_sent,
+        check_every_call_is_answered,
         check_summary_says_incomplete,
     )
 }
@@ -108,6 +115,7 @@ SPECIAL_REPLIES = {
     "an answer without end": Reply(body=stream_without_end),
     "an answer longer than allowed": Reply(text="words " * 100_000, piece=50_000),
     "an error of 20 MB": Reply(status=500, body=b"e" * 20_000_000),
+    "more calls than one can do": Reply(calls=(Call("read", {"path": "readme.md"}),) * 40),
     "no word of what it used": Reply(text="Done.", usage=None),
 }
 

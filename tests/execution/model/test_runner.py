@@ -2,10 +2,11 @@
 5.2)."""
 
 import threading
+from unittest.mock import Mock
 
 import pytest
 
-from engine.execution.runners.model.conversation_store import FILE_SUFFIX
+from engine.execution.runners.model.conversation_store import FILE_SUFFIX, ConversationStore
 from engine.model import Outcome, SessionState, Status
 from tests.execution.model.model_world import ModelWorld
 from tests.support.helpers import wait_until
@@ -68,6 +69,15 @@ def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld
         (call,) = world.read_calls(second)
         assert call.follows == world.read_calls(first)[-1].id
         world.check_end(second)
+
+
+def test_a_paid_answer_counts_though_it_cannot_be_stored(world: ModelWorld, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ConversationStore, "add", Mock(side_effect=OSError(28, "No space left on device")))
+    world.server.script("Done.")
+    with world.opened():
+        view = world.run()
+        assert view.state is SessionState.SUCCEEDED
+        assert "cannot be continued: No space" in str(world.read_lines(view, "error"))
 
 
 def test_a_stop_ends_the_call_and_counts_its_cost_and_the_host_stays(world: ModelWorld):

@@ -26,6 +26,9 @@ MAX_CONTENT_LINES = 200
 MAX_CONTENT_BLOCKS = 20
 """Maximum number of outputs and diffs of a tool call that are shown."""
 
+MAX_REMEMBERED_CALLS = 1_000
+"""Maximum number of tool calls that are remembered. An agent could invent any number of ids."""
+
 STATUS_WORDS = {"pending": "waits", "in_progress": "runs", "completed": "done", "failed": "failed"}
 """The status of a tool call on screens, by that of the protocol."""
 
@@ -80,7 +83,10 @@ class AgentTranscript:
         """Write the new status of a tool call, and its results when it ended. A call that failed is also noted (SPEC
         5.1)."""
         self.end_text()
-        call = self._calls.setdefault(update.tool_call_id, _ToolCall())
+        call = self._calls.pop(update.tool_call_id, _ToolCall())
+        self._calls[update.tool_call_id] = call  # the last one now
+        if len(self._calls) > MAX_REMEMBERED_CALLS:
+            self._calls.pop(next(iter(self._calls)))
         call.kind = update.kind or call.kind
         call.title = one_line(update.title or "")[:500] or call.title or update.kind or "a tool"
         call.status = update.status or call.status or "pending"
@@ -90,7 +96,8 @@ class AgentTranscript:
         call.last_line = line
         self._live.write("tool", line)
         if call.status == "failed":
-            self._live.journal.note_error("exec" if call.kind == "execute" else call.kind or "tool", call.title)
+            tool = "exec" if call.kind == "execute" else call.kind or "tool"
+            self._live.journal.note_error(tool, _find_failure_reason(update) or call.title)
         if call.status in ("completed", "failed"):
             self._write_results(update.content or ())
 
@@ -126,6 +133,15 @@ class AgentTranscript:
                 self._live.write("output", "\n".join(lines))
 
 
+def _find_failure_reason(update: schema.ToolCallStart | schema.ToolCallProgress) -> str:
+    """The first line that a failed call shows."""
+    blocks = (block for block in update.content or () if isinstance(block, schema.ContentToolCallContent))
+    lines = (line.strip() for block in blocks for line in _read_block(block.content).splitlines())
+    return next(filter(None, lines), "")
+
+
 def _read_block(content: Any) -> str:
-    """The text of a content block, or its type in brackets."""
-    return content.text if isinstance(content, schema.TextContentBlock) else f"[{content.type}]"
+    """The text of a content block, or in brackets what it links to or its type."""
+    if isinstance(content, schema.TextContentBlock):
+        return content.text
+    return f"[{getattr(content, 'uri', None) or content.type}]"

@@ -375,8 +375,13 @@ def parse_message(line: bytes) -> dict[str, Any] | None:
         return None
     if "method" in message:  # the id of a request is the agent's, and goes back as it is
         return message if isinstance(message["method"], str) else None
-    is_answer = "result" in message or isinstance(message.get("error"), dict)
-    return message if is_answer and type(message.get("id")) is int else None
+    if type(message.get("id")) is not int:
+        return None
+    if "result" not in message and not isinstance(message.get("error"), dict):
+        # The message becomes an error. Otherwise the turn would wait until it is given up.
+        reason = str(message.get("error") or "an error without a message")[:MAX_SHOWN_CHARS]
+        message["error"] = {"code": -32603, "message": reason}
+    return message
 
 
 class _LineProtocol(asyncio.Protocol):

@@ -42,6 +42,9 @@ log = logging.getLogger(__name__)
 MAX_OPEN_REQUESTS = 64
 """Maximum number of requests of an agent that wait at the same time."""
 
+MAX_WARNINGS = 20
+"""Maximum number of warnings that are shown. An agent could cause any number of them."""
+
 MAX_DETAIL_CHARS = 20_000
 """Maximum number of characters of the details of a permission that are checked and shown."""
 
@@ -117,7 +120,7 @@ class ClientRequests:
 
     def warn_once(self, warning: str) -> None:
         """Show a warning about the agent, once."""
-        if warning not in self._warnings:
+        if warning not in self._warnings and len(self._warnings) < MAX_WARNINGS:
             self._warnings.add(warning)
             self._live.write("error", warning)
 
@@ -143,6 +146,8 @@ class ClientRequests:
                 self._transcript.add_plan(entries)
             case schema.UsageUpdate(used=used, cost=cost):
                 self._on_usage(used, cost)
+            case schema.CurrentModeUpdate(current_mode_id=mode):
+                self._live.write("note", f"its mode is now {mode}")
 
     # -- requests
 

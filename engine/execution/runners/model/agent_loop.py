@@ -34,6 +34,9 @@ from engine.model.prompts import REPLY, make_assistant_part, make_result_part, m
 MAX_REQUESTS = 50
 """Maximum number of requests of a session."""
 
+MAX_CALLS_PER_ANSWER = 32
+"""Maximum number of tool calls of one answer that are carried out."""
+
 FIRST_BYTE_S = 180.0
 """Seconds in which the first byte of an answer must come."""
 
@@ -60,6 +63,9 @@ CUT_OFF_NOTE = "its last answer was cut off; the work may be incomplete"
 
 EMPTY_PROMPT = "Your answer was empty. Go on, or say in a sentence or two what you did and that you are done."
 """What a model is told after an empty answer."""
+
+SKIPPED_RESULT = f"not carried out: more than {MAX_CALLS_PER_ANSWER} calls in one answer; make the rest again"
+"""The result of each call above the maximum."""
 
 
 class _RequestFailed(Exception):
@@ -213,8 +219,10 @@ class AgentLoop:
 
     def _run_tool_calls(self, tool_calls: Sequence[Message], request: _Request) -> None:
         """Run the tool calls of an answer, and add their results to the next request."""
-        for tool_call in tool_calls:
-            result, name = self._run_tool_call(tool_call), tool_call["name"]
+        for number, tool_call in enumerate(tool_calls):
+            is_carried_out = number < MAX_CALLS_PER_ANSWER
+            result = self._run_tool_call(tool_call) if is_carried_out else ToolResult(SKIPPED_RESULT, ok=False)
+            name = tool_call["name"]
             request.results.append({"id": tool_call["id"], "name": name, "text": result.text, "ok": result.ok})
             request.parts.append(make_result_part(name, result.text, self._last_call))
 
@@ -311,8 +319,10 @@ class AgentLoop:
         self._size = PromptSize(counted=used_tokens) if usage.is_reported else PromptSize(estimated=used_tokens)
         try:
             self._loop_services.histories.add(self._view.id, answer["messages"])
-        finally:
-            self._end_call(call_id, CallState.DONE, usage, reply=str(answer["text"]))
+        except OSError as error:
+            problem = f"the conversation cannot be stored, so it cannot be continued: {error.strerror}"
+            self._live.write("error", problem)
+        self._end_call(call_id, CallState.DONE, usage, reply=str(answer["text"]))
 
     def _make_request_budget(self, size: PromptSize) -> RequestBudget:
         """The budget of the next request. Raises `WorkFailed` when there is no room for an answer."""

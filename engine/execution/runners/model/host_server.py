@@ -380,6 +380,9 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 async def _bound_response(response: httpx2.Response) -> None:
+    if response.headers.get("content-encoding", "identity") != "identity":
+        # Its real size would not be known.
+        raise _UnusableAnswer(FailureKind.RUBBISH, "it is compressed, though that was not asked for")
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)
     response.stream = _BoundedStream(stream)
