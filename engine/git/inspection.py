@@ -175,6 +175,9 @@ def inspect_repository(subject: InspectionSubject, cache: CheckCache) -> Inspect
     return Inspection(**results, unknown=unknown)
 
 
+# -- merges that are due, and branches that collide
+
+
 def _find_due_merges(subject: InspectionSubject) -> tuple[DueMerge, ...]:
     """The merges that are due. Those that would conflict come first.
 
@@ -234,6 +237,8 @@ def _pair_branches(state: GitState) -> list[tuple[Branch, Branch]]:
     ]
 
 
+# -- the checks
+
 Check = Callable[[InspectionSubject], object]
 
 CHECKS_OF_REFS: Mapping[str, Check] = {
@@ -254,6 +259,8 @@ CHECKS_OF_FILES: Mapping[str, Check] = {
 }
 """The checks whose results also change with the files."""
 
+
+# -- fixup commits
 
 MAX_FIXUP_COMMITS = 200
 """Maximum number of unpushed commits that are searched for fixup commits."""

@@ -196,6 +196,8 @@ def _collect_ancestry(commits: Mapping[str, Commit], tip: str) -> list[Commit]:
     return list(ancestry.values())
 
 
+# -- whether the work of lost commits is there already
+
 MAX_FILES = 20
 """Maximum number of files of a line of commits that are compared."""
 

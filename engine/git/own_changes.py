@@ -55,6 +55,8 @@ def find_own_changes(git: Git, state: GitState, since: datetime | None) -> OwnCh
     return OwnChanges(patch.digest, leftovers, find_stale_mentions(git, patch), added_lines)
 
 
+# -- leftovers
+
 MAX_LEFTOVERS = 100
 """Maximum number of leftovers that are kept."""
 
@@ -153,6 +155,8 @@ def _has_conflict(path: str, text: str) -> bool:
     is_quoted = _TEST_PATH.search(path) and path.endswith((*DOCUMENT_SUFFIXES, ".diff", ".patch", ".orig"))
     return not is_quoted and _WHOLE_CONFLICT.search(text) is not None
 
+
+# -- documentation with names that are gone
 
 MAX_NAMES = 60
 """Maximum number of removed names that are searched."""

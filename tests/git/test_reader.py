@@ -92,6 +92,18 @@ def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Reposit
     assert [commit.subject for commit in state.recent] == ["mine 2", "mine 1", "one"]
 
 
+def test_a_merge_is_due_for_a_branch_with_commits_of_its_own(repository: Repository):
+    repository.commit("begin", {"a.txt": "1\n"})
+    repository.git("branch", "topic")
+    repository.commit("main goes on", {"a.txt": "2\n"})
+    repository.git("switch", "-q", "topic")
+    reader = GitReader()
+    assert reader.inspect(repository.path, reader.read(repository.path), NOW, NOW).merges == ()
+    repository.commit("own", {"b.txt": "1\n"})
+    merges = reader.inspect(repository.path, reader.read(repository.path), NOW, NOW).merges
+    assert [(merge.source, merge.behind, merge.ahead) for merge in merges] == [("main", 1, 1)]
+
+
 def test_a_check_that_fails_is_named_and_tried_again_after_a_change(repository: Repository):
     """What HEAD has of the changed file is missing in git."""
     repository.commit("begin", {"a.py": "1\n"})

@@ -108,15 +108,6 @@ def make_facts(items: Iterable[object], *names: str) -> list[dict[str, Any]]:
     return [{name: getattr(item, name) for name in names} for item in items]
 
 
-@frozen
-class RunScope:
-    """The part of the tests that a run covered."""
-
-    full: bool
-    """Whether it was the whole suite of `project`."""
-    project: str
-
-
 # -- the job of a flow
 
 MAX_FOLDER_FILES = 1000

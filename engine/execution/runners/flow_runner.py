@@ -32,7 +32,6 @@ from engine.execution.runners.flow import (
     Job,
     Place,
     ProjectFlow,
-    RunScope,
     WorkFailed,
     stays_inside,
 )
@@ -43,7 +42,7 @@ from engine.execution.runners.toolchains.detection import find_missing_program
 from engine.execution.runners.toolchains.installing import Installation, install_into_tree, list_possible_locks
 from engine.execution.runners.toolchains.tool_table import TEST_FILE, MissingItem, find_usual_fix
 from engine.execution.sandbox.mounts import list_written_files
-from engine.execution.session_folders import SessionFolders
+from engine.execution.session_folders import RunScope, SessionFolders
 from engine.files import read_table
 from engine.git import Git
 from engine.model import (
