@@ -27,6 +27,7 @@ from engine.model import (
     RailState,
     SessionState,
     SessionView,
+    SpendingWindow,
     StopLevel,
     Task,
     Waiting,
@@ -108,6 +109,8 @@ class AppState:
     blocked: tuple[LogEntry, ...] = ()
     """The latest work that a rail blocked."""
     rails: tuple[RailState, ...] = ()
+    burn: tuple[SpendingWindow, ...] = ()
+    """Past costs, by day."""
     chain: tuple[ChainStep, ...] = ()
     """The latest triggers, each with what it came from."""
     levels: tuple[StopLevel, ...] = ()
@@ -327,6 +330,7 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
     "settings": _read_settings,
     "rails": lambda engine, _: {
         "rails": engine.safety.rails(),
+        "burn": engine.safety.costs.history(),
         "chain": engine.safety.chain(limit=30),
         "levels": engine.safety.kill_switch.levels(),
     },

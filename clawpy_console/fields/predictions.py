@@ -127,5 +127,14 @@ def make_table_fields(insights: Document, names: Sequence[str]) -> Fields:
         yield from map(text_line, first_of(rows, MAX_TABLE_ROWS))
 
 
+def make_drift_fields(report: Document) -> Fields:
+    """Whether the operator decides otherwise than before, and about which kinds of card."""
+    yield Field("drift", one_line(report["words"]), "wants" if report["changed"] else "ink")
+    for shift in report["kinds"]:
+        is_more = shift["approved"] > shift["approvalRateBefore"] * shift["decided"]
+        change = f"approved {shift['approved']} of {shift['decided']}, before {shift['approvalRateBefore']:.0%}"
+        yield Field("▲ more" if is_more else "▼ less", f"{shift['kindTitle']}: {change}", "wants")
+
+
 TRAINING_STATES = LABELS["training"]
 """The label of each state of the training of a Twin model (SPEC 8.5), for the screen and `clawpy train`."""

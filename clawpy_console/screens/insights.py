@@ -109,13 +109,15 @@ class InsightsScreen(ConsoleScreen):
         return {"left": "approval and calibration", "right": "tables", "third": "training"}
 
     def _make_plot_fields(self, insights: Insights, figures: Document) -> list[Field]:
-        """The left column: decisions over time, and calibration. `figures` is the document of `insights`."""
+        """The left column: decisions over time, calibration and drift. `figures` is the document of `insights`."""
         scope = workspace_name(insights.workspace) if insights.workspace else "all workspaces"
         fields = [text_line(f"Cards of {scope}", "title"), *predictions.make_summary_fields(figures)]
         if not figures["approved"] + figures["rejected"]:
             fields.append(text_line(explain_no_figures(insights, self.key_of), "grey"))
         fields += predictions.make_daily_fields(figures)
-        return [*fields, *predictions.make_calibration_fields(figures)]
+        fields += predictions.make_calibration_fields(figures)
+        fields += predictions.make_drift_fields(figures["drift"])
+        return fields
 
     def _make_key_hint(self, presses: int, column: str) -> str:
         """The key that leads to a column, where the last two share a place; else ""."""
@@ -192,7 +194,7 @@ class InsightsScreen(ConsoleScreen):
         self.app.call_engine(call, on_done)
 
     def copy_text(self) -> str:
-        return "" if self._insights is None else self._insights.earning
+        return "" if self._insights is None else self._insights.drift.words
 
 
 def explain_no_figures(insights: Insights, key_of: Callable[[str], str]) -> str:

@@ -137,7 +137,7 @@ class SafetyScreen(ConsoleScreen):
             *safety_fields.make_state_fields(state, now),
             safety_fields.make_quiet_field(state.quiet, self.key_of("safety.dnd")),
             heading("cost"),
-            *safety_fields.make_cost_fields(state.costs),
+            *safety_fields.make_cost_fields(state.burn, now),
         ]
         self.show_fields("#standing", fields)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import SIGNS, WORDS, Field, Fields, Label, draw_bar, text_line
+from clawpy_console.fields import SIGNS, WORDS, Field, Fields, Label, draw_bar, draw_sparkline, text_line
 from clawpy_console.fields.work import choose_cost_tone, make_hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState, QuietHours
@@ -19,11 +19,11 @@ from engine.model import (
     MICRO,
     AutonomyState,
     ChainStep,
-    CostState,
     Hold,
     LogEntry,
     RailState,
     RailVerdict,
+    SpendingWindow,
     StopLevel,
     Verdict,
 )
@@ -42,6 +42,9 @@ WORKSPACE_PREFIX = "workspace:"
 
 ALLOWED_ONCE = "Allowed once. Approve the card; a held-back one comes at the next check."
 """Said of blocked work that the operator allowed once."""
+
+HOURS_SHOWN = 24
+"""Maximum number of the last parts of a window of spending that are drawn."""
 
 
 def name_rail(rail: str) -> str:
@@ -95,13 +98,27 @@ def make_rails_fields(state: AppState, rail: RailState | None, now: datetime) ->
         yield Field(name_rail(rail.rail), f"{label.sign} {label.words}: {one_line(rail.reason)}", label.tone)
 
 
-def make_cost_fields(costs: CostState | None) -> Fields:
-    """Costs and reservations against the caps."""
-    for window, cap in costs.caps.items() if costs else ():
-        used = getattr(costs, window)
-        share = used / cap if cap else 1.0
-        amounts = f"${used / MICRO:.2f} of ${cap_amount(cap)}"
-        yield Field(window, f"{draw_bar(share)} {share:>4.0%}  {amounts}", choose_cost_tone(used, cap) or "ink")
+def make_cost_fields(windows: Iterable[SpendingWindow], now: datetime) -> Fields:
+    """Costs and reservations against the caps; with their pace once something was spent."""
+    for window in windows:
+        used = window.spent + window.reserved
+        share = used / window.cap if window.cap else 1.0
+        reserved = f", {formats.money(window.reserved)} reserved" if window.reserved else ""
+        amounts = f"${used / MICRO:.2f} of ${cap_amount(window.cap)}{reserved}"
+        yield Field(
+            window.window, f"{draw_bar(share)} {share:>4.0%}  {amounts}", choose_cost_tone(used, window.cap) or "ink"
+        )
+        if any(window.buckets):
+            spent_lately = draw_sparkline(window.buckets[: window.elapsed][-HOURS_SHOWN:])
+            yield Field(" ", f"{spent_lately}  {describe_pace(window, now)}", "grey")
+
+
+def describe_pace(window: SpendingWindow, now: datetime) -> str:
+    """The pace of spending, and when it reaches the cap."""
+    if window.spent + window.reserved >= window.cap:
+        return "the cap has been reached"
+    outlook = f"cap at {formats.moment(window.reached_at, now)}" if window.reached_at else "stays below the cap"
+    return f"${window.pace / MICRO:.2f}/h: {outlook}"
 
 
 def make_hold_fields(holds: tuple[Hold, ...], now: datetime, resume_key: str) -> Fields:

@@ -35,6 +35,7 @@ from engine.model import (
     ParaFact,
     RecallMatch,
     SessionView,
+    TasteShift,
     dollars,
 )
 from engine.model.base import label_trust
@@ -135,6 +136,7 @@ def _make_metrics_document(read: Insights) -> Document:
         "phase": read.phase.number,
         "phaseReason": read.phase.reason,
         "approvalOverTime": document(read.over_time),
+        "drift": document(read.drift),
         "nextTraining": read.training.words or "due",
         "pairs": read.training.pairs,
         "pairsNeeded": read.training.needed,
@@ -176,7 +178,7 @@ _CUSTOM: Mapping[type, Callable[[Any], Document]] = {
 """The classes that have their own function to make the document."""
 
 
-def _find_kind_title(value: Card | Mute) -> str:
+def _find_kind_title(value: Card | Mute | TasteShift) -> str:
     return kind_title(value.kind)
 
 
@@ -193,6 +195,7 @@ _COMPUTED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
         "workspace": lambda mute: mute.workspace or None,
         "subject": lambda mute: mute.subject or None,
     },
+    TasteShift: {"kindTitle": _find_kind_title},
     SessionView: {"state": lambda view: "discarded" if view.discarded_at else view.state},
     LearningEntry: {
         "trust": lambda entry: label_trust(entry.trust, approved=bool(entry.approved_by)),

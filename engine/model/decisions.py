@@ -204,8 +204,34 @@ class Metrics:
     channels: tuple[CardGroup, ...]
     kinds: tuple[CardGroup, ...]
     parts: tuple[CardGroup, ...]
+    hours: tuple[CardGroup, ...]
     spent: int
     cost_per_accepted: float | None
+
+
+@frozen
+class TasteShift:
+    """A kind of card on which the operator decides differently than before: `approved` of the newest `decided`, and the
+    share approved `before` these, in [0, 1]."""
+
+    kind: str
+    approved: int
+    decided: int
+    before: float
+
+
+@frozen
+class TasteDrift:
+    """The kinds of card on which a person's newest `decisions` differ from those before; `words` describes that."""
+
+    decisions: int
+    words: str
+    shifts: tuple[TasteShift, ...] = ()
+
+    @property
+    def has_shifts(self) -> bool:
+        """Whether there is any such kind; the JSON of the figures has it as `changed`."""
+        return bool(self.shifts)
 
 
 @frozen
@@ -292,4 +318,5 @@ class Insights:
     threshold: float
     at_threshold: ConfidenceBucket
     earning: str
+    drift: TasteDrift
     training: TrainingView

@@ -324,6 +324,29 @@ class RailState:
 
 
 @frozen
+class SpendingWindow:
+    """The spending in one cost window (SPEC 3.4), in micro-dollars."""
+
+    window: str
+    """`hour` (sliding), `day` or `month`."""
+    begin: datetime
+    end: datetime
+    spent: int
+    """The sum of settled prices."""
+    reserved: int
+    """The sum of reservations."""
+    cap: int
+    buckets: tuple[int, ...]
+    """The settled prices from `begin` to `end` in equal steps (5 minutes, an hour, a day), oldest first."""
+    elapsed: int
+    """Number of buckets that have begun; the others are 0."""
+    pace: int
+    """The recent spending an hour."""
+    reached_at: datetime | None = None
+    """When `spent` plus `reserved` reach the cap at that pace, None if the window ends first."""
+
+
+@frozen
 class ChainStep:
     """A link of the loop detector (SPEC 3.3)."""
 

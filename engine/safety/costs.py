@@ -8,13 +8,16 @@ counts from the moment of settling. The hour slides; day and month begin at loca
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
+from calendar import monthrange
 from collections.abc import Callable, Sequence, Set
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Any
 
 from sqlmodel import Field, Session, col, select
 
-from engine.clock import Clock, find_windows
+from engine.clock import HOUR, Clock, find_midnight, find_windows
 from engine.config import SettingsSource
 from engine.events import BudgetExceeded, CostReserved, CostSettled, CostWarned
 from engine.frozen import frozen
@@ -25,6 +28,7 @@ from engine.model import (
     Refusal,
     SessionState,
     SessionView,
+    SpendingWindow,
     Trigger,
     Verdict,
     microusd,
@@ -53,6 +57,13 @@ _SELECT_SUMS = """
     FROM cost_entries
     WHERE (state = 'reserved' OR (state = 'settled' AND at >= min(:hour, :month))) AND agent = ifnull(:agent, agent)
 """
+
+_SELECT_PRICES = """
+    SELECT at, amount_microusd FROM cost_entries
+    WHERE state = 'settled' AND at >= :oldest AND amount_microusd > 0 ORDER BY at
+"""
+
+_RESERVED_IN_ALL = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'reserved'"
 
 _SETTLED_SINCE = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'settled' AND at > :instant"
 
@@ -153,6 +164,17 @@ class Costs:
             day_cap=microusd(settings.cross_poll_cost_cap_per_day),
             month_cap=microusd(settings.cross_poll_cost_cap_per_month),
         )
+
+    def history(self) -> tuple[SpendingWindow, ...]:
+        """Hour, day and month with their buckets, pace, and when the cap would be reached (SPEC 9.1)."""
+        local = self.clock.local()
+        oldest = min(find_windows(local).month, local.astimezone(UTC) - max(PACE_SPAN.values()))
+        with self.database.read() as session:
+            rows = ask(session, _SELECT_PRICES, {"oldest": as_stored(oldest)})
+            [(reserved,)] = ask(session, _RESERVED_IN_ALL)
+            caps = self.state_in(session).caps
+        prices = [(datetime.fromisoformat(at), amount) for at, amount in rows]
+        return tuple(measure_burn(window, local, prices, reserved, cap) for window, cap in caps.items())
 
     def sum_settled_since(self, instant: datetime) -> int:
         """The micro-dollars of all entries that were settled after `instant`."""
@@ -364,6 +386,62 @@ def _load_reservations(session: Session, *conditions: Any) -> Sequence[CostEntry
 
 def _release(entry: CostEntry) -> None:
     entry.state, entry.amount_microusd = RELEASED, 0
+
+
+# -- the figures of `Costs.history`, which are pure
+
+BUCKET_LENGTH = timedelta(minutes=5)
+
+PACE_SPAN = {"hour": timedelta(minutes=15), "day": timedelta(hours=3), "month": timedelta(days=7)}
+"""The span of time over which the pace of a window is measured. It may begin before the window."""
+
+SettledPrice = tuple[datetime, int]
+"""(time, micro-dollars)."""
+
+
+def find_bucket_edges(window: str, local: datetime) -> list[datetime]:
+    """The beginnings of the buckets of `window` and the end of the last one, in UTC.
+
+    The hour ends now; day and month end at local midnight, so a day of 23 or 25 hours has as many buckets.
+    """
+    windows, today = find_windows(local), local.date()
+    if window == "hour":
+        return [windows.hour + number * BUCKET_LENGTH for number in range(13)]
+    if window == "day":
+        end = find_midnight(today + timedelta(days=1), local.tzinfo)
+        hours = ceil((end - windows.day) / HOUR)
+        return [*(windows.day + number * HOUR for number in range(hours)), end]
+    _, days = monthrange(today.year, today.month)
+    return [find_midnight(today.replace(day=1) + timedelta(days=number), local.tzinfo) for number in range(days + 1)]
+
+
+def measure_burn(
+    window: str, local: datetime, prices: Sequence[SettledPrice], reserved: int, cap: int
+) -> SpendingWindow:
+    """The spending in a window. `prices` are settled, at least since the beginning of the window and of the span of its
+    pace."""
+    now, edges = local.astimezone(UTC), find_bucket_edges(window, local)
+    buckets = [0] * (len(edges) - 1)
+    for at, amount in prices:
+        if at >= edges[0]:
+            buckets[min(bisect_right(edges, at), len(buckets)) - 1] += amount
+    span = PACE_SPAN[window]
+    recent_spending = sum(amount for at, amount in prices if now - span < at)
+    total, pace = sum(buckets), int(recent_spending / (span / HOUR))
+    end = now + HOUR if window == "hour" else edges[-1]
+    reached_at = _estimate_reached_at(now, cap - total - reserved, pace)
+    if reached_at is not None and reached_at >= end:
+        reached_at = None
+    elapsed = sum(edge <= now for edge in edges[:-1])
+    return SpendingWindow(window, edges[0], edges[-1], total, reserved, cap, tuple(buckets), elapsed, pace, reached_at)
+
+
+def _estimate_reached_at(now: datetime, remaining: int, pace: int) -> datetime | None:
+    """When `remaining` is spent at `pace`; `now` if nothing remains, None for never."""
+    if remaining <= 0:
+        return now
+    hours = remaining / pace if pace > 0 else float("inf")
+    return now + hours * HOUR if hours < 24 * 366 else None
 
 
 def _format_usd(amount: int) -> str:

@@ -19,6 +19,7 @@ from engine.model import (
     Card,
     PermissionRequest,
     SessionView,
+    SpendingWindow,
     Status,
     Tier,
     TranscriptLine,
@@ -129,6 +130,10 @@ def read_agents() -> list[AgentView]:
 
 def read_permissions() -> list[PermissionRequest]:
     return read_values(PermissionRequest, "permissions")
+
+
+def read_burns() -> tuple[SpendingWindow, ...]:
+    return tuple(read_values(SpendingWindow, "burns"))
 
 
 HUNKS = """@@ -12,7 +12,7 @@ def total(cart: Cart) -> Decimal:

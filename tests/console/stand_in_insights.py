@@ -12,6 +12,7 @@ from engine.learning.decisions.insights import (
     CountedAs,
     compute_metrics,
     count_per_slice,
+    find_drift,
     make_bucket,
     select_decided,
 )
@@ -81,6 +82,7 @@ class StandInInsights(StandInService):
         self.record_call("insights", days, workspace)
         cards = [card for card in self.cards if days is None or card.at > ago(days=days)]
         since = min((card.at for card in cards), default=NOW) if days is None else ago(days=days - 1)
+        newest = [(card.kind, card.counted_as is CountedAs.APPROVED) for card in select_decided(self.cards)]
         return Insights(
             days=days,
             workspace=workspace,
@@ -91,6 +93,7 @@ class StandInInsights(StandInService):
             threshold=THRESHOLD,
             at_threshold=make_bucket(THRESHOLD, 1.0, select_decided(cards)),
             earning="does not act by itself yet: autonomous mode is off, no workspace is `act` (all are `cards`)",
+            drift=find_drift(newest),
             training=self.training,
         )
 

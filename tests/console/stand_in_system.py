@@ -8,7 +8,7 @@ from typing import Any
 from engine.api.gateway.gateway import GatewayState
 from engine.execution.model_router import FIRST_KEY
 from engine.model import ChainStep, CostState, Hold, LocalModels, LogEntry, RailState, SetupStep, StopLevel, Verdict
-from tests.console.stand_in_data import BLOG, StandInService, read_values
+from tests.console.stand_in_data import BLOG, StandInService, read_burns, read_values
 
 
 class StandInSettings(StandInService):
@@ -125,7 +125,7 @@ class StandInSafety(StandInService):
     def fill(self):
         self.kill_switch = StandInKillSwitch(self._engine)
         self.allowed_once: set[str] = set()
-        self.costs = SimpleNamespace(state=lambda: read_values(CostState, "costs")[0])
+        self.costs = SimpleNamespace(state=lambda: read_values(CostState, "costs")[0], history=read_burns)
 
     def rails(self) -> tuple[RailState, ...]:
         rails, last = read_values(RailState, "rails"), {verdict.rail: verdict for verdict in self.log(1)[0].verdicts}

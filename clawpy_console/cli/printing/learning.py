@@ -423,10 +423,11 @@ def format_train(document: Document) -> Lines:
 
 
 def format_metrics(document: Document) -> Lines:
-    """Rates and calibration; sources, channels and kinds as tables."""
+    """Rates, calibration and drift; sources, channels and kinds as tables."""
     fields = [
         *predictions.make_summary_fields(document),
         *predictions.make_calibration_fields(document),
+        *predictions.make_drift_fields(document["drift"]),
         Field("training", document["nextTraining"]),
         text_line(""),
         *predictions.make_table_fields(document, ("sources", "channels", "kinds")),

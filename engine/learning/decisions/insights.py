@@ -1,5 +1,5 @@
-"""The figures of predictions for a period and a workspace (SPEC 8.5): rates, calibration, groups, costs, the trend, and
-slices of time.
+"""The figures of predictions for a period and a workspace (SPEC 8.5): rates, calibration, groups, costs, the trend,
+slices of time, and the drift of taste.
 
 Rates include only decisions of a person, in the console or over the API. Cards that ran by themselves are counted
 separately. Prompts typed by the operator are counted only among the sources. The time of a card is that of its
@@ -15,6 +15,8 @@ from enum import StrEnum
 from math import ceil
 from statistics import fmean
 from typing import Any
+
+from sqlmodel import Session
 
 from engine.clock import Clock
 from engine.frozen import frozen
@@ -35,10 +37,13 @@ from engine.model import (
     Phase,
     Source,
     Status,
+    TasteDrift,
+    TasteShift,
     TrainingView,
     group_pairs,
     part_of_day,
 )
+from engine.model.text import count
 from engine.storage.database import Database
 from engine.storage.rows import as_stored, ask
 
@@ -105,6 +110,7 @@ class InsightsReader:
         with self.database.read() as session:
             values = {"since": "" if since is None else as_stored(since), "workspace": workspace}
             cards = [_make_figures(row, zone) for row in ask(session, _SELECT_CARDS, values)]
+            newest = _load_newest(session, workspace)
         began = since if since is not None else cards[0].at if cards else now
         threshold = self.read_threshold()
         return Insights(
@@ -117,6 +123,7 @@ class InsightsReader:
             threshold=threshold,
             at_threshold=make_bucket(threshold, 1.0, select_decided(cards)),
             earning=self.missing_for(workspace),
+            drift=find_drift(newest),
             training=self.read_training(),
         )
 
@@ -218,6 +225,7 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
         channels=_group_cards(cards, lambda card: card.channel),
         kinds=_group_cards(predictions, lambda card: card.kind),
         parts=_group_cards(decided_by_you, lambda card: part_of_day(card.at).value, rank=PART_NAMES.index),
+        hours=_group_cards(decided_by_you, lambda card: f"{card.at.hour:02}", rank=str),
         spent=sum(card.cost for card in cards),
         cost_per_accepted=_compute_cost_per_accepted(cards),
     )
@@ -345,3 +353,57 @@ def _divide(part: int, whole: int) -> float | None:
 def _compute_mean_confidence(cards: Sequence[CardFigures]) -> float | None:
     """The mean confidence of cards, None without cards."""
     return fmean(card.confidence for card in cards) if cards else None
+
+
+NEWEST_DECISIONS, EARLIER_DECISIONS = 50, 200
+"""Number of the newest decisions for drift, and of those before, with which they are compared."""
+
+# SQLite keeps the order of a CROSS JOIN. To look up the decision of each card takes twice as long here.
+_SELECT_NEWEST = f"""
+    SELECT kind, status <> '{Status.DISMISSED}'
+    FROM ({DECIDED_CARDS_SQL}) CROSS JOIN predictions ON id = prediction_id
+    WHERE status IN ('{Status.APPROVED}', '{Status.EXECUTED}', '{Status.DISMISSED}') AND decided_at IS NOT NULL
+    AND decided_by <> '{DecidedBy.AUTONOMY}' AND source <> '{Source.OPERATOR}' AND :workspace IN ('', workspace)
+    ORDER BY decided_at DESC LIMIT :limit
+"""
+
+
+def _load_newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
+    """(kind, approved) of a person's newest decisions, oldest first."""
+    limit = NEWEST_DECISIONS + EARLIER_DECISIONS
+    rows = ask(session, _SELECT_NEWEST, {"workspace": workspace, "limit": limit})
+    return [(kind, bool(is_approved)) for kind, is_approved in reversed(rows)]
+
+
+MIN_DRIFT = 20
+"""Minimum number of the newest decisions for drift."""
+
+MIN_DRIFT_KIND = 4
+"""Minimum number of decisions on a kind, among the newest and among those before."""
+
+
+def find_drift(decisions: Sequence[tuple[str, bool]]) -> TasteDrift:
+    """The kinds of card on which the operator decides differently than before. A kind is one of them if the 95 %
+    intervals of the share approved among the newest decisions and among those before do not overlap. `decisions` are
+    (kind, approved), oldest first."""
+    newest = decisions[-NEWEST_DECISIONS:]
+    earlier = decisions[-NEWEST_DECISIONS - EARLIER_DECISIONS : -NEWEST_DECISIONS]
+    if len(newest) < MIN_DRIFT:
+        decisions_missing = count(MIN_DRIFT - len(newest), "more decision")
+        return TasteDrift(len(newest), f"{decisions_missing} until changes of taste can be detected")
+    newest_by_kind, earlier_by_kind = group_pairs(newest), group_pairs(earlier)
+    compared = [
+        kind
+        for kind in sorted(newest_by_kind.keys() & earlier_by_kind)
+        if min(len(newest_by_kind[kind]), len(earlier_by_kind[kind])) >= MIN_DRIFT_KIND
+    ]
+    if not compared:
+        return TasteDrift(len(newest), "too few earlier decisions to detect changes of taste")
+    shifts = tuple(
+        TasteShift(kind, sum(newer), len(newer), sum(older) / len(older))
+        for kind in compared
+        if not _may_differ_by_chance(newer := newest_by_kind[kind], older := earlier_by_kind[kind])
+    )
+    if shifts:
+        return TasteDrift(len(newest), f"your taste changed in the last {len(newest)} decisions", shifts)
+    return TasteDrift(len(newest), f"no change: the last {len(newest)} decisions were like the earlier ones")

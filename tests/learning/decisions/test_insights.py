@@ -1,4 +1,4 @@
-"""The figures of a home: which cards they include, and how rates are computed (SPEC 8.5)."""
+"""The figures of a home: which cards they include, and how rates and drift are computed (SPEC 8.5)."""
 
 import itertools
 from collections.abc import Callable
@@ -10,6 +10,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.insights import (
+    MIN_DRIFT,
+    NEWEST_DECISIONS,
     InsightsReader,
 )
 from engine.model import (
@@ -19,6 +21,7 @@ from engine.model import (
     Insights,
     Outcome,
     Phase,
+    Source,
     Status,
     TrainingView,
 )
@@ -100,3 +103,16 @@ def test_rates_are_of_decisions_of_a_person(decide: Decide, reader: InsightsRead
     assert result.approval_rate == pytest.approx(2 / 3)
     assert (result.approved_confidence, result.rejected_confidence) == (pytest.approx(0.7), 0.4)
     assert result.auto_success_rate == 1.0
+
+
+def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, reader: InsightsReader):
+    old = timedelta(days=90)
+    decide(NEWEST_DECISIONS, old, decided_by=DecidedBy.AUTONOMY, status=Status.DISMISSED)
+    decide(NEWEST_DECISIONS, old, source=Source.OPERATOR)
+    decide(MIN_DRIFT - 1, old, status=Status.DISMISSED)
+    assert reader.read(7).drift.words == "1 more decision until changes of taste can be detected"
+    decide(status=Status.DISMISSED)
+    drift = reader.read(7).drift
+    assert (drift.decisions, drift.shifts) == (MIN_DRIFT, ())
+    assert drift.words == "too few earlier decisions to detect changes of taste"
+    assert reader.read(7, "/blog").drift.decisions == 0
