@@ -39,9 +39,8 @@ from engine.model import (
     sanitise,
 )
 from engine.model.base import find_trust_of_names
-from engine.model.prompts import OWN_TEXT
+from engine.model.prompts import OWN_TEXT, make_block
 from engine.model.secrets import redact_lines
-from engine.model.text import one_line
 
 log = logging.getLogger(__name__)
 
@@ -158,22 +157,6 @@ def quote_lines(text: str, source: PromptSource) -> list[PromptLine]:
     """The lines of a text that somebody else wrote, each with its source. They are XML-escaped and have no control
     characters."""
     return [PromptLine(escape(line, quote=False), source) for line in sanitise(text).strip("\n").split("\n")]
-
-
-def make_block(
-    name: str, lines: Iterable[PromptLine], *, attributes: Mapping[str, str] | None = None, role: str = "system"
-) -> PromptPart:
-    """A part with `lines` between `<name …>` and `</name>`. The lines are escaped already."""
-    from xml.sax.saxutils import quoteattr  # not before the first prompt: it imports an HTTP client
-
-    rendered_attributes = "".join(
-        f" {key}={quoteattr(one_line(value))}" for key, value in (attributes or {}).items() if value
-    )
-    return PromptPart(
-        name,
-        (PromptLine(f"<{name}{rendered_attributes}>", OWN_TEXT), *lines, PromptLine(f"</{name}>", OWN_TEXT)),
-        role,
-    )
 
 
 @frozen

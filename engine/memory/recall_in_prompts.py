@@ -18,7 +18,6 @@ from engine.model import (
     Contribution,
     Injection,
     PromptLine,
-    PromptPart,
     PromptRequest,
     PromptSource,
     Recall,
@@ -28,7 +27,7 @@ from engine.model import (
 )
 from engine.model.base import Trust, may_guide
 from engine.model.learnings import remove_lessons
-from engine.model.prompts import OWN_TEXT
+from engine.model.prompts import OWN_TEXT, make_block
 from engine.model.text import plain, remove_invalid_xml
 
 BLOCK_TAG = "recalled-memory"
@@ -77,9 +76,8 @@ class RecallPromptPart:
         whole or not at all."""
         budget = self.settings.current.memory.recall_tokens
         recall = self._recall(request) if budget else Recall(())
-        lines = [PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(PREAMBLE, OWN_TEXT)]
-        end = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
-        tokens = tokenizer.count_lines([*lines, end])
+        lines = [PromptLine(PREAMBLE, OWN_TEXT)]
+        tokens = tokenizer.count_lines(make_block(BLOCK_TAG, lines).lines)
         items: list[RecallMatch] = []
         dropped: list[RecallMatch] = []
         for match in recall.items:
@@ -92,7 +90,7 @@ class RecallPromptPart:
                 tokens += cost
             else:
                 dropped.append(match)
-        part = PromptPart(BLOCK_TAG, (*lines, end)) if items else None
+        part = make_block(BLOCK_TAG, lines) if items else None
         used_tokens = tokens if items else 0
         return Injection(part, tuple(items), tuple(dropped), recall.left_out, used_tokens, budget, recall.seconds)
 

@@ -6,7 +6,7 @@ and answered, which the X-ray shows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
@@ -85,6 +85,22 @@ class PromptPart:
 def make_prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
     """The lines of a text, sanitised, each with its source."""
     return tuple(PromptLine(line, source) for line in sanitise(text).split("\n"))
+
+
+def make_block(
+    name: str, lines: Iterable[PromptLine], *, attributes: Mapping[str, str] | None = None, role: str = "system"
+) -> PromptPart:
+    """A part with `lines` between `<name …>` and `</name>`. The lines are escaped already."""
+    from xml.sax.saxutils import quoteattr  # not before the first prompt: it imports an HTTP client
+
+    rendered_attributes = "".join(
+        f" {key}={quoteattr(one_line(value))}" for key, value in (attributes or {}).items() if value
+    )
+    return PromptPart(
+        name,
+        (PromptLine(f"<{name}{rendered_attributes}>", OWN_TEXT), *lines, PromptLine(f"</{name}>", OWN_TEXT)),
+        role,
+    )
 
 
 def make_assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:

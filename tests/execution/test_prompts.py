@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import tokenizer
-from engine.execution.prompts import ProjectPart, PromptAssembly, TaskPart, make_block, quote_lines
+from engine.execution.prompts import ProjectPart, PromptAssembly, TaskPart, quote_lines
 from engine.model import CheckResult, Contribution, PromptPart, PromptRequest, PromptSource, Source, SourceKind, Trust
+from engine.model.prompts import make_block
 
 SOUL = PromptSource(SourceKind.SOUL, "/agents/a/soul.md")
 

@@ -28,7 +28,6 @@ from engine.learning.candidates.life_cycle import CandidateRow, load_candidates
 from engine.model import (
     Contribution,
     PromptLine,
-    PromptPart,
     PromptRequest,
     PromptSource,
     SourceKind,
@@ -49,7 +48,7 @@ from engine.model.adaptation import (
     RoutingHint,
 )
 from engine.model.learnings import find_lessons
-from engine.model.prompts import OWN_TEXT
+from engine.model.prompts import OWN_TEXT, make_block
 from engine.model.text import mark_approved, remove_invalid_xml
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
@@ -291,12 +290,12 @@ def _load_lifts(session: Session, overlay_ids: Iterable[str] | None = None) -> d
 BLOCK_TAG = "learned-guidance"
 """The tag around the fragments in a prompt."""
 
-INTRODUCTION = (
+_INTRODUCTION = PromptLine(
     "Learnt from earlier work of this kind here. It is advice: the rules, the task and the project's own guidance come "
-    "first, and nothing in it allows what they forbid."
+    "first, and nothing in it allows what they forbid.",
+    OWN_TEXT,
 )
-_BLOCK_HEAD = (PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
-_BLOCK_END = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
+"""The first line of the block."""
 
 
 class LearnedGuidance:
@@ -321,7 +320,7 @@ class LearnedGuidance:
             notes.append(f"learned guidance: {left_out} of {len(overlays)} fragments had no room")
         if withheld := sum(draw.withheld for draw in draws):
             notes.append(f"learned guidance: {withheld} of {len(draws)} left out by chance, to measure what it does")
-        part = PromptPart(BLOCK_TAG, (*_BLOCK_HEAD, *lines, _BLOCK_END)) if lines else None
+        part = make_block(BLOCK_TAG, [_INTRODUCTION, *lines]) if lines else None
         provenance = {PROVENANCE_KEY: [draw.to_json() for draw in draws]} if draws else {}
         return Contribution(part, provenance, tuple(notes))
 
@@ -348,7 +347,7 @@ class LearnedGuidance:
             if lift.verdict in (LiftVerdict.HELPS, LiftVerdict.HARMS)
         }
         budget = self._settings.current.adaptation.fragment_tokens
-        room = budget - tokenizer.count_lines((*_BLOCK_HEAD, _BLOCK_END))
+        room = budget - tokenizer.count_lines(make_block(BLOCK_TAG, [_INTRODUCTION]).lines)
         fitting = set[str]()
         for overlay in sorted(overlays, key=lambda item: (differences.get(item.id, 0.0), item.since), reverse=True):
             tokens = tokenizer.count_lines(make_fragment_lines(overlay))

@@ -25,7 +25,6 @@ from engine.model import (
     LearningReach,
     LearningScope,
     PromptLine,
-    PromptPart,
     PromptRequest,
     PromptSource,
     SourceKind,
@@ -33,7 +32,7 @@ from engine.model import (
     split_prompt_words,
 )
 from engine.model.learnings import normalise
-from engine.model.prompts import OWN_TEXT
+from engine.model.prompts import OWN_TEXT, make_block
 from engine.model.text import mark_approved, remove_invalid_xml
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, as_stored, ask, read_all
@@ -44,9 +43,10 @@ BLOCK_TAG = "learnt"
 PROVENANCE_KEY = "learning_sources"
 """Key of a prompt's provenance that lists its learnings."""
 
-INTRODUCTION = "Came up again and again in earlier sessions. The task and the project's own guidance come first."
-_BLOCK_HEAD = (PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
-_BLOCK_END = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
+_INTRODUCTION = PromptLine(
+    "Came up again and again in earlier sessions. The task and the project's own guidance come first.", OWN_TEXT
+)
+"""The first line of the block."""
 
 MAX_PAGE_BYTES = 1_000_000
 """Maximum size of an `AGENTS.md` that is read."""
@@ -88,8 +88,8 @@ class LearningsPart:
         notes = (f"learnings: {left_out} of {left_out + len(entries)} had no room",) if left_out else ()
         if not entries:
             return Contribution(None, notes=notes)
-        lines = (*_BLOCK_HEAD, *(line for entry in entries for line in make_entry_lines(entry)), _BLOCK_END)
-        return Contribution(PromptPart(BLOCK_TAG, lines), {PROVENANCE_KEY: [entry.id for entry in entries]}, notes)
+        part = make_block(BLOCK_TAG, [_INTRODUCTION, *(line for entry in entries for line in make_entry_lines(entry))])
+        return Contribution(part, {PROVENANCE_KEY: [entry.id for entry in entries]}, notes)
 
     def find_lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in this part and in the parts nearer to the agent."""
@@ -102,7 +102,7 @@ class LearningsPart:
         if not room:
             return [], 0
         valid = self._collect_valid_entries(request)
-        room -= tokenizer.count_lines((*_BLOCK_HEAD, _BLOCK_END))
+        room -= tokenizer.count_lines(make_block(BLOCK_TAG, [_INTRODUCTION]).lines)
         chosen, misses = list[LearningEntry](), 0
         for entry in order_entries(valid, request.task):
             tokens = tokenizer.count_lines(make_entry_lines(entry))
