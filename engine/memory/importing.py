@@ -54,8 +54,11 @@ _TIME_FORMATS = (
 )  # fmt: skip
 """Forms in which chats are exported, besides ISO 8601."""
 
-_SECONDS = re.compile(r"\d{9,}(?:\.\d+)?")
-"""Matches a number of seconds or milliseconds: fewer digits are a date in ISO 8601."""
+_SECONDS = re.compile(r"(?:\d{9,10}|\d{13})(?:\.\d+)?")
+"""Matches a number of seconds or milliseconds since 1970."""
+
+_OTHER_NUMBER = re.compile(r"(?!\d{8}$)[\d.]+")
+"""Matches a number that is no date such as 20230508, which ISO 8601 writes so, either."""
 
 MIN_MILLISECONDS = 10**11
 """A number above this is milliseconds since 1970; as seconds it would be after the year 5000."""
@@ -290,6 +293,8 @@ def _parse_timestamp(stamp: object) -> datetime | None:
         if _SECONDS.fullmatch(text):
             seconds = float(text)
             return datetime.fromtimestamp(seconds / 1000 if seconds > MIN_MILLISECONDS else seconds, UTC)
+        if _OTHER_NUMBER.fullmatch(text):
+            raise ValueError
         formats: list[Callable[[str], datetime]] = [partial(_parse_format, form) for form in _TIME_FORMATS]
         for parse in (datetime.fromisoformat, *formats, parsedate_to_datetime):
             with suppress(ValueError):
