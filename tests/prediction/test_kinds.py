@@ -9,7 +9,6 @@ from engine.git.inspection import Inspection
 from engine.model import Tier
 from engine.prediction.kinds import (
     KINDS,
-    get_kind,
 )
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -29,11 +28,6 @@ def test_the_page_about_cards_has_every_kind_in_its_tier_and_order():
 def test_the_page_of_flows_names_every_flow():
     page = (DOCS / "FLOWS.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(FLOWS)
-
-
-def test_a_kind_that_is_not_in_the_table_is_a_heartbeat_or_a_learned_flow():
-    assert get_kind("heartbeat-1a2b3c4d").tier is Tier.BLOCKS
-    assert get_kind("sweep_the_floor").title == "sweep the floor"
 
 
 def test_every_check_of_an_inspection_names_its_kinds():

@@ -1,7 +1,6 @@
 """Predictions of the Twin model, and of other programs in `predictions.jsonl`: what is read, proposed and reported
 (SPEC 2.3, 2.8)."""
 
-import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -11,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.config import FixedSettings, Settings
 from engine.model import Answer, Question
@@ -20,7 +17,6 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.predictors import (
     ModelTwin,
     PredictorHook,
-    read_line,
 )
 from tests.conftest import Repository
 from tests.prediction.builders import NOW, commit_at
@@ -163,9 +159,3 @@ def test_lines_are_proposed_for_a_day(hooked_file: HookedFile):
     assert hooked_file.propose_prompts() == ["Run the tests"]
     hooked_file.world.now += timedelta(minutes=1)
     assert hooked_file.propose_prompts() == []
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_a_line_or_an_error(data: bytes):
-    with contextlib.suppress(ValueError):
-        read_line(data)
