@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from engine.autonomy.autonomous_runs import AutonomousRuns, AutonomyRequirements, find_reason_not_to_start
 from engine.autonomy.schedule import Job, Schedule
@@ -96,8 +96,7 @@ class Autonomy:
         self._runs = runs
         self._housekeeping = housekeeping
         self._last_operator_activity = last_operator_activity
-        self._checked_at = datetime.min.replace(tzinfo=UTC)
-        """When the workspaces were last checked for signs of the operator."""
+        self._checked_at: datetime | None = None
         self._changing = threading.Lock()
         self.presence = Presence(database, clock)
         self.schedule = Schedule(database, clock, [*self._make_own_jobs(), *jobs])
@@ -284,7 +283,7 @@ class Autonomy:
 
     def _tick(self) -> None:
         """Bring the state up to date, and do the housekeeping."""
-        is_check_due = self._clock.now() - self._checked_at >= self._get_check_interval()
+        is_check_due = self._checked_at is None or self._clock.now() - self._checked_at >= self._get_check_interval()
         if self.presence.measure_silence() >= self._get_silence_threshold() and is_check_due:
             self._look_for_operator()
         else:
@@ -307,6 +306,8 @@ class Autonomy:
         is_long = silence >= self._get_silence_threshold()
         if self._last_operator_activity is None or not is_long or self._view.state in ACTING:
             return silence
+        if self._checked_at is None:
+            return timedelta(0)
         last_activity = self.presence.read_last_activity()
         return min(silence, max(timedelta(0), self._checked_at - last_activity))
 
@@ -329,9 +330,12 @@ class Autonomy:
         """When the state changes by time alone, None for never."""
         now = self._clock.now()
         until = next((hold.until for hold in holds if hold.word is HoldKind.PAUSE), None)
-        # All of the silence counts here, also what a check of the workspaces must still confirm.
+        # All of the silence counts here; a look at the workspaces that must still confirm it is considered below.
         unconfirmed = replace(facts, silence=min(self.presence.measure_silence(), facts.threshold))
         span = compute_time_until_transition(self._view.state, unconfirmed, None if until is None else until - now)
+        if span == timedelta(0) and self._checked_at is not None:
+            # Silent long enough, but the workspaces were looked at before that: the next look decides.
+            return max(self._checked_at + self._get_check_interval(), self.schedule.next_run_of(STATE_JOB))
         return None if span is None else now + span
 
     def _make_transitions(self, transitions: Sequence[tuple[AutonomyState, AutonomyTrigger]]) -> None:

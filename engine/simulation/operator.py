@@ -7,7 +7,7 @@ seeded random generator, and `engine.simulation.simulate` runs it.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from enum import StrEnum
@@ -15,7 +15,7 @@ from enum import StrEnum
 from engine.engine import Engine
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.model import Card, Refusal, Source
+from engine.model import Card, DecidedBy, Refusal, Source, Status
 from engine.simulation.world import PRODUCTION_FILES, SimulatedProject
 
 ACTION_MINUTES = (8, 18)
@@ -35,6 +35,10 @@ GRUMPY_DISMISSALS = 3
 
 UNDECIDED_SHARE = 0.2
 """The share of cards that the operator looks at and leaves undecided."""
+
+UNDONE_FROM, EDITED_FROM, SNOOZED_FROM = 0.93, 0.96, 0.97
+"""A number is drawn for each card, from 0 to 1. Above the first of these an approval is undone, above the second a card
+that runs tests is edited, and above the third a dismissal is undone and a card that would be approved is snoozed."""
 
 
 def find_approval_rate(card: Card) -> float:
@@ -56,6 +60,7 @@ class Oddity(StrEnum):
 class OperatorAction(StrEnum):
     """An action of the operator."""
 
+    ARRIVE = "arrive"
     WORK = "work"
     STOP = "press F12"
     RESUME = "resume"
@@ -65,6 +70,9 @@ class OperatorAction(StrEnum):
 class Day:
     """The plan of one day."""
 
+    number: int
+    """From 0."""
+    begin: datetime
     oddity: Oddity | None = None
     moments: tuple[tuple[datetime, OperatorAction], ...] = ()
     """The actions of the operator, in order of time."""
@@ -87,7 +95,7 @@ def plan_day(number: int, begin: datetime, oddities: Iterator[Oddity], chance: r
     for hour, minutes in stretches:
         at = begin + timedelta(hours=hour, minutes=chance.randint(0, 15))
         until = at + timedelta(minutes=minutes)
-        moments.append((at, OperatorAction.WORK))
+        moments.append((at, OperatorAction.ARRIVE))
         while (at := at + timedelta(minutes=chance.randint(*ACTION_MINUTES))) < until:
             moments.append((at, OperatorAction.WORK))
     if oddity is Oddity.KILL:
@@ -95,7 +103,7 @@ def plan_day(number: int, begin: datetime, oddities: Iterator[Oddity], chance: r
         pressed = moments[place][0] + timedelta(minutes=1)
         resumed = pressed + timedelta(minutes=chance.randint(20, 90))
         moments += [(pressed, OperatorAction.STOP), (resumed, OperatorAction.RESUME)]
-    return Day(oddity, tuple(sorted(moments)))
+    return Day(number, begin, oddity, tuple(sorted(moments)))
 
 
 class SimulatedOperator:
@@ -107,11 +115,26 @@ class SimulatedOperator:
         engine: Engine,
         projects: list[SimulatedProject],
         chance: random.Random,
+        finish_sessions: Callable[[], object],
     ) -> None:
+        """`finish_sessions` waits until all sessions have ended."""
         self._engine = engine
         self._projects = projects
         self._chance = chance
         self._grumpy_on: date | None = None
+        self._edits_left = 1
+        self._reviewed: set[str] = set()
+        """The ids of the cards whose work was reviewed."""
+        self._finish_sessions = finish_sessions
+
+    def arrive(self) -> None:
+        """Open the console, and review the work that ran by itself."""
+        self._engine.autonomy.note_activity()
+        for card in self._engine.cards.list_recent(20):
+            ran_by_itself = card.decided_by is DecidedBy.AUTONOMY and card.status is Status.EXECUTED
+            if ran_by_itself and card.id not in self._reviewed:
+                self._reviewed.add(card.id)
+                self._engine.cards.mark_reviewed(card.id)
 
     def work(self, oddity: Oddity | None) -> None:
         """Edit, commit or push; decide cards; sometimes write a prompt."""
@@ -145,14 +168,27 @@ class SimulatedOperator:
                 self._engine.cards.dismiss(card.id)
 
     def _decide(self, card: Card) -> None:
-        """Approve or dismiss a card by the operator's habits, or leave it."""
-        if self._chance.random() < UNDECIDED_SHARE:
+        """Approve or dismiss a card by the operator's habits; sometimes snooze it, undo the decision or leave it."""
+        mood = self._chance.random()
+        if mood < UNDECIDED_SHARE:
             return
+        approval_rate = find_approval_rate(card)
         with suppress(Refusal):  # by a rail, or because it has expired
-            if self._chance.random() < find_approval_rate(card):
-                self._engine.cards.approve(card.id)
-            else:
+            if self._chance.random() >= approval_rate:
                 self._engine.cards.dismiss(card.id)
+                if mood > SNOOZED_FROM:
+                    self._engine.cards.undo(card.id)
+            elif mood > SNOOZED_FROM:
+                self._engine.cards.snooze(card.id, span=timedelta(hours=1))
+            elif mood > EDITED_FROM and card.assignment.flow == "run_tests" and self._edits_left:
+                self._edits_left -= 1
+                self._engine.cards.approve(card.id, edit="paths=cart.py")
+            else:
+                self._engine.cards.approve(card.id)
+                if mood > UNDONE_FROM and approval_rate < 1:
+                    self._finish_sessions()  # else the effect of the undo would depend on how fast the session is
+                    self._engine.cards.undo(card.id)
+                    self._finish_sessions()
 
     def _propose_own(self, prompt: str, channel: str | None = None) -> None:
         """Write a prompt and approve it. If a rail asks for a second approval, approve it again or dismiss it."""

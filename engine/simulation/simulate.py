@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,11 @@ from engine.model import (
     Outcome,
     Refusal,
     SessionState,
+    SessionView,
     Source,
     Status,
     dollars,
+    group_pairs,
 )
 from engine.safety.pipeline import RAIL_ORDER
 from engine.simulation.operator import (
@@ -74,23 +77,40 @@ def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
         tempfile.TemporaryDirectory(prefix="clawpy-simulate-", dir=get_temporary_folder()) as folder,
         open_world(Path(folder), seed) as world,
     ):
-        simulation = _SimulatedDays(world, seed)
-        _run_in_thread(simulation, days)
-        return _make_document(world.engine, simulation, days=days, seed=seed)
+        observed = _run_in_thread(_SimulatedDays(world, seed), days)
+        return _make_document(world.engine, observed, days=days, seed=seed)
 
 
-def _run_in_thread(simulation: _SimulatedDays, days: int) -> None:
+def _run_in_thread(simulation: _SimulatedDays, days: int) -> Observations:
     """Simulate `days` days in another thread, because the main thread handles Ctrl-C. On Ctrl-C the simulation is
     cancelled, and its thread ends before this function returns."""
     with ThreadPoolExecutor(1, "clawpy-simulation") as executor:
         try:
-            executor.submit(simulation.run, days).result()
+            return executor.submit(simulation.run, days).result()
         except BaseException:
             simulation.is_cancelled = True
             raise
 
 
 # -- the loop
+
+
+@dataclass
+class Observations:
+    """Figures that the engine itself does not record."""
+
+    hours: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Hours spent in each state of autonomy."""
+    phases: list[tuple[int, datetime]] = field(default_factory=list)
+    """(phase, when it began)."""
+    jobs: Counter[str] = field(default_factory=Counter)
+    """The number of runs of each job."""
+    oddities: dict[int, Oddity] = field(default_factory=dict)
+    """The oddity of each day that has one, by the number of the day."""
+    peak: dict[str, int] = field(default_factory=lambda: {"hour": 0, "day": 0, "month": 0})
+    """The highest cost in each window, in micro-dollars."""
+    holds: list[tuple[datetime, Hold]] = field(default_factory=list)
+    """The stops and pauses, and when each was first seen, in this order."""
 
 
 class _SimulatedDays:
@@ -101,41 +121,46 @@ class _SimulatedDays:
         self._clock = world.clock
         self._runner = world.runner
         chance = random.Random(f"{seed}/operator")
-        self._operator = SimulatedOperator(world.engine, world.projects, chance)
+        self._operator = SimulatedOperator(world.engine, world.projects, chance, self._finish_sessions)
         self._chatty_until = world.clock.now()
         self._events_when_idle = -1
         """How many events were recorded when last no session was running. If no more are, no session has begun."""
         self._chance = random.Random(f"{seed}/days")
         self._oddities = deal_oddities(self._chance)
         self._last_holds: set[str] = set()
-        world.engine.autonomy.update_state()
-        self._day = Day()
-        self.peak = {"hour": 0, "day": 0, "month": 0}
-        """The highest cost in each window so far, in micro-dollars."""
-        self.holds: list[tuple[datetime, Hold]] = []
-        """The stops and pauses so far, and when each was first seen, in this order."""
+        self._state = world.engine.autonomy.update_state().state.value
+        self._day = Day(0, world.clock.now())
+        self._observed = Observations()
         self.is_cancelled = False
         """Set by another thread to make `run` raise `CancelledError` at its next event."""
 
-    def run(self, days: int) -> None:
-        """Simulate this many days."""
+    def run(self, days: int) -> Observations:
+        """Simulate this many days; returns the observations."""
         begin = self._clock.now()
         for number in range(days):
             self._simulate_day(plan_day(number, begin + timedelta(days=number), self._oddities, self._chance))
         self._advance_to(begin + timedelta(days=days, minutes=-1))
+        return self._observed
 
     def _simulate_day(self, day: Day) -> None:
         self._day = day
+        if day.oddity is not None:
+            self._observed.oddities[day.number] = day.oddity
         self._runner.price_factor = 7.0 if day.oddity is Oddity.SPREE else 1.0
         self._runner.chatty = day.oddity is Oddity.CHATTY
         for at, action in day.moments:
             self._advance_to(at)
             self._act(action)
             self._run_due_jobs()
+        phases, phase = self._observed.phases, self._engine.embedded_twin.read_phase().number
+        if not phases or phases[-1][0] != phase:
+            phases.append((phase, self._clock.now()))
 
     def _act(self, action: OperatorAction) -> None:
         engine = self._engine
-        if action is OperatorAction.WORK:
+        if action is OperatorAction.ARRIVE:
+            self._operator.arrive()
+        elif action is OperatorAction.WORK:
             if self._day.oddity is Oddity.CHATTY:
                 self._trigger_cards_as_programs()
             self._operator.work(self._day.oddity)
@@ -171,7 +196,9 @@ class _SimulatedDays:
         while (now := self._clock.now()) < target:
             if self.is_cancelled:
                 raise CancelledError
-            self._clock.advance(min(target, now + self._compute_next_poll(now)) - now)
+            span = min(target, now + self._compute_next_poll(now)) - now
+            self._observed.hours[self._state] += span.total_seconds() / 3600
+            self._clock.advance(span)
             self._run_due_jobs()
 
     def _compute_next_poll(self, now: datetime) -> timedelta:
@@ -186,11 +213,11 @@ class _SimulatedDays:
         self._finish_sessions()
         for name in (STATE_JOB, CARD_JOB, ACT_JOB):
             if name == STATE_JOB or schedule.next_run_of(name) <= self._clock.now():
-                schedule.run(name)
+                self._observed.jobs[name] += schedule.run(name)
                 self._finish_sessions()
-        self._engine.autonomy.update_state()
+        self._state = self._engine.autonomy.update_state().state.value
         holds, now = self._engine.safety.kill_switch.holds(), self._clock.now()
-        self.holds += [(now, hold) for hold in holds if hold.word not in self._last_holds]
+        self._observed.holds += [(now, hold) for hold in holds if hold.word not in self._last_holds]
         self._last_holds = {hold.word for hold in holds}
 
     def _finish_sessions(self) -> None:
@@ -209,7 +236,7 @@ class _SimulatedDays:
         self._runner.gate.clear()
         self._events_when_idle = self._engine.database.recorded
         if begun:
-            cost, peak = self._engine.safety.costs.state(), self.peak
+            cost, peak = self._engine.safety.costs.state(), self._observed.peak
             peak |= {window: max(getattr(cost, window), highest) for window, highest in peak.items()}
             if self._runner.chatty:  # the next steps of the session follow soon
                 self._chatty_until = self._clock.now() + CHATTER
@@ -218,11 +245,12 @@ class _SimulatedDays:
 # -- the report
 
 
-def _make_document(engine: Engine, simulation: _SimulatedDays, *, days: int, seed: int) -> dict[str, Any]:
+def _make_document(engine: Engine, observed: Observations, *, days: int, seed: int) -> dict[str, Any]:
     """The report on all simulated days. Money is in dollars, and times are in ISO format."""
     cards = engine.cards.list_recent(NO_LIMIT)
+    log = engine.safety.log(NO_LIMIT)[::-1]
     sessions = engine.sessions.list_newest(limit=NO_LIMIT)
-    blocked = [_describe_blocked(entry) for entry in engine.safety.log(NO_LIMIT, blocked_only=True)[::-1]]
+    blocked = [_describe_blocked(entry) for entry in log if entry.blocked]
     return {
         "days": days,
         "seed": seed,
@@ -230,24 +258,29 @@ def _make_document(engine: Engine, simulation: _SimulatedDays, *, days: int, see
         "real": REAL,
         "madeUp": list(SIMULATED),
         "cards": _count_cards(cards),
+        "kinds": _list_kinds(cards),
         "rails": [_describe_rail(name, blocked) for name in RAIL_ORDER],
-        "holds": [{"at": at.isoformat(), "word": hold.word, "reason": hold.reason} for at, hold in simulation.holds],
+        "states": {state: round(hours, 2) for state, hours in sorted(observed.hours.items())},
+        "cycles": {name: observed.jobs[name] for name in ("cards", "act")},
+        "phases": [{"phase": number, "at": at.isoformat()} for number, at in observed.phases],
+        "holds": [{"at": at.isoformat(), "word": hold.word, "reason": hold.reason} for at, hold in observed.holds],
         "cost": {
             "total": dollars(sum(view.cost for view in sessions)),
-            "peaks": {window: dollars(amount) for window, amount in simulation.peak.items()},
+            "peaks": {window: dollars(amount) for window, amount in observed.peak.items()},
             "caps": {window: dollars(cap) for window, cap in engine.safety.costs.state().caps.items()},
         },
+        "perDay": [_describe_day(number, cards, log, sessions, observed) for number in range(days)],
         "blocked": blocked,
     }
 
 
 def _count_cards(cards: Sequence[Card]) -> dict[str, int]:
     statuses = Counter(card.status for card in cards)
+    approved = [card for card in cards if card.decided_by is DecidedBy.OPERATOR and card.status is not Status.DISMISSED]
     return {
         "made": len(cards),
-        "approved": sum(
-            card.decided_by is DecidedBy.OPERATOR and card.status is not Status.DISMISSED for card in cards
-        ),
+        "approved": len(approved),
+        "approvedOwnPrompts": sum(card.source is Source.OPERATOR for card in approved),
         "dismissed": statuses[Status.DISMISSED],
         "expired": sum(card.status is Status.EXPIRED and card.outcome is not Outcome.WITHDRAWN for card in cards),
         "withdrawn": sum(card.outcome is Outcome.WITHDRAWN for card in cards),
@@ -256,6 +289,21 @@ def _count_cards(cards: Sequence[Card]) -> dict[str, int]:
         "followUps": sum(card.source is Source.FOLLOW_UP for card in cards),
         "pending": statuses[Status.PENDING],
     }
+
+
+def _list_kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
+    """The operator's decisions on each kind of predicted card, and the confidence that was stated last, None if none
+    was. The newest of `cards` comes first."""
+    kinds = group_pairs((card.kind, card) for card in cards if card.source is not Source.OPERATOR)
+    rows = []
+    for kind, cards_of_kind in sorted(kinds.items()):
+        statuses = Counter(card.status for card in cards_of_kind if card.decided_by is DecidedBy.OPERATOR)
+        stated = next((round(card.confidence, 3) for card in cards_of_kind if card.has_stated_confidence), None)
+        dismissed = statuses[Status.DISMISSED]
+        rows.append(
+            {"kind": kind, "approved": statuses.total() - dismissed, "dismissed": dismissed, "confidence": stated}
+        )
+    return rows
 
 
 def _describe_rail(name: str, blocked: Sequence[dict[str, str]]) -> dict[str, Any]:
@@ -273,4 +321,30 @@ def _describe_blocked(entry: LogEntry) -> dict[str, str]:
         "reason": first.reason,
         "by": entry.decided_by,
         "prompt": entry.prompt,
+    }
+
+
+def _describe_day(
+    number: int,
+    cards: Sequence[Card],
+    log: Sequence[LogEntry],
+    sessions: Sequence[SessionView],
+    observed: Observations,
+) -> dict[str, Any]:
+    start = FIRST_DAY + timedelta(days=number)
+    end = start + timedelta(days=1)
+
+    def within(at: datetime | None) -> bool:
+        return at is not None and start <= at < end
+
+    passed = Counter(entry.decided_by for entry in log if not entry.blocked and within(entry.at))
+    return {
+        "day": number + 1,
+        "odd": observed.oddities.get(number, ""),
+        "made": sum(within(card.created_at) for card in cards),
+        "approved": passed[DecidedBy.OPERATOR.value],
+        "dismissed": sum(card.status is Status.DISMISSED and within(card.decided_at) for card in cards),
+        "byAutonomy": passed[DecidedBy.AUTONOMY.value],
+        "blocked": sum(entry.blocked and within(entry.at) for entry in log),
+        "cost": dollars(sum(view.cost for view in sessions if within(view.ended_at))),
     }

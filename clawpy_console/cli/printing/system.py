@@ -277,7 +277,8 @@ def _format_surface(surface: Document) -> str:
 
 
 def format_simulate(document: Document) -> Lines:
-    """The simulated month in short; `--json` has each block. The same document gives the same text on every machine."""
+    """The simulated month in short; `--json` has each day and each block. The same document gives the same text on
+    every machine."""
     cards, cost = document["cards"], document["cost"]
     counts = {name: cards[name] for name in ("approved", "dismissed", "expired", "withdrawn", "pending")}
     counts["run by itself"] = cards["executedByAutonomy"]

@@ -66,7 +66,7 @@ def rehearse_merge(context: WorkspaceContext) -> Iterator[Offer]:
 
 @template
 def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
-    """Open branches change the same lines. The card names those of the newest such pairs."""
+    """Open branches change the same lines. The card names the newest such pair, and branches that collide with it."""
     git = context.repository
     collisions = [
         collision
@@ -75,11 +75,17 @@ def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
     ]
     if not collisions or not is_usable(git.base):
         return
-    sides = {side.name: side for collision in collisions for side in (collision.first, collision.second)}
-    names = list(sides)[:MAX_COLLIDING]
-    within = [collision for collision in collisions if {collision.first.name, collision.second.name} <= {*names}]
+    pairs = [
+        {collision.first.name: collision.first, collision.second.name: collision.second} for collision in collisions
+    ]
+    group = pairs[0]
+    for pair in pairs:
+        if pair.keys() & group.keys() and len(pair.keys() | group.keys()) <= MAX_COLLIDING:
+            group = group | pair
+    within = [collision for collision, pair in zip(collisions, pairs, strict=True) if pair.keys() <= group.keys()]
     files = sorted({name for collision in within for name in collision.files})
-    others = len(sides) - len(names)
+    names = list(group)
+    others = len({name for pair in pairs for name in pair}) - len(names)
     remark = f" {count(others, 'other branch')} also {'collides' if others == 1 else 'collide'}." if others else ""
     if len(git.open_branches) > MAX_TRIED_BRANCHES:
         remark += f" Only {MAX_TRIED_BRANCHES} of {len(git.open_branches)} open branches were compared."
@@ -87,9 +93,9 @@ def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
         f"Find the order of merging {join_shortened(names, 4)} with the least conflict",
         f"{join_shortened(names, 4)} change the same lines of {join_shortened(files, 3)}.{remark}",
         subject=" and ".join(sorted(names)),
-        facts={"branches": sorted((name, sides[name].tip) for name in names)},
+        facts={"branches": sorted((branch.name, branch.tip) for branch in group.values())},
         parameters={"base": git.base, "branches": names},
-        evidence_at=max(sides[name].at for name in names),
+        evidence_at=max(branch.at for branch in group.values()),
     )
 
 

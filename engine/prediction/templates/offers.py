@@ -219,4 +219,4 @@ def format_midnight(local: datetime) -> str:
 
 def find_day_begin(local: datetime) -> datetime:
     """The beginning of the working day of a local time, at five in the morning as in `part_of_day`."""
-    return (local - timedelta(hours=5)).replace(hour=5, minute=0, second=0, microsecond=0)
+    return (local - timedelta(hours=5)).replace(hour=5, minute=0, second=0, microsecond=0, fold=0)
