@@ -210,6 +210,10 @@ class ConsoleApp(CardConsole):
         for refusal in self._early_refusals:
             self.show_toast(refusal, "warning")
         self._early_refusals.clear()
+        if (unwatched := self.workspace_refusal) is not None:
+            from clawpy_console.screens.dialog import show_text
+
+            show_text(self, "Not this repository", f"{unwatched.message}\n\n→ {unwatched.fix}")
         self._presence.greet()
 
     def _find_visible_screen(self) -> ConsoleScreen | None:
@@ -285,6 +289,12 @@ class ConsoleApp(CardConsole):
         is_ignored = now < self._words_ignored_until and event.is_printable
         self._words_ignored_until = now + WORDS_IGNORED_S if is_ignored else 0.0
         return is_ignored
+
+    def on_app_blur(self) -> None:
+        self._presence.note_blur()
+
+    def on_app_focus(self) -> None:
+        self._presence.note_focus()
 
     def on_key(self, event: events.Key) -> None:
         """Type a key that came before its text had the focus, also in a dialog that just opened; say why a key cannot
@@ -412,6 +422,7 @@ class Presence:
         self._app = app
         self._active_at: datetime | None = None
         """The time of the last key or click, or of the greeting."""
+        self._blurred_at: datetime | None = None
         self._reported_at: datetime | None = None
         self._is_greeting = False
 
@@ -428,7 +439,7 @@ class Presence:
 
     def note_activity(self, key: str) -> None:
         """Note a key, or a click ("" as the key), and report it to the engine at most twice a minute. The first one
-        after an absence shows what happened."""
+        after an absence shows what happened: many terminals do not say that they lost the focus."""
         app = self._app
         now = app.now()
         active_at, self._active_at = self._active_at, now
@@ -446,6 +457,17 @@ class Presence:
             lambda _: app.reload(["autonomy"]),
             group="activity",
         )
+
+    def note_blur(self) -> None:
+        """Note that the terminal lost the focus."""
+        self._blurred_at = self._app.now()
+
+    def note_focus(self) -> None:
+        """Note that the terminal has the focus again; after an absence show what happened."""
+        blurred_at, self._blurred_at = self._blurred_at, None
+        if blurred_at is not None and self._app.now() - blurred_at > ABSENCE:
+            self._show_absence(blurred_at)
+            self._active_at = self._app.now()
 
     def _show_absence(self, since: datetime) -> None:
         from clawpy_console.screens.mission_panes import read_absence_lines

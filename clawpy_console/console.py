@@ -120,6 +120,8 @@ class Console(TerminalApp):
         self.greeted = False
         """True once everything has been read for the first time."""
         self._early_refusals: list[Refusal] = []  # refusals that came before there was a screen to show them on
+        self.workspace_refusal: Refusal | None = None
+        """Why the engine does not watch the repository that this console was opened in."""
         self._toasts: dict[str, Notification] = {}  # the latest, by what they are about
         self.messages: deque[str] = deque(maxlen=MAX_MESSAGES)
         """The texts of the last toasts, each with its time, oldest first."""
@@ -323,8 +325,7 @@ class Console(TerminalApp):
         self.reload(topics)
 
     def report_refusal(self, refusal: Refusal) -> None:
-        """Show a refusal as a toast, as soon as there is a screen. Until the engine is open, it may be called in any
-        thread."""
+        """Show a refusal as a toast, as soon as there is a screen."""
         if self.is_running and self.greeted:
             self.show_toast(refusal, "warning")
         else:

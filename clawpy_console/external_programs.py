@@ -1,6 +1,6 @@
 """Other programs for the operator: a shell in a folder, and an editor on a file (SPEC 9.6).
 
-They have the terminal until they end.
+In tmux they get a window of their own. Elsewhere they have the terminal until they end.
 
 The screens that show a folder or a file call `open_shell` and `open_editor`.
 """
@@ -10,14 +10,23 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.model import sanitise
+from clawpy_console.attach.client import PASSED_VARIABLES
+from engine.model import Refusal, sanitise
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
+
+
+PRINT_AND_RUN = r"""printf '\n%s\n\n' "$1"; shift; exec "$@" """
+"""A command of `sh` that prints its first argument and then becomes the program that follows."""
+
+TMUX_TIMEOUT_S = 5
+"""Seconds that tmux may take to open a window."""
 
 
 def open_shell(app: CardConsole, folder: str, *, banner: str, if_gone: str) -> None:
@@ -58,10 +67,30 @@ def open_editor(app: CardConsole, path: str) -> None:
 
 def _read_environment(app: CardConsole) -> Mapping[str, str]:
     """The environment of the terminal, which may not be that of the engine's process."""
-    return os.environ if app.terminal is None else app.terminal.environment
+    if app.terminal is None:
+        return os.environ
+    own = {name: value for name, value in os.environ.items() if name not in PASSED_VARIABLES}
+    return own | dict(app.terminal.environment)
 
 
 def _run(app: CardConsole, command: Sequence[str], folder: str, banner: str = "") -> None:
-    """Give the terminal to a program; without a client there is none to give."""
-    if app.terminal is not None:
+    """Run a program below the line `banner`: in a new window of the tmux that the terminal is in, else in the terminal
+    until it ends."""
+    if (environment := _read_environment(app)).get("TMUX"):
+        arguments = ["-c", folder, "/bin/sh", "-c", PRINT_AND_RUN, "sh", banner, *command]
+        notice = "It opened in a new tmux window. To come back: exit it, or tmux prefix + l."
+        app.call_engine(lambda _: _open_tmux_window(environment, arguments), lambda _: app.show_toast(notice))
+    elif app.terminal is not None:
         app.terminal.run(command, folder, banner)
+
+
+def _open_tmux_window(environment: Mapping[str, str], arguments: Sequence[str]) -> None:
+    """Open a new window of tmux. Raises `Refusal` with what tmux says."""
+    command = ["tmux", "new-window", *arguments]
+    try:
+        subprocess.run(command, check=True, timeout=TMUX_TIMEOUT_S, capture_output=True, text=True, env=environment)
+    except (OSError, subprocess.SubprocessError) as error:
+        detail = getattr(error, "stderr", "") or str(error)
+        raise Refusal(
+            "no_window", f"tmux opened no window: {detail.strip()}", "is this terminal still in tmux?"
+        ) from error

@@ -25,6 +25,7 @@ STARTERS = {
     "engine/api/notify/delivery.py": "the operator's own notifier",
     "engine/learning/decisions/training_provider.py": "names the type of a helper process",
     "clawpy_console/attach/client.py": "the operator's shell and editor, at a key",
+    "clawpy_console/external_programs.py": "the same in a window of tmux",
 }
 """Modules that start programs or name the type of a process, and why."""
 

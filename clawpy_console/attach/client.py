@@ -98,7 +98,7 @@ def _fork_engine(serve: Callable[[socket.socket], int]) -> tuple[int, socket.soc
 
 
 PASSED_VARIABLES = (
-    "TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "SHELL", "VISUAL", "EDITOR", "PATH",
+    "TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "TMUX", "TMUX_PANE", "SHELL", "VISUAL", "EDITOR", "PATH",
 )  # fmt: skip
 """Environment variables that the console needs from the terminal."""
 

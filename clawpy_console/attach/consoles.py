@@ -166,6 +166,7 @@ class Consoles(Host):
         self, terminal: Terminal, description: TerminalDescription, repositories: Sequence[str] | None
     ) -> ClientEnd:
         """Run a console on `terminal` until it is closed. Returns how its client ends, also when the console fails."""
+        app: ConsoleApp | None = None
         try:
             if repositories is None:
                 repositories = await asyncio.to_thread(self._find_repositories, description)
@@ -177,7 +178,8 @@ class Consoles(Host):
                 raise app._exception
             return ClientEnd(app.return_code or 0, again=app.held_elsewhere)
         except Exception as error:
-            return ClientEnd(1, await asyncio.to_thread(_write_report, error, self._home, terminal))
+            engine = app.engine if app is not None else None
+            return ClientEnd(1, await asyncio.to_thread(_write_report, error, self._home, engine, terminal))
         finally:
             self.apps.pop(terminal, None)
             terminal.release_app()
@@ -230,7 +232,7 @@ class Consoles(Host):
             try:
                 engine.watch_workspace(repository)
             except Refusal as refusal:
-                app.report_refusal(refusal)
+                app.workspace_refusal = refusal
         return engine
 
     async def _close(self) -> None:
@@ -276,7 +278,7 @@ def _redirect_output_to_log(home: Home) -> None:
     faulthandler.enable(2)
 
 
-def _write_report(error: BaseException, home: Home, terminal: Terminal) -> str:
+def _write_report(error: BaseException, home: Home, engine: Engine | None, terminal: Terminal) -> str:
     """Write a report of `error` to `home.logs`, and the error itself to `console.log`. Returns the lines to show on the
     terminal."""
     from textual.worker import WorkerFailed
@@ -286,7 +288,7 @@ def _write_report(error: BaseException, home: Home, terminal: Terminal) -> str:
     if isinstance(error, WorkerFailed):
         error = error.error
     now = datetime.now(UTC)
-    lines = _make_report_lines(error, terminal, now)
+    lines = _make_report_lines(error, engine, terminal, now)
     file = home.logs / f"crash-{now:%Y%m%d-%H%M%S-%f}.txt"
     headline = f"The console crashed: {type(error).__name__}."
     try:
@@ -302,7 +304,7 @@ def _write_report(error: BaseException, home: Home, terminal: Terminal) -> str:
     )
 
 
-def _make_report_lines(error: BaseException, terminal: Terminal, now: datetime) -> list[str]:
+def _make_report_lines(error: BaseException, engine: Engine | None, terminal: Terminal, now: datetime) -> list[str]:
     """The report of `error`. It has no messages of exceptions and no values, since each may be the operator's text or a
     secret."""
     from importlib.metadata import version
@@ -313,6 +315,9 @@ def _make_report_lines(error: BaseException, terminal: Terminal, now: datetime) 
         platform.platform(),
         f"{now.isoformat(timespec='seconds')}, terminal {columns}x{rows}, TERM={terminal.environment.get('TERM', '')}",
         *_format_stacks(error),
+        "",
+        "Last events:",
+        *(_read_last_events(engine) if engine else ["the engine was not open"]),
     ]
 
 
@@ -322,3 +327,16 @@ def _format_stacks(error: BaseException | None) -> Iterator[str]:
         yield from ("", type(error).__qualname__)
         yield from (frame.rstrip("\n") for frame in traceback.format_tb(error.__traceback__))
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+MAX_REPORTED_EVENTS = 30
+"""Maximum number of the last events that the report of a crash names."""
+
+
+def _read_last_events(engine: Engine) -> list[str]:
+    """The kinds of the last events, newest first."""
+    try:
+        entries = engine.ledger.latest(MAX_REPORTED_EVENTS)
+        return [f"{entry.at.isoformat(timespec='seconds')} {entry.kind}" for entry in entries]
+    except Exception as failure:  # the report is worth more than its last part
+        return [f"not readable: {type(failure).__name__}"]

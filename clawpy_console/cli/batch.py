@@ -150,7 +150,7 @@ def remember(argument: str, common: CommonOptions, *, wait: bool) -> Document:
         Console(stderr=True).status("Reading…") as progress,
         common.connect() as call_verb,
     ):
-        for piece in _make_pieces(lines):
+        for piece in _make_pieces(_empty_long_lines(lines, report_bad)):
             answer = call_verb("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
             counts["remembered"] += answer["remembered"]
             counts["known"] += answer["known"]
@@ -195,6 +195,22 @@ def _wait_for_vectors(call_verb: Callable[[str, Document], Document], show: Call
         if answer["settled"] or answer["trouble"] or (not missing and answer["index"] == "degraded"):
             return answer
         show(f"{missing} not yet found by meaning" if missing else "all can be found by meaning")
+
+
+MAX_LINE_BYTES = 3 * 1024 * 1024
+"""The engine accepts no longer line, encoded as JSON."""
+
+
+def _empty_long_lines(
+    lines: Iterable[tuple[int, str]], report_bad: Callable[[Document], object]
+) -> Iterator[tuple[int, str]]:
+    """Numbered `lines` of JSON. One that is too long is reported and becomes an empty line, because the engine
+    counts lines too."""
+    for number, line in lines:
+        if len(json.dumps(line)) > MAX_LINE_BYTES:
+            report_bad({"line": number, "message": f"{len(line):,} characters is too long", "kept": False})
+            line = ""
+        yield number, line
 
 
 MAX_PIECE_LINES = 200

@@ -298,8 +298,10 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
             if options.undo:
                 raise WrongUse("--undo takes no file")
             arguments |= {"id": options.id, "text": _read_text(options.file)}
-        case "dnd" if options.off and options.seconds:
-            raise WrongUse("--off ends it: give no --for SPAN with it")
+        case "dnd" if options.off or options.switch:
+            if options.seconds:
+                raise WrongUse("off ends it: give no --for SPAN with it")
+            arguments["off"] = True
     return arguments
 
 

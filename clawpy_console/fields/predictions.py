@@ -19,6 +19,11 @@ def format_percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.0%}"
 
 
+def format_confidence(share: float | None) -> str:
+    """A confidence, `–` for none."""
+    return "–" if share is None else f"{share:.2f}"
+
+
 TRENDS = {"improving": "▲ improving", "declining": "▼ declining", "steady": "steady"}
 """The trend of the approval in words, by its name in the document."""
 
@@ -42,6 +47,10 @@ def make_summary_fields(document: Document) -> Fields:
         yield Field("approved", f"{format_percent(document['approvalRate'])}, {trend}")
     if document["autoExecuted"]:
         yield Field("by itself", f"{document['autoExecuted']:,}, {document['autoExecutedUndone']:,} undone")
+    if document["approvalRate"] is not None:
+        approved, dismissed = document["avgApprovedConfidence"], document["avgRejectedConfidence"]
+        means = f"approved {format_confidence(approved)}, dismissed {format_confidence(dismissed)}"
+        yield Field("confidence", f"mean {format_confidence(document['avgConfidence'])}, {means}")
     if document["costPerAccepted"]:
         yield Field("cost", f"${document['costPerAccepted']:.2f} for each accepted card")
 

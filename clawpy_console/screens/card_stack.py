@@ -273,9 +273,22 @@ class CardStack(Widget, can_focus=True):
             self.action_decide(CardDecision.APPROVE)
 
     def action_insist(self) -> None:
-        """Approve the card in front, once its risk was shown."""
+        """Approve the card in front, once its risk was shown; else say what its approval needs."""
         if self.armed:
             self.action_decide(CardDecision.APPROVE)
+        elif self.front is not None:
+            self.app.show_toast(self._explain_approval(self.front))
+
+    def _explain_approval(self, card: Card) -> str:
+        """What approving `card` needs or does."""
+        approve = format_key("stack.approve", self.app.keymap)
+        if blocking_verdict := card.blocking_verdict:
+            return f"The rail “{blocking_verdict.rail}” blocks it. {describe_way_out(card, self.app.keymap)}"
+        if not card.can_run:
+            return work.explain_cannot_run(card.assignment.flow)
+        if card.approval_risk:
+            return f"{approve} shows the risk first."
+        return f"No risk here: {approve} approves it."
 
     def action_turn(self, by: int) -> None:
         """Show the next card, or with -1 the previous one; the first follows the last."""

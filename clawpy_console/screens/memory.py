@@ -368,6 +368,8 @@ class MemoryScreen(ConsoleScreen):
             request = PromptRequest(card.agent, assignment.channel, assignment.workspace, assignment.prompt)
         if isinstance(value, GraphNode):
             request = replace(request, task=value.title)
+        if value is not None and not isinstance(value, (AgentFile, RecallMatch)) and value.workspace:
+            request = replace(request, workspace=value.workspace)
         self.app.ask(RecallPreview(request), lambda memory: self.show(memory.layer, memory.id))
 
 

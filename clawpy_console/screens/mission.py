@@ -392,7 +392,11 @@ class MissionScreen(ConsoleScreen):
 
     @on(Rows.Opened, "#agents")
     def _open_agent(self, message: Rows.Opened) -> None:
-        self.app.open("hierarchy", message.row_id)
+        session = next((session for session in self.state.sessions if session.agent == message.row_id), None)
+        if session is not None:
+            self.app.open("work", session.id)
+        else:
+            self.app.open("hierarchy", message.row_id)
 
     def copy_text(self) -> str:
         focused, front = self.focused, self._stack.front

@@ -20,7 +20,7 @@ from clawpy_console.fields.work import make_absence_fields
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, format_key
 from clawpy_console.screens.base import find_base_screen
-from clawpy_console.state import AppState
+from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.rows import Pane, Row, Rows
 from clawpy_console.widgets.session import describe_result, find_last_event_time, make_session_label
 from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText, limit_lines, render_fields
@@ -288,10 +288,19 @@ def _make_empty_title(state: AppState, keymap: Mapping[str, str]) -> str:
 
 
 def _find_last_bad_run(state: AppState) -> SessionView | None:
-    """The last run, if it went wrong."""
+    """The last run, if it went wrong and what it found may still hold."""
     last = max((session for session in state.sessions if session.state.over), key=find_last_event_time, default=None)
-    is_bad = last is not None and not last.discarded_at and last.result in (Result.FAILED, Result.CANNOT_RUN)
-    return last if is_bad else None
+    if last is None or last.discarded_at or last.result not in (Result.FAILED, Result.CANNOT_RUN):
+        return None
+    return None if _is_solved(last, state.autonomy) else last
+
+
+def _is_solved(review: SessionView, autonomy: Autonomy) -> bool:
+    """Whether a run found what a card warns of until it is gone, and a later check gives no warning and no problem."""
+    has_warning = review.facts.get("next") in ("secret", "large_file")
+    checked_at = dict(autonomy.checked).get(review.workspace)
+    is_checked = checked_at is not None and review.ended_at is not None and checked_at > review.ended_at
+    return has_warning and is_checked and not autonomy.remark
 
 
 # What waits (SPEC 9.3). The dialogs are imported when they are opened: not before the first frame.

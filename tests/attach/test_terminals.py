@@ -223,6 +223,7 @@ def test_a_console_that_crashes_writes_a_report_and_gives_the_terminal_back(pane
     assert "ValueError" in text
     assert "in crash" in text
     assert "110x30" in text
+    assert "EngineStarted" in text
     assert "swordfish" not in text + shown.partition("The console crashed")[2]
     second.press("2")
     second.wait_for("SESSIONS")

@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 import pytest
 
 from clawpy_console.cli.main import find_printer, render_document
+from clawpy_console.cli.printing.system import DECISION_LABELS
 from clawpy_console.cli.printing.work import CARD_LABELS
 from clawpy_console.cli.verbs import VERBS
 from engine.api.documents import document as as_json
 from engine.model import (
     SESSION_LABELS,
     Bucket,
+    DecisionSignal,
     FactDraft,
     Outcome,
     RailVerdict,
@@ -30,20 +32,21 @@ def test_each_verb_and_action_names_a_function_that_prints_it(verb: str):
 
 
 GLOSSARY = {
-    "pending", "approved", "dismissed", "discarded", "expired", "queued", "running", "finished", "failed",
-    "could not run", "stopped", "blocked", "interrupted", "withdrawn",
+    "pending", "approved", "edited", "dismissed", "kept", "undone", "discarded", "expired", "done by you",
+    "queued", "running", "finished", "failed", "could not run", "stopped", "blocked", "interrupted", "withdrawn",
 }  # fmt: skip
-"""What a person may read of cards and sessions."""
+"""What a person may read of cards, sessions and decisions."""
 
 STORED_VALUES = [
+    *((signal, DECISION_LABELS) for signal in DecisionSignal),
     *((state, SESSION_LABELS) for state in (*SessionState, *Outcome)),
     *((status, CARD_LABELS) for status in Status),
 ]
-"""What is stored of sessions and cards, each with the labels of its printer."""
+"""What is stored of decisions, sessions and cards, each with the labels of its printer."""
 
 
 @pytest.mark.parametrize("value, labels", STORED_VALUES, ids=lambda value: getattr(value, "name", ""))
-def test_no_session_or_card_is_printed_by_an_internal_name(value: str, labels: dict[str, str]):
+def test_no_decision_session_or_card_is_printed_by_an_internal_name(value: str, labels: dict[str, str]):
     assert labels.get(value, value) in GLOSSARY
 
 
@@ -52,6 +55,13 @@ def test_a_text_from_outside_has_no_escape_sequences():
     assert (
         render_document("tasks", {"tasks": [as_json(task)]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
     )
+
+
+def test_a_task_that_was_tried_says_in_words_how_that_ended():
+    task = Task(
+        "task_1", "round it", "failed", "koji-core", "/srv/shop", "operator", AT, AT, note="cannot_run: no ruff"
+    )
+    assert "could not run  task_1  round it  no ruff" in render_document("tasks", {"tasks": [as_json(task)]})
 
 
 def test_a_draft_is_listed_with_its_fact():

@@ -99,6 +99,8 @@ STORIES: Stories = {
     "a card that the content rail blocks says how to run it": (
         with_first_card(verdicts=(BLOCKED_BY_CONTENT,)),
         sees("✗ content would block: deletes everything. To run it once: →, then 6"),
+        press("A"),
+        sees("The rail “content” blocks it. To run it once: →, then 6 ⇥ a"),
     ),
     "a card that another rail blocks names the screen of the rails": (
         with_first_card(verdicts=(RailVerdict("cost", Verdict.BLOCK, "the cap is reached", "the cap is reached"),)),

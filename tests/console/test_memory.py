@@ -1,5 +1,7 @@
 """The memory screen: layers, entries and links, search, preview of recall, and what is changed there (SPEC 4, 9.5)."""
 
+from dataclasses import replace
+
 import pytest
 
 from clawpy_console.app import ConsoleApp
@@ -19,7 +21,7 @@ from tests.console.memory_steps import (
     write_outside,
 )
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW
+from tests.console.stand_in_data import BLOG, NOW
 from tests.console.stories import (
     CLOSED,
     Given,
@@ -85,9 +87,9 @@ def announce_change(app: ConsoleApp):
 
 
 def has_previewed_new_task(app: ConsoleApp) -> bool:
-    """The last preview was for the task with " now" at its end."""
-    _, task, *_ = find_calls(find_stand_in(app), "preview")[-1]
-    return task.endswith(" now")
+    """The last preview was for the task with " now" at its end, in the repository of the memory."""
+    _, task, workspace, _ = find_calls(find_stand_in(app), "preview")[-1]
+    return task.endswith(" now") and workspace == BLOG
 
 
 STORIES: Stories = {
@@ -147,6 +149,9 @@ STORIES: Stories = {
         sees("layer E has no mem_gone"),
     ),
     "a preview of recall is made for another task, and leads to what it recalls": (
+        Given(
+            lambda engine: setattr(engine.memory, "all", [replace(item, workspace=BLOG) for item in engine.memory.all])
+        ),
         *open_layer(Layer.VECTORS),
         press("r"),
         sees("212 of 600 tokens"),

@@ -20,11 +20,12 @@ from clawpy_console.cli.printing import (
     format_time,
     good,
     paint,
+    paint_session_outcome,
     wants,
 )
 from clawpy_console.fields import Document, Field
-from clawpy_console.fields.work import HOLD_NAMES, make_absence_fields, make_hold_field
-from clawpy_console.formats import count, one_line, short_span, workspace_name
+from clawpy_console.fields.work import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
+from clawpy_console.formats import count, first_of, one_line, short_span, workspace_name
 from engine.model import AutonomyState
 from engine.model.text import describe_first, plain
 
@@ -33,7 +34,7 @@ MAX_PROMPT_CHARS = 100
 
 
 def format_status(document: Document) -> Lines:
-    """State, costs, phase, and what waits."""
+    """State, costs, phase, what waits, what was done while you were away, and the last decisions."""
     yield from _format_state(document)
     yield from format_fields(map(_make_hold_field, document["holds"]))
     yield from _format_present_work(document)
@@ -57,6 +58,24 @@ def format_status(document: Document) -> Lines:
     if fields := list(make_absence_fields(document["since"])):
         yield bold(f"since {format_time(document['since']['at'])}")
         yield from format_fields(fields)
+        ran = [
+            f"  {format_time(run['endedAt'])}  {paint_session_outcome(run)}  "
+            f"{describe_origin(run['mode'])}{plain(run['prompt'], MAX_PROMPT_CHARS)}"
+            for run in reversed(document["since"]["ran"])
+        ]
+        yield from first_of(ran, MAX_LISTED_SESSIONS)
+    if document["decisions"]:
+        yield bold("last decisions")
+    for decision in document["decisions"]:
+        words = DECISION_LABELS.get(decision["signal"], decision["signal"])
+        yield dim(f"  {format_time(decision['decidedAt'])}  {words}  {plain(decision['prompt'], MAX_PROMPT_CHARS)}")
+
+
+MAX_LISTED_SESSIONS = 5
+"""The latest sessions that ran while you were away, which are listed."""
+
+DECISION_LABELS = {"original": "edited", "did_himself": "done by you"}
+"""Decisions whose stored name is not a word that you would use."""
 
 
 def _format_state(document: Document) -> Lines:

@@ -139,7 +139,7 @@ def format_card_with_session(document: Document) -> Lines:
         sign, tone = ("$ ", "title") if line["kind"] == "command" else ("", "ink")
         yield from (f"  │ {paint(tone, item)}" for item in f"{sign}{line['text']}".splitlines() or [""])
     if change is not None:
-        yield from _format_change_set(change)
+        yield from _format_change_set(change, session)
     for file in document.get("diff", ()):  # the hunks that have not landed, with their numbers
         yield from ("", bold(f"{file['status']} {file['path']}"))
         numbers = (number for number in itertools.count(1) if number not in file["landedHunks"])
@@ -170,8 +170,9 @@ def _format_session(session: Document) -> Lines:
     yield from indent_lines(session["error"] or session["summary"])
 
 
-def _format_change_set(change: Document) -> Lines:
-    """A change set. Its repository is named once something landed there, because an id alone may lead to any."""
+def _format_change_set(change: Document, session: Document | None = None) -> Lines:
+    """A change set. Its repository is named once something landed there, because an id alone may lead to any. With its
+    `session` the folder is named in which a rest lies that cannot be landed."""
     waiting = change["state"] == "waiting"
     on_branch = f" on {change['branch']}" if change["branch"] else ""
     where_landed = f"  in {change['workspace']}" if change["landedFiles"] or not waiting else ""
@@ -193,7 +194,16 @@ def _format_change_set(change: Document) -> Lines:
         yield from indent_lines(comment["text"])
     if waiting:
         landed = f"{count(change['landedFiles'], 'file')} landed; for the rest: " if change["landedFiles"] else ""
-        yield dim(f"    {landed}land, branch or discard it")
+        yield dim(f"    {landed}{_describe_next_steps(change, session)}")
+
+
+def _describe_next_steps(change: Document, session: Document | None) -> str:
+    """What can be done with changes that wait."""
+    refused_count = sum(bool(file["refused"]) or file["status"] == LEFT_OUT for file in change["files"])
+    if refused_count == len(change["files"]):
+        source = f" from {session['cwd']}" if session and not session["gone"] else ""
+        return f"copy what you need{source}, then discard it"
+    return "land the other files or discard it" if refused_count else "land, branch or discard it"
 
 
 def format_work(document: Document) -> Lines:
@@ -220,7 +230,7 @@ def format_land(document: Document) -> Lines:
     result = f"Landed {landed}" if change["landings"] == 1 else f"Landed; {landed} in {change['landings']} landings"
     command = f"clawpy undo {change['id']}"
     yield f"{result}. Undo: `{bold(command)}`"
-    yield from _format_change_set(change)
+    yield from _format_change_set(change, document["session"])
     comments = work.describe_open_comments([bool(comment["sent"]) for comment in change["comments"]])
     if comments:
         yield wants(comments)
@@ -239,14 +249,14 @@ def format_undo(document: Document) -> Lines:
     left = f"; {change['landings']} left" if change["landings"] else ""
     command = f"clawpy land {change['id']}"
     yield f"Landing undone{left}. Land all that waits: `{bold(command)}`"
-    yield from _format_change_set(change)
+    yield from _format_change_set(change, document["session"])
 
 
 def format_branch(document: Document) -> Lines:
     """The branch that was made."""
     change = document["changeSet"]
     yield f"Committed to {bold(change['branch'])}. The commit is not signed, and no hooks ran."
-    yield from _format_change_set(change)
+    yield from _format_change_set(change, document["session"])
 
 
 def format_discard(document: Document) -> Lines:
@@ -326,8 +336,11 @@ def format_tasks(document: Document) -> Lines:
     board = document["tasks"] if "tasks" in document else [document["task"]]
     signs = {state: sign for state, (sign, _) in work.SESSION_SIGNS.items()} | {"open": "○", "done": "✓"}
     for task in board:
-        state = task["state"]
-        remarks = "  " + dim(task["note"]) if task["note"] else ""
+        state, note = task["state"], task["note"]
+        outcome, _, reason = note.partition(": ")
+        if outcome in work.SESSION_SIGNS:
+            state, note = (outcome, reason) if state == "failed" else (state, f"{label_outcome(outcome)}: {reason}")
+        remarks = "  " + dim(note) if note else ""
         if task["waitsFor"] and state == "open":
             remarks += "  " + wants(f"waits for {', '.join(task['waitsFor'])}")
         yield f"{signs[state]} {label_outcome(state):7}  {dim(task['id'])}  {task['title']}{remarks}"
