@@ -134,7 +134,7 @@ EVENT_RULE = RetentionRule(
     first_unread_at=f"(SELECT at FROM memory_events WHERE id > {_READ_BY_ALL} ORDER BY id LIMIT 1)",
     deletable_when=(
         f"t.id <= {_READ_BY_ALL} AND t.id < (SELECT max(id) FROM memory_events) "
-        "AND t.id NOT IN (SELECT fact FROM learning_records) "
+        "AND t.id NOT IN (SELECT ledger_id FROM learning_records) "
         "AND t.id NOT IN (SELECT entry_id FROM notifications WHERE state IN ('waiting', 'given_up')) "
         f"AND t.subject NOT IN ({_OPEN_SESSION}) AND t.subject NOT IN ({_OPEN_CARD})"
     ),

@@ -168,7 +168,7 @@ def test_events_that_something_refers_to_stay(database: Database, clock: FakeClo
     unsent, sent, evidence = read_keys(database, "memory_events")[:3]
     put_row(database, "notifications", entry_id=unsent, state="waiting")
     put_row(database, "notifications", entry_id=sent, state="sent")
-    put_row(database, "learning_records", seq=1, id="r1", at=clock.now(), fact=evidence)
+    put_row(database, "learning_records", seq=1, id="r1", at=clock.now(), ledger_id=evidence)
     put_session(database, "running", "running")
     put_session(database, "ended", "succeeded")
     put_card(database, "open", "pending")

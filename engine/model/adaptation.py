@@ -65,7 +65,7 @@ class LearningRecord:
     workspace: str = ""
     agent: str = ""
     session_id: str = ""
-    fact: int = 0
+    ledger_id: int = 0
     """The id of its ledger entry."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Fields of that entry."""

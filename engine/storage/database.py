@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 _RECORD = "INSERT INTO memory_events (at, kind, subject, workspace, payload) VALUES (?, ?, ?, ?, ?)"
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """Stored as SQLite's `user_version`; raised with each change of `schema.sql`."""
 
 SCHEMA_FILE = Path(__file__).with_name("schema.sql")

@@ -119,7 +119,7 @@ class EntryReading:
             workspace=entry.workspace,
             agent=scope[1] if scope[0] == "agent" else agent or payload.get("agent", ""),
             session_id=session_id or session_of_entry,
-            fact=entry.id,
+            ledger_id=entry.id,
             details=details,
         )
 

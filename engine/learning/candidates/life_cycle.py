@@ -97,7 +97,7 @@ class CandidateRow(Row, table=True):
     """How often it became active. A *term* is one time in which it was active."""
     since: datetime | None = None
     """When it last became active."""
-    told_at: datetime | None = None
+    harm_reported_at: datetime | None = None
     """When it was reported in this term that sessions go worse with it."""
 
     @property
@@ -213,7 +213,7 @@ def _record_transition(
     what `_prepare_effect` raises, before any change."""
     if status is CandidateStatus.ACTIVE:
         row.effect = _prepare_effect(tx, row, flow_names).to_json()
-        row.term, row.since, row.told_at = row.term + 1, tx.now, None
+        row.term, row.since, row.harm_reported_at = row.term + 1, tx.now, None
     row.status, row.changed_at = status, tx.now
     entry: HistoryEntry = {
         "at": tx.now.isoformat(),

@@ -242,8 +242,8 @@ class Trials(SessionFollower[OverlayRun]):
             row = tx.session.get(CandidateRow, overlay_id.rpartition(".")[0])
             if row is None or row.status is not CandidateStatus.ACTIVE or overlay_id != f"{row.id}.{row.term}":
                 continue
-            if measured.verdict is LiftVerdict.HARMS and row.told_at is None:
-                row.told_at = tx.now
+            if measured.verdict is LiftVerdict.HARMS and row.harm_reported_at is None:
+                row.harm_reported_at = tx.now
                 tx.session.add(row)
                 tx.record(_make_harm_event(row, measured))
 

@@ -64,7 +64,7 @@ class LearningRecordRow(Row, table=True):
     workspace: str = ""
     agent: str = ""
     session_id: str = ""
-    fact: int = 0
+    ledger_id: int = 0
     """The id of the ledger entry that it was made from."""
     details: dict[str, Any]
 
@@ -78,7 +78,7 @@ _WITH_SCORE = "score >= :score AND at >= :since"
 _OF_SCOPE = "scope_type = :type AND scope_id = :id"
 _COUNT_BEFORE = """
     SELECT count(*) FROM learning_records
-    WHERE source_label = :label AND scope_type = :type AND scope_id = :id AND fact < :ledger_id
+    WHERE source_label = :label AND scope_type = :type AND scope_id = :id AND ledger_id < :ledger_id
 """
 
 

@@ -52,7 +52,7 @@ def make_record(number: int, *, label: str = "repeated_retry", score: float = 80
     kind = RecordKind(label.partition("/")[0])
     original = LearningRecord(
         f"rec_{number}", MONDAY_MORNING + timedelta(hours=number), kind, label, "agent", AGENT, score, "",
-        agent=AGENT, session_id=f"sess_{number}", fact=number,
+        agent=AGENT, session_id=f"sess_{number}", ledger_id=number,
     )  # fmt: skip
     return replace(original, **changes)
 

@@ -112,7 +112,7 @@ def test_each_event_becomes_its_records_once(
     assert world.adaptation.catch_up() == len(expected)
     records = world.adaptation.list_records()[::-1]
     assert [(record.source_label, record.scope_type, record.scope_id, record.score) for record in records] == expected
-    assert all(record.reason and record.id.startswith("rec_") and record.fact for record in records)
+    assert all(record.reason and record.id.startswith("rec_") and record.ledger_id for record in records)
     # The entries are read again, as after a crash before the cursor was stored.
     world.database.write(lambda tx: state.put(tx, ENTRY_CURSOR, 0))
     assert world.reopen().catch_up() == len(expected)
