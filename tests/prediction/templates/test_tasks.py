@@ -2,26 +2,12 @@
 
 from datetime import timedelta
 
-import pytest
-
-from engine.prediction.kinds import KINDS, OPEN_TASK, STALE_TASK
 from engine.prediction.templates.tasks import LearnedFlowOffer, open_task, propose_learned_flows
 from tests.prediction.builders import NOW, make_session, make_task
 from tests.prediction.sensing import SensedWorkspace
 
 HOUR = timedelta(hours=1)
 RELEASE_CHECK = LearnedFlowOffer("check_release", "Run git status, then pytest tests", NOW - timedelta(days=1))
-
-
-@pytest.mark.parametrize("age, kind", [(timedelta(days=7, seconds=-1), OPEN_TASK), (timedelta(days=7), STALE_TASK)])
-def test_a_task_without_a_change_for_seven_days_is_stale(world: SensedWorkspace, age: timedelta, kind: str):
-    world.tasks = [make_task("Rework the cart", age)]
-    (card,) = open_task(world.sense())
-    assert (card.kind, card.task_id, card.prompt, card.flow) == (kind, "task_cart", "Rework the cart", None)
-    assert card.tier is KINDS[kind].tier
-    [signal] = [signal for signal in card.signals if signal.relevance]
-    assert signal.name == "tasks"
-    assert signal.evidence == ("“Rework the cart”, unchanged since 29 December 2025",)
 
 
 def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: SensedWorkspace):
