@@ -69,7 +69,7 @@ class GitOperation:
     good: tuple[str, ...] = ()
     """The good revisions of a bisect."""
     suspects: int = 0
-    """The number of revisions between them."""
+    """The number of revisions that may be the first bad one, of which `bad` is one."""
     terms: tuple[str, str] = ("bad", "good")
     """The operator's words for bad and good."""
     begun_at: datetime | None = None
@@ -142,15 +142,12 @@ def read_operation(git: Git) -> GitOperation | None:
     if name == "bisect":
         return _read_bisect(git, folder, head, begun_at)
     progress = _read_progress(folder, name)
-    onto, theirs = progress.onto, progress.theirs
-    subjects = _read_subjects(git, [head, onto, theirs])
-    our_name = _name_branch_or_id(git, onto) or git.text("symbolic-ref", "-q", "--short", "HEAD", allowed=(0, 1))
-    their_name = _name_branch_or_id(git, theirs) if name == "merge" else theirs[:10]
+    ours, theirs = _read_sides(git, name, progress, head)
     resolved = {entry.partition("\t")[2] for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
     return GitOperation(
         name,
-        ours=Side(our_name or head[:10], head, subjects.get(onto or head, "")),
-        theirs=Side(their_name, theirs, subjects.get(theirs, "")) if theirs else None,
+        ours=ours,
+        theirs=theirs,
         unmerged=unmerged,
         resolved=tuple(sorted(resolved)),
         rebased=progress.rebased or _name_branch_or_id(git, progress.original),
@@ -186,6 +183,16 @@ def _read_progress(folder: Path, name: str) -> _Progress:
             original=original,
         )
     return _Progress(theirs)
+
+
+def _read_sides(git: Git, name: str, progress: _Progress, head: str) -> tuple[Side, Side | None]:
+    """Our side and their side of an operation other than a bisect; see `GitOperation`."""
+    onto, theirs = progress.onto, progress.theirs
+    subjects = _read_subjects(git, [head, onto, theirs])
+    our_name = _name_branch_or_id(git, onto) or git.text("symbolic-ref", "-q", "--short", "HEAD", allowed=(0, 1))
+    their_name = _name_branch_or_id(git, theirs) if name == "merge" else theirs[:10]
+    ours = Side(our_name or head[:10], head, subjects.get(onto or head, ""))
+    return ours, Side(their_name, theirs, subjects.get(theirs, "")) if theirs else None
 
 
 def read_conflicted_files(git: Git) -> dict[str, StagedVersions]:

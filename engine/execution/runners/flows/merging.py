@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import combinations, permutations
 from typing import Literal
@@ -143,10 +144,7 @@ class ForecastConflicts(Flow):
         newest = sorted(times, key=lambda name: -times[name])[:MAX_TRIED_BRANCHES]
         pairs = [(branch, self.base) for branch in times] + list(combinations(newest, 2))
         conflicts = {pair: _find_conflicting_files(job, tips[pair[1]], tips[pair[0]]) for pair in pairs}
-        titles = {pair: " → ".join(pair) for pair in pairs}
-        width = max(map(len, titles.values()))
-        for pair, files in conflicts.items():
-            job.say(f"{titles[pair]:<{width}}  {f'✗ {join_names(files, 4)}' if files else '✓ clean'}")
+        _report_pairs(job, conflicts)
         tried = count(len(pairs), "merge")
         conflicting = [pair for pair in pairs if conflicts[pair]]
         if not conflicting:
@@ -176,6 +174,14 @@ class ForecastConflicts(Flow):
             conflicts = count(fewest, "conflict") if fewest else "no conflicts in this order"
             comparison = f"{conflicts}; the worst order has {most}"
         return f"Merge {', then '.join(best)}: {comparison}"
+
+
+def _report_pairs(job: Job, conflicts: Mapping[tuple[str, str], Sequence[str]]) -> None:
+    """Show which files conflict for each pair of a branch and that into which it is merged."""
+    titles = {pair: " → ".join(pair) for pair in conflicts}
+    width = max(map(len, titles.values()))
+    for pair, files in conflicts.items():
+        job.say(f"{titles[pair]:<{width}}  {f'✗ {join_names(files, 4)}' if files else '✓ clean'}")
 
 
 def _try_orders(job: Job, target: str, tips: dict[str, str]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:

@@ -123,8 +123,7 @@ class RemoveLeftovers(Flow):
         findings_by_path = group_pairs((finding.path, finding) for finding in findings)
         removed = {path: self._remove_from_file(job, path, findings_by_path.get(path, [])) for path in self.paths}
         remaining = [item for item in findings if item.path in removed and item.line not in removed[item.path]]
-        for finding in remaining:
-            job.say(f"left: {finding.place}  {finding.kind}, not a statement on a line of its own")
+        job.say_list([f"left: {finding.place}  {finding.kind}" for finding in remaining], len(remaining))
         changed = [path for path, lines in removed.items() if lines]
         if not changed:
             return FlowResult("Nothing removed: no debugging statement has a line of its own")

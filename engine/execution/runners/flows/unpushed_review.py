@@ -203,26 +203,30 @@ def _describe_rewrite(job: Job, findings: Sequence[UnpushedProblem], status: Sta
         return
     is_first = start in affected  # there is no commit before it, so it is amended
     commits = status.head[:10] if is_first else f"{start[:10]}..{status.head[:10]}"
-    is_last = affected == {status.head}
-    if not is_last and _can_be_fixed_up(job, findings, status, commits):
+    if affected == {status.head}:
+        yield from _describe_new_contents(job, findings, status, "" if is_first else start)
+        yield "Change the last commit, before you push:"
+        yield f"  git commit --amend --no-edit {_ALLOW_EMPTY}"
+    elif _can_be_fixed_up(job, findings, status, commits):
         yield from _describe_fixups(findings, onto="--root" if is_first else start[:10])
-        return
-    if not is_last:
+    else:
         number = job.git.text("rev-list", "--count", commits)
         yield f"Make one commit of the last {number} commits, before you push. Your files stay as they are."
         if job.git.text("rev-list", "--max-count=1", "--min-parents=2", commits):
             yield "The merges among them are lost, but not what they brought."
         yield f"  git reset --soft {start[:10]}"
-    yield from _describe_removal(job, findings, "" if is_first else start)
+        yield from _describe_new_contents(job, findings, status, "" if is_first else start)
+        yield "Commit the rest with the messages of these commits:"
+        amend = "--amend " if is_first else ""
+        yield f"  git log --reverse --format=%B {commits} | git commit {amend}{_ALLOW_EMPTY} -F -"
+
+
+def _describe_new_contents(job: Job, findings: Sequence[UnpushedProblem], status: Status, base: str) -> Iterator[str]:
+    """The steps that prepare the index for a commit in place of those since `base`; see `_describe_removal`."""
+    yield from _describe_removal(job, findings, base)
+    paths = {finding.path for finding in findings}
     if staged := [file.path for file in status.files if file.staged and file.path not in paths]:
         yield f"What else is staged is committed, too, unless you unstage it now: {join_names(staged, 3)}."
-    if is_last:
-        yield "Change the last commit, before you push:"
-        yield f"  git commit --amend --no-edit {_ALLOW_EMPTY}"
-        return
-    yield "Commit the rest with the messages of these commits:"
-    amend = "--amend " if is_first else ""
-    yield f"  git log --reverse --format=%B {commits} | git commit {amend}{_ALLOW_EMPTY} -F -"
 
 
 def _describe_fixups(findings: Sequence[UnpushedProblem], *, onto: str) -> Iterator[str]:
