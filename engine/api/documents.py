@@ -198,7 +198,7 @@ _COMPUTED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     TasteShift: {"kindTitle": _find_kind_title},
     SessionView: {"state": lambda view: "discarded" if view.discarded_at else view.state},
     LearningEntry: {
-        "trust": lambda entry: label_trust(entry.trust, approved=bool(entry.approved_by)),
+        "trust": lambda entry: label_trust(entry.trust, approved=entry.approved_at is not None),
         "because": lambda entry: entry.retired_because or entry.merged_into,
     },
     AcceptedFinding: {"scope": lambda finding: "leadership"},

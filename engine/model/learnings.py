@@ -363,15 +363,15 @@ class LearningEntry:
     continues: str = ""
     """The first of the sessions that its session continues, "" for none."""
     trust: Trust = Trust.QUOTED
-    approved_by: str = ""
     approved_at: datetime | None = None
+    """When the operator approved its words, None for never."""
     lesson: str = ""
     """The id of its lesson (see `make_lesson_id`), also after the operator edits the text."""
 
     @property
     def may_guide(self) -> bool:
         """Whether prompts may contain it: the operator wrote or approved it, or the engine measured it."""
-        return may_guide(self.trust, approved=bool(self.approved_by))
+        return may_guide(self.trust, approved=self.approved_at is not None)
 
     @property
     def work(self) -> str:

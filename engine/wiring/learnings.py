@@ -157,7 +157,7 @@ class _SessionSource:
                 trust=entry.trust,
             )
         )
-        if entry.approved_by and offered.state is BubbleState.QUEUED and not offered.may_guide:
+        if entry.approved_at and offered.state is BubbleState.QUEUED and not offered.may_guide:
             services.bubbles.approve(offered.id)
 
     def retract(self, lesson: str, reason: str) -> None:

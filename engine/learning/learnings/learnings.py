@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from engine.clock import Clock
 from engine.events import LearningKept
@@ -226,9 +225,7 @@ class Learnings:
             if not entry.can_be_kept:
                 message = f"{entry.id} is neither waiting for review nor retracted"
                 raise Refusal("not_waiting", message, "see `clawpy learnings show`")
-            approval: dict[str, Any] = {}
-            if entry.trust is Trust.QUOTED:
-                approval = {"approved_by": "operator", "approved_at": self._clock.now()}
+            approval = {"approved_at": self._clock.now()} if entry.trust is Trust.QUOTED else {}
             plan = plan_reinstatement(entry, provenance, self._clock.now(), **approval)
             event = LearningKept(subject=entry.id, workspace=entry.workspace)
             self.files.apply([replace(plan[0], event=event), *plan[1:]])

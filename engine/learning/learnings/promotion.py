@@ -200,7 +200,6 @@ def _promote_cluster(cluster: Sequence[LearningEntry], scope: Scope, now: dateti
         continues="",
         agent="",
         trust=trust,
-        approved_by="",
         approved_at=None,
         review=UNAPPROVED if waits else "",
         review_since=now if waits else None,
