@@ -106,8 +106,10 @@ def test_a_comment_stays_with_the_changes_until_it_is_removed(clawpy: Clawpy, ca
 @pytest.mark.long
 def test_what_was_remembered_is_forgotten_only_after_a_yes(clawpy: Clawpy, tmp_path: Path):
     turns = tmp_path / "turns.jsonl"
-    turns.write_text('{"id": "t1", "text": "my number is 555 0101"}\n')
-    assert clawpy("remember", str(turns)).code == 0
+    turns.write_text(f'{{"id": "t0", "text": "{4_500_000 * "x"}"}}\n{{"id": "t1", "text": "my number is 555 0101"}}\n')
+    remembered = clawpy("remember", str(turns))
+    assert remembered.code == 0
+    assert "line 1: 4,500,025 characters is too long" in remembered.err
     assert clawpy("forget", "555 0101").code == 1
     assert clawpy("forget", "555 0101", "--yes").code == 0
 

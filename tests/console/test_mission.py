@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from textual.events import AppBlur, AppFocus
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.last_screen import LastScreen, save_last_screen
@@ -12,6 +13,7 @@ from clawpy_console.widgets.rows import Rows
 from engine import open_engine
 from engine.home import Home
 from engine.model import BubbleState, LocalModels, OfferedFinding, Score, SessionState, Trust
+from engine.model.sessions import HAS_PROBLEM
 from tests.console.card_steps import FIRST, NEXT_STEP, SECOND, change_cards, in_front
 from tests.console.driving import make_console, running, until, until_shown
 from tests.console.stand_in import StandIn
@@ -30,6 +32,7 @@ from tests.console.stories import (
     play,
     press,
     sees,
+    select,
 )
 from tests.support.helpers import make_session_ended
 
@@ -107,6 +110,11 @@ STORIES: Stories = {
         never_called("approve", "dismiss", "snooze"),
     ),
     "the queue leads to the session": (press("tab enter"), on_screen("work"), LANDED_SESSION),
+    "an agent leads to its last session": (
+        select("#agents", "backend_builder"),
+        press("enter"),
+        on_screen("work"),
+    ),
     "an empty stack names what waits": (
         Given(remove_cards),
         sees("No cards · 1 item waiting for you: press ⇥"),
@@ -117,6 +125,12 @@ STORIES: Stories = {
         with_session(1, state=SessionState.CANNOT_RUN, error="ruff is not found (pip install ruff)"),
         sees("No cards · the last run in shop, could not run: press 2", "ruff is not found (pip install ruff)"),
         hides("Nothing needs you"),
+    ),
+    "an empty stack says no more of a secret that a later check found gone": (
+        Given(remove_all_that_waits),
+        with_session(1, state=SessionState.SUCCEEDED, facts={"next": "secret", HAS_PROBLEM: True}),
+        Given(lambda engine: setattr(engine.checks, "read_last_checked", lambda: {SHOP: NOW})),
+        sees("Nothing needs you"),
     ),
     "an empty stack gives the remark of the last check": (
         Given(remove_all_that_waits),
@@ -222,7 +236,15 @@ async def test_a_summary_after_an_absence_stays_until_a_key(home: Home, engine: 
     since = LastScreen(AppState(), welcomed=True, saved_at=NOW - timedelta(hours=3))
     save_last_screen(home.last_screen, since)
     words = ("While you were away, 3h", "done", "approved", "dismissed", "2 learnings promoted", "spent")
-    await play(make_console(home, lambda: engine), sees(*words), press("y"), hides("While you were away"))
+    await play(
+        make_console(home, lambda: engine),
+        *(sees(*words), press("y"), hides("While you were away")),
+        lambda app: app.post_message(AppBlur()),
+        Until("the focus to go", lambda app: app._presence._blurred_at is not None),
+        lambda app: setattr(app, "now", lambda: NOW + timedelta(hours=2)),
+        lambda app: app.post_message(AppFocus()),
+        sees("While you were away, 2h"),
+    )
 
 
 QUOTE = OfferedFinding(

@@ -140,6 +140,13 @@ async def test_the_second_try_opens_the_console(home: Home):
     assert console.return_code != 1
 
 
+async def test_a_repository_that_is_not_watched_is_named_with_the_reason(home: Home):
+    console = make_console(home, StandIn)
+    console.workspace_refusal = Refusal("bare", "/srv/shop is a bare repository", "open a clone of it")
+    async with console.run_test() as pilot:
+        await until_shown(pilot, "Not this repository", "is a bare repository", "→ open a clone of it")
+
+
 def read_state_of_stand_in() -> AppState:
     values, failed = read_topics(StandIn(), TOPICS, ReadScope())
     assert failed == []
