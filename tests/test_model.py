@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.frozen import frozen
-from engine.model import Assignment, Proposal, Randomness, sanitise
+from engine.model import Assignment, Proposal, sanitise
 from engine.model.base import dollars, microusd
 from engine.model.text import join_names, join_shortened
 
@@ -18,12 +18,6 @@ from engine.model.text import join_names, join_shortened
 @given(st.integers(min_value=0, max_value=10**9))
 def test_money_survives_the_way_to_dollars_and_back(amount: int):
     assert microusd(dollars(amount)) == amount
-
-
-def test_ids_repeat_with_a_seed_and_never_without():
-    assert Randomness(7).new_id("pred") == Randomness(7).new_id("pred")
-    assert Randomness().new_id("pred") != Randomness().new_id("pred")
-    assert Randomness(7).new_id("pred").startswith("pred_")
 
 
 def test_any_edit_changes_the_digest():

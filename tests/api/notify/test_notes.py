@@ -55,13 +55,6 @@ def test_each_entry_has_its_form_on_each_surface(kind: str, surface: str, form: 
     assert note is (None if form == "–" else Form(form))
 
 
-def test_the_table_is_whole():
-    assert {(kind, surface) for kind, surface, _ in CELLS} == {
-        (kind.value, surface.value) for kind in NotificationKind for surface in Surface
-    }
-    assert set(FORMS) == set(NotificationKind)
-
-
 @pytest.mark.parametrize("surface", list(Surface))
 def test_settings_switch_surfaces_on_and_off(surface: Surface):
     """SPEC 7.4: pushes and complications unless switched off, glasses only when switched on."""

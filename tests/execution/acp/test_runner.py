@@ -56,11 +56,12 @@ def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld):
         send_update("tool_call", toolCallId="c1", title="Edit a.txt", kind="edit"),
         send_update("tool_call_update", toolCallId="c1", status="completed", content=[diff]),
         send_update("plan", entries=[looking, writing | {"status": "completed"}]),
+        send_update("current_mode_update", currentModeId="yolo"),
     )
     assert world.read_lines(view, ["tool"]) == ["Edit a.txt · waits", "Edit a.txt · done"]
     assert world.read_lines(view, ["output"])[3:] == [" one", "-two", "+2"]
-    plan = [line for line in world.read_lines(view, ["note"]) if line.startswith("plan")]
-    assert plan == ["plan 1/2 ✓ look", "plan 2/2 → write", "plan 2/2 ✓ write"]
+    notes = ["plan 1/2 ✓ look", "plan 2/2 → write", "plan 2/2 ✓ write", "its mode is now yolo"]
+    assert [line for line in world.read_lines(view, ["note"]) if line in notes] == notes
 
 
 # Replies and further turns
@@ -77,7 +78,7 @@ def test_replies_are_further_turns(world: AcpWorld):
     assert world.read_words(view)[-1] == "You said: and then the second thing"
     assert [entry["run_kind"] for entry in world.calls.begun] == ["task", "reply"]
     assert world.calls.begun[1]["follows"] == "call_1"
-    with pytest.raises(Refusal, match=rf"ended \(finished\).*clawpy propose --continue {view.id} TEXT"):
+    with pytest.raises(Refusal, match=rf"\(finished\).*clawpy propose --continue {view.id} TEXT"):
         world.sessions.reply(view.id, "too late")
 
 
