@@ -131,20 +131,8 @@ def world(make_world: Callable[..., Nights]) -> Nights:
         (ScriptedModel(*[[INVALID]] * 9), 3, 0, 3, "cannot be used, so rules draft facts: facts.0.bucket"),
         (ScriptedModel([INVALID], [QUOTED], cost=60_001), 2, 0, 3, "it cost 0.120 dollars"),
         (ScriptedModel([QUOTED], cost=120_000), 1, 1, 0, ""),
-        (ScriptedModel([QUOTED], cost=120_001), 1, 0, 3, "it cost 0.120 dollars"),
     ],
-    ids=[
-        "none",
-        "silent",
-        "quote",
-        "claim",
-        "nothing",
-        "corrected",
-        "invalid",
-        "over all tries",
-        "at the cap",
-        "over the cap",
-    ],
+    ids=["none", "silent", "quote", "claim", "nothing", "corrected", "invalid", "over the cap", "at the cap"],
 )
 def test_a_day_is_worked_through_once_whatever_the_model_answers(
     make_world: Callable[..., Nights],
@@ -165,8 +153,9 @@ def test_a_day_is_worked_through_once_whatever_the_model_answers(
     again = world.nightly.run(TODAY)
     assert (again.promoted, again.drafted) == (0, 0)
     assert world.read_contents() == before
-    assert model is None or len(model.questions) == questions
-    assert model is None or all("facts.0.bucket" in question.text for question in model.questions[1:])
+    asked = model.questions if model else []
+    assert len(asked) == questions
+    assert all("facts.0.bucket" in question.text for question in asked[1:])
     runs = ValidationRuns(world.database).read_of_session(f"nightly:{TODAY}")
     assert [run.attempt for run in runs] == list(range(1, questions + 1))
 
