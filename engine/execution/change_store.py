@@ -58,6 +58,12 @@ NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
 """The states that a decision may lead to, by the present state. In a change set that waits, a landed part can be undone
 too."""
 
+_REVERSALS = {
+    ChangeState.LANDED: "`clawpy undo {}` undoes it",
+    ChangeState.UNDONE: "`clawpy land {}` lands all that waits",
+}
+"""How to reverse a decision, by the state that it led to."""
+
 MAX_RECENT_LANDINGS = 20
 """Number of recent landings and undos whose files `read_own_write_times` knows."""
 
@@ -170,8 +176,13 @@ def load_checked_row(session: Session, change_set_id: str, becoming: ChangeState
     is_undoable = becoming is ChangeState.UNDONE and row.landings
     if becoming is None or becoming in NEXT_STATES.get(row.state, set()) or is_undoable:
         return row
-    message = f"{row.id} is {row.state}, so it cannot be {becoming.value}"
-    raise Refusal("already_decided", message, "`clawpy work` shows it, and the branch if it has one")
+    message, fix = f"{row.id} is {row.state} and cannot be {becoming.value}", "`clawpy work` shows it"
+    if becoming == row.state:
+        message, fix = f"{row.id} is {row.state} already", _REVERSALS.get(becoming, fix).format(row.id)
+    elif becoming is ChangeState.UNDONE and row.state == ChangeState.BRANCHED:
+        message = f"these changes are on the branch {row.branch}, and none of your files changed"
+        fix = f"nothing is to undo here; `git branch -D {row.branch}` deletes the branch"
+    raise Refusal("already_decided", message, fix)
 
 
 def load_row_of_session(session: Session, session_id: str) -> ChangeSetRow | None:

@@ -30,8 +30,9 @@ NEARLY_FULL_BYTES = 5_000_000_000
 NEARLY_FULL_SHARE = 0.1
 """A disk is nearly full when its free space is less than both."""
 
-URGENT_BYTES = 1_000_000_000
-"""A nearly full disk with fewer free bytes than this is urgent."""
+URGENT_BYTES, NOT_URGENT_BYTES = 1_000_000_000, 2_000_000_000
+"""A nearly full disk becomes urgent below the first number of free bytes, and stops being urgent at the second, so that
+its card does not come back each time that a file is deleted."""
 
 MEASURE_INTERVAL_S = 600.0
 """Seconds until the size is measured again."""
@@ -125,9 +126,14 @@ class Housekeeping:
         if self._measured is None or now - self._measured[0] >= MEASURE_INTERVAL_S:
             folders = [*self._find_unneeded_worktrees().values(), *self._caches.find_idle_slots()]
             self._measured = now, measure_folders(folders)
-        since = self._full.since if self._full else self._clock.now()
-        self._full = FullDisk(free, total, self._measured[1], free < URGENT_BYTES, since)
+        before = self._full
+        urgent = free < (NOT_URGENT_BYTES if before is not None and before.urgent else URGENT_BYTES)
+        self._full = FullDisk(free, total, self._measured[1], urgent, before.since if before else self._clock.now())
         return self._full
+
+    def count_needed_worktrees(self) -> int:
+        """The number of worktrees that are still needed."""
+        return len(self._worktrees.list_sessions()) - len(self._find_unneeded_worktrees())
 
     def reclaim(self) -> ReclaimedSpace:
         """Remove the worktrees of sessions whose changes are decided, and the caches that no session uses. Undecided

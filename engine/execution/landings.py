@@ -162,8 +162,14 @@ class Landings:
             if preview.unsupported:
                 raise self._refuse_unsupported(row, trial.unsupported)
             if preview.in_the_way:
-                message = f"in the way, or outside of your sparse checkout: {join_paths(preview.in_the_way)}"
-                raise Refusal("conflict", message, f"move them away or check them out, and land again, or {way_out}")
+                changed = [os.fsdecode(change.path) for change in trial.changes if not change.is_added]
+                left_out = [path for path in changed if root.lstat(path) is None]
+                if left_out and git.text("config", "--bool", "core.sparseCheckout", allowed=(0, 1)) == "true":
+                    message = f"outside of your sparse checkout: {join_paths(left_out)}"
+                    fix = f"`git sparse-checkout add` their folder and land again, or {way_out}"
+                    raise Refusal("conflict", message, fix)
+                message = f"untracked or ignored files are in the way: {join_paths(preview.in_the_way)}"
+                raise Refusal("conflict", message, f"move them away and land again, or {way_out}")
             token = self.randomness.new_id("land")
             plan = make_plan(git, root, trial.tree, trial.changes, token=token, scratch=self.scratch)
             self.step("planned")
@@ -313,10 +319,13 @@ def make_unsupported_refusal(
     named = [f"{path} ({reason})" for path, reason in zip(refused, reasons.values(), strict=True)]
     others = [file.path for file in row.view.landable_files if file.path not in refused]
     if others:
-        options = " ".join(f"--without {shlex.quote(path)}" for path in refused)
-        fix = f"`clawpy land {row.id} {options}` lands the other {count(len(others), 'file')}; the rest is in {folder}"
+        option, paths = ("--only", others) if len(others) < len(refused) else ("--without", refused)
+        options = " ".join(f"{option} {shlex.quote(path)}" for path in paths)
+        fix = f"`clawpy land {row.id} {options}` lands the other {count(len(others), 'file')}"
+        fix += f"; the rest is in {folder}" if folder.is_dir() else ""
     else:
-        fix = f"copy what you need from {folder}, then `clawpy discard {row.id}`"
+        source = f" from {folder}" if folder.is_dir() else ""
+        fix = f"copy what you need{source}, then `clawpy discard {row.id}`"
     return Refusal("unsupported_files", f"{consequence}, because these cannot be landed: {join_paths(named)}", fix)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -106,14 +107,15 @@ class PromptAssembly:
         self._parts = tuple(parts)
         self._deadlines = deadlines
         self._secrets = secrets
+        self._lock = threading.Lock()
+        self._late: dict[str, Future[Answer]] = {}
+        """The parts that were not ready at their deadline, by name. One that hangs costs a thread, not one a call."""
 
     def assemble(self, request: PromptRequest) -> Prompt:
         """The prompt for `request`. A part that raises or is late is left out, and `notes` says so. Takes at most as
         long as the longest deadline."""
         began = time.monotonic()
-        pending_parts = [
-            run_in_thread(f"clawpy-prompt-{source.name}", partial(source.make_part, request)) for source in self._parts
-        ]
+        pending_parts = [self._start_part(source, request) for source in self._parts]
         parts: list[PromptPart] = []
         notes: list[str] = []
         provenance: dict[str, Any] = {}
@@ -126,13 +128,26 @@ class PromptAssembly:
                 parts.append(add_token_count(remove_secrets(contribution.part, secrets)))
         return Prompt(tuple(parts), tuple(notes), provenance)
 
-    def _wait_for_part(self, name: str, pending: Future[Answer], began: float) -> Contribution:
+    def _start_part(self, source: PartSource, request: PromptRequest) -> Future[Answer] | None:
+        """Make a part in a thread. None when its last thread is still running."""
+        with self._lock:
+            late = self._late.get(source.name)
+            if late is not None and not late.done():
+                return None
+            self._late.pop(source.name, None)
+        return run_in_thread(f"clawpy-prompt-{source.name}", partial(source.make_part, request))
+
+    def _wait_for_part(self, name: str, pending: Future[Answer] | None, began: float) -> Contribution:
         """Wait for a part until its deadline. Without an answer the contribution is a note that says why. `began` is
         when the parts were started, in monotonic seconds."""
+        if pending is None:
+            return Contribution(None, notes=(f"{name} was left out: it has not answered since it was last asked",))
         seconds = self._deadlines.get(name, DEADLINE_S)
         try:
             error = pending.exception(max(0.0, began + seconds - time.monotonic()))
         except TimeoutError:
+            with self._lock:
+                self._late[name] = pending
             return Contribution(None, notes=(f"{name} was left out: no answer within {seconds:g} s",))
         if error is not None:
             log.warning("the part %s of a prompt failed", name, exc_info=error)

@@ -198,9 +198,11 @@ class SessionFolders:
     def describe_carried(self, continues: str) -> str:
         """A sentence for a model that continues a session: whether the changes of that session are in the files."""
         change = self.changes.for_session(continues)
-        if change is not None and change.state in (ChangeState.WAITING, ChangeState.UNDONE, ChangeState.LANDED):
+        if change is None:
+            return "The files are the operator's present ones: nothing that you changed in them before was kept."
+        if change.state in (ChangeState.WAITING, ChangeState.UNDONE, ChangeState.LANDED):
             return "The files hold what you changed in them before."
-        return "What you changed before may not be in the files: look before you rely on it."
+        return f"What you changed before was {change.state} and may not be in the files: look before you rely on it."
 
     def recover(self) -> list[str]:
         """At start-up, when no session runs: store the changes of interrupted sessions, finish or undo landings, and

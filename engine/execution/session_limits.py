@@ -25,6 +25,9 @@ AUTONOMOUS_TOKENS = 50_000
 MIN_FREE_BYTES = 256 * 1024**2
 """A session ends when less than this is left on its disk, because the engine's own records need room."""
 
+MIN_FREE_FILES = 10_000
+"""A session ends when fewer files than this can be made on its disk."""
+
 
 @frozen
 class StopRequest:
@@ -192,4 +195,6 @@ def explain_disk_shortage(*folders: Path) -> str:
             continue  # gone with the session
         if stats.f_bavail * stats.f_frsize < MIN_FREE_BYTES:
             return f"less than {MIN_FREE_BYTES // 1024**2} MB are free on the disk of {folder}"
+        if stats.f_files and stats.f_favail < MIN_FREE_FILES:
+            return f"the disk of {folder} has room for fewer than {MIN_FREE_FILES:,} more files"
     return ""

@@ -316,6 +316,8 @@ _COMMAND_SUFFIX, _GROUP_SUFFIX = ".command", ".group"
 
 _MAX_PID_FILE_BYTES = 4096
 
+_SHELL = ["/bin/sh", "-c"]
+
 
 def get_pid_folder(home: Home) -> Path:
     """The folder with the files of all sessions."""
@@ -351,7 +353,9 @@ class PidFiles:
         prologue = f'read -r line </proc/$$/stat; echo "$line" >{shlex.quote(str(file))}; '
         if group is not None:
             prologue += f"echo 0 >{shlex.quote(str(group.entrance))}; "
-        return ["/bin/sh", "-c", prologue + 'exec "$@"', "sh", *argv], file
+        if list(argv[:2]) == _SHELL:  # a shell command needs no second shell around it
+            return [*_SHELL, prologue + argv[2], *argv[3:]], file
+        return [*_SHELL, prologue + 'exec "$@"', "sh", *argv], file
 
     def clear(self, session_id: str) -> None:
         """Remove the files of a session that has no processes any more."""

@@ -10,6 +10,7 @@ work of one and watches those that run.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -44,6 +45,7 @@ from engine.files import remove_folder
 from engine.home import Home
 from engine.model import (
     ENGINE_CLOSED,
+    UNDONE,
     Assignment,
     Permit,
     Randomness,
@@ -62,6 +64,9 @@ log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 3.0
 """Seconds that `close` waits for sessions to end and to clean up."""
+
+WAIT_INTERVAL_S = 0.5
+"""Seconds after which `wait` checks for an interrupt."""
 
 STOP_TIMEOUT_S = 0.9
 """Seconds after which a stopped session is ended without its thread. SPEC 3.7 allows 1 s."""
@@ -216,7 +221,12 @@ class Sessions:
         """Wait at most `timeout` seconds until a session is over. Returns whether it is."""
         with self._lock:
             ended = self._ended.get(session_id)
-        return ended is None or ended.wait(timeout)
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        # In intervals: a signal just before an endless wait (`clawpy approve --wait`) would be noticed only after it.
+        while ended is not None and not ended.wait(min(WAIT_INTERVAL_S, deadline - time.monotonic())):
+            if time.monotonic() >= deadline:
+                return False
+        return True
 
     def reply(self, session_id: str, text: str) -> None:
         """Send a reply to a running session (SPEC 9.4), which reads it at its next turn.
@@ -483,8 +493,14 @@ class Sessions:
 
 
 def _note_missing_worktree(view: SessionView) -> SessionView:
-    """The view of a session. If the session is over and its worktree is gone, the view has a note on that. Reads the
-    disk."""
+    """The view of a session. If the session is over and its worktree is gone, the view has a note on that and on what
+    became of its changes. Reads the disk."""
     if not view.state.over or view.cwd == view.workspace or Path(view.cwd).is_dir():
         return view
-    return replace(view, gone="its worktree is gone")
+    if view.change_set_id:
+        fate = "its changes are in its change set"
+    elif view.error == UNDONE:
+        fate = "its changes were discarded with its card"
+    else:
+        fate = "it made no changes"
+    return replace(view, gone=f"its worktree is gone; {fate}")

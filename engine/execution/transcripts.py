@@ -313,15 +313,15 @@ _LAST_WORD = re.compile(rf"(?:{re.escape(CUT)}|[!-~])+$")
 class StreamedText:
     """Receives text in pieces, and passes whole lines to `write`, unless they are all blank.
 
-    The rest of a line follows at `flush`, or when the kind changes; until then it is `unfinished`. The beginning of one
-    of `secrets` is not shown before its end came.
+    The rest of a line follows at `flush`, or when the kind changes; until then it is `unfinished`. No part of one of
+    `secrets` is passed on or shown, not even of one that is cut or incomplete.
     """
 
     def __init__(self, write: Callable[[str, list[str]], None], secrets: Callable[[], Iterable[str]]) -> None:
         self._write = write
         self._secrets = secrets
         self._kind = ""
-        self._splitter = LineSplitter()
+        self._splitter = LineSplitter(Redactor(secrets))
 
     def add(self, kind: str, text: str) -> None:
         """Add text of a kind of `TranscriptLine`."""

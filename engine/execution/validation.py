@@ -243,6 +243,8 @@ class _ChangedTests:
         """The tests that failed before the session, None if these are not known."""
         self.has_changes = False
         """Whether there were any changes at the last run."""
+        self._removed_paths: list[str] = []
+        """The files among them that were removed."""
 
     def run(self) -> Attempt | None:
         """Run the tests of the changed files; None when there are none. The first run is skipped if the changes concern
@@ -254,6 +256,8 @@ class _ChangedTests:
         job = self._make_job(listener)
         if paths and not tools and (reason := find_project(job, "").lacking_reason):
             raise CannotRun(reason)
+        if not tools and self._removed_paths and self._had_tests([*paths, *self._removed_paths]):
+            raise CannotRun("no tests are left: the changes removed them")
         if not tools or not (covered or self._runs):
             return None
         with link_packages(job, tools):
@@ -261,6 +265,11 @@ class _ChangedTests:
         assert result.check is not None
         self._runs += 1
         return Attempt(result.check, frozenset(result.check.faults), result.full, listener.text)
+
+    def _had_tests(self, paths: Sequence[str]) -> bool:
+        """Whether the project, where no change has landed, has tests that can concern one of the files at `paths`."""
+        tools = read_project(self._project, self._project).tools
+        return any(tool.covers(path) for tool in tools for path in paths)
 
     def compare_with_base(self, attempt: Attempt) -> Attempt:
         """An attempt, with what is known of the tests that failed before the session. That is found out when the first
@@ -287,8 +296,10 @@ class _ChangedTests:
         present_tree = take_snapshot(git).tree
         changes = diff_trees(git, self._worktree.base, present_tree)
         self.has_changes = bool(changes)
-        paths = (os.fsdecode(change.path) for change in changes if not change.is_removed)
-        return [path for path in paths if path.isprintable()]  # any other name belongs to no tool's tests
+        named = [(change, os.fsdecode(change.path)) for change in changes]
+        readable = [(change, path) for change, path in named if path.isprintable()]  # no test has any other name
+        self._removed_paths = [path for change, path in readable if change.is_removed]
+        return [path for change, path in readable if not change.is_removed]
 
     def _make_job(self, listener: _OutputCollector) -> Job:
         return Job(

@@ -38,11 +38,11 @@ from engine.execution.trees import (
 from engine.files import read_plain, remove_folder
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.command import join_nul, split_nul
+from engine.git.command import join_nul, join_paths, split_nul
 from engine.git.environment import get_temporary_folder
+from engine.git.repository import is_git_name
 from engine.home import Home
 from engine.model import Refusal, sanitise
-from engine.model.text import count
 from engine.storage.beneath import Beneath, parents
 from engine.storage.database import Database, Transaction
 from engine.storage.state import Intent, begin_intent, finish_intent_now, read_intents, unfinished_intents
@@ -159,7 +159,8 @@ def _copy_included_files(git: Git, folder: Path) -> IncludedFiles:
                 copied.append(name)
             except OSError as error:
                 left_out.append(f"{sanitise(os.fsdecode(name))} ({error.strerror})")
-    summary = f"{INCLUDE_FILE}: copied {count(len(copied), 'file')} ({size / 1_000_000:.1f} MB)"
+    names = join_paths([os.fsdecode(name) for name in copied]) or "nothing"
+    summary = f"{INCLUDE_FILE}: copied {names} ({size / 1_000_000:.1f} MB)"
     if left_out:
         summary += f"; left out: {', '.join(left_out[:_MAX_NAMED_FILES])}"
     return IncludedFiles(tuple(copied), summary)
@@ -183,6 +184,8 @@ def _find_included(git: Git, patterns: bytes) -> list[bytes]:
 def _copy_included_file(source: Beneath, target: Beneath, name: str, room: int) -> int:
     """Copy one file of at most `room` bytes. No link is followed out of either folder. Returns its size in bytes.
     Raises OSError."""
+    if any(map(is_git_name, name.split("/"))):
+        raise OSError(errno.EPERM, "belongs to git")
     for folder in parents(name):
         if target.lstat(folder) is None:
             target.mkdir(folder)
@@ -231,6 +234,14 @@ class Worktree:
     """The operator's HEAD."""
     included: IncludedFiles = IncludedFiles()
     """Ignored files that were copied into it."""
+
+
+def _has_content(root: Beneath, folder: str) -> bool:
+    """Whether something is in a folder beneath `root`, or it cannot be read."""
+    try:
+        return root.is_folder(folder) and bool(root.names(folder))
+    except OSError:
+        return True
 
 
 @frozen
@@ -316,8 +327,7 @@ class Worktrees:
         """The submodules of a worktree in which a session made something. They are empty at its start."""
         submodules = find_submodules(Git(worktree.workspace).pin(), worktree.base)
         with Beneath.open(worktree.folder) as root:
-            folders = {submodule: os.fsdecode(submodule) for submodule in submodules}
-            return [path for path, folder in folders.items() if root.is_folder(folder) and root.names(folder)]
+            return [path for path in submodules if _has_content(root, os.fsdecode(path))]
 
     def remove(self, session_id: str) -> None:
         """Remove a session's worktree, if it has one. Its trees stay in the repository. A worktree that cannot be

@@ -15,7 +15,7 @@ import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
@@ -218,8 +218,7 @@ class Database:
         try:
             with translate_errors(self.path), self._writing as session:
                 transaction = Transaction(session, self._clock.now())
-                for write in deferred.values():  # first, so that a newer value of `work` replaces theirs
-                    write(transaction)
+                _write_deferred(transaction, deferred.values())  # first, so that a newer value of `work` replaces it
                 result = work(transaction)
         except BaseException:
             with self._deferred_lock:
@@ -242,6 +241,14 @@ class Database:
                 log.exception("an action after commit failed")
         for event in transaction.events:
             self._bus.publish(event)
+
+
+def _write_deferred(transaction: Transaction, works: Iterable[Callable[[Transaction], None]]) -> None:
+    for write in works:
+        try:
+            write(transaction)
+        except (TypeError, ValueError):  # it would fail every later write, too
+            log.exception("a value for the next write was dropped")
 
 
 # -- the file

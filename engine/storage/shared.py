@@ -188,5 +188,9 @@ class Exchange(ABC):
         if not self._is_failing and self._shared is not None:
             self._is_failing = True
             failure = CloudSyncFailed(subject=self.subject, message=message, unsent=self._count_unsent(self._shared))
-            self._database.record(failure)
+            try:
+                self._database.record(failure)
+            except Refusal as refusal:
+                if refusal.code != "engine_closed":
+                    raise
         return message

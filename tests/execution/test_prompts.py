@@ -51,14 +51,16 @@ def test_a_part_that_raises_or_is_late_is_left_out_and_named():
     parts = [make_text_part("one"), StandInPart("broken", fail), StandInPart("slow", hang), make_text_part("two")]
     assembly = PromptAssembly(parts, deadlines={"slow": 0.05}, secrets=tuple)
     try:
-        prompt = assembly.assemble(make_request())
+        first, second = assembly.assemble(make_request()), assembly.assemble(make_request())
     finally:
         gate.set()
-    assert [part.name for part in prompt.parts] == ["one", "two"]
-    assert prompt.notes == (
+    assert [part.name for part in first.parts] == ["one", "two"]
+    assert first.notes == (
         "broken was left out: the disk is gone",
         "slow was left out: no answer within 0.05 s",
     )
+    # Not asked again while it hangs: a part that never answers costs one thread, not one a call.
+    assert second.notes[1] == "slow was left out: it has not answered since it was last asked"
 
 
 def test_no_secret_gets_into_a_prompt():

@@ -61,14 +61,14 @@ def test_changes_of_a_stopped_session_wait(make_agent_world: MakeAgentWorld):
     assert (Path(view.cwd).is_dir(), view.gone) == (True, "")
     world.changes.land(view.change_set_id)
     assert (world.workspace / "half.txt").read_text() == "half\n"
-    assert world.sessions.get(view.id).gone == "its worktree is gone"
+    assert world.sessions.get(view.id).gone == "its worktree is gone; its changes are in its change set"
 
 
 def test_changes_of_an_undone_card_are_discarded(make_agent_world: MakeAgentWorld):
     world = make_agent_world(write_and_wait)
     view = stop_session(world, UNDONE)
     assert (view.change_set_id, view.summary) == (None, UNDONE)
-    assert view.gone == "its worktree is gone"
+    assert view.gone == "its worktree is gone; its changes were discarded with its card"
     assert world.sessions.recover() == []
     assert world.list_files(view.id) == []
 

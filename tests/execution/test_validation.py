@@ -154,6 +154,17 @@ def test_a_change_without_tests_is_not_checked(world: ValidationWorld):
     assert view.summary == "no tests cover the changed files"
 
 
+def test_a_change_that_removes_all_tests_says_so(world: ValidationWorld):
+    world.repository.git("rm", "-q", "pytest.ini")
+    world.repository.commit("Configure nothing", {})
+
+    def turn(live: LiveSession, folder: SessionFolder):
+        write_files(cart=WRONG)(live, folder)
+        (folder.path / "test_cart.py").unlink()
+
+    assert world.work(turn)[0].summary == "not checked: no tests are left: the changes removed them"
+
+
 def test_validation_can_be_turned_off(world: ValidationWorld):
     view, prompts = world.work(write_files(cart=WRONG), validation=ValidationSettings(enabled=False))
     assert (view.check, prompts) == (None, [])

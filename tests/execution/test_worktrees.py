@@ -18,7 +18,7 @@ from engine.model import ChangeState
 from tests.conftest import Repository
 from tests.execution.changesets.landing_world import LandingWorld, make_edit, read_file_states
 
-GITIGNORE = "*.log\n.env*\ncache/\nlinks/\nother\n"
+GITIGNORE = "*.log\n.env*\n.GIT/\ncache/\nlinks/\nother\n"
 
 
 @pytest.fixture
@@ -146,11 +146,12 @@ def test_a_worktree_that_cannot_be_made_leaves_nothing(world: LandingWorld):
 
 def test_ignored_files_that_match_are_copied(world: LandingWorld):
     write = world.repository.write
-    write(".worktreeinclude", "# what tests need\n.env\n/cache/**\n!cache/big.bin\na.txt\n")
+    write(".worktreeinclude", "# what tests need\n.env\n/cache/**\n.GIT/\n!cache/big.bin\na.txt\n")
     write(".env", "KEY=1\n").chmod(0o600)
     write(".env.local", "KEY=2\n")
     write("cache/x/y ü.json", "{}")
     write("cache/big.bin", "0")
+    write(".GIT/config", "is .git on some disks")
     write("cache/run", "#!/bin/sh\n").chmod(0o755)
 
     worktree = world.open_worktree()
@@ -160,7 +161,8 @@ def test_ignored_files_that_match_are_copied(world: LandingWorld):
     assert modes == [0o600, 0o755]
     assert set(worktree.included.names) == {b".env", "cache/x/y ü.json".encode(), b"cache/run"}
     assert not any((worktree.folder / name).exists() for name in (".env.local", "cache/big.bin"))
-    assert worktree.included.summary.startswith(".worktreeinclude: copied ")
+    assert worktree.included.summary.startswith(".worktreeinclude: copied .env, cache/")
+    assert worktree.included.summary.endswith(".GIT/config (belongs to git)")
 
 
 def test_links_that_lead_out_of_the_repository_are_not_copied(world: LandingWorld, tmp_path: Path):

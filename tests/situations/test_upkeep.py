@@ -76,6 +76,7 @@ def test_on_a_full_disk_caches_go_and_undecided_work_stays(shop: Situation, monk
     session = shop.approve(card)
     assert session.summary.startswith("Freed 3.0 MB: ")
     assert not slot.exists()
+    assert "1 worktree of undecided work kept" in shop.read_transcript(session)
     change = shop.engine.changes.get(waiting.change_set_id)
     assert change.state is ChangeState.WAITING
     shop.engine.changes.land(change.id)  # nothing of it is lost

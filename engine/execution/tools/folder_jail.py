@@ -285,6 +285,9 @@ def _make_too_large_refusal(path: str, size: int) -> Refusal:
 
 # -- the texts of paths
 
+MAX_PATH_BYTES = 4_096
+"""Maximum number of bytes of a path. git cannot store a longer one, and with it no file of the session."""
+
 MAX_PATH_NAMES = 256
 """Maximum number of names in a path."""
 
@@ -302,6 +305,8 @@ def _parse_path(path: str, roots: Sequence[str]) -> list[str]:
         raise Refusal("bad_path", "the path is empty", "name a file of the project, for example src/main.py")
     if sanitise(path) != path or "\n" in path:
         raise Refusal("bad_path", "the path has control characters in it", "write it as plain text")
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise Refusal("bad_path", f"the path is longer than {MAX_PATH_BYTES} bytes", "name a file of the project")
     if path == "~" or path.startswith("~/"):
         raise _make_outside_refusal(path)
     parts = _split_path(path)

@@ -18,6 +18,7 @@ import socket
 import ssl
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
 from email.message import Message
@@ -49,7 +50,7 @@ MAX_HITS = 10
 _HEADERS = {
     "User-Agent": "clawpy-console",
     "Accept": "text/html,application/xhtml+xml,text/*,application/json;q=0.9,*/*;q=0.1",
-    "Accept-Encoding": "identity",
+    "Accept-Encoding": "gzip, identity",
     "Connection": "close",
 }
 _TEXT_KINDS = ("text/", "application/json", "application/xml", "application/javascript", "application/xhtml+xml")
@@ -317,7 +318,7 @@ class Web:
             connection.request("GET", target.path, headers=_HEADERS)
             response = connection.getresponse()
             return _Answer(response.status, response.headers, _read_body(response, deadline))
-        except (OSError, UnicodeError, http.client.HTTPException) as error:
+        except (OSError, UnicodeError, http.client.HTTPException, zlib.error) as error:
             reason = "it took too long" if deadline.is_over else sanitise(str(error) or type(error).__name__)[:200]
             problem = f"{target.netloc} cannot be read: {reason}"
             raise Refusal("unreachable", problem, "try another address, or go on without it") from error
@@ -354,7 +355,9 @@ def _connect(target: WebTarget, addresses: Sequence[str], deadline: RequestDeadl
 
 
 def _read_body(response: http.client.HTTPResponse, deadline: RequestDeadline) -> bytes:
-    """Read at most `MAX_PAGE_BYTES` bytes."""
+    """Read at most `MAX_PAGE_BYTES` bytes of decompressed data. Some servers compress although nobody asked."""
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    unpack = zlib.decompressobj(wbits=47) if encoding in ("gzip", "x-gzip", "deflate") else None
     data = bytearray()
     while len(data) < MAX_PAGE_BYTES:
         if deadline.is_over:
@@ -362,7 +365,7 @@ def _read_body(response: http.client.HTTPResponse, deadline: RequestDeadline) ->
         piece = response.read1(65_536)
         if not piece:
             break
-        data += piece
+        data += piece if unpack is None else unpack.decompress(piece, MAX_PAGE_BYTES - len(data))
     if deadline.is_over:
         raise TimeoutError  # a connection that was cut looks like one that ended
     return bytes(data[:MAX_PAGE_BYTES])
@@ -373,7 +376,10 @@ def _make_page(target: WebTarget, answer: _Answer) -> WebPage:
     kind, size = sanitise(answer.headers.get_content_type())[:60], len(answer.data)
     if not kind.startswith(_TEXT_KINDS) or b"\0" in answer.data[:2_000]:
         raise Refusal("no_text", f"{target.url} is {kind}, {size:,} bytes, no text", "fetch a page of text")
-    text = convert_html_to_text(answer.text) if "html" in kind else answer.text
+    text = answer.text
+    is_untyped = "content-type" not in answer.headers
+    if "html" in kind or (is_untyped and text.lstrip()[:100].lower().startswith(("<!doctype html", "<html"))):
+        text = convert_html_to_text(text)
     cut = f"\n[only the first {MAX_PAGE_BYTES:,} bytes were read]" if size >= MAX_PAGE_BYTES else ""
     return WebPage(target.url, answer.status, kind, sanitise(text) + cut)
 
@@ -414,6 +420,7 @@ _TEXT_AT_END = dict.fromkeys([*_ELEMENTS["blocks"], *_HEADINGS], "\n\n") | {"pre
 """The text that stands for the end of an element."""
 
 _TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(?P<end>/?)(?P<tag>[a-zA-Z][\w:-]{0,40})(?P<rest>[^<>]*)>?|<[!?/][^<>]*>?", re.S)
+_HIDDEN = re.compile(r"\shidden(?=[\s=/]|$)|\saria-hidden\s{0,9}=\s{0,9}[\"']?true", re.I)
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.I)
 _ATTRIBUTES = {
     name: re.compile(rf"\s{name}\s{{0,9}}=\s{{0,9}}(?:\"([^\"]*)|'([^']*)|([^\s>]*))", re.I) for name in ("href", "alt")
@@ -422,20 +429,29 @@ _ATTRIBUTES = {
 
 
 def convert_html_to_text(html: str) -> str:
-    """The text of a page: its title, then words, headings, lists and links. Scripts and styles are left out. Broken
-    HTML is no error."""
-    page, place, open_element = _PageText(), 0, ""
+    """The text of a page: its title, then words, headings, lists and links. Scripts, styles and hidden elements are
+    left out: nobody who looks at the page sees an instruction there. Broken HTML is no error."""
+    page, place, hidden_element, depth = _PageText(), 0, "", 0
     for match in _TAG.finditer(f"{html}</html>"):  # the tag at the end has the rest of the text before it
         name, is_end = (match["tag"] or "").lower(), bool(match["end"])
-        if open_element:
-            open_element = "" if is_end and name == open_element else open_element
+        if depth:
+            if name == hidden_element and (is_end or name not in _ELEMENTS["not_shown"]):
+                depth += -1 if is_end else 1
         else:
             page.add_text(html[place : match.start()])
-            open_element = name if name in _ELEMENTS["not_shown"] and not is_end else ""
-            page.add_tag(name, match["rest"] or "", is_end=is_end)
+            if not is_end and _is_hidden(name, match["rest"] or ""):
+                hidden_element, depth = name, 1
+            else:
+                page.add_tag(name, match["rest"] or "", is_end=is_end)
         place = match.end()
     title = _TITLE.search(html)
     return "\n\n".join(filter(None, [" ".join(unescape(title[1]).split()) if title else "", page.text()]))
+
+
+def _is_hidden(name: str, attributes: str) -> bool:
+    """Whether the element that a tag begins is not shown."""
+    is_marked = name not in _ELEMENTS["open_ended"] and _HIDDEN.search(attributes) is not None
+    return is_marked or name in _ELEMENTS["not_shown"]
 
 
 class _PageText:

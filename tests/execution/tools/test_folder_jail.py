@@ -54,6 +54,7 @@ def test_paths_to_outside_are_refused(world: BeltWorld, path: str):
 def test_names_and_paths_that_are_too_long_are_refused(world: BeltWorld):
     for name in ("x" * 256, "\u00fc" * 128):
         assert "File name too long" in world.get_problem("write", path=name, content="")
+    assert "longer than 4096 bytes" in world.get_problem("read", path="a/" * 2_100)
     assert "folders deep" in world.get_problem("write", path="a/" * 300 + "x", content="")
     assert not (world.folder / "a").exists()
 

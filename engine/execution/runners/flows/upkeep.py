@@ -370,6 +370,8 @@ class ReclaimSpace(Flow):
             raise WorkFailed(f"not everything could be removed: {error}", "check the folder") from error
         for session in reclaimed.worktrees:
             job.say(f"removed the worktree of {session}")
+        if kept := upkeep.count_needed_worktrees():
+            job.say(f"{count(kept, 'worktree')} of undecided work kept: see `clawpy work`")
         numbers = {"worktree": len(reclaimed.worktrees), "cache": reclaimed.caches}
         removed = [count(number, kind) for kind, number in numbers.items() if number]
         if not removed:
