@@ -292,8 +292,12 @@ class MissionScreen(ConsoleScreen):
             if self.is_active:
                 self.action_details()
             return
-        # What a stop refuses concerns no single card.
-        self._stack.restore(card, "" if refusal.rail == STOP_RAIL else refusal.message)
+        if refusal.rail == STOP_RAIL:  # it concerns no single card
+            self._stack.restore(card, "")
+            self._message.clear()
+            self.app.show_toast(refusal, "warning")
+            return
+        self._stack.restore(card, refusal.message)
         self.show_message(f"✗ {refusal}", "$wrong")
 
     def show(self, card: Card) -> None:

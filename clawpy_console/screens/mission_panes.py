@@ -58,7 +58,7 @@ MESSAGE_S = 15.0
 class MessageLine(PlainText):
     """The line under the card: what was just done, or why it was refused.
 
-    It is removed after `MESSAGE_S`, an error also when another card is shown.
+    What was done is removed after `MESSAGE_S`, an error when another card is shown.
     """
 
     error_card_id: str | None = None
@@ -66,7 +66,7 @@ class MessageLine(PlainText):
     _timer: Timer | None = None
 
     def show(self, text: str, style: str, *, error_card_id: str | None = None) -> None:
-        """Show `text` in place of what was shown before. A grey text is cropped."""
+        """Show `text` in place of what was shown before. A grey text is cropped, and removed after a while."""
         self.error_card_id = error_card_id
         text = text.replace("\n", " ")
         if style == "$grey":
@@ -74,7 +74,7 @@ class MessageLine(PlainText):
         self.replace(Content.styled(text, style))
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(MESSAGE_S, self.clear) if text else None
+        self._timer = self.set_timer(MESSAGE_S, self.clear) if text and style == "$grey" else None
 
     def clear(self) -> None:
         """Show nothing."""
