@@ -53,9 +53,9 @@ def test_a_changed_manifest_is_named(tmp_path: Path, change: dict[str, Any]):
 
 
 def test_a_pipe_in_place_of_a_lock_file_is_not_waited_for(tmp_path: Path):
-    write_files(tmp_path, {"package.json": "{}", "pyproject.toml": "[project]\nname = 'a'\n"})
+    write_files(tmp_path, {"package.json": "{}", "Cargo.toml": "[package]\nname = 'a'\n"})
     os.mkfifo(tmp_path / "package-lock.json")
-    (tmp_path / "uv.lock").symlink_to("/dev/zero")
+    (tmp_path / "Cargo.lock").symlink_to("/dev/zero")
     assert find_mismatches(tmp_path) == ()
 
 
@@ -76,7 +76,9 @@ def test_nothing_outside_the_repository_is_read(tmp_path: Path, member: str):
 @given(manifest=st.binary(max_size=400), lock=st.binary(max_size=400))
 def test_rubbish_is_passed_over(manifest: bytes, lock: bytes, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("rubbish")
-    for manifest_name, lock_name in {"package.json": "package-lock.json", "pyproject.toml": "uv.lock"}.items():
+    pairs = {"package.json": "package-lock.json", "pyproject.toml": "uv.lock", "Cargo.toml": "Cargo.lock"}
+    pairs |= {"go.mod": "go.sum"}
+    for manifest_name, lock_name in pairs.items():
         (folder / manifest_name).write_bytes(manifest)
         (folder / lock_name).write_bytes(lock)
     find_mismatches(folder)

@@ -3,9 +3,9 @@
 
 Only the two files are read. No tool is started and no version is resolved. A lock file that its own tool calls up to
 date must never be reported. So everything that cannot be compared with certainty is left out: a constraint that the
-tool rewrites, or a manifest that is a program. Lock files that do not contain the constraints that they were made from,
-such as Poetry's, are not compared, nor those of yarn 2, cargo and go. `FORMATS` has a function for each tool, which
-reads what a manifest asks for and what the lock file has.
+tool rewrites, a manifest that is a program, a requirement for some machines only. Some lock files do not contain the
+constraints that they were made from. Of these, Poetry's is compared by names; those of PDM, Bundler and Composer are
+not compared. `FORMATS` has a function for each tool, which reads what a manifest asks for and what the lock file has.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Requirements = dict[str, set[str] | None]
 """The constraints of each package; None if they cannot be compared."""
 
 _PACKAGE_BLOCK = re.compile(r"^\[\[package\]\]\n", re.MULTILINE)
-"""The beginning of each package in the lock file of uv."""
+"""The beginning of each package in the lock files of uv and Cargo."""
 
 
 # -- comparing
@@ -170,6 +170,12 @@ def _gather_constraints(entries: Iterable[tuple[str, str | None]]) -> Requiremen
     return {name: None if None in texts else {*filter(None, texts)} for name, texts in gathered.items()}
 
 
+def _select_required(locked: Mapping[str, set[str] | None], required: Requirements) -> Requirements:
+    """The part of `locked` that the manifest asks for. The lock file also contains the dependencies of these packages,
+    and does not mark them."""
+    return {name: locked[name] for name in required if name in locked}
+
+
 # -- Node
 
 _SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
@@ -194,14 +200,18 @@ def _compare_npm(pair: LockPair) -> Iterator[Comparison]:
         yield Comparison(member.path, required, _read_node_requirements(packages[member.folder], *sections))
 
 
-def _compare_pnpm(pair: LockPair) -> Iterator[Comparison]:
+def _parse_yaml(text: str) -> dict[str, Any]:
     import yaml
 
-    importing_part = pair.lock.split("\npackages:")[0]
     try:
-        lock = yaml.load(importing_part, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))  # every value is text
+        document = yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))  # every value is text
     except yaml.YAMLError as error:
         raise ValueError("no YAML") from error
+    return document if isinstance(document, dict) else {}
+
+
+def _compare_pnpm(pair: LockPair) -> Iterator[Comparison]:
+    lock = _parse_yaml(pair.lock.split("\npackages:")[0])
     if {"overrides", "pnpmfileChecksum", "packageExtensionsChecksum", "ignoredOptionalDependencies"} & lock.keys():
         return  # what the manifests ask for was changed
     importers = lock.get("importers", {".": lock})
@@ -217,17 +227,28 @@ def _compare_pnpm(pair: LockPair) -> Iterator[Comparison]:
 
 
 def _compare_yarn(pair: LockPair) -> Iterator[Comparison]:
-    """Compare a lock file of yarn 1, which says nothing of the packages of a workspace."""
     manifest = json.loads(pair.manifest)
-    if "__metadata:" not in pair.lock and {"resolutions", "workspaces"}.isdisjoint(manifest):
+    if "resolutions" in manifest:
+        return  # they change what is asked for
+    if "\n__metadata:" in pair.lock:
+        yield from _compare_yarn_2(pair)
+    elif "workspaces" not in manifest:  # the lock file of yarn 1 says nothing of the packages of a workspace
         required = _read_node_requirements(manifest, *_SECTIONS)
         # The heading of each entry is as `"ms@^2.0.0", ms@^2.1.0:`.
         headings = [line.rstrip(":").split(",") for line in pair.lock.splitlines() if line and line[0] not in " #"]
         parts = [part.strip().strip('"').rpartition("@") for heading in headings for part in heading]
         locked = _gather_constraints((name, constraint or "*") for name, _, constraint in parts)
-        # The lock file also contains the dependencies of these packages, and does not mark them.
-        asked_for = {name: locked[name] for name in required if name in locked}
-        yield Comparison(pair.manifest_name, required, asked_for)
+        yield Comparison(pair.manifest_name, required, _select_required(locked, required))
+
+
+def _compare_yarn_2(pair: LockPair) -> Iterator[Comparison]:
+    """Read the entry of each package of the workspace."""
+    for block in pair.lock.split("\n\n"):
+        if head := re.match(r'\n?"[^"\n]*@workspace:([^",\n]+)":\n', block):
+            for member in pair.read_members([head[1]]):
+                entry = next(iter(_parse_yaml(block).values()))
+                required = _read_node_requirements(json.loads(member.text), *_SECTIONS)
+                yield Comparison(member.path, required, _read_node_requirements(entry, "dependencies"))
 
 
 # -- Python
@@ -257,14 +278,14 @@ def _normalise_specifier(text: str) -> str | None:
     return ",".join(sorted(clauses, reverse=True)) or "any version"
 
 
-def _parse_python_requirements(entries: Iterable[Any], own: str) -> Requirements:
-    """The requirements of a pyproject.toml, without the project itself. Raises ValueError for a requirement of an
-    unknown form."""
+def _parse_python_requirements(entries: Iterable[Any], own: str, *, markers: bool = True) -> Requirements:
+    """The requirements of a pyproject.toml, without the project itself. If `markers` is False, requirements for some
+    machines only are left out, too. Raises ValueError for a requirement of an unknown form."""
     constraints = []
     for entry in (entry for entry in entries if isinstance(entry, str)):  # others name a group of dependencies
         if (match := _REQUIREMENT.fullmatch(entry)) is None:
             raise ValueError(entry)
-        if _normalise_name(match[1]) != own:
+        if (markers or not match[4]) and _normalise_name(match[1]) != own:
             constraints.append((_normalise_name(match[1]), None if match[3] else _normalise_specifier(match[2])))
     return _gather_constraints(constraints)
 
@@ -309,9 +330,89 @@ def _compare_uv_member(path: str, manifest: Mapping[str, Any], package: Mapping[
     )
 
 
+def _compare_poetry(pair: LockPair) -> Iterator[Comparison]:
+    """Compare only names, because a lock file of Poetry contains no constraints. Requirements for some machines only
+    are left out."""
+    manifest = tomllib.loads(pair.manifest)
+    project, table = manifest.get("project", {}), manifest.get("tool", {}).get("poetry", {})
+    backend = manifest.get("build-system", {}).get("build-backend", "")
+    if not (table or "poetry" in backend) or (pair.folder / "uv.lock").exists():
+        return  # the project has moved to another tool
+    required = _parse_python_requirements(
+        project.get("dependencies", []), _normalise_name(project.get("name", "")), markers=False
+    )
+    poetry = [(name, entry) for name, entry in table.get("dependencies", {}).items() if name != "python"]
+    required = dict.fromkeys([*required, *(_normalise_name(name) for name, entry in poetry if isinstance(entry, str))])
+    names = re.findall(r'^name = "(.+)"$', pair.lock, re.MULTILINE)
+    locked = _select_required(dict.fromkeys(map(_normalise_name, names)), required)
+    yield Comparison(pair.manifest_name, required, locked)
+
+
+# -- Rust and Go
+
+_CARGO_SECTION = re.compile(r"(?:dev[-_]|build[-_])?dependencies")
+"""The name of a section of Cargo.toml with dependencies."""
+
+
+def _compare_cargo(pair: LockPair) -> Iterator[Comparison]:
+    top = tomllib.loads(pair.manifest)
+    if "replace" in top:
+        return
+    workspace = top.get("workspace", {})
+    own_blocks = [block for block in _PACKAGE_BLOCK.split(pair.lock)[1:] if "\nsource = " not in block]
+    tables = [tomllib.loads(re.split(r"^\[", block, flags=re.MULTILINE)[0]) for block in own_blocks]
+    locked_packages = {table["name"]: table for table in tables}
+    patterns = [pattern for pattern in workspace.get("members", []) if "**" not in pattern and ".." not in pattern]
+    folders = [folder for pattern in patterns for folder in sorted(pair.folder.glob(pattern))]
+    for member in pair.read_members(["", *(folder.relative_to(pair.folder).as_posix() for folder in folders)]):
+        manifest = tomllib.loads(member.text)
+        package = manifest.get("package", {"name": ""})
+        own, locked = package["name"], locked_packages.get(package["name"])
+        if locked is None:
+            continue  # no package, or one that is excluded
+        version = package.get("version", "0.0.0")
+        if isinstance(version, dict):  # that of the workspace
+            version = workspace.get("package", {}).get("version", locked["version"])
+        required: Requirements = dict.fromkeys([own, *_read_cargo_dependencies(manifest, workspace)])
+        required[own] = {version}
+        dependencies = [entry.split()[0] for entry in locked.get("dependencies", [])]
+        yield Comparison(member.path, required, {**dict.fromkeys(dependencies), own: {locked["version"]}})
+
+
+def _read_cargo_dependencies(manifest: Mapping[str, Any], workspace: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the packages that a manifest asks for, on any machine. It may call a package by another name."""
+    for table in (manifest, *manifest.get("target", {}).values()):
+        for section in filter(_CARGO_SECTION.fullmatch, table):
+            for name, entry in table[section].items():
+                is_inherited = isinstance(entry, dict) and entry.get("workspace")
+                details = workspace["dependencies"][name] if is_inherited else entry
+                yield details.get("package", name) if isinstance(details, dict) else name
+
+
+def _compare_go(pair: LockPair) -> Iterator[Comparison]:
+    if (pair.folder / "vendor").exists() or any((folder / "go.work").exists() for folder in pair.folder.parents):
+        return  # go reads another file
+    manifest = re.sub(r"//[^\n]*", "", pair.manifest)
+    replaced = {line.split()[0] for line in _find_go_lines(manifest, "replace")}
+    lines = [line.split() for line in _find_go_lines(manifest, "require")]
+    required = _gather_constraints((line[0], line[1]) for line in lines if line[0] not in replaced)
+    sums = [line.split()[:2] for line in pair.lock.splitlines() if line.strip()]
+    locked = _gather_constraints((module, version.removesuffix("/go.mod")) for module, version in sums)
+    yield Comparison(pair.manifest_name, required, _select_required(locked, required))
+
+
+def _find_go_lines(text: str, word: str) -> Iterator[str]:
+    """The text after the directive `word`, on its line or in its block."""
+    for match in re.finditer(rf"^\s*{word}\s*(?:\(([^)]*)\)|([^\n(]+))", text, re.MULTILINE):
+        yield from filter(str.strip, (match[1] if match[1] is not None else match[2]).splitlines())
+
+
 FORMATS = (
     LockFormat("package.json", "package-lock.json", _compare_npm),
     LockFormat("package.json", "pnpm-lock.yaml", _compare_pnpm),
     LockFormat("package.json", "yarn.lock", _compare_yarn),
     LockFormat("pyproject.toml", "uv.lock", _compare_uv),
+    LockFormat("pyproject.toml", "poetry.lock", _compare_poetry),
+    LockFormat("Cargo.toml", "Cargo.lock", _compare_cargo),
+    LockFormat("go.mod", "go.sum", _compare_go),
 )
