@@ -120,7 +120,8 @@ SESSION_OUTCOMES = WORDS["session_toast"]
 def _make_session_toast(event: Any) -> Toast:
     outcome, severity = SESSION_OUTCOMES.get(describe_outcome(event.state, event.result), (event.state, "error"))
     about = "stop" if event.state == SessionState.CANCELLED else ""
-    return Toast(f"{outcome}: {event.summary}", severity, about=about)
+    text = f"{outcome}: {event.summary}".replace(f": {outcome.lower()} ", " ", 1)  # "stopped by you"
+    return Toast(text, severity, about=about)
 
 
 def _describe_files_to_land(event: Any) -> str:

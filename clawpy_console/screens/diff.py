@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import groupby, starmap, zip_longest
+from itertools import chain, groupby, starmap, zip_longest
 from os.path import commonpath, commonprefix
 from pathlib import PurePath
 from typing import NamedTuple
@@ -226,7 +226,7 @@ class DiffRows:
         return ((row, entry) for row, entry in zip(self._starts, self._runs, strict=True) if entry.kind == kind)
 
     def find(self, entry: DiffEntry) -> int:
-        """The row of `entry`, else that of its hunk or file. It may come from other rows of the same files."""
+        """The row of `entry`, else that of its line, hunk or file. It may come from other rows of the same files."""
         ends = [*self._starts[1:], self._count]
         near = [
             row
@@ -234,7 +234,10 @@ class DiffRows:
             if (run.file, run.hunk) == (entry.file, entry.hunk)
             for row in range(start, end)
         ]
-        return next((row for row in near if self[row] == entry), near[0])
+        line = entry.line_row.new or entry.line_row.old
+        exact = (row for row in near if self[row] == entry)
+        same_line = (row for row in near if line is not None and line in self[row].line_row[:2])
+        return next(chain(exact, same_line, near))
 
     def _add(self, entry: DiffEntry, rows: int = 1) -> None:
         self._starts.append(self._count)

@@ -45,6 +45,9 @@ LINES_AROUND_DETAIL = 2 + 2 * MAX_HEAD_LINES + 1 + 2
 ANSWER_LABELS = WORDS["permission"]
 """The actions that answer a request, each with its label."""
 
+OWN_VERBS = frozenset({"run", "fetch"})
+"""First words of titles whose other words are the whole of what is asked for."""
+
 DIFF_KINDS = {"+": "added", "-": "removed", "@": "hunk"}
 """The kind of a line of a diff, by its first character."""
 
@@ -154,7 +157,9 @@ class PermissionPane(Vertical):
         """Hide the detail if the title shows all of it; else give it the room that the other lines leave, so that
         these are always in sight."""
         title, detail = one_line(request.title), request.detail.strip()
-        self._detail.display = bool(detail) and (cell_len(title) > self._width or detail not in title)
+        verb, _, subject = title.partition(" ")
+        shown_texts = (title, subject) if verb in OWN_VERBS else (title,)  # an agent may hide a command among words
+        self._detail.display = bool(detail) and (cell_len(title) > self._width or detail not in shown_texts)
         row_width = max(8, self._width - 3)  # without the margin, the sign and the scrollbar
         row_count = sum(len(find_row_starts(line, row_width)) for line in request.detail.splitlines())
         max_height = self.screen.size.height * MAX_HEIGHT_PERCENT // 100

@@ -74,7 +74,7 @@ TOASTS: dict[Event, Toast | None] = {
     make_session_ended("s", summary="1 red", result="failed"): Toast("Problem found: 1 red", "warning"),
     make_session_ended("s", "failed", summary="no disk"): Toast("Failed: no disk", "error"),
     make_session_ended("s", summary="no tool", result="cannot_run"): Toast("Could not run: no tool", "warning"),
-    make_session_ended("s", "cancelled", summary="by F12"): Toast("Stopped: by F12", "warning", about="stop"),
+    make_session_ended("s", "cancelled", summary="stopped by you"): Toast("Stopped by you", "warning", about="stop"),
     ChangeSetReady(subject="c", session_id="s", files=1, workspace="/shop"): Toast(
         "1 changed file to land", "warning", workspace="/shop", screen="work"
     ),

@@ -111,7 +111,9 @@ async def test_a_diff_is_side_by_side_where_there_is_room(console: ConsoleApp, s
         line = next(item for item in read_screen(app).split("\n") if "round(sum(lines),2)" in item)
         return ("round(sum(lines), 2)" in line) is split
 
-    await play(console, *IN_DIFF, press("z"), Until("both sides", is_side_by_side), size=size)
+    stays = Until("the line", lambda app: find_view(app).current.kind == "line")
+    zoomed = (press("j", times=5), stays, press("z"), Until("both sides", is_side_by_side), stays)
+    await play(console, *IN_DIFF, *zoomed, size=size)
 
 
 def comment_line_has(value: str) -> Until:

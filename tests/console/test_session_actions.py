@@ -101,6 +101,10 @@ UNTIL_XRAY: tuple[Step, ...] = (
 SOULS_LINE = (press("tab down"), Until("its line", lambda app: app.screen.query_one(PromptLines).line == "# Builder"))
 
 STORIES: Stories = {
+    "a command that a title has among other words is shown alone": (
+        with_requests(dataclasses.replace(read_permissions()[0], title="not rm -rf src, but ls", detail="rm -rf src")),
+        Until("the command", lambda app: app.screen.query_one("#asked-detail").display),
+    ),
     "Enter answers nothing": (press("enter space y enter"), never_called("answer")),
     "no key answers for a moment after the request changed": (
         press("a"),
