@@ -203,6 +203,9 @@ class Target:
             return self.change_set.id
         if self.session is None:
             raise Refusal("no_change_set", "this card has not run yet", "approve it first: clawpy approve ID")
+        if not self.session.state.over:
+            fix = "wait until it finishes: clawpy work ID"
+            raise Refusal("no_change_set", f"{self.session.id} has not finished", fix)
         message = f"{self.session.id} is {self.session.state} and has no changes"
         raise Refusal("no_change_set", message, "see `clawpy work ID`")
 

@@ -4,8 +4,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.api.notify.notes import (
     CARD_ACTIONS,
@@ -16,7 +14,6 @@ from engine.api.notify.notes import (
     Note,
     NotificationContent,
     NotificationKind,
-    clean_line,
     is_switched_on,
     make_digest,
     make_note,
@@ -123,13 +120,6 @@ def test_no_form_has_a_secret_or_an_escape_sequence(form: Form):
     assert "hunter2" not in note.text
     assert "\x1b" not in note.text
     assert "\x07" not in note.text
-
-
-@given(st.text(max_size=2000))
-def test_any_text_becomes_one_line_of_bounded_length(text: str):
-    line = clean_line(text, [])
-    assert len(line) <= MAX_CHARS
-    assert "\n" not in line
 
 
 def test_a_digest_has_a_line_for_each_and_counts_the_rest():
