@@ -147,3 +147,16 @@ def make_drift_fields(report: Document) -> Fields:
 
 TRAINING_STATES = LABELS["training"]
 """The label of each state of the training of a Twin model (SPEC 8.5), for the screen and `clawpy train`."""
+
+
+def make_hourly_fields(insights: Document) -> Fields:
+    """The share of approved cards and the number of decisions, by hour of the day."""
+    by_hour = {int(group["name"]): group for group in insights["hours"]}
+    groups = [by_hour.get(hour, {}) for hour in range(24)]
+    if by_hour:
+        yield heading("by hour of the day")
+        yield Field("hour", "".join(f"{hour:<3}" for hour in range(0, 24, 3)).rstrip(), "faint")
+        rates = draw_sparkline([group.get("approvalRate") for group in groups], 1.0)
+        counts = draw_sparkline([group.get("approved", 0) + group.get("rejected", 0) or None for group in groups])
+        yield Field("approved", rates, "accent")
+        yield Field("decisions", counts, "grey")

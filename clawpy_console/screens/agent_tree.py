@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from textual import events
 from textual.message import Message
 
 from clawpy_console import formats
@@ -33,6 +34,9 @@ GROUP_PREFIX = "="
 
 RETIRED = f"{GROUP_PREFIX}retired"
 """The id of the heading of the retired agents."""
+
+LEAD_CELLS = 3
+"""Cells before the indentation: the cursor, the sign of the state, a space."""
 
 MAX_INDENT_LEVELS = 12
 """Maximum depth that is indented, so that names stay in sight."""
@@ -252,6 +256,17 @@ class Tree(Rows):
     def node(self) -> Node | None:
         """The node under the cursor."""
         return self.nodes.get(self.current) if self.current else None
+
+    def on_click(self, event: events.Click) -> None:
+        number = event.y + self.scroll_offset.y
+        if number >= len(self.rows):
+            return
+        node = self.nodes[self.rows[number].id]
+        mark = LEAD_CELLS + 2 * min(node.depth, MAX_INDENT_LEVELS)
+        if node.id.startswith((FOLD_PREFIX, GROUP_PREFIX)) or (node.open is not None and mark <= event.x < mark + 2):
+            event.prevent_default()  # a click on the mark folds; it opens nothing
+            self.cursor = number
+            self.post_message(self.Fold(node.id))
 
     def action_fold(self) -> None:
         """Fold the row under the cursor; a row that is folded already goes to its leader."""

@@ -86,7 +86,10 @@ class InsightsScreen(ConsoleScreen):
         columns: list[list[Field]] = [[text_line("Loading…", "faint")], [], []]
         if (insights := self._insights) is not None:
             figures = document(insights)
-            tables = list(predictions.make_table_fields(figures, ("sources", "channels", "kinds", "partsOfDay")))
+            tables = [
+                *predictions.make_table_fields(figures, ("sources", "channels", "kinds", "partsOfDay")),
+                *predictions.make_hourly_fields(figures),
+            ]
             columns = [
                 self._make_plot_fields(insights, figures),
                 [
