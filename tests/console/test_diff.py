@@ -5,6 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.diff import DiffRows
 from clawpy_console.widgets.texts import ReplyLine
 from engine.model import FileChange, FileDiff
 from tests.console.card_steps import find_stack
@@ -111,9 +112,13 @@ async def test_a_diff_is_side_by_side_where_there_is_room(console: ConsoleApp, s
         line = next(item for item in read_screen(app).split("\n") if "round(sum(lines),2)" in item)
         return ("round(sum(lines), 2)" in line) is split
 
-    stays = Until("the line", lambda app: find_view(app).current.kind == "line")
-    zoomed = (press("j", times=5), stays, press("z"), Until("both sides", is_side_by_side), stays)
-    await play(console, *IN_DIFF, *zoomed, size=size)
+    def keeps_its_line_in_the_other_layout(app: ConsoleApp):
+        view = find_view(app)
+        rows = DiffRows(view.files, (), is_split=not split, comment_width=40)
+        assert rows[rows.find(view.current)].line_row.new == view.current.line_row.new is not None
+
+    there = (press("z"), Until("both sides", is_side_by_side), press("j", times=5), keeps_its_line_in_the_other_layout)
+    await play(console, *IN_DIFF, *there, size=size)
 
 
 def comment_line_has(value: str) -> Until:
