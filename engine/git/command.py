@@ -6,6 +6,7 @@ date with the files (`update_index`).
 
 from __future__ import annotations
 
+import codecs
 import logging
 import os
 import stat
@@ -187,7 +188,8 @@ def update_index(git: Git, *, skip_prefix: str = "", skip_paths: frozenset[bytes
     """Update the index of `git` to the present files. Returns the nested repositories, which are left out.
 
     Untracked files are skipped if their name begins with `skip_prefix` or their path is in `skip_paths`. The entry of a
-    file that cannot be read stays unchanged. Raises `GitError`.
+    file that cannot be read stays unchanged. A file with an encoding that git does not know is added byte for byte.
+    Raises `GitError`.
     """
     untracked = _clear_hidden_flags(git)
     status = split_nul(git.output("diff-files", "--name-status", "--no-renames", "-z"))
@@ -211,16 +213,19 @@ def update_index(git: Git, *, skip_prefix: str = "", skip_paths: frozenset[bytes
 
 
 def _add_paths(git: Git, paths: list[bytes]) -> None:
-    """Add files in one step. If that fails, leave out those that cannot be read."""
+    """Add files in one step. If that fails, leave out those that cannot be read, and add those of an unknown encoding
+    byte for byte."""
     try:
         _run_update(git, paths)
     except GitError:
         readable = [path for path in paths if _can_read(git, path)]
-        if readable == paths:
+        unknown = _find_unknown_encodings(git, readable)
+        if readable == paths and not unknown:
             raise
         unread = sorted({*paths} - {*readable})
         log.warning("%s: %s could not be read and stay as they were, such as %r", git.folder, len(unread), unread[:3])
-        _run_update(git, readable)
+        _run_update(git, [path for path in readable if path not in unknown])
+        _add_without_conversion(git, sorted(unknown))
 
 
 def _run_update(git: Git, paths: list[bytes]) -> None:
@@ -260,3 +265,30 @@ def _can_read(git: Git, path: bytes) -> bool:
     except OSError:
         return False
     return True
+
+
+def _find_unknown_encodings(git: Git, paths: list[bytes]) -> set[bytes]:
+    """Those of `paths` that have an unknown `working-tree-encoding`."""
+    answer = split_nul(git.output("check-attr", "-z", "--stdin", "working-tree-encoding", stdin=join_nul(paths)))
+    unknown = set()
+    for path, value in zip(answer[0::3], answer[2::3], strict=True):
+        name = value.decode(errors="replace")
+        if name not in ("unspecified", "unset"):
+            try:
+                codecs.lookup(name)
+            except LookupError:
+                unknown.add(path)
+    return unknown
+
+
+def _add_without_conversion(git: Git, paths: list[bytes]) -> None:
+    """Put files into the index as they are, without any conversion."""
+    entries = []
+    for path in paths:
+        place = git.folder / os.fsdecode(path)
+        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            oid = git.text("hash-object", "-w", "--no-filters", "--stdin", stdin=file.read())
+            mode = b"100755" if os.fstat(descriptor).st_mode & 0o100 else b"100644"
+        entries.append(mode + b" " + oid.encode() + b"\t" + path)
+    git.output("update-index", "--add", "--replace", "-z", "--index-info", stdin=join_nul(entries))

@@ -4,15 +4,18 @@ import os
 import time
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.execution import session_limits, session_run
-from engine.execution.housekeeping import MAX_UNUSED_S, Caches
+from engine.execution.housekeeping import MAX_UNUSED_S, NOT_URGENT_BYTES, URGENT_BYTES, Caches, Housekeeping
 from engine.execution.live_session import LiveSession
 from engine.execution.session_limits import Limits
+from engine.home import Home
 from engine.model import SessionState
 from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
 from tests.support.helpers import wait_until
@@ -120,6 +123,19 @@ def test_a_session_whose_transcript_cannot_be_written_ends(world: ScriptWorld, m
 
 
 # Housekeeping
+
+
+def test_an_urgent_disk_stays_urgent_up_to_the_second_limit(
+    tmp_path: Path, clock: FakeClock, caches: Caches, monkeypatch: pytest.MonkeyPatch
+):
+    changes: Any = SimpleNamespace(worktrees=SimpleNamespace(list_sessions=dict))
+    upkeep = Housekeeping(Home.locate(tmp_path), clock, changes=changes, caches=caches, busy=tuple)
+    limits = (URGENT_BYTES, URGENT_BYTES - 1, NOT_URGENT_BYTES - 1, NOT_URGENT_BYTES, URGENT_BYTES)
+    disks = []
+    for free in limits:
+        monkeypatch.setattr(upkeep, "read_free_space", lambda free=free: (free, 1 << 62))
+        disks.append(upkeep.find_full_disk())
+    assert [disk.urgent for disk in disks] == [False, True, True, False, False]
 
 
 @pytest.fixture

@@ -72,6 +72,15 @@ def test_files_that_git_assumes_unchanged_are_read(repository: Repository):
     assert read_blob(repository, tree, "absent") == b"1"  # not checked out is not deleted
 
 
+def test_a_file_of_an_unknown_encoding_is_stored_byte_for_byte(repository: Repository):
+    repository.commit("one", {".gitattributes": "*.txt working-tree-encoding=NO-SUCH\n"})
+    repository.write("a.txt", "bytes")
+    repository.write("b.py", "new = 1\n")
+    tree = take_snapshot(repository).tree
+    assert repository.git("cat-file", "blob", f"{tree}:a.txt") == "bytes"
+    assert repository.git("cat-file", "blob", f"{tree}:b.py") == "new = 1"
+
+
 PRINT_SNAPSHOT = """
 import sys
 from pathlib import Path

@@ -69,6 +69,7 @@ def test_changes_of_an_undone_card_are_discarded(make_agent_world: MakeAgentWorl
     view = stop_session(world, UNDONE)
     assert (view.change_set_id, view.summary) == (None, UNDONE)
     assert view.gone == "its worktree is gone; its changes were discarded with its card"
+    assert "nothing that you changed" in world.folders.describe_carried(view.id)
     assert world.sessions.recover() == []
     assert world.list_files(view.id) == []
 

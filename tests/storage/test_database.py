@@ -207,6 +207,7 @@ def test_a_deferred_value_is_stored_with_the_next_write_that_succeeds(database: 
     commits = database.commits
     state.put_with_next_write(database, "cursor", 1)
     state.put_with_next_write(database, "cursor", 2)
+    state.put_with_next_write(database, "broken", object())
     assert (database.commits, read_cursor()) == (commits, None)
     with pytest.raises(ZeroDivisionError):
         database.write(lambda tx: 1 / 0)

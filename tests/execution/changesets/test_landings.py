@@ -1,11 +1,11 @@
 """Landing and undo of each sort of file and repository (SPEC 3.9)."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from engine.model import FilePart
+from engine.storage.beneath import Beneath
 from tests.execution.changesets.landing_world import FILES, TEXT, LandingWorld, assert_landing_is_refused, make_edit
 from tests.support.helpers import refused
 
@@ -93,11 +93,15 @@ def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: La
     assert world.files == before
 
 
-def test_a_file_below_a_submodule_is_listed_with_its_place_and_never_landed(
-    world_with_submodule: LandingWorld,
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_submodule_with_files_is_listed_with_its_place_and_never_landed(
+    world_with_submodule: LandingWorld, monkeypatch: pytest.MonkeyPatch, readable: bool
 ):
     world = world_with_submodule
-    change_set = world.make_change(edit_submodule)
+    with monkeypatch.context() as patched:
+        if not readable:
+            patched.setattr(Beneath, "names", lambda root, path: Path("/nowhere").stat())
+        change_set = world.make_change(edit_submodule)
     [file] = change_set.files
     place = world.worktrees.folder_of(change_set.session_id) / "vendor/lib/x.txt"
     assert (file.path, file.status, file.can_land) == ("vendor/lib/", "left out", False)
@@ -220,19 +224,3 @@ def test_a_submodule_is_left_as_it_is(world: LandingWorld, tmp_path: Path):
 
     assert world.run_session(drop, name="session_2") is None, "a submodule is no part of the changes"
     assert commit == world.git("-C", "lib", "rev-parse", "HEAD")
-
-
-@pytest.mark.long
-def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path):
-    subprocess.run(["git", "init", "-q", "-b", "main", "--object-format=sha256", tmp_path / "shop"], check=True)
-    world = LandingWorld(tmp_path)
-    world.repository.commit("one", {"a.txt": TEXT})
-    change_set = world.make_change(make_edit("a.txt", "theirs\n"))
-    before = world.files
-
-    change_set.land()
-    assert (world.root / "a.txt").read_text() == "theirs\n"
-    change_set.undo()
-    assert world.files == before
-    assert change_set.branch().branch == "clawpy/fix-the-cart"
-    world.close()

@@ -157,21 +157,6 @@ def test_the_hunks_of_a_file_are_found_in_it(data: st.DataObject):
     assert find_hunks(file + b"more\n", old, new, spans) is None
 
 
-def test_the_rest_lands_and_each_landing_is_undone_alone(world: LandingWorld):
-    before, state = world.files, world.git_state
-    change = world.make_change(edit)
-    part = change.land(FilePart("b.txt"), FilePart("c.txt"))
-    complete = change.land()
-    assert (complete.state, complete.files) == (ChangeState.LANDED, change.files)
-    assert read_file(world, "a.txt") == make_text({2: "first", 20: "second", 38: "third"})
-
-    assert change.undo() == part
-    assert (read_file(world, "c.txt"), read_file(world, "a.txt")) == ("c\n", TEXT)
-    undone = change.undo()
-    assert (undone.state, undone.files, undone.landed) == (ChangeState.UNDONE, change.files, 0)
-    assert (world.files, world.git_state) == (before, state)
-
-
 def test_a_landing_that_changes_nothing_can_be_undone(world: LandingWorld):
     change = world.make_change(edit)
     world.write("a.txt", make_text({2: "first", 20: "second", 38: "third"}))
