@@ -11,7 +11,7 @@
 | `overlays` | the active effects, in prompts and elsewhere, with the trials that measure them |
 | `adaptation` | the service |
 
-It may import hierarchy, storage, model, clock, config. `Sources` is the protocol by which it
+It may import `learnings.recurrence`, hierarchy, storage, model, clock, config. `Sources` is the protocol by which it
 reads sessions, cards, memory, guidance, models and rails, some of which are above it; `engine.wiring.candidates`
 implements it.
 """

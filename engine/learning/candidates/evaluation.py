@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from difflib import SequenceMatcher
 from statistics import fmean
 
 from engine.files import read_table
 from engine.frozen import frozen
+from engine.learning.learnings.recurrence import may_be_same
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
@@ -26,7 +28,8 @@ from engine.model.adaptation import (
     RoutingHint,
     make_dedupe_key,
 )
-from engine.model.text import name_command
+from engine.model.learnings import list_content_words, normalise
+from engine.model.text import jaccard, name_command
 
 # -- the records from which candidates are drafted
 
@@ -95,6 +98,9 @@ SUPPORT_MEAN_WEIGHT, SUPPORT_BONUS, MAX_SUPPORT_BONUS = 0.85, 5.0, 15.0
 """The weight of the mean score of supporting records, the points for each of them, and their maximum: see
 `compute_score`."""
 
+MIN_FACT_SIMILARITY = 0.6
+"""Minimum Jaccard similarity of the words of two facts that support each other."""
+
 
 @frozen
 class Evaluation:
@@ -127,20 +133,50 @@ def select_supporting(
 ) -> list[LearningRecord]:
     """The records that support a candidate, in the order of `records`.
 
-    They have its scope and its label. Records of sessions from which it was drafted are left out. Of each other
-    session, the record with the highest score counts.
+    They have its scope, and either its label or a fact similar to its own fact. Records of sessions from which it was
+    drafted are left out. Of each other session, the record with the highest score counts.
     """
     draft_sessions = {record.session_id for record in draft_records if record.session_id}
-    subject = (candidate.scope_type, candidate.scope_id, candidate.source_label)
+    facts = [_find_kept_fact(record) for record in draft_records]
+
+    def supports(record: LearningRecord) -> bool:
+        if (record.scope_type, record.scope_id) != (candidate.scope_type, candidate.scope_id):
+            return False
+        if record.id in candidate.drafted_from or record.session_id in draft_sessions:
+            return False
+        return record.source_label == candidate.source_label or any(
+            _do_facts_agree(_find_kept_fact(record), fact) for fact in facts
+        )
+
+    return _select_best_of_each_session(filter(supports, records))
+
+
+def _select_best_of_each_session(records: Iterable[LearningRecord]) -> list[LearningRecord]:
+    """Of each session the first record with the highest score. A record without a session counts alone."""
     best: dict[str, LearningRecord] = {}
     for record in records:
-        is_same = (record.scope_type, record.scope_id, record.source_label) == subject
-        if not is_same or record.id in candidate.drafted_from or record.session_id in draft_sessions:
-            continue
         session = record.session_id or record.id
         if session not in best or record.score > best[session].score:
             best[session] = record
     return list(best.values())
+
+
+def _find_kept_fact(record: LearningRecord) -> str:
+    """The fact that the operator kept, "" for any other record."""
+    return str(record.details["text"]) if "kept" in record.details else ""
+
+
+def _do_facts_agree(fact: str, other: str) -> bool:
+    """Whether two facts are similar and do not contradict each other.
+
+    A fact may have words that the other does not have. If they have different content words in the same place, they
+    count as a contradiction ("We install with uv" and "We install with pip"), because words alone do not show whether
+    one is a synonym of the other.
+    """
+    if jaccard(normalise(fact).split(), normalise(other).split()) < MIN_FACT_SIMILARITY or not may_be_same(fact, other):
+        return False
+    changes = SequenceMatcher(None, list_content_words(fact), list_content_words(other), autojunk=False).get_opcodes()
+    return all(tag != "replace" for tag, *_ in changes)
 
 
 def evaluate(
