@@ -123,7 +123,7 @@ class Admission:
         definite_assignment = self._fill_in_runner(assignment)
         info = self._check_runner(definite_assignment)
         if not info.available:
-            return info
+            return replace(info, reason=f"{info.reason}{self._name_able_channel(definite_assignment)}")
         if definite_assignment.runner == FLOW and (problem := self.sandbox.find_hosts_problem(info.hosts)):
             way_out = self.sandbox.describe_way_out("run the command in a terminal")
             return RunnerInfo(available=False, reason=f"{problem} ({way_out})")
@@ -171,6 +171,17 @@ class Admission:
                 options = "`clawpy key set openai`, or a coding agent (`clawpy doctor` names yours)"
                 return RunnerInfo(available=False, reason=f"No model or agent is set up for text prompts: {options}")
             return RunnerInfo(available=False, reason=refusal.message)
+
+    def _name_able_channel(self, assignment: Assignment) -> str:
+        """Another channel that can do a text prompt which its own cannot, as the end of a sentence; "" for none."""
+        if assignment.flow is not None:
+            return ""
+        for name, channel in self.settings.current.channels.items():
+            other = replace(assignment, channel=name, agent=channel.agent, runner=AUTO)
+            info = self._check_runner(self._fill_in_runner(other))
+            if info.available:
+                return f"; {info.executor} serves {name}: `clawpy propose --channel {name} TEXT`"
+        return ""
 
     # -- whether it may start
 

@@ -44,12 +44,14 @@ def make_admission(
     answers: Mapping[str, Answer], usual_costs: Mapping[str, int] | None = None, **channel: Any
 ) -> Admission:
     """Admission with runners that answer `answers`, and an earlier cost by the name of a runner. `channel` are the
-    settings of the channel of `PROSE`."""
+    settings of the channel of `PROSE`; Claude Code serves another."""
+    channels = {"koji-core": ChannelSettings(agent="builder", **channel)}
+    channels["research"] = ChannelSettings(agent="researcher", runner="acp:claude")
     sandbox = SimpleNamespace(confines=True, describe=lambda network, hosts: "", find_hosts_problem=lambda hosts: "")
     families = {f"{name.partition(':')[0]}:*" if ":" in name else name for name in answers}
     return Admission(
         SystemClock(),
-        FixedSettings(Settings(channels={"koji-core": ChannelSettings(agent="builder", **channel)})),
+        FixedSettings(Settings(channels=channels)),
         make_rails(sandbox=sandbox),
         {family: StandInRunner(family, answers) for family in families},
         lambda runner, channel: (usual_costs or {}).get(runner),
@@ -134,3 +136,8 @@ def test_the_estimate_is_nothing_or_the_usual_cost_or_the_setting(
 ):
     admission = make_admission({"flow": FREE, "model": model}, usual_costs)
     assert admission.check(assignment).estimate == estimate
+
+
+def test_a_channel_that_cannot_do_a_prompt_names_one_that_can():
+    info = make_admission({"model": NO_KEY, "acp:claude": CLAUDE}).check(PROSE)
+    assert info.reason.endswith("; Claude Code serves research: `clawpy propose --channel research TEXT`")
