@@ -206,21 +206,3 @@ def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: LandingWo
     change_set.undo()
     assert (linked / "a.txt").read_text() == TEXT
     assert linked.exists()
-
-
-@pytest.mark.long
-def test_a_submodule_is_left_as_it_is(world: LandingWorld, tmp_path: Path):
-    library = LandingWorld(tmp_path / "library").repository
-    library.commit("one", {"x": "1"})
-    commit = library.git("rev-parse", "HEAD")
-    world.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "lib")
-    world.repository.commit("part")
-    beside = world.make_change(make_edit("a.txt", "beside\n"), name="session_1")
-    (world.root / "lib/x").write_text("dirty")
-    beside.land()
-
-    def drop(folder: Path):
-        (folder / "lib").rmdir()
-
-    assert world.run_session(drop, name="session_2") is None, "a submodule is no part of the changes"
-    assert commit == world.git("-C", "lib", "rev-parse", "HEAD")

@@ -155,14 +155,3 @@ def test_the_hunks_of_a_file_are_found_in_it(data: st.DataObject):
     assert numbers is not None
     assert apply_hunks(old, new, spans, numbers) == file
     assert find_hunks(file + b"more\n", old, new, spans) is None
-
-
-def test_a_landing_that_changes_nothing_can_be_undone(world: LandingWorld):
-    change = world.make_change(edit)
-    world.write("a.txt", make_text({2: "first", 20: "second", 38: "third"}))
-    before = world.files
-    part = change.land(FilePart("a.txt"))
-    assert (part.landed, part.landings) == (0, 1)
-    assert world.changes.undo_session("session_1") == 0
-    assert change.current.state == ChangeState.UNDONE
-    assert world.files == before
