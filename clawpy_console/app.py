@@ -197,6 +197,8 @@ class ConsoleApp(CardConsole):
 
     def on_state_changed(self, changed: frozenset[str]) -> None:
         self._draw_state(changed)
+        if "served" in changed:
+            self._presence.update_first_steps()
         if "sessions" in changed and self.state.running and self._tick_timer is not None:
             self._tick()  # from now on each second
         self._set_title()
@@ -431,11 +433,23 @@ class Presence:
         app, saved = self._app, self._app.last.saved_at
         self._active_at = app.now()
         if not app.last.welcomed:
-            from clawpy_console.screens.mission_panes import make_first_run_lines
-
-            self._greet(make_first_run_lines(app.keymap, demo=app.demo))
+            self._show_first_steps()
         if saved is not None and app.now() - saved > ABSENCE:
             self._show_absence(saved)
+
+    def update_first_steps(self) -> None:
+        """Show the hints of a first run again, since other channels are served than they say."""
+        if self._is_greeting and not self._app.last.welcomed:
+            self._show_first_steps()
+
+    def _show_first_steps(self) -> None:
+        from clawpy_console.screens.mission_panes import read_first_run_lines
+
+        app = self._app
+        app.call_engine(
+            lambda engine: read_first_run_lines(engine, app.keymap, demo=app.demo),
+            lambda lines: self._greet([] if app.last.welcomed else lines),
+        )
 
     def note_activity(self, key: str) -> None:
         """Note a key, or a click ("" as the key), and report it to the engine at most twice a minute. The first one

@@ -454,7 +454,9 @@ def _describe_agent(agent: FoundAgent) -> str:
 
 
 def make_channel_hint(options: ChannelOptions, key: str) -> Content:
-    """That no agent or model answers text prompts, and those that `key` or a verb can connect."""
+    """The agent or model that answers text prompts. If there is none: those that `key` or a verb can connect."""
+    if options.served_by:
+        return Content.styled(f"text prompts go to {crop(options.served_by, 60)}", "$grey")
     ready_names = [agent.title for agent in options.agents if not agent.missing] + list(options.local.ids)
     names = ready_names or [f"{agent.title} (adapter missing)" for agent in options.agents]
     if not names:

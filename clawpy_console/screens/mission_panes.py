@@ -371,8 +371,13 @@ def dismiss_waiting(app: CardConsole, waiting: Waiting) -> None:
 # The greeting
 
 
-def make_first_run_lines(keymap: Mapping[str, str], *, demo: bool) -> list[Content]:
-    """The hints of a first run: which keys do what, and the optional steps. Each fits 75 cells."""
+def read_first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: bool) -> list[Content]:
+    """The hints of a first run: which keys do what, and the optional steps. Each fits 75 cells while no agent is found.
+
+    Blocking: call it in a thread.
+    """
+    # not before the first frame
+    from clawpy_console.screens.agent_dialogs import make_channel_hint, read_channel_options
 
     def key(action: str) -> tuple[str, str]:
         return (format_key(action, keymap), "$accent")
@@ -391,7 +396,7 @@ def make_first_run_lines(keymap: Mapping[str, str], *, demo: bool) -> list[Conte
         ),
         Content.assemble(
             key("mission.own"), " writes your own prompt; ",
-            key("app.hire"), " connects an agent or a model that answers it",
+            make_channel_hint(read_channel_options(engine), format_key("app.hire", keymap)),
         ),
         Content.assemble(f"{scope} · ", ("esc", "$accent"), " hides this"),
     ]  # fmt: skip

@@ -205,7 +205,7 @@ def offer_for_koji_core(agents: bool = False, **local: tuple[str, ...]) -> Given
 FIRST_RUN: Stories = {
     "who could take text, and a key connects it": (
         offer_for_koji_core(agents=True),
-        sees("H connects an agent or a model that answers it"),
+        sees("H connects Claude Code"),
         press("H"),
         sees("once its adapter is installed: npm i"),
         never_called("assign_agent"),
