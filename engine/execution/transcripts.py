@@ -35,7 +35,7 @@ MAX_LINES = MAX_OUTPUT_LINES + 5_000
 CUT_NOTE = f"{CUT} replaces what is, or looks like, a key or a password; it is not stored anywhere"
 
 MAX_LINE_CHARS = 8_000
-"""Maximum number of characters of a stored line, and of bytes of an unfinished line in memory."""
+"""Maximum number of characters of a stored line, and of bytes of an unfinished line of a program in memory."""
 
 
 class TranscriptWriter:
@@ -223,10 +223,12 @@ class Transcripts:
 
 class LineSplitter:
     """Splits the output of a program into lines, as a terminal would show them but without escapes. Secrets that
-    `redactor` knows or recognises are removed, even if one is split between two chunks."""
+    `redactor` knows or recognises are removed, even if one is split between two chunks. A line of more than `max_bytes`
+    is cut, with a note."""
 
-    def __init__(self, redactor: Redactor | None = None) -> None:
+    def __init__(self, redactor: Redactor | None = None, max_bytes: int = MAX_LINE_CHARS) -> None:
         self._redactor = redactor or Redactor()
+        self._max_bytes = max_bytes
         self._pending = b""
         self._cut = 0
 
@@ -236,19 +238,19 @@ class LineSplitter:
         return self._pending.decode(errors="replace")
 
     def split(self, chunk: bytes) -> list[str]:
-        """The lines that `chunk` completes. A line longer than `MAX_LINE_CHARS` is cut, with a note."""
+        """The lines that `chunk` completes."""
         data = self._pending + chunk
         complete, newline, rest = data.rpartition(b"\n")
         lines = self._clean(complete) if newline else []
         if newline and self._cut:
             lines[0] = self._mark_cut(lines[0])
-        if len(rest) > MAX_LINE_CHARS:
+        if len(rest) > self._max_bytes:
             _, redraw, last = rest.rpartition(b"\r")
             if redraw and last:
                 rest = last  # a progress bar: only its newest state counts
-            if len(rest) > MAX_LINE_CHARS:
-                self._cut += len(rest) - MAX_LINE_CHARS
-                rest = rest[:MAX_LINE_CHARS]
+            if len(rest) > self._max_bytes:
+                self._cut += len(rest) - self._max_bytes
+                rest = rest[: self._max_bytes]
         self._pending = rest
         return lines
 
@@ -306,8 +308,9 @@ class Tail:
 
 # -- text that streams in
 
-_LAST_WORD = re.compile(rf"(?:{re.escape(CUT)}|[!-~])+$")
-"""The last word of an incomplete line, which may be the beginning of a key. `CUT` is part of a word."""
+_LAST_WORD = re.compile(rf"(?<![!-~])(?:{re.escape(CUT)}|[!-~])+$")
+"""The last word of an incomplete line, which may be the beginning of a key. `CUT` is part of a word. What is looked
+behind makes the search read each word once."""
 
 
 class StreamedText:
@@ -321,7 +324,7 @@ class StreamedText:
         self._write = write
         self._secrets = secrets
         self._kind = ""
-        self._splitter = LineSplitter(Redactor(secrets))
+        self._splitter = LineSplitter(Redactor(secrets), 4 * MAX_LINE_CHARS)  # a character has up to four bytes
 
     def add(self, kind: str, text: str) -> None:
         """Add text of a kind of `TranscriptLine`."""
