@@ -159,7 +159,7 @@ class MissionScreen(ConsoleScreen):
         )
         self.query_one("#pane-queue").set_class(bool(waiting_count), "-wants")
         self.show_content("#live-title", Content(panes.make_live_title(shown.newest_running, now)))
-        self.show_content("#hidden-panes", panes.describe_hidden_panes(shown, self.key_of("panes.next")))
+        self.show_content("#hidden-panes", panes.describe_hidden_panes(shown, now, self.key_of("panes.next")))
         self._draw_glance()
 
     def _draw_glance(self) -> None:

@@ -6,11 +6,13 @@ and what opens there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.content import Content
 
@@ -209,21 +211,33 @@ def _make_detail_rows(text: str, width: int) -> list[Row]:
 
 
 def make_glance(last_line: str, session: SessionView | None, place: str, width: int) -> str:
-    """The last line of output of `session`, or its error, in one line of `width` cells, after its `place`."""
+    """The last line of output of `session`, or its error, in one line of `width` cells, after its `place`.
+
+    An error that is too long and its fix, which stands in brackets at its end, are both cut, so that both are in sight.
+    """
     if session is None:
         return ""
-    word, error = ("last output", session.error) if session.state.over else ("live", "")
-    text = one_line(error or last_line)
-    return crop(f"{word}  {place}{text}", width) if text else ""
+    word, error = ("last output", one_line(session.error)) if session.state.over else ("live", "")
+    head = f"{word}  {place}"
+    room = width - cell_len(head)
+    if cell_len(error) > room and (parts := re.fullmatch(r"(?P<problem>.+) \((?P<fix>.+)\)", error)):
+        fix = crop(parts["fix"], (room - 3) // 2)
+        error = f"{crop(parts['problem'], room - 3 - cell_len(fix))} → {fix}"
+    text = error or one_line(last_line)
+    return crop(f"{head}{text}", width) if text else ""
 
 
-def describe_hidden_panes(state: AppState, key: str) -> Content:
+def describe_hidden_panes(state: AppState, now: datetime, key: str) -> Content:
     """The counts of the panes that a narrow terminal does not show; `key` leads there."""
     running_count, waiting_count = len(state.running), len(state.waiting)
+    oldest = ""
+    if state.waiting:
+        age = formats.age(now - min(waiting.since for waiting in state.waiting))
+        oldest = ", just now" if age == "now" else f", oldest {age}"
     return Content.assemble(
         ("work ", "$faint"), (f"{running_count} running", "$accent" if running_count else "$grey"),
         ("   waiting for you ", "$faint"),
-        (f"{waiting_count}", "bold $wants" if waiting_count else "$grey"),
+        (f"{waiting_count}{oldest}", "bold $wants" if waiting_count else "$grey"),
         (f"   {key} shows them" if running_count or waiting_count else "", "$faint"),
     )  # fmt: skip
 

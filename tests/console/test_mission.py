@@ -8,6 +8,7 @@ from textual.events import AppBlur, AppFocus
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.last_screen import LastScreen, save_last_screen
+from clawpy_console.screens.mission_panes import make_glance
 from clawpy_console.state import AppState
 from clawpy_console.widgets.rows import Rows
 from engine import open_engine
@@ -34,7 +35,7 @@ from tests.console.stories import (
     sees,
     select,
 )
-from tests.support.helpers import make_session_ended
+from tests.support.helpers import make_session_ended, make_session_view
 
 PANES = ("queue", "tasks", "agents", "sessions", "live")
 
@@ -230,6 +231,11 @@ FIRST_RUN: Stories = {
 
 
 test_a_first_run_offers_agents_and_models = pytest.mark.long(make_story_test(FIRST_RUN, size=(200, 60)))
+
+
+def test_a_long_error_and_its_fix_are_both_in_sight():
+    session = make_session_view(state=SessionState.FAILED, error=f"ruff {'x' * 90} (pip install ruff)")
+    assert make_glance("", session, "shop  ", 60).endswith("… → pip install ruff")
 
 
 async def test_a_summary_after_an_absence_stays_until_a_key(home: Home, engine: StandIn):
