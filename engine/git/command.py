@@ -100,12 +100,15 @@ class Git:
 
     @property
     def repository(self) -> Repository:
-        """The repository of `folder`. Raises `Refusal`: `no_folder`, `no_repository`."""
+        """The repository of `folder`. Raises `Refusal`: `no_folder`, `bare_repository`, `no_repository`."""
         repository = self.pinned or find_repository(self.folder)
         if repository is not None:
             return repository
         if not self.folder.is_dir():
             raise Refusal("no_folder", f"{self.folder} does not exist", "bring it back, or name an existing folder")
+        if (self.folder / "HEAD").exists() and (self.folder / "objects").is_dir():
+            message = f"{self.folder} is a bare repository without working files"
+            raise Refusal("bare_repository", message, "clone it first")
         fix = "bring its .git folder back, and try again"
         raise Refusal("no_repository", f"{self.folder} is in no git repository any more", fix)
 

@@ -37,6 +37,9 @@ from engine.model import Refusal, group_pairs, sanitise
 
 Value = TypeVar("Value")
 
+MAX_COMPARED_COMMITS = 300
+"""Maximum number of commits that are compared by what they change."""
+
 ACTIVE_WITHIN = timedelta(days=90)
 """A branch is active if its last commit was made at most this long before the newest commit of any branch."""
 
@@ -207,8 +210,13 @@ def _list_due_merges(state: GitState) -> list[DueMerge]:
 
 def _is_rewritten(subject: InspectionSubject) -> bool:
     """Whether the branch was once where its upstream is, and was rebased or amended since."""
-    reflog = read_reflog(subject.git, f"refs/heads/{subject.state.branch}")
-    return subject.state.upstream_tip in (entry.new for entry in reflog)
+    git, state = subject.git, subject.state
+    if state.upstream_tip in (entry.new for entry in read_reflog(git, f"refs/heads/{state.branch}")):
+        return True
+    if state.ahead + state.behind > MAX_COMPARED_COMMITS:
+        return False
+    span = f"{state.head}...{state.upstream_tip}"
+    return git.text("rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only", span) == "0"
 
 
 def _find_collisions(subject: InspectionSubject) -> tuple[Collision, ...]:

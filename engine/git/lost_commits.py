@@ -129,9 +129,12 @@ def _find_rewritten_commits(git: Git, reflog: Sequence[ReflogEntry], commits: Ma
     amended = {entry.old for entry in reflog if entry.action.startswith("commit (amend)") and entry.old != entry.new}
     rebased_tips = _find_rebased_tips(reflog) - amended
     on_branches = _read_commits_on_branches(git, min(commit.at for commit in commits.values()))
+    subjects = {subject for _, subject in on_branches}
     return {
         # A rebase or cherry-pick copied them: a commit on a branch has the same author date and subject.
         *(commit.id for commit in commits.values() if (commit.authored, commit.subject) in on_branches),
+        # The fixup commits of a commit on a branch.
+        *(commit.id for commit in commits.values() if commit.is_fixup and commit.target_subject in subjects),
         # HEAD left them by a rebase.
         *(commit.id for tip in rebased_tips for commit in _collect_ancestry(commits, tip)),
         *_find_recommitted(git, commits, reflog),

@@ -52,22 +52,6 @@ def test_a_clean_tree_is_clean_also_without_optional_locks(repository: Repositor
     assert index.stat().st_mtime_ns == before, "reading must not write"
 
 
-def test_branches_have_dates_and_are_merged_or_not(repository: Repository, read_state: Read):
-    commit_at(repository, "one", {"a.py": "1"}, T0)
-    repository.git("branch", "done")
-    repository.git("checkout", "-q", "-b", "feature/x")
-    tip = commit_at(repository, "x", {"x.py": "1"}, T0 + timedelta(days=1))
-    repository.git("checkout", "-q", "main")
-    commit_at(repository, "two", {"a.py": "2"}, T0 + timedelta(days=2))
-    state = read_state()
-    assert [(branch.name, branch.merged) for branch in state.branches if branch.name != "main"] == [
-        ("feature/x", False),
-        ("done", True),
-    ]
-    [branch] = state.open_branches
-    assert (branch.name, branch.tip, branch.at) == ("feature/x", tip, T0 + timedelta(days=1))
-
-
 @pytest.mark.parametrize("value", ["a\fb", "a\u2028b", "a\x1cb", "a\x0bb", "a\x85b", "a\rb", "sess_1\n and more"])
 def test_a_commit_message_cannot_break_the_list_of_branches(repository: Repository, read_state: Read, value: str):
     repository.commit("one", {"a.py": "1"})

@@ -32,6 +32,7 @@ def test_failures_are_grouped_by_cause(shop: Situation):
     )
     transcript = shop.read_transcript(session)
     assert "tests/test_cart.py::test_total  also fails alone" in transcript
+    assert "The smallest selection that shows every cause: pytest 'tests/test_cart.py::test_rate[de]'" in transcript
     assert "still_red" not in shop.predict_kinds()
 
 

@@ -96,10 +96,11 @@ def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     if not paths or not _was_shown(context, "look_for_leftovers", written):
         return
     are_tested = any(part.tests(path) for part in context.parts for path in paths)
+    unusable = join_shortened({leftover.path for leftover in removable}.difference(paths), 3)
     yield Offer(
         f"Remove the debugging from {join_shortened(paths)}{' and run the tests' if are_tested else ''}",
         f"{join_shortened((leftover.place for leftover in removable), 3)}: debugging that you added; only statements "
-        "on a line of their own go.",
+        f"on a line of their own go.{f' Not from {unusable}: hidden characters are in its name.' if unusable else ''}",
         **_collect_evidence(removable, removable),
         parameters={"paths": paths},
         evidence_at=written,

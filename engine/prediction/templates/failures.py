@@ -351,7 +351,6 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
             parameters=parameters,
             evidence_at=run.ran_at,
         )
-    return
 
 
 def _is_mended(context: WorkspaceContext, part: Part, bisect_run: ValidationRun, commit_subject: str) -> bool:

@@ -40,7 +40,7 @@ MENDED_CART = CART.replace("sum(prices)", "max(prices)")
     [
         (CART, "The fix applies, but tests/test_cart.py::test_total still fails, so the fix is discarded: 1 of 1 test"),
         ("def total():\n    pass\n", "The fix does not apply: it conflicts in 1 file: shop/cart.py"),
-        (MENDED_CART, "The files already have this fix"),
+        (MENDED_CART, "The files already have this fix, and tests/test_cart.py::test_total still fails"),
     ],
 )
 def test_a_fix_that_does_not_help_leaves_no_change(project: Repository, run_flow: RunFlow, present: str, outcome: str):

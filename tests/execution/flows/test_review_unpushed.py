@@ -17,6 +17,20 @@ from tests.support.helpers import GITHUB_TOKEN
 # What it advises
 
 
+def test_a_key_that_is_on_a_remote_branch_is_public(repository: Repository, run_flow: RunFlow):
+    repository.commit("begin", {"app.py": "x = 1\n"})
+    pushed = repository.commit("settings", {FILE: WITH_KEY})
+    repository.git("update-ref", "refs/remotes/origin/feature", pushed)
+    repository.git("commit", "-q", "--amend", "-m", "better settings")
+    repository.write("app.py", "x = 2\n")
+    repository.git("stash")
+    steps = run_flow("review_unpushed").facts["steps"]
+    assert steps[-2:] == [
+        "These have such a commit, too, until you delete or change them: stash@{0}.",
+        "Rotate the key, because it is public: origin/feature has it already.",
+    ]
+
+
 def test_a_name_with_a_line_break_adds_no_command(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"app.py": "x = 1\n"})
     repository.commit(

@@ -107,14 +107,14 @@ def _format_sentence(text: str) -> str:
 
 
 def is_mentioned(changelog: str, sha: str, entry: str) -> bool:
-    """Whether a change log already has the id of a commit (7 digits or more), or an entry that begins with the same
-    words."""
+    """Whether a change log already has the id of a commit (7 digits or more), an entry that begins with the same words,
+    or, if these are four or more, the same words anywhere."""
     if any(sha.startswith(word) for word in re.findall(r"\b[0-9a-f]{7,40}\b", changelog)):
         return True
     entry_words = _normalise_words(entry)
-    return any(
-        _normalise_words(line).startswith(entry_words) for line in changelog.splitlines() if _LIST_ITEM.match(line)
-    )
+    if any(_normalise_words(line).startswith(entry_words) for line in changelog.splitlines() if _LIST_ITEM.match(line)):
+        return True
+    return len(entry_words.split()) >= 4 and entry_words in _normalise_words(changelog)
 
 
 def _normalise_words(text: str) -> str:

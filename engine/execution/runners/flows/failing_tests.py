@@ -8,6 +8,7 @@ Other flows that run tests store it as a signature, by which similar failures ar
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
@@ -96,6 +97,8 @@ class NarrowFailures(ProjectFlow):
         if passed := [test for test in self.tests if test not in check.failing and "::" in test]:
             why = "passes without the rest of the suite; it depends on other tests or chance"
             job.say(f"{join_names(passed, 3)}: {why}")
+        command = _format_shell_command(job, tool, [failing[0] for failing in tests_by_cause.values()])
+        job.say(f"The smallest selection that shows every cause: {command}")
         facts = {
             "causes": [{"cause": str(cause), "tests": failing} for cause, failing in tests_by_cause.items()],
             **make_signature_facts(texts, check.failing, tool.folder),
@@ -139,6 +142,14 @@ def _summarise_causes(tests_by_cause: TestsByCause, dependent: Sequence[str]) ->
     if dependent:
         summary += f"; {join_names(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone"
     return summary
+
+
+def _format_shell_command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
+    """The command with which the operator can run these tests."""
+    if tool.name == "pytest":
+        return f"pytest {shlex.join(tests)}"
+    argv = tool.test_command(tests, job.scratch / "report.xml").argv
+    return shlex.join(part for part in argv if str(job.scratch) not in part)
 
 
 # -- the cause of a failure, from the output of its test
@@ -236,6 +247,8 @@ def _normalise_message(message: str) -> str:
 
 # -- find the commit that broke a test
 
+_REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
+
 _FIRST_BAD = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
 
 Verdict = Literal["good", "bad", "skip"]
@@ -312,12 +325,15 @@ def _check_bad_end(job: Job, run_test: RunTest, bad: str) -> CheckResult:
 
 
 def _check_good_end(job: Job, run_test: RunTest, good: str) -> None:
-    """Run the test at the good end. Raises `WorkFailed` if it does not pass there, and `CannotRun` if it cannot run."""
+    """Run the test at the good end. Raises `WorkFailed` if it does not pass there."""
     reset_worktree(job, good)
     job.say(f"Good end: {read_commit(job, good)}")
-    check = run_test()
+    try:
+        check = run_test()
+    except CannotRun as error:
+        raise WorkFailed(f"the test cannot run at {good[:10]}: {error.message}", "name a later good commit") from error
     if not check.green:
-        raise WorkFailed(f"the test does not pass at {good[:10]}: {describe_check(check)}", "name another good commit")
+        raise WorkFailed(f"the test does not pass at {good[:10]}: {describe_check(check)}", "name an older good commit")
 
 
 def _search(job: Job, run_test: RunTest, good: str, bad: str, at_bad: CheckResult) -> SearchOutcome:
@@ -329,7 +345,9 @@ def _search(job: Job, run_test: RunTest, good: str, bad: str, at_bad: CheckResul
     verdicts: dict[str, Verdict] = {}
     while not (first_bad := _FIRST_BAD.search(output)) and "only 'skip'ped commits left" not in output:
         commit = job.git.text("rev-parse", "HEAD")
-        job.say(f"Step {len(verdicts) + 1}: {read_commit(job, commit)}")
+        revisions_left = _REVISIONS_LEFT.search(output)
+        left = count(int(revisions_left[1]) if revisions_left else 0, "commit")
+        job.say(f"Step {len(verdicts) + 1}, {left} left after it: {read_commit(job, commit)}")
         try:
             verdict = decide_verdict(run_test(), at_bad)
         except CannotRun as error:
@@ -437,20 +455,22 @@ class ApplyFix(ProjectFlow):
             reset_worktree(job)  # files with conflict markers must not become a change set
             why = f"it conflicts in {applied.files}" if applied.conflicts else find_last_error_line(applied.error)
             return self._make_failure(f"The fix does not apply: {why}")
-        if applied.is_empty:
-            return self._make_failure("The files already have this fix, so the failure has another cause")
-        job.say("The fix applies")
+        is_there = applied.is_empty
+        job.say("The files already have this fix" if is_there else "The fix applies")
         tool = choose_toolchain(find_toolchains(job, self.project), self.tests)
         check = run_tests(job, tool, self.tests if tool.runs_single_tests else ())
         still_fails = not check.passed or not set(self.tests).isdisjoint(check.failing)
         # Without the files that the tests wrote, and without the fix if it does not help.
-        reset_worktree(job, tree="" if still_fails else applied.tree)
+        reset_worktree(job, tree="" if is_there or still_fails else applied.tree)
         names = join_names(self.tests, 2)
-        if still_fails:
-            outcome = f"The fix applies, but {names} still fails, so the fix is discarded"
-            return self._make_failure(f"{outcome}: {describe_check(check)}")
-        summary = f"The fix applies and {names} passes: {describe_check(check)}"
-        return FlowResult(summary, check=check, facts={"fix": self.fix, "tests": self.tests})
+        beginning = f"The files already have this fix, and {names}" if is_there else f"The fix applies and {names}"
+        if not still_fails:
+            summary = f"{beginning} passes: {describe_check(check)}"
+            return FlowResult(summary, check=check, facts={"fix": self.fix, "tests": self.tests})
+        outcome = f"The fix applies, but {names} still fails, so the fix is discarded"
+        if is_there:
+            outcome = f"{beginning} still fails, so the failure has another cause"
+        return self._make_failure(f"{outcome}: {describe_check(check)}")
 
     def _make_failure(self, summary: str) -> FlowResult:
         """The result of a fix that did not help."""

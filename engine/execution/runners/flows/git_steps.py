@@ -111,15 +111,24 @@ def quote_paths(paths: Iterable[str]) -> str:
     return " ".join(shlex.quote(f":(literal){path}" if re.search(r"^:|[*?\[\\]", path) else path) for path in paths)
 
 
-def find_main_branch(job: Job) -> str | None:
+def find_known_main_branch(job: Job) -> str | None:
     """The branch into which others are merged: the main branch of the remote, or else `init.defaultBranch`, or else one
-    with a usual name, or else that of HEAD. None if the repository has none of these."""
+    with a usual name. None if the repository has none of these."""
     remote = job.git.text("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", allowed=(0, 1))
     default = job.git.text("config", "init.defaultBranch", allowed=(0, 1))
-    current = job.git.text("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1))
-    local = job.git.lines("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/")
-    candidates = (remote.removeprefix("refs/remotes/origin/"), default, *USUAL_BASES, current)
+    local = _list_local_branches(job)
+    candidates = (remote.removeprefix("refs/remotes/origin/"), default, *USUAL_BASES)
     return next((name for name in candidates if name in local), None)
+
+
+def find_main_branch(job: Job) -> str | None:
+    """The branch into which others are merged, or that of HEAD while it is not known. None without both."""
+    current = job.git.text("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1))
+    return find_known_main_branch(job) or (current if current in _list_local_branches(job) else None)
+
+
+def _list_local_branches(job: Job) -> list[str]:
+    return job.git.lines("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/")
 
 
 def reset_worktree(job: Job, revision: str = "HEAD", *, tree: str = "") -> None:

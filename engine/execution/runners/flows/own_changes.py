@@ -123,7 +123,8 @@ class RemoveLeftovers(Flow):
         findings_by_path = group_pairs((finding.path, finding) for finding in findings)
         removed = {path: self._remove_from_file(job, path, findings_by_path.get(path, [])) for path in self.paths}
         remaining = [item for item in findings if item.path in removed and item.line not in removed[item.path]]
-        job.say_list([f"left: {finding.place}  {finding.kind}" for finding in remaining], len(remaining))
+        for finding in remaining:
+            job.say(f"left: {finding.place}  {finding.kind}, not a statement on a line of its own")
         changed = [path for path, lines in removed.items() if lines]
         if not changed:
             return FlowResult("Nothing removed: no debugging statement has a line of its own")
@@ -193,6 +194,8 @@ class LookAtMentions(Flow):
             job.say(f"{finding.path}:{finding.line}  {finding.old} ({replacement})")
             job.say(f"      {finding.text}")
         renamed = [finding for finding in mentions if finding.new]
+        if len(renamed) < len(mentions):
+            job.say("Reword what is gone and has no new name.")
         names = join_names(dict.fromkeys(finding.old for finding in mentions), 3)
         files = count(len({finding.path for finding in mentions}), "file")
         summary = f"{count(len(mentions), 'line')} in {files} of documentation with outdated names: {names}"
@@ -220,7 +223,10 @@ class UpdateDocs(Flow):
                 changed[path] = len(renamed)
         if not changed:
             return FlowResult("Nothing to update: no document contains a name with a clear replacement")
-        return FlowResult(f"{count(sum(changed.values()), 'name')} updated in {join_names(changed, 3)}")
+        summary = f"{count(sum(changed.values()), 'name')} updated in {join_names(changed, 3)}"
+        if unnamed := sum(not mention.new for mention in mentions):
+            summary += f"; {count(unnamed, 'line')} left for you: the name is gone and has no new one"
+        return FlowResult(summary)
 
     def _rename_in_file(self, job: Job, path: str, mentions: Sequence[Mention]) -> bool:
         """Replace the names that a document mentions, longer names first. Returns False if the file cannot be read."""

@@ -162,6 +162,13 @@ class UncommittedFile:
     added: int
     removed: int
 
+    @property
+    def letter(self) -> str:
+        """The letter of its state: ? for an untracked file, D for a deleted one, M for any other."""
+        if self.file.untracked:
+            return "?"
+        return "D" if self.file.deleted else "M"
+
 
 class LookAtChanges(Flow):
     """Reads the differences from HEAD; nothing is run, staged or written."""
@@ -200,7 +207,7 @@ def _report_groups(job: Job, groups: Mapping[str, list[UncommittedFile]]) -> Non
         lines = f"+{sum(change.added for change in members)} -{sum(change.removed for change in members)}"
         job.say(f"{number}. {topic}: {count(len(members), 'file')}, {lines}")
         for change in members:
-            job.say(f"   {change.file.path}  +{change.added} -{change.removed}")
+            job.say(f"   {change.letter} {change.file.path}  +{change.added} -{change.removed}")
         job.say(f"   git add -- {quote_paths(change.file.path for change in members)} && git commit")
     if len(groups) > MAX_GROUPS:
         job.say(f"and {len(groups) - MAX_GROUPS} more")

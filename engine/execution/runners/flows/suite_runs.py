@@ -81,6 +81,8 @@ def describe_how_to_run_tests(project: Project, top: Path) -> str:
     """How to get a tool for the tests of a project. `top` is the top of the operator's repository."""
     if project.missing_tool in PROGRAM_FIXES:
         return PROGRAM_FIXES[project.missing_tool]
+    if project.tested_by is not None:
+        return f"run the tests of {project.tested_by or 'the top folder of the repository'}"
     if any(packages.kind == "python" for packages in project.packages):
         return make_environment_command(top / project.path, top)
     return "write tests for a tool that `clawpy` supports, or add a `test` script or target that runs them"

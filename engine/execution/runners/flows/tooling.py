@@ -39,6 +39,7 @@ from engine.execution.runners.toolchains.installing import (
     find_lock_updates,
     make_installation_error,
 )
+from engine.execution.runners.toolchains.lock_files import find_mismatches
 from engine.execution.runners.toolchains.project_tools import Finding, Linter
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.runners.toolchains.tool_table import (
@@ -268,8 +269,11 @@ class FixLint(_LintFlow):
                     used_commands.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))
         changed = job.git.items("diff-tree", "-r", "-z", "--name-only", "--diff-filter=d", before, store_tree(job))
         tools = join_names(dict.fromkeys(used_commands))
+        if not used_commands:
+            names = join_names(self.paths, 3) or "this project"
+            return FlowResult(f"Nothing to fix: no linter of the project fixes {names}")
         if not changed:
-            return FlowResult(f"Nothing to fix: {tools or 'no linter of the project'} changed nothing")
+            return FlowResult(f"Nothing to fix: {tools} changed nothing")
         return FlowResult(
             f"{tools} changed {count(len(changed), 'file')}: {join_names(changed, 4)}", facts={"changed": changed}
         )
@@ -359,7 +363,17 @@ class UpdateLock(InstallFlow):
         before = lock.read_bytes() if lock.is_file() else b""
         self._run_all(job, installation)
         changed = not lock.is_file() or lock.read_bytes() != before
+        stale_locks = [
+            stale
+            for stale in find_mismatches(job.folder, [installation.packages.folder])
+            if stale.lock_path == installation.packages.lock
+        ]
+        differences = [text for stale in stale_locks for text in stale.differences]
+        job.say_list(differences, len(differences))
         name, command = installation.packages.lock, f"`{installation.command}`"
+        if differences:
+            summary = f"{name} is still out of step after {command}: {join_names(differences, 1)}"
+            return FlowResult(summary, sound=False)
         if not changed:
             return FlowResult(f"{command} changed nothing: {name} is up to date")
         return FlowResult(f"{command} updated {name}", facts={"next": "prepare_environment"})

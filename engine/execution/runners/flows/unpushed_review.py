@@ -16,6 +16,7 @@ from pydantic import Field
 
 from engine.execution.runners.flow import Facts, Flow, FlowResult, Job, Place, Revision
 from engine.execution.runners.flows.git_steps import quote_paths, resolve_commit
+from engine.git.command import LITERAL_PATHS
 from engine.git.history import log_commits
 from engine.git.leftovers import count_kinds, is_secret_file
 from engine.git.state import Status, read_status
@@ -144,7 +145,10 @@ def _describe_cleanup(
         steps.append(f"No command is given for {join_names(unwritable, 3)}: the name has unusual characters.")
     if holders := _list_other_refs(job, affected, status.branch):
         steps.append(f"These have such a commit, too, until you delete or change them: {join_names(holders, 3)}.")
-    if any(finding.is_secret and finding.sha for finding in serious):
+    committed = [finding for finding in serious if finding.is_secret and finding.sha]
+    if public := _find_remote_branches(job, committed):
+        steps.append(f"Rotate the key, because it is public: {join_names(public, 3)} has it already.")
+    elif committed:
         steps.append("If anybody else may have seen a key, revoke it and create a new one.")
     return steps
 
@@ -249,9 +253,7 @@ def _find_start(job: Job, span: CommitSpan, affected: Set[str]) -> str:
     It is the newest first parent without affected commits. If pushed commits were merged since, it is the newest pushed
     commit, if that has all other pushed ones.
     """
-    later = set(affected)
-    for sha in affected:
-        later.update(job.git.lines("rev-list", "--ancestry-path", span.head, f"^{sha}"))
+    later = _list_later(job, affected, [span.head])
     parents = job.git.lines("rev-list", "--first-parent", f"--max-count={len(later) + 1}", span.head)
     start = next((sha for sha in parents if sha not in later), parents[-1])
     excluded = [] if start in affected else [f"^{start}"]
@@ -264,6 +266,14 @@ def _find_start(job: Job, span: CommitSpan, affected: Set[str]) -> str:
     pushed = [line.removeprefix("-") for line in boundary if line.startswith("-")]
     newest = job.git.lines("merge-base", "--independent", *pushed)
     return newest[0] if len(newest) == 1 else ""
+
+
+def _list_later(job: Job, affected: Set[str], tips: Sequence[str]) -> set[str]:
+    """The affected commits, and those in the history of `tips` that have one of them in their own history."""
+    later = set(affected)
+    for sha in affected:
+        later.update(job.git.lines("rev-list", "--ancestry-path", *tips, f"^{sha}"))
+    return later
 
 
 def _can_be_fixed_up(job: Job, findings: Sequence[UnpushedProblem], status: Status, commits: str) -> bool:
@@ -283,9 +293,27 @@ def _can_be_fixed_up(job: Job, findings: Sequence[UnpushedProblem], status: Stat
 
 
 def _list_other_refs(job: Job, affected: Set[str], branch: str) -> list[str]:
-    """The other branches and tags that have one of the affected commits."""
+    """The other branches, tags and stashes that have one of the affected commits."""
     if not affected:
         return []
     contains = [f"--contains={sha}" for sha in affected]
     refs = job.git.lines("for-each-ref", "--format=%(refname)", *contains, "refs/heads", "refs/tags")
-    return [ref.split("/", 2)[-1] for ref in refs if ref != f"refs/heads/{branch}"]
+    names = [ref.split("/", 2)[-1] for ref in refs if ref != f"refs/heads/{branch}"]
+    stashes = job.git.lines("stash", "list", "--format=%H")
+    later = _list_later(job, affected, stashes) if stashes else set()
+    return names + [f"stash@{{{number}}}" for number, stash in enumerate(stashes) if stash in later]
+
+
+def _find_remote_branches(job: Job, secrets: Iterable[UnpushedProblem]) -> list[str]:
+    """The remote branches that have a file with one of these secrets in a commit of their own, as after a commit was
+    pushed and then amended."""
+    commits = {
+        job.git.text(
+            "log", "--max-count=1", "--format=%H", f"--find-object={sha}:{path}", "--remotes", "--not", "HEAD",
+            "--", path, environment=LITERAL_PATHS, allowed=(0, 128),
+        )
+        for sha, path in {(secret.sha, secret.path) for secret in secrets}
+    }  # fmt: skip
+    contains = [f"--contains={commit}" for commit in commits if commit]
+    refs = job.git.lines("for-each-ref", "--format=%(refname:lstrip=2)", *contains, "refs/remotes") if contains else []
+    return [ref for ref in refs if not ref.endswith("/HEAD")]

@@ -190,7 +190,11 @@ class TimeTests(ProjectFlow):
         job.say(f"At {read_commit(job, revision)}")
         durations: dict[str, list[float]] = {}
         for number in range(self.times):
-            check = run_tests(job, tool, self.tests, quiet=number > 0)
+            try:
+                check = run_tests(job, tool, self.tests, quiet=number > 0)
+            except CannotRun as error:
+                reason = f"the tests cannot run at {revision[:10]}: {error.message}"
+                raise WorkFailed(reason, "name another commit") from error
             if not check.green:
                 raise WorkFailed(f"the tests do not pass at {revision[:10]}", "fix them first, or name another commit")
             for test, seconds in check.durations:

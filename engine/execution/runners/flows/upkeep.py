@@ -25,6 +25,7 @@ from engine.execution.runners.flow import (
     WorkFailed,
 )
 from engine.execution.runners.flows.git_steps import (
+    find_known_main_branch,
     find_main_branch,
     list_commits,
     make_operator_git,
@@ -47,6 +48,9 @@ from engine.model.text import count, find_last_error_line, join_names
 MAX_BRANCHES = 200
 """Maximum number of branches. If there are more, those with the oldest last commits are taken."""
 
+MAX_PATCHES = 100
+"""Maximum number of commits of a branch whose changes are searched in the base."""
+
 
 class ReportBranches(Flow):
     """Compares each local branch with the main one."""
@@ -65,6 +69,8 @@ class ReportBranches(Flow):
         if base is None:
             raise WorkFailed("no branch to compare with", "create main, or check out a branch")
         job.say(f"Compared with {base}")
+        if find_known_main_branch(job) is None:
+            job.say("That is the branch of HEAD: no main branch is known. Name it: git config init.defaultBranch NAME")
         branches = self._read_branches(job, base)
         self._report(job, base, branches)
         return FlowResult(_summarise_branches(base, branches))
@@ -92,7 +98,6 @@ class ReportBranches(Flow):
         lines = job.git.lines(
             "for-each-ref", "--sort=committerdate", f"--count={MAX_BRANCHES}", f"--format={form}", "refs/heads/"
         )
-        base_tip = job.git.text("rev-parse", f"refs/heads/{base}")
         branches = []
         for line in lines:
             name, sha, date, worktree = line.split("\0")
@@ -103,7 +108,7 @@ class ReportBranches(Flow):
             state: BranchState = "stale" if days >= self.days else "active"
             if ahead == 0:
                 state = "merged"
-            elif not try_merge(job.git.folder, base_tip, sha).changes_anything:
+            elif ahead <= MAX_PATCHES and _is_applied(job, base, sha):
                 state = "applied"
             branches.append(ComparedBranch(name, days, ahead, behind, is_checked_out=bool(worktree), state=state))
         return branches
@@ -146,6 +151,15 @@ def _summarise_branches(base: str, branches: Sequence[ComparedBranch]) -> str:
         return f"Nothing to tidy: {number} besides {base}, all active"
     stale = to_tidy.count("stale")
     return f"{len(to_tidy) - stale} merged and {stale} stale of {number}"
+
+
+def _is_applied(job: Job, base: str, sha: str) -> bool:
+    """Whether the base has all changes of a branch, as separate commits or squashed into one."""
+    upstream = f"refs/heads/{base}"
+    lines = job.git.lines("cherry", upstream, sha)
+    if lines and all(line.startswith("-") for line in lines):
+        return True
+    return not try_merge(job.git.folder, job.git.text("rev-parse", upstream), sha).changes_anything
 
 
 # -- stashes that still apply

@@ -401,16 +401,19 @@ def _choose_pip_environment(folder: ProjectFolder) -> Path:
 
 
 def _make_pip_commands(folder: ProjectFolder, *packages: str) -> tuple[tuple[str, ...], ...]:
-    """The commands that install into the environment of the project, or of a folder above it. If there is none, or if
-    it has no pip, it is made. uv makes environments without pip, and installs into them by itself."""
+    """The commands that install into the environment of the project, or of a folder above it. If there is none, it is
+    made. An environment may have no pip: uv makes it without, and installs into it by itself."""
     environment = _choose_pip_environment(folder)
     environment_path = os.path.relpath(environment, folder.workspace)
     install = (f"{environment_path}/bin/pip", "install", *packages)
     if (environment / "bin" / "pip").exists():
         return (install,)
+    if not (environment / "bin" / "python").exists():
+        return (("python3", "-m", "venv", environment_path), install)
     if _is_made_by_uv(environment):
         return (("uv", "pip", "install", "--python", environment_path, *packages),)
-    return (("python3", "-m", "venv", environment_path), install)
+    python = f"{environment_path}/bin/python"
+    return ((python, "-m", "ensurepip"), (python, "-m", "pip", "install", *packages))
 
 
 def _make_pip_arguments(folder: ProjectFolder) -> list[str]:

@@ -288,6 +288,13 @@ def _find_go_package(folder: Path, path: str) -> list[str]:
 
 # -- findings of linters
 
+_CLIPPY_HEAD = re.compile(r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$")
+_CLIPPY_PLACE = re.compile(r"^ *--> (?P<path>[^:\n]+):(?P<line>\d+):\d+$")
+_CLIPPY_RULE = re.compile(
+    r"index\.html#(?P<clippy>\w+)|`#\[(?:warn|deny)\((?P<lint>[\w:]+)\)\]`|`-[DW] (?P<flag>[\w:-]+)`"
+)
+"""The first line of a block, the line with its position, and the rule in its link or its note."""
+
 
 @frozen
 class Finding:
@@ -302,7 +309,11 @@ class Finding:
 
 def read_findings(output_format: str, output: str) -> list[Finding]:
     """The findings in the output of a linter or type checker; [] if it printed no position."""
-    return list(dict.fromkeys(_read_lines(TOOL_TABLES["findings"][output_format], output)))
+    if output_format == "clippy":
+        findings = _read_clippy(output)
+    else:
+        findings = _read_lines(TOOL_TABLES["findings"][output_format], output)
+    return list(dict.fromkeys(findings))  # clippy's --all-targets prints those of a library again for its tests
 
 
 def _read_lines(table: Mapping[str, Any], output: str) -> Iterator[Finding]:
@@ -319,3 +330,16 @@ def _read_lines(table: Mapping[str, Any], output: str) -> Iterator[Finding]:
             yield Finding(path, int(groups.get("line", 0)), rule, message)
         elif match := re.match(heading_pattern, line):
             heading_path = match["path"].strip()
+
+
+def _read_clippy(output: str) -> Iterator[Finding]:
+    """Read each `warning:` or `error:` block with a position as one finding. The rule is in its link or its note."""
+    for block in re.split(r"\n(?=(?:warning|error)(?:\[\w+\])?: )", output):
+        lines = block.splitlines()
+        head = _CLIPPY_HEAD.match(lines[0]) if lines else None
+        position = next(filter(None, map(_CLIPPY_PLACE.match, lines)), None)
+        if head and position:
+            match = _CLIPPY_RULE.search(block)
+            rule = (match["clippy"] or match["lint"] or match["flag"]) if match else (head["code"] or head["level"])
+            rule = rule.replace("-", "_").removeprefix("clippy::")
+            yield Finding(position["path"], int(position["line"]), rule, head["message"])

@@ -104,9 +104,12 @@ def _find_poetry_environments(workspace: Path) -> list[Path]:
     if not poetry and not (workspace / "poetry.lock").is_file():
         return []
     safe_name = re.sub(r"[ $`!*@\"\\\r\n\t]", "_", str(name).lower())[:42]
-    prefix = f"{safe_name}-{_make_short_hash(os.path.normcase(os.path.realpath(workspace)))}-py"
-    homes = _list_subfolders(platformdirs.user_cache_path("pypoetry") / "virtualenvs", prefix)
-    return sorted(homes, key=lambda home: [*map(int, re.findall(r"\d+", home.name.removeprefix(prefix)))], reverse=True)
+    prefix = f"{safe_name}-{_make_short_hash(os.path.normcase(os.path.realpath(workspace)))}"
+    root = platformdirs.user_cache_path("pypoetry") / "virtualenvs"
+    chosen_version = _find_table(_read_toml(root / "envs.toml"), prefix).get("minor", "")  # by `poetry env use`
+    homes = _list_subfolders(root, f"{prefix}-py")
+    homes.sort(key=lambda home: [*map(int, re.findall(r"\d+", home.name.removeprefix(prefix)))], reverse=True)
+    return sorted(homes, key=lambda home: not home.name.endswith(f"-py{chosen_version}"))
 
 
 def _find_pipenv_environments(workspace: Path) -> list[Path]:
