@@ -36,7 +36,7 @@ def test_verbs_print_what_waits_and_what_they_did(clawpy: Clawpy, project: Path)
     assert "snoozed until" in clawpy("snooze", cards["forecast_conflicts"], "--for", "30m").out
     assert "dismissed" in clawpy("dismiss", cards["look_for_leftovers"]).out
     assert "do not disturb until" in clawpy("dnd", "--for", "90m").out
-    assert_contains(clawpy("status").out, "do not disturb until", "last decisions\n", "  dismissed  ", "  approved  ")
+    assert_contains(clawpy("status").out, "do not disturb until", "  finished  Add", "decisions\n", "  dismissed  ")
     assert clawpy("dnd", "off").out.startswith("Do not disturb is off")
     assert "this card has not run yet" in clawpy("land", cards["run_tests"]).err
     assert clawpy("land", draft).out.startswith("Landed 1 file. Undo: `clawpy undo change_")
