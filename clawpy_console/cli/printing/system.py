@@ -296,8 +296,8 @@ def _format_surface(surface: Document) -> str:
 
 
 def format_simulate(document: Document) -> Lines:
-    """The simulated month in short; `--json` has each day and each block. The same document gives the same text on
-    every machine."""
+    """The simulated month by day and by rail; `--json` has each block. The same document gives the same text on every
+    machine."""
     cards, cost = document["cards"], document["cost"]
     counts = {name: cards[name] for name in ("approved", "dismissed", "expired", "withdrawn", "pending")}
     counts["run by itself"] = cards["executedByAutonomy"]
@@ -310,6 +310,13 @@ def format_simulate(document: Document) -> Lines:
     yield f"cost     ${cost['total']:.2f} in all"
     for hold in document["holds"]:
         yield f"{HOLD_NAMES[hold['word']]}  {hold['at'][:16].replace('T', ' ')}: {hold['reason']}"
+    yield ""
+    days = [
+        (day["day"], day["made"], day["approved"], day["dismissed"], day["byAutonomy"], day["blocked"],
+         f"${day['cost']:.2f}", day["odd"])
+        for day in document["perDay"]
+    ]  # fmt: skip
+    yield from format_table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "unusual"), days)
     yield ""
     rails = [(rail["rail"], rail["blocked"], _format_example(rail["example"])) for rail in document["rails"]]
     yield from format_table(("rail", "blocked", "for example"), rails)
