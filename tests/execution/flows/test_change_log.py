@@ -5,13 +5,11 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from engine.execution.runners.flow import CannotRun, WorkFailed
 from engine.execution.runners.flows.change_log import add_entries, make_entry
 from engine.execution.runners.flows.documents import (
     AGENTS_FILE,
-    WriteAgentsMd,
     format_section,
     read_lessons,
 )
@@ -145,9 +143,3 @@ def test_the_section_is_added_to_a_new_file_and_replaced_in_an_old_one(repositor
     assert data.startswith(b"# Ours\r\n\r\nUse tabs.\r\n<!-- clawpy:learnt -->\r\n")
     assert data.endswith(b"<!-- /clawpy:learnt -->\ntail without end")
     assert rerun.session.lines == ["+ Test at midnight", "- Run the migrations first"]
-
-
-@pytest.mark.parametrize("lessons", [[], [" \x00 "], ["x" * 701], ["x"] * 61])
-def test_empty_and_too_long_lessons_are_refused(lessons: list[str]):
-    with pytest.raises(ValidationError):
-        WriteAgentsMd(lessons=lessons)

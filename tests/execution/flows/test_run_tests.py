@@ -3,6 +3,7 @@
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -134,6 +135,17 @@ def test_a_makefile_target_is_a_linter_when_it_names_lines(repository: Repositor
         run_flow("lint")
     repository.commit("well", {"Makefile": "lint:\n\t@echo 'a.c:3: well'\n"})
     assert run_flow("lint").summary == "make lint found nothing in the project"
+
+
+def test_a_lock_file_that_is_still_out_of_step_is_named(
+    repository: Repository, run_flow: RunFlow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", f"{make_program(tmp_path / 'bin/npm', 'true').parent}:/usr/bin:/bin")
+    files = {"package.json": '{"dependencies": {"ms": "2"}}', "package-lock.json": '{"packages": {"": {}}}'}
+    repository.commit("begin", files)
+    command = "npm install --package-lock-only --ignore-scripts"
+    run = run_flow("update_lock", command=[command])
+    assert run.summary.startswith(f"package-lock.json is still out of step after `{command}`: ")
 
 
 def test_node_modules_are_linked_into_the_worktree_only_during_the_run(repository: Repository, run_flow: RunFlow):

@@ -412,7 +412,9 @@ class RehearseRevert(ProjectFlow):
         if reverted.conflicts:
             report_conflicts(job, reverted.conflicts)
             reset_worktree(job)  # files with conflict markers must not become a change set
-            job.say(f"Next: commit or stash your changes, then run git revert {culprit[:10]} and resolve these by hand")
+            job.say(
+                f"Next: commit or stash your changes, then run git revert {culprit[:10]} and resolve what conflicts"
+            )
             facts["conflicts"] = [*reverted.conflicts]
             return FlowResult(f"Reverting {name} conflicts in {reverted.files}", sound=False, facts=facts)
         if reverted.error:
