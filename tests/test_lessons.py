@@ -43,6 +43,7 @@ def test_a_rule_is_its_own_rule_and_has_the_id_of_its_sentence(text: str):
 def test_added_sentences_are_listed_one_by_one():
     edited = "Please. Write the docs. Docs end with a full stop. And keep summaries short"
     assert find_added_sentences("Write the docs", edited) == ["Docs end with a full stop.", "And keep summaries short"]
+    assert find_added_sentences("Fix cart.py", "Fix cart.py, and add a test") == ["and add a test"]
     assert [rule.text for rule in map(distil_rule, split_sentences(edited))] == [
         "Write the docs",
         "Docs end with a full stop",

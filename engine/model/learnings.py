@@ -10,6 +10,7 @@ What seems to be about one thing must be confirmed by three tasks before it coun
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
@@ -192,10 +193,13 @@ def find_added_sentences(original: str, edited: str) -> list[str]:
 
 
 def _find_extension(sentence: str, before: list[list[str]]) -> str:
-    words = sentence.split()
+    """The end of a sentence after the words of a former one, which are listed as in `normalise`; else the sentence."""
+    words, normalised = sentence.split(), normalise(sentence).split()
+    sizes = itertools.accumulate(len(re.findall(r"\w+", word.casefold())) for word in words)
+    end_by_size = {size: end for end, size in enumerate(sizes, start=1)}  # "cart.py" counts as two words
     for former in before:
-        rest = words[len(former) :]
-        if len(rest) > 1 and normalise(" ".join(words[: len(former)])).split() == former:
+        rest = words[end_by_size.get(len(former), len(words)) :]
+        if len(rest) > 1 and normalised[: len(former)] == former:
             return " ".join(rest)
     return sentence
 

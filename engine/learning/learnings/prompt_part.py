@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from engine.model import (
     Trust,
     split_prompt_words,
 )
-from engine.model.learnings import normalise
+from engine.model.learnings import find_lessons, make_lesson_id
 from engine.model.prompts import OWN_TEXT, make_block
 from engine.model.text import mark_approved, remove_invalid_xml
 from engine.storage.database import Database, Transaction
@@ -48,7 +48,7 @@ _INTRODUCTION = PromptLine(
 )
 """The first line of the block."""
 
-MAX_PAGE_BYTES = 1_000_000
+MAX_PAGE_BYTES = 1024 * 1024
 """Maximum size of an `AGENTS.md` that is read."""
 
 MAX_MISSES = 10
@@ -118,10 +118,10 @@ class LearningsPart:
         nearer parts and in `AGENTS.md`."""
         workspace, lessons = request.workspace, set(self._nearer_lessons(request))
         scopes = [Scope(make_project_key(workspace)), GLOBAL] if workspace else [GLOBAL]
-        agents_md = _read_agents_md_words(workspace) if workspace else ""
+        agents_md = _read_agents_md_lessons(workspace) if workspace else frozenset()
         valid = []
         for entry in (entry for scope in scopes for entry in self._files.read_entries(scope, below=False)):
-            is_repeated = entry.lesson in lessons or (agents_md and normalise(entry.text) in agents_md)
+            is_repeated = entry.lesson in lessons or make_lesson_id(entry.text) in agents_md
             if entry.is_settled and entry.may_guide and not is_repeated:
                 lessons.add(entry.lesson)
                 valid.append(entry)
@@ -153,12 +153,13 @@ def make_entry_lines(entry: LearningEntry) -> list[PromptLine]:
     ]
 
 
-def _read_agents_md_words(workspace: str) -> str:
-    """The words in the marked section of the workspace's `AGENTS.md`, "" without one."""
+def _read_agents_md_lessons(workspace: str) -> frozenset[str]:
+    """The ids of the lessons in the marked section of the workspace's `AGENTS.md`, which has one in each line."""
     try:
-        return normalise(read_section(read_plain(Path(workspace) / "AGENTS.md", MAX_PAGE_BYTES), LEARNT))
+        section = read_section(read_plain(Path(workspace) / "AGENTS.md", MAX_PAGE_BYTES), LEARNT)
     except (OSError, ValueError):  # the agent cannot read it either
-        return ""
+        return frozenset()
+    return find_lessons(unescape(line).removeprefix("- ").removeprefix("\\") for line in section.split("\n"))
 
 
 class LearningUse(Row, table=True):

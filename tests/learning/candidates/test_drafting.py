@@ -163,6 +163,7 @@ def preview(*effects: Effect) -> list[str]:
         (FlowOffload("ok_flow", "x", ("git 'status",)), "not a command"),
         (FlowOffload("ok_flow", "x", ("--help",)), "not a command"),
         (FlowOffload("ok_flow", "x", ("pytest -q | tail",)), "needs a shell"),
+        (FlowOffload("ok_flow", "x", ("echo '|'", 'echo "$CI"')), "CI\"' needs a shell"),
     ],
 )
 def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: str):

@@ -9,10 +9,9 @@ import pytest
 
 from engine import tokenizer
 from engine.config import FixedSettings, MemorySettings, Settings
+from engine.files import LEARNT, write_section
 from engine.learning.learnings.page import Change
-from engine.learning.learnings.prompt_part import (
-    LearningsPart,
-)
+from engine.learning.learnings.prompt_part import LearningsPart
 from engine.learning.learnings.store import LearningStore, Scope, make_project_key, place_entry
 from engine.model import Contribution, LearningKind, LearningStatus, PromptRequest
 from engine.storage.database import Database
@@ -64,6 +63,13 @@ def world(tmp_path: Path, database: Database) -> PromptWorkspace:
 def test_entries_that_are_not_valid_for_all_are_left_out(world: PromptWorkspace, changes: dict[str, Any]):
     world.add(**{"text": "Amounts are cents"} | changes)
     assert world.make_lines() == []
+
+
+def test_only_whole_lessons_of_agents_md_are_left_out(world: PromptWorkspace):
+    (world.workspace / "AGENTS.md").write_bytes(write_section(b"", "- We reuse tabs\n- &lt;b>: twice", LEARNT))
+    world.add("Use tabs")
+    world.add("<b>: twice")
+    assert world.make_lines()[2:-1] == ["- Use tabs"]
 
 
 def test_the_budget_is_kept_and_entries_that_fit_the_task_come_first(world: PromptWorkspace):
