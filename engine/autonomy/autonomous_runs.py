@@ -11,6 +11,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
 
 from engine.config import SettingsSource, WorkspaceAutonomy
 from engine.events import AutonomousCycleFinished
@@ -44,12 +45,14 @@ MODE_OFF, TURN_ON = "autonomous mode is off", "clawpy config set autonomousModeE
 
 @frozen
 class ApprovalRecord:
-    """The operator's decisions on similar cards: those of one kind on one channel."""
+    """The operator's decisions on similar cards: those of one kind on one channel in one workspace."""
 
     kind: str
     channel: str
     approved: int
     decided: int
+    workspace: str = ""
+    """Its name, "" if there is only one."""
 
     @property
     def bound(self) -> float:
@@ -59,7 +62,8 @@ class ApprovalRecord:
     @property
     def subject(self) -> str:
         """What the decisions are about, in words."""
-        return f"“{kind_title(self.kind)}” on {self.channel}"
+        where = self.workspace and f" in {self.workspace}"
+        return f"“{kind_title(self.kind)}” on {self.channel}{where}"
 
     @property
     def progress(self) -> str:
@@ -127,7 +131,7 @@ def find_requirements(
     orders_run = not missing
     if phase < 1:
         missing.append("the Twin is still learning")
-    ranked = sorted(records, key=lambda record: (-record.bound, -record.approved, record.kind, record.channel))
+    ranked = sorted(records, key=lambda record: (-record.bound, -record.approved, record.subject))
     earned = tuple(record.subject for record in ranked if record.bound >= gate.MIN_APPROVAL_BOUND)
     if not earned:
         best = f" (best: {ranked[0].progress})" if ranked else ""
@@ -247,7 +251,8 @@ class AutonomousRuns:
         """The requirements for cards in these workspaces to run by themselves."""
         settings = self._settings.current
         autonomies = {workspace: settings.workspace(workspace).autonomy for workspace in workspaces}
-        acting = {workspace for workspace, autonomy in autonomies.items() if autonomy is WorkspaceAutonomy.ACT}
+        acting = [workspace for workspace, autonomy in autonomies.items() if autonomy is WorkspaceAutonomy.ACT]
+        names = {workspace: PurePath(workspace).name for workspace in acting or autonomies}
         with self._database.read() as session:
             approvals = self._decisions.count_by_group(session)
             decisions = self._decisions.count_decided_cards(session)
@@ -258,9 +263,9 @@ class AutonomousRuns:
             decisions=decisions,
             phase=self._twin.read_phase().number,
             records=[
-                ApprovalRecord(kind, channel, approved, decided)
+                ApprovalRecord(kind, channel, approved, decided, names[workspace] if len(names) > 1 else "")
                 for kind, channel, workspace, approved, decided in approvals
-                if workspace in (acting or autonomies) and kind not in ALWAYS_ASK and not get_kind(kind).comes_back
+                if workspace in names and kind not in ALWAYS_ASK and not get_kind(kind).comes_back
             ],
             threshold=settings.cross_poll_auto_execute_threshold,
         )

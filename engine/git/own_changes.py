@@ -151,7 +151,8 @@ def _find_fenced_lines(text: str) -> frozenset[int]:
 
 
 def _has_conflict(path: str, text: str) -> bool:
-    """Whether a file has the three markers in their order. Test data and documents with markers do not count."""
+    """Whether a file has the three markers in their order. Those in documents and
+    patches of tests do not count."""
     is_quoted = _TEST_PATH.search(path) and path.endswith((*DOCUMENT_SUFFIXES, ".diff", ".patch", ".orig"))
     return not is_quoted and _WHOLE_CONFLICT.search(text) is not None
 
@@ -229,7 +230,7 @@ class Mention:
     new: str = ""
     """The name that replaced it; "" if that is not clear."""
     text: str = ""
-    """The whole line."""
+    """The line, at most 300 characters of it."""
 
 
 def find_stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:

@@ -21,5 +21,6 @@
 | `forget` | erases a text everywhere |
 | `importing` | conversations of other programs, and lines of JSON |
 
-It may import hierarchy, storage, config, events, model and clock.
+It may import hierarchy, storage, config, events, model, clock, and the modules of the engine that any package uses,
+such as `files` and `background`.
 """

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-import array
 import json
 import math
+import struct
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -123,6 +123,7 @@ class EndpointEmbedder:
         """Ask the endpoint for the vectors of some texts. Raises `NoEmbedder`."""
         import urllib.error  # 20 ms that only who names an endpoint pays for
         import urllib.request
+        from http.client import HTTPException
 
         headers = {"Content-Type": "application/json"}
         if endpoint.key:
@@ -137,7 +138,7 @@ class EndpointEmbedder:
                 return [Embedding(make_unit_vector(row["embedding"])) for row in rows]
         except urllib.error.HTTPError as error:
             raise NoEmbedder(f"{self.name} answered {error.code}: {error.reason}") from error
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
             raise NoEmbedder(f"{self.name} gave an invalid answer: {error}") from error
 
 
@@ -146,4 +147,4 @@ def make_unit_vector(vector: Sequence[float]) -> bytes:
     length = math.sqrt(math.fsum(item * item for item in vector))
     if not length or not math.isfinite(length):
         raise ValueError("a vector of zeros")
-    return array.array("f", (item / length for item in vector)).tobytes()
+    return struct.pack(f"<{len(vector)}f", *(item / length for item in vector))

@@ -151,8 +151,7 @@ class Prompt:
     notes: tuple[str, ...] = ()
     """Parts that were left out or cut, and why, in words."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    """JSON for reflection: `leadership_chain`, `guidance_sources`, `bubble_source_ids`, `guidance_applied`,
-    `memory_sources`."""
+    """JSON for reflection: what `Guidance.provenance` lists, `memory_sources`, `learning_sources` and `overlays`."""
 
     def text(self, role: str) -> str:
         """The text of all parts with one role, separated by empty lines."""

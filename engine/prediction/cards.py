@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from engine.config import Settings
 from engine.config.sections import ACP_PREFIX
 from engine.execution.runners.flow_runner import find_missing_file, find_named_flow, find_similar_flow
 from engine.execution.runners.flows import gives_change_set
@@ -317,13 +318,14 @@ class Cards:
 
     def _assign(self, prompt: str, workspace: str, channel: str | None) -> _Work:
         """The work of a prompt that continues nothing."""
-        channels, flows = self._settings.current.channels, self._approvals.flows
+        settings, flows = self._settings.current, self._approvals.flows
         named_flow = find_named_flow(prompt, flows, workspace)
         home_channel = get_kind(named_flow[0]).channel if named_flow else ""
-        route = self._route("" if named_flow else prompt, channel, home_channel if home_channel in channels else "")
+        affinity = home_channel if home_channel in settings.channels else ""
+        route = self._route("" if named_flow else prompt, settings, channel, affinity)
         if prompt in flows:
             prompt = prompt.replace("_", " ").capitalize()  # what a person reads; it names the same flow
-        runner = channels[route.channel].runner
+        runner = settings.channels[route.channel].runner
         assignment = Assignment(prompt, route.channel, workspace, runner, agent=route.agent)
         if named_flow:
             assignment = self._approvals.convert_to_flow(assignment, *named_flow)
@@ -337,8 +339,9 @@ class Cards:
         if not session.state.over:
             fix = f"send it a message: clawpy reply {session_id} TEXT"
             raise Refusal("still_running", f"{session_id} is {session.state}", fix)
-        route = self._route(prompt, channel or session.channel)
-        runner = self._settings.current.channels[route.channel].runner if session.flow else session.runner
+        settings = self._settings.current
+        route = self._route(prompt, settings, channel or session.channel)
+        runner = settings.channels[route.channel].runner if session.flow else session.runner
         assignment = Assignment(
             prompt,
             route.channel,
@@ -349,11 +352,11 @@ class Cards:
         )
         return _Work(assignment, f"continues “{session.prompt}”", route.embedding)
 
-    def _route(self, text: str, channel: str | None, affinity: str = "") -> Route:
+    def _route(self, text: str, settings: Settings, channel: str | None, affinity: str = "") -> Route:
         """See `Router.route`."""
         with self._database.read() as session:
             triggered = load_last_trigger_times(session)
-        return self._router.route(text, named=channel, affinity=affinity, triggered=triggered, routed={})
+        return self._router.route(text, settings, named=channel, affinity=affinity, triggered=triggered, routed={})
 
     def _refuse_unwanted(self, tx: Transaction, row: CardRow) -> None:
         """Refuse a suggestion that has no place, or that the operator does not want."""

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from engine.clock import Clock
-from engine.config import Settings, SettingsSource
+from engine.config import Settings
 from engine.frozen import frozen
 from engine.memory.embedding import NoEmbedder
 from engine.model import AgentView, Outcome, PartOfDay, Randomness, Refusal, Source, part_of_day
@@ -103,34 +103,34 @@ class Route:
 class Router:
     """Routes work to the channels of the settings. `place` is `PromptPlacer.place`."""
 
-    settings: SettingsSource
     clock: Clock
     randomness: Randomness
-    place: Callable[[str, str], Route]
+    place: Callable[[str, str, Settings], Route]
 
     def route(
         self,
         prose: str,
+        settings: Settings,
         *,
         named: str | None = None,
         affinity: str = "",
         triggered: Mapping[str, datetime],
         routed: Mapping[str, int],
     ) -> Route:
-        """The route of one piece of work. `prose` is its prompt, "" for a flow.
+        """The route of one piece of work. `prose` is its prompt, "" for a flow. The channel is one of these `settings`.
 
         `named` is the channel that the Twin or a person chose, `affinity` that of the kind of card. `triggered` is when
         each channel was last triggered. `routed` is how many proposals this check has sent to each. Raises `Refusal`
         `unknown_channel`.
         """
-        channels = self.settings.current.channels
+        channels = settings.channels
         requested = named or affinity
         if requested not in (*channels, "") or not channels:
             message = f"there is no channel {requested!r}" if requested else "no channel is registered"
             names = ", ".join(channels) or "none"
             fix = f"one of {names}; or add it under [channels.NAME] in config.toml"
             raise Refusal("unknown_channel", message, fix)
-        route = self.place(prose, requested) if prose else Route(requested)
+        route = self.place(prose, requested, settings) if prose else Route(requested)
         if not route.channel:
             channel, rule = self._pick_channel(list(channels), triggered, routed)
             route = replace(route, channel=channel, why=f"its meaning fits no channel; {rule}" if prose else rule)
@@ -179,15 +179,13 @@ class PromptPlacer:
     the embedder is loaded."""
 
     database: Database
-    settings: SettingsSource
     embed: Embed
     agents: Callable[[], Sequence[AgentView]]
 
-    def place(self, prompt: str, channel: str = "") -> Route:
-        """The route of a prompt, on `channel` if that is given. Without an embedder nothing else is known."""
+    def place(self, prompt: str, channel: str, settings: Settings) -> Route:
+        """The route of a prompt, on `channel` if that is not "". Without an embedder nothing else is known."""
         import numpy
 
-        settings = self.settings.current
         agents = {agent.id: agent for agent in self.agents() if not agent.broken}
         specialties, domains = _collect_specialties(settings), _collect_domains(settings, agents)
         texts = [prompt, *specialties.values(), *domains.values()]
@@ -200,7 +198,7 @@ class PromptPlacer:
         by_channel = _sum_by_channel(probabilities, settings)
         best = _find_likeliest(by_channel)
         why = ""
-        if past := self._find_similar_prompt(vector, best, channel):
+        if past := self._find_similar_prompt(vector, best, channel, settings):
             channel, agent, why = past.channel, past.agent, f"like “{plain(past.text)}”"
         else:
             specialised = _find_most_similar(vector, specialties, others[: len(specialties)])
@@ -212,12 +210,11 @@ class PromptPlacer:
             agent = agent or _find_likeliest_role(probabilities, channel)
         return Route(channel, _choose_available_agent(agent, channel, settings, agents), why, vector.tobytes())
 
-    def _find_similar_prompt(self, vector: Any, best: str, channel: str) -> _PastPrompt | None:
-        """The accepted prompt that is most similar. It must be on `channel` if that is given, and the weights must
+    def _find_similar_prompt(self, vector: Any, best: str, channel: str, settings: Settings) -> _PastPrompt | None:
+        """The accepted prompt that is most similar. It must be on `channel` if that is not "", and the weights must
         place it on `best`."""
         import numpy
 
-        settings = self.settings.current
         allowed = {channel} if channel else settings.channels.keys()
         with self.database.read() as session:
             past = [_PastPrompt(*row) for row in ask(session, _SELECT_ACCEPTED)]

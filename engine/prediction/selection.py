@@ -397,12 +397,13 @@ class CardSelector:
 
     def _assign(self, proposal: Proposal, common: _State) -> Assignment:
         """The work of a proposal, on the channel and for the agent that the router chooses."""
-        channels = self.store.settings.current.channels
-        named = self.twin.find_usual_channel(proposal.kind, list(channels)) if common.is_learning else None
+        settings = self.store.settings.current
+        named = self.twin.find_usual_channel(proposal.kind, list(settings.channels)) if common.is_learning else None
         if proposal.confidence is not None and proposal.channel:
             named = proposal.channel  # a source that states a confidence names the channel, too
         route = self.router.route(
             "" if proposal.flow else proposal.prompt,
+            settings,
             named=named,
             affinity=proposal.channel,
             triggered=common.triggered,
@@ -413,7 +414,7 @@ class CardSelector:
             prompt=sanitise(proposal.prompt),
             channel=route.channel,
             workspace=proposal.workspace,
-            runner=FLOW if proposal.flow is not None else channels[route.channel].runner,
+            runner=FLOW if proposal.flow is not None else settings.channels[route.channel].runner,
             flow=proposal.flow,
             parameters=dict(proposal.parameters),
             agent=route.agent,

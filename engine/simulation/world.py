@@ -158,7 +158,7 @@ class SimulatedProject:
             path = f"build/part{self.id_counter}{suffix}"
             self.files[path] = now
             self.ours.add(path)
-            for old in sorted(self.ours)[:-3]:
+            for old in [path for path in self.files if path in self.ours][:-3]:  # the oldest
                 self.files.pop(old, None)
                 self.ours.discard(old)
 
@@ -226,7 +226,9 @@ class SimulatedContexts:
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Add a session that ended to the conversations of its project."""
-        self._projects[view.workspace].sessions.appendleft(view)
+        project = self._projects[view.workspace]
+        with project.lock:
+            project.sessions.appendleft(view)
 
     def _find_last_sign(self, projects: Sequence[SimulatedProject], last_input: datetime | None) -> datetime | None:
         signs = [last_input, *(project.touched for project in projects)]

@@ -185,11 +185,10 @@ def _build_router(services: Services) -> Router:
     """Build what chooses the channel of a prompt."""
     placer = PromptPlacer(
         services.database,
-        services.settings,
         embed=partial(services.memory.embed_texts, timeout_s=EMBED_TIMEOUT_S),
         agents=services.agents.list,
     )
-    return Router(services.settings, services.clock, services.randomness, placer.place)
+    return Router(services.clock, services.randomness, placer.place)
 
 
 def _build_check_sources(services: Services) -> CheckSources:

@@ -218,10 +218,10 @@ def make_requirements(
 
 def test_no_requirement_is_missing_where_a_kind_has_earned_it():
     earned = make_requirements(
-        ApprovalRecord("run_tests", "koji-core", 11, 11), ApprovalRecord("status", "koji-core", 1, 4)
+        ApprovalRecord("run_tests", "koji-core", 11, 11, "shop"), ApprovalRecord("status", "koji-core", 1, 4)
     )
-    assert (earned.missing, earned.earned) == ((), ("“Tests of what changed” on koji-core",))
-    assert earned.words.endswith("on cards with a confidence of 0.80 or more: “Tests of what changed” on koji-core")
+    assert (earned.missing, earned.earned) == ((), ("“Tests of what changed” on koji-core in shop",))
+    assert earned.words.endswith("on cards with a confidence of 0.80 or more: " + earned.earned[0])
 
 
 def test_missing_requirements_are_one_line():

@@ -4,7 +4,8 @@
 
 A real engine in this process records 1,000 events a second. The clients are in a process of their own, and look at the
 age of an event when they have read it. Bars: p95 of the ages below 250 ms, at most 20 frames a second to a client, and
-nothing lost. Beside ten clients that read nothing, the others may not wait more than half as long again.
+nothing lost. Beside ten clients that read nothing, the others may not wait more than half as long again,
+and 20 ms.
 """
 
 import statistics

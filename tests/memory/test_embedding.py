@@ -45,7 +45,7 @@ def test_a_named_endpoint_gives_unit_vectors_or_says_why_it_cannot_be_used(endpo
     request = EmbeddingHandler.requests[-1]
     assert (request["path"], request["key"], request["model"]) == ("/v1/embeddings", "Bearer k1", "small")
 
-    with pytest.raises(NoEmbedder, match="404"):
-        EndpointEmbedder("mine", "large", lambda name: endpoint).embed(["abc"])
-    with pytest.raises(NoEmbedder, match="clawpy key set mine"):
-        EndpointEmbedder("mine", "small", lambda name: None).embed(["abc"])
+    no_host = Endpoint("http://a b", "")
+    for found, problem in {endpoint: "404", no_host: "invalid answer", None: "clawpy key set mine"}.items():
+        with pytest.raises(NoEmbedder, match=problem):
+            EndpointEmbedder("mine", "large", {"mine": found}.get).embed(["abc"])

@@ -75,7 +75,7 @@ class DecisionWorld:
     failed_inspections: Mapping[str, str] = field(default_factory=dict)
     """The errors of git inspections, by the name of the inspection."""
     calibrator: Calibrator = field(default_factory=IdentityCalibrator)
-    placer: Callable[[str, str], Route] = lambda prompt, channel: Route(channel)
+    placer: Callable[[str, str, Settings], Route] = lambda prompt, channel, settings: Route(channel)
 
     def __post_init__(self):
         self.rails = StandInRails()
@@ -86,7 +86,7 @@ class DecisionWorld:
         self.twin = EmbeddedTwin(self.decisions, calibrator=self.calibrator)
         self.workspaces = [SHOP]
         settings, randomness = FixedSettings(self.settings), Randomness(1)
-        router = Router(settings, self.clock, randomness, self.placer)
+        router = Router(self.clock, randomness, self.placer)
         self.store = CardStore(
             self.database, self.clock, settings, randomness, safety=self._make_safety(),
             decisions=self.decisions, ledger=Ledger(self.database), workspace_refusal=lambda workspace: None,

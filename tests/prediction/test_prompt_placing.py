@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import ChannelSettings, FixedSettings, Settings
+from engine.config import ChannelSettings, Settings
 from engine.hierarchy.organisation import load_first_roles
 from engine.memory.embedding import LocalEmbedder
 from engine.memory.helper import Helper
@@ -42,8 +42,9 @@ def embed() -> Iterator[Callable[[list[str]], list[bytes]]]:
 def place(database: Database, embed: Callable[[list[str]], list[bytes]]) -> Callable[..., Route]:
     """Places a prompt for the first organisation of a home and one channel of the operator."""
     legal = ChannelSettings(agent="lawyer", specialty="contracts, licences, privacy")
-    settings = FixedSettings(Settings(channels=Settings().channels | {"legal": legal}))
-    return PromptPlacer(database, settings, embed=embed, agents=lambda: AGENTS).place
+    own = Settings(channels=Settings().channels | {"legal": legal})
+    placer = PromptPlacer(database, embed=embed, agents=lambda: AGENTS)
+    return lambda prompt, channel, settings=own: placer.place(prompt, channel, settings)
 
 
 def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(place: Callable[..., Route]):

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import ChannelSettings, FixedSettings, Settings
+from engine.config import ChannelSettings, Settings
 from engine.model import Randomness
 from engine.prediction.routing import RECENT_TRIGGER_AGE, Route, Router
 from tests.conftest import MONDAY_MORNING as NOW
@@ -17,18 +17,13 @@ AGENT_BY_CHANNEL = {"koji-core": "backend_builder", "chronicle-hub": "chronicler
 
 
 def make_router(at: datetime = NOW) -> Router:
-    channels = {channel: ChannelSettings(agent=agent) for channel, agent in AGENT_BY_CHANNEL.items()}
-    return Router(
-        FixedSettings(Settings(channels=channels)),
-        FakeClock(at),
-        Randomness(3),
-        lambda prompt, channel: Route(channel),
-    )
+    return Router(FakeClock(at), Randomness(3), lambda prompt, channel, settings: Route(channel))
 
 
 def find_route(router: Router, *, named: str = "", affinity: str = "", triggered: Mapping[str, datetime] = {}) -> Route:
     """The route of a flow."""
-    return router.route("", named=named, affinity=affinity, triggered=triggered, routed={})
+    channels = {channel: ChannelSettings(agent=agent) for channel, agent in AGENT_BY_CHANNEL.items()}
+    return router.route("", Settings(channels=channels), named=named, affinity=affinity, triggered=triggered, routed={})
 
 
 @pytest.mark.parametrize(

@@ -397,5 +397,5 @@ class ReclaimSpace(Flow):
 
 
 def _format_size(size: int) -> str:
-    """`3 MB`, `4.2 GB`."""
+    """`3.0 MB`, `4.2 GB`."""
     return f"{size / 1_000_000_000:.1f} GB" if size >= 1_000_000_000 else f"{size / 1_000_000:.1f} MB"
