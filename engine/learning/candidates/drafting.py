@@ -16,7 +16,7 @@ from itertools import groupby, takewhile
 
 from engine.frozen import frozen
 from engine.learning.candidates import ModelPrice, ModelsUsed, Sources
-from engine.learning.candidates.effects import replace_texts, validate_effect
+from engine.learning.candidates.effects import needs_shell, replace_texts, validate_effect
 from engine.learning.candidates.evaluation import Opportunity
 from engine.model import TranscriptLine, Trust
 from engine.model.adaptation import (
@@ -379,9 +379,6 @@ MAX_QUOTE_CHARS = 160
 PRECEDING_CALLS = 2
 """Maximum number of successful calls that are shown before the one that worked."""
 
-_SHELL_CHARACTER = re.compile(r"[|&;<>$`(){}*?~\n]")
-"""Characters that need a shell. A flow runs without one."""
-
 
 def _describe_heal(sources: Sources, session: str, patch: str) -> tuple[str, ...]:
     """How a session fixed the tests, as lines of a playbook.
@@ -466,7 +463,7 @@ def _is_error(line: TranscriptLine, tool: str, cause: str) -> bool:
 def _is_call_of(command: str, call_words: Sequence[str]) -> bool:
     """Whether a command succeeded, needs no shell, and has the program and the subcommand of a call."""
     tokens = command.split()
-    if not call_words or not tokens or _has_failed(command) or _SHELL_CHARACTER.search(command):
+    if not call_words or not tokens or _has_failed(command) or needs_shell(command):
         return False
     has_subcommand = len(call_words) == 1 or call_words[1] in tokens[1:]
     return has_subcommand and _find_program_name(tokens[0]) == _find_program_name(call_words[0])

@@ -33,7 +33,7 @@ _FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
 _QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\[^$`]|[^"\\$`])*(\\?[$`]?)(?:\\.|[^"\\])*\"""")
 """A text that a shell takes as it stands, and a variable or command in double quotes that it does not."""
 
-_FOR_A_SHELL = re.compile(r"[|&;<>()$`*?]|(?<!\S)[~#]|^\w+=")
+_FOR_A_SHELL = re.compile(r"[|&;<>()$`*?\n]|(?<!\S)[~#]|^\w+=|\{\S*(?:,|\.\.)\S*\}")
 """What a shell does more with than to pass it on. A `[` is that of a test's name, such as `test_total[1]`."""
 
 
@@ -57,10 +57,14 @@ def validate_effect(effect: Effect) -> Effect:
             commands = _validate_lines("commands", effect.commands)
             for command in commands:
                 split_command(command)
-                needs_shell = _FOR_A_SHELL.search(_QUOTED.sub(r"_\1", command))
-                _require_valid(not needs_shell, f"{command[:80]!r} needs a shell")
+                _require_valid(not needs_shell(command), f"{command[:80]!r} needs a shell")
             return FlowOffload(name, _validate_line(effect.title) or name, commands)
     return effect
+
+
+def needs_shell(command: str) -> bool:
+    """Whether a shell would do something else with a command than to pass its words on."""
+    return _FOR_A_SHELL.search(_QUOTED.sub(r"_\1", command)) is not None
 
 
 def split_command(command: str) -> list[str]:
