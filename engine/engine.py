@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,6 +96,13 @@ class Engine(ApiServices):
         self._attach = attach
 
         foundation.build_storage(self, overrides)
+        try:
+            self._build_services(overrides)
+        except BaseException:
+            self.database.close()
+            raise
+
+    def _build_services(self, overrides: Overrides) -> None:
         foundation.build_organisation(self, overrides)
         execution.build_rails(self)
         candidates.build_effects(self)
@@ -104,9 +112,9 @@ class Engine(ApiServices):
         prediction.build_prediction(self, sessions, overrides)
         foundation.build_knowledge(self, overrides)
         candidates.build_adaptation(self)
-        self.retention = Retention(self.database, clock, self.settings, self.ledger.cursor_keys)
+        self.retention = Retention(self.database, self.clock, self.settings, self.ledger.cursor_keys)
         acting.build(self, sessions, follow_gateway=lambda: self.gateway.apply_settings())
-        self.gateway = Gateway(self, _build_gateway, announce=lock.announce_gateway)
+        self.gateway = Gateway(self, _build_gateway, announce=self._lock.announce_gateway)
         self.notify = Notifications(self, issue_pass=self.gateway.issue_pass)
         services_that_wait = (self.knowledge, self.bubbles, self.adaptation, self.learnings, self.notify)
         self.waiting_sources = [service.waiting for service in services_that_wait]
@@ -208,33 +216,41 @@ class Engine(ApiServices):
     def close(self) -> None:
         """Stop everything, write what is pending, release the home. Safe to call twice.
 
-        What starts work ends before the work, and the database after all that writes to it.
+        What starts work ends before the work, and the database after all that writes to it. If one of them raises, the
+        others are closed all the same, and the home is released.
         """
-        self.gateway.end()
+        with ExitStack() as closing:  # in reverse order
+            closing.callback(self._lock.release)
+            closing.callback(self.database.close)
+            closing.callback(self._record_end)
+            closing.callback(self.memory.close)
+            closing.callback(self.embedding_cache.close)
+            closing.callback(self.knowledge.close)
+            closing.callback(self.learnings.close)
+            closing.callback(self.safety.kill_switch.close)
+            if not self.is_model_host_lent:
+                closing.callback(self.model_host.close)
+            closing.callback(self.status_bar_file.close)
+            closing.callback(self.sessions.close)
+            closing.callback(self.notify.close)
+            closing.callback(self.agent_files.close)
+            closing.callback(self.autonomy.close)
+            closing.callback(self.workspace_watch.close)
+            closing.callback(self._stop_listening)
+            closing.callback(self.gateway.end)
+
+    def _stop_listening(self) -> None:
         if self._control is not None:
             self._lock.announce("")
             self._control.close()
             self._control = None
-        self.workspace_watch.close()
-        self.autonomy.close()
-        self.agent_files.close()
-        self.notify.close()
-        self.sessions.close()
-        self.status_bar_file.close()
-        if not self.is_model_host_lent:
-            self.model_host.close()
-        self.safety.kill_switch.close()
-        self.learnings.close()
-        self.knowledge.close()
-        self.embedding_cache.close()
-        self.memory.close()
+
+    def _record_end(self) -> None:
         try:
             self.database.record(EngineStopped())
         except Refusal as refusal:
             if refusal.code != "engine_closed":
                 log.warning("the end could not be recorded: %s", refusal)
-        self.database.close()
-        self._lock.release()
 
 
 def _build_gateway(*parts: Any) -> Server:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from engine import Engine
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.lock import HomeLock, read_holder
@@ -47,6 +48,16 @@ def test_kill_dash_nine_frees_the_home(home: Home, clock: FakeClock):
     lock = HomeLock(home, clock=clock)
     lock.acquire()
     lock.release()
+
+
+def test_a_service_that_cannot_be_closed_leaves_the_home_free(
+    home: Home, shop_engine: Engine, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as patched:
+        patched.setattr(shop_engine.notify, "close", None)
+        with pytest.raises(TypeError):
+            shop_engine.close()
+    assert read_holder(home) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x", "since": 3}'])
