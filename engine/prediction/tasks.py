@@ -189,7 +189,8 @@ class TaskBoard:
 
         def apply(tx: Transaction) -> None:
             for row in load_all(tx.session, TaskRow, _FILE_TASKS):
-                if new_state := states.get((row.workspace, row.title)):
+                new_state = states.get((row.workspace, row.title))
+                if new_state and row.state != TaskState.RUNNING:  # a session may have started it since
                     self._change(tx, row, new_state, "")
             for workspace, title in new:
                 self._add(tx, title, FILE, workspace=workspace)
