@@ -272,8 +272,8 @@ def _explain_unknown_word(kind: str, word: str, words: Collection[str]) -> str:
 
 def make_request(options: argparse.Namespace, common: CommonOptions) -> Document:
     """The arguments of a verb for the engine: its options, the workspaces that it is about, and the text of files that
-    it names. `shown` says that a person looks at the cards: only such cards can count as passed over. Raises
-    `WrongUse`, and `Refusal` when a workspace is missing."""
+    it names. `shown` says that a person looks at the cards, so without `--json`: only such cards can count as passed
+    over. Raises `WrongUse`, and `Refusal` when a workspace is missing."""
     verb = VERBS[options.verb]
     arguments: Document = {}
     if verb.actions:
@@ -283,9 +283,9 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
     arguments |= _choose_workspace_arguments(verb, arguments, common)
     match options.verb:
         case "predict":
-            arguments["shown"] = True
+            arguments["shown"] = not common.as_json
         case "cards":
-            arguments["shown"] = not options.all
+            arguments["shown"] = not (options.all or common.as_json)
         case "work" if options.id:
             arguments["shown"] = not common.as_json
         case "config" if arguments["action"] == "set":
