@@ -235,11 +235,15 @@ def _restore_git_file(path: str, content: bytes) -> None:
             return
     except OSError:
         pass
-    print("clawpy: the command changed .git, which was put back", file=sys.stderr, flush=True)
-    _remove_path(path)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    with open(descriptor, "wb") as file:
-        file.write(content)
+    result = "was put back"
+    try:
+        _remove_path(path)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        with open(descriptor, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        result = f"could not be put back: {error}"
+    print(f"clawpy: the command changed .git, which {result}", file=sys.stderr, flush=True)
 
 
 def _remove_path(path: str) -> None:
