@@ -414,6 +414,7 @@ def quarantine(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     until, tests = today + QUARANTINE, [result["test"] for result in flaky[:MAX_HUNTED]]
     failed, times = flaky[0]["failed"], flaky[0]["runs"]
+    most = "up to " if len(tests) > 1 else ""  # the first failed most, and the reason is written above all of them
     names = join_shortened((shorten_test(test) for test in tests), 2, 40)
     yield Offer(
         f"Skip {names} until {until.day} {until:%B}",
@@ -423,7 +424,7 @@ def quarantine(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         parameters={
             "tests": tests,
             "until": until.isoformat(),
-            "why": f"flaky: failed {failed} of {times}",
+            "why": f"flaky: failed {most}{failed} of {times}",
         },
         evidence_at=last.ended_at,
     )

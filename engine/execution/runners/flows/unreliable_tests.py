@@ -7,9 +7,10 @@ which writes a skip mark with a date into its file. `engine.git.inspection` find
 from __future__ import annotations
 
 import ast
-import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
+from itertools import takewhile
 from statistics import median
 from typing import Annotated, Literal
 
@@ -83,15 +84,19 @@ class HuntFlakes(ProjectFlow):
             result = f"failed {tally.failed} of {tally.runs}  mean {tally.mean_seconds:.3f} s"
             job.say(f"{tally.verdict:>7}  {result}  {tally.test}")
         steady = sum(tally.verdict == "steady" for tally in tallies)
-        summary = f"Steady: {count(steady, 'test')} passed {self.times} times out of {self.times}"
+        passed = min(tally.runs for tally in tallies)
+        summary = f"Steady: {count(steady, 'test')} passed {passed} times out of {self.times}"
         if steady < len(tallies):
             counts = [_describe_tallies(tallies, verdict) for verdict in ("flaky", "broken")]
             summary = "; ".join(filter(None, [*counts, f"{steady} steady"]))
+        broken = [check.error for check in checks if check.errors and not check.failing]
+        if broken:
+            summary += f"; {count(len(broken), 'run')} failed without a failing test: {broken[-1] or 'see the output'}"
         tests = make_facts(tallies, "test", "runs", "failed", "mean_seconds", "verdict")
         facts: Facts = {"tests": tests}
         if tool.name == "pytest" and any(tally.verdict == "flaky" and ".py::" in tally.test for tally in tallies):
             facts["next"] = "quarantine"
-        return FlowResult(summary, check=checks[-1], sound=steady == len(tallies), facts=facts)
+        return FlowResult(summary, check=checks[-1], sound=steady == len(tallies) and not broken, facts=facts)
 
 
 @frozen
@@ -112,15 +117,15 @@ class TestTally:
 
 
 def _tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
-    """The tally of each test in a series of runs. Tests with the highest share of failures come first, then slow
-    ones."""
-    times: dict[str, list[float]] = {}
-    failed: dict[str, int] = {}
+    """The tally of each test that a run names. A run without durations, such as those of cargo, counts for each, unless
+    it broke. Tests with the highest share of failures come first, then slow ones."""
+    times: dict[str, list[float]] = {test: [] for check in checks for test in (*dict(check.durations), *check.failing)}
+    failed = Counter(test for check in checks for test in set(check.failing))
     for check in checks:
         durations = dict(check.durations)
-        for test in {*durations, *check.failing}:
-            times.setdefault(test, []).append(durations.get(test, 0.0))
-            failed[test] = failed.get(test, 0) + (test in check.failing)
+        counts_for_all = check.passed + check.failed and not (durations or check.errors)
+        for test in times if counts_for_all else {*durations, *check.failing}:
+            times[test].append(durations.get(test, 0.0))
     tallies = [
         TestTally(test, len(seconds), failed[test], round(sum(seconds) / len(seconds), 4))
         for test, seconds in times.items()
@@ -130,10 +135,10 @@ def _tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
 
 def _tally_without_names(tool: str, tests: Sequence[str], checks: Sequence[CheckResult]) -> list[TestTally]:
     """One tally for all tests. It is used if no test failed and the tool names only failures, as cargo does."""
-    if not any(check.passed for check in checks):
+    times = [check.seconds for check in checks if check.passed]
+    if not times:
         raise WorkFailed(f"{tool} ran none of these tests", "take the ids from the output of a run")
-    mean_seconds = sum(check.seconds for check in checks) / len(checks)
-    return [TestTally(join_names(tests, 3), len(checks), 0, round(mean_seconds, 4))]
+    return [TestTally(join_names(tests, 3), len(times), 0, round(sum(times) / len(times), 4))]
 
 
 def _describe_tallies(tallies: Sequence[TestTally], verdict: str) -> str:
@@ -309,16 +314,15 @@ def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | N
     rows = text.split("\n")
     newline = "\r" if rows[0].endswith("\r") else ""
     top_row = min([test.lineno, *(decorator.lineno for decorator in test.decorator_list)]) - 1
-    indent = " " * (len(rows[top_row]) - len(rows[top_row].lstrip()))
+    indent = rows[top_row].removesuffix(rows[top_row].lstrip())
     # All numbers of rows are those of the unchanged file. So the rows are changed from below: first the old marks,
     # which are at the top row of the test or below it, then that row, and last the imports, which are above it.
     for old_mark in reversed(old_marks):
         del rows[old_mark.lineno - 1 : old_mark.end_lineno]
     rows.insert(top_row, f"{indent}{_make_skip_mark(text, until, why)}{newline}")
-    import_row = _find_import_row(tree)
-    rows[import_row:import_row] = [
-        f"{line}{newline}" for line in _IMPORTS if not re.search(rf"^{line}[ \t\r]*$", text, re.MULTILINE)
-    ]
+    import_row = _find_import_row(tree, text)
+    present = {ast.unparse(statement) for statement in tree.body if isinstance(statement, (ast.Import, ast.ImportFrom))}
+    rows[import_row:import_row] = [f"{line}{newline}" for line in _IMPORTS if line not in present]
     after = "\n".join(rows)
     ast.parse(after)
     return after
@@ -332,12 +336,12 @@ def _make_skip_mark(text: str, until: date, why: str) -> str:
     return f"@pytest.mark.skipif({condition}, reason={quote}{reason}{quote})"
 
 
-def _find_import_row(tree: ast.Module) -> int:
-    """The index of the row for new imports. It is before the first import of the file, but after its docstring and its
-    imports from `__future__`."""
-    row = 0
+def _find_import_row(tree: ast.Module, text: str) -> int:
+    """The index of the row for new imports. It is before the first import of the file, but after its docstring, its
+    imports from `__future__`, and comments in its first two rows, which may be for the system or name the encoding."""
+    row = sum(1 for _ in takewhile(lambda line: line.startswith("#"), text.split("\n")[:2]))
     for statement in tree.body:
-        is_docstring = isinstance(statement, ast.Expr) and row == 0
+        is_docstring = isinstance(statement, ast.Expr) and statement is tree.body[0]
         if is_docstring or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
             row = statement.end_lineno or 0
         elif isinstance(statement, (ast.Import, ast.ImportFrom)):
