@@ -127,12 +127,12 @@ def test_lessons_are_read_back_and_the_rest_of_the_file_stays(
 
 def test_the_section_is_added_to_a_new_file_and_replaced_in_an_old_one(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"a.txt": "1"})
-    run = run_flow("write_agents_md", lessons=["Run the migrations first", "Use Decimal for money"])
+    run = run_flow("write_agents_md", lessons=["1. Migrate", "Use Decimal for money"])
     text = (run.folder / AGENTS_FILE).read_text()
     assert text == (
         "<!-- clawpy:learnt -->\n## What was learned here\n\n"
         "Written by Clawpy with your approval; the text between the marks is overwritten.\n\n"
-        "- Run the migrations first\n- Use Decimal for money\n<!-- /clawpy:learnt -->\n"
+        "- 1\\. Migrate\n- Use Decimal for money\n<!-- /clawpy:learnt -->\n"
     )
     assert run.summary == "AGENTS.md: 2 lessons, 2 of them new"
     assert not (repository.path / AGENTS_FILE).exists()
@@ -142,4 +142,4 @@ def test_the_section_is_added_to_a_new_file_and_replaced_in_an_old_one(repositor
     data = (rerun.folder / AGENTS_FILE).read_bytes()
     assert data.startswith(b"# Ours\r\n\r\nUse tabs.\r\n<!-- clawpy:learnt -->\r\n")
     assert data.endswith(b"<!-- /clawpy:learnt -->\ntail without end")
-    assert rerun.session.lines == ["+ Test at midnight", "- Run the migrations first"]
+    assert rerun.session.lines == ["+ Test at midnight", "- 1. Migrate"]

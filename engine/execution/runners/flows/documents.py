@@ -150,8 +150,11 @@ _NEEDS_ESCAPE = re.compile(r"&(?=(?:lt|amp);)|<(?=!--)")
 _ESCAPED_CHARACTER = re.compile(r"&(lt|amp);")
 """Their escapes."""
 
-_MARKDOWN_SIGN = re.compile(r"[\\#>*+\-`~|=_\[]")
-"""A character with a meaning at the beginning of an item."""
+_MARKDOWN_SIGN = re.compile(r"(?=[\\#<>*+\-`~|=_\[])|[0-9]+(?=[\\.)])")
+"""The place before a character with a meaning at the beginning of an item, or after the number of a list."""
+
+_ESCAPED_SIGN = re.compile(r"^([0-9]*)\\")
+"""The backslash that was put there."""
 
 
 def _check_lesson(text: str) -> str:
@@ -210,13 +213,14 @@ def read_lessons(data: bytes) -> list[str]:
 
 
 def _escape_markdown(text: str) -> str:
-    """One line of Markdown that shows `text`. It is escaped, so that it begins no comment, and its first character has
-    no special meaning."""
+    """One line of Markdown that shows `text`. It is escaped, so that it begins no comment, and its beginning has no
+    special meaning, such as that of a list or of HTML."""
     escaped = _NEEDS_ESCAPE.sub(lambda match: "&amp;" if match[0] == "&" else "&lt;", text)
-    return f"\\{escaped}" if _MARKDOWN_SIGN.match(escaped) else escaped
+    sign = _MARKDOWN_SIGN.match(escaped)
+    return f"{sign[0]}\\{escaped[sign.end() :]}" if sign else escaped
 
 
 def _parse_markdown(item: str) -> str:
     """The inverse of `_escape_markdown`."""
-    escaped = item.removeprefix("\\")
+    escaped = _ESCAPED_SIGN.sub(r"\1", item)
     return _ESCAPED_CHARACTER.sub(lambda match: "<" if match[1] == "lt" else "&", escaped)
