@@ -78,9 +78,9 @@ class ReportBranches(Flow):
     def _report(self, job: Job, base: str, branches: Sequence[ComparedBranch]) -> None:
         """Show the branches that can be tidied up, by their state, each with the command that deletes it."""
         titles = {
-            "merged": f"Merged into {base}",
+            "merged": f"Merged into {base} (git deletes them while {base} is checked out)",
             "applied": f"Their changes are in {base} as other commits (rebased or squashed)",
-            "stale": f"No commit for {self.days} days",
+            "stale": f"No commit for {self.days} days (deleting them loses the commits that no other branch has)",
         }
         width = max((len(branch.name) for branch in branches), default=0)
         for state, title in titles.items():
