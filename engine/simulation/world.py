@@ -86,7 +86,7 @@ class SimulatedProject:
     """One simulated repository with the branches `work` and `main`, whose files somebody edits, commits and pushes.
 
     Sessions call `record_run` and `leave_file` from their threads, so these take the `lock`. Only the thread of the
-    simulation calls the other methods.
+    simulation calls the other methods. `sessions` grows where the end of a session is written.
     """
 
     workspace: str
