@@ -79,7 +79,7 @@ class HuntFlakes(ProjectFlow):
             checks.append(check)
             outcome = "all passed" if check.green else count(check.failed + check.errors, "failure")
             job.say(f"run {number} of {self.times}: {outcome} in {check.seconds:.2f} s")
-        tallies = _tally_runs(checks) or _tally_without_names(tool.name, self.tests, checks)
+        tallies = tally_runs(checks) or _tally_without_names(tool.name, self.tests, checks)
         for tally in tallies:
             result = f"failed {tally.failed} of {tally.runs}  mean {tally.mean_seconds:.3f} s"
             job.say(f"{tally.verdict:>7}  {result}  {tally.test}")
@@ -116,7 +116,7 @@ class TestTally:
         return "broken" if self.failed == self.runs else "flaky"
 
 
-def _tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
+def tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
     """The tally of each test that a run names. A run without durations, such as those of cargo, counts for each, unless
     it broke. Tests with the highest share of failures come first, then slow ones."""
     times: dict[str, list[float]] = {test: [] for check in checks for test in (*dict(check.durations), *check.failing)}
