@@ -33,7 +33,7 @@ _FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
 _QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\[^$`]|[^"\\$`])*(\\?[$`]?)(?:\\.|[^"\\])*\"""")
 """A text that a shell takes as it stands, and a variable or command in double quotes that it does not."""
 
-_FOR_A_SHELL = re.compile(r"[|&;<>()$`*?\n]|(?<!\S)[~#]|^\w+=|\{\S*(?:,|\.\.)\S*\}")
+_FOR_A_SHELL = re.compile(r"[|&;<>()$`*?\n]|(?<!\S)[~#]|^\w+=|\{[^\s{}]*(?:,|\.\.)[^\s{}]*\}")
 """What a shell does more with than to pass it on. A `[` is that of a test's name, such as `test_total[1]`."""
 
 

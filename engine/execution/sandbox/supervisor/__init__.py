@@ -229,21 +229,23 @@ def _read_git_file(path: str) -> bytes:
 
 
 def _restore_git_file(path: str, content: bytes) -> None:
-    """Undo changes of the command to `.git`. Landlock cannot protect a single file in a writable folder."""
+    """Undo changes of the command to `.git`. Landlock cannot protect a single file in a writable folder.
+
+    If that fails, the supervisor ends with exit status 1: nothing may take the changed `.git` as right.
+    """
     try:
         if stat.S_ISREG(os.lstat(path).st_mode) and _read_git_file(path) == content:
             return
     except OSError:
         pass
-    result = "was put back"
     try:
         _remove_path(path)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         with open(descriptor, "wb") as file:
             file.write(content)
     except OSError as error:
-        result = f"could not be put back: {error}"
-    print(f"clawpy: the command changed .git, which {result}", file=sys.stderr, flush=True)
+        sys.exit(f"clawpy: the command changed .git, which could not be put back: {error}")
+    print("clawpy: the command changed .git, which was put back", file=sys.stderr, flush=True)
 
 
 def _remove_path(path: str) -> None:
