@@ -116,10 +116,10 @@ def _own_git_identity(git_config: Path, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture(autouse=True)
 def _no_environment_of_the_developer(monkeypatch: pytest.MonkeyPatch):
-    """Tests and their child processes see neither keys nor places from the developer's environment or keyring."""
+    """Tests and their child processes see no keys, places or authors from the developer's environment or keyring."""
     for variable in ("CLAWPY_HOME", "CLAWPY_SHARED_DATABASE_URL", "UV_PROJECT_ENVIRONMENT"):
         monkeypatch.delenv(variable, raising=False)
-    for variable in [name for name in os.environ if name.startswith("CLAWPY_") and name.endswith("_API_KEY")]:
+    for variable in filter(re.compile(r"CLAWPY_\w+_API_KEY|GIT_(AUTHOR|COMMITTER)_\w+").fullmatch, list(os.environ)):
         monkeypatch.delenv(variable)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
 
