@@ -134,7 +134,7 @@ class Knowledge:
 
     def run_night(self) -> None:
         """Process the days that are due, and write the file with the copy of the task graph. Raises OSError and
-        `Refusal`; then the scheduler calls again."""
+        `Refusal`: a day that failed is due again, and the next night writes the file."""
         self.nightly.run_due()
         self.graph.export(self._graph_file)
 
