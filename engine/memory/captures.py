@@ -189,10 +189,11 @@ class Captures:
         """Captures with all `words`, newest first; page on with `before` = the last id."""
         last = self.find_entry(before) if before else None
         clauses = f"""
-            WHERE NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE NOT instr(casefold(text), casefold(value)))
+            WHERE NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE NOT instr(casefold(text), value))
             {"AND (at, id) < (:at, :id)" if last else ""} ORDER BY at DESC, id DESC LIMIT :limit
         """
-        return self._read(clauses, words=words.split(), at=last and last.at, id=last and last.id, limit=limit)
+        folded = words.casefold().split()
+        return self._read(clauses, words=folded, at=last and last.at, id=last and last.id, limit=limit)
 
     def find_entry(self, capture_id: str) -> Capture | None:
         """One capture, None if there is none with this id."""

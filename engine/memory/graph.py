@@ -156,11 +156,12 @@ class TaskGraph:
         """Tasks with all `words`, the last added first."""
         clauses = """
             WHERE NOT EXISTS (
-                SELECT 1 FROM json_each(:words) WHERE NOT instr(casefold(title || ' ' || description), casefold(value))
+                SELECT 1 FROM json_each(:words) WHERE NOT instr(casefold(title || ' ' || description), value)
             ) ORDER BY rowid DESC LIMIT :limit
         """
         with self.database.read() as session:
-            return [row.value for row in read_all(session, TaskNode, clauses, {"words": words.split(), "limit": limit})]
+            values = {"words": words.casefold().split(), "limit": limit}
+            return [row.value for row in read_all(session, TaskNode, clauses, values)]
 
     def read_newest_titles(self, limit: int) -> dict[str, str]:
         """The titles of the last added tasks by their ids. No objects are made of them: each recall compares them."""
