@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 STARTERS = {
     "engine/git/environment.py": "git, the only place",
-    "engine/git/command.py": "names the type of a finished process",
+    "engine/git/__init__.py": "names the type of a finished process",
     "engine/background.py": "helper processes of the engine's own code",
     "engine/execution/processes.py": "what sessions run, in the sandbox",
     "engine/execution/session_commands.py": "names the type of a session's process",

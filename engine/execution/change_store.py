@@ -23,8 +23,7 @@ from engine.execution.diffs import make_file_diffs, printable_text
 from engine.execution.session_store import read_check
 from engine.execution.trees import diff_trees, find_missing_objects, make_patch
 from engine.frozen import frozen
-from engine.git import Git
-from engine.git.command import join_paths, printable_path
+from engine.git import Git, join_paths, printable_path
 from engine.model import (
     LEFT_OUT,
     UNDECIDED_STATES,

@@ -59,8 +59,7 @@ from engine.execution.trees import (
 )
 from engine.execution.worktrees import StartingTreeBuilder, Worktree, Worktrees
 from engine.frozen import frozen
-from engine.git import Git
-from engine.git.command import join_paths, printable_path
+from engine.git import Git, join_paths, printable_path
 from engine.git.state import make_session_branch_name
 from engine.home import Home
 from engine.model import (

@@ -33,8 +33,7 @@ from engine.execution.trees import (
     scratch_index,
 )
 from engine.files import read_table
-from engine.git import Git
-from engine.git.command import join_nul, join_paths, printable_path, split_nul
+from engine.git import Git, join_nul, join_paths, printable_path, split_nul
 from engine.model import LEFT_OUT, FileChange, FileDiff, FilePart, Refusal, sanitise
 
 MAX_TARGET_CHARS = 200

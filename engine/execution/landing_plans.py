@@ -41,8 +41,7 @@ from engine.execution.trees import (
     scratch_index,
 )
 from engine.frozen import frozen
-from engine.git import Git
-from engine.git.command import join_nul, printable_path, split_nul
+from engine.git import Git, join_nul, printable_path, split_nul
 from engine.git.repository import is_git_name
 from engine.model import LandPreview
 from engine.storage.beneath import Beneath, parents

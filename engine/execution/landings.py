@@ -40,8 +40,7 @@ from engine.execution.landing_plans import (
 from engine.execution.trees import diff_trees, keep_object, take_snapshot
 from engine.execution.worktrees import Worktrees
 from engine.frozen import frozen
-from engine.git import Git
-from engine.git.command import join_paths, printable_path
+from engine.git import Git, join_paths, printable_path
 from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
 from engine.model.text import count
 from engine.storage.beneath import Beneath

@@ -23,8 +23,7 @@ from pathlib import Path
 
 from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
-from engine.git import MIN_VERSION, Git, read_git_version
-from engine.git.command import printable_path, split_nul, update_index
+from engine.git import MIN_VERSION, Git, printable_path, read_git_version, split_nul, update_index
 from engine.git.environment import get_temporary_folder
 from engine.model import Refusal
 

@@ -37,8 +37,7 @@ from engine.execution.trees import (
 )
 from engine.files import read_plain, remove_folder
 from engine.frozen import frozen
-from engine.git import Git
-from engine.git.command import join_nul, join_paths, split_nul
+from engine.git import Git, join_nul, join_paths, split_nul
 from engine.git.environment import get_temporary_folder
 from engine.git.repository import is_git_name
 from engine.home import Home

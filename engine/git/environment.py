@@ -1,6 +1,6 @@
 """Starts git in an environment in which it asks nothing, fetches nothing and runs no program (SPEC 3.9, 11.1).
 
-`command` and `repository` run git by it. Fixed variables keep git from questions, editors and the network. A
+`Git` and `repository` run git by it. Fixed variables keep git from questions, editors and the network. A
 configuration that is written here keeps it from programs. git runs programs that the configuration of a repository
 names: filters, hooks, a file-system monitor, text converters, diff and merge drivers, signature checkers, transports,
 and more with each release. A list of settings to switch off would never be complete. So git does not read that

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
-from engine.git.command import Git, split_nul
+from engine.git import Git, split_nul
 from engine.git.environment import GitError, get_temporary_folder
 from engine.model import Refusal, group_pairs
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from engine.frozen import frozen
-from engine.git.command import Git
+from engine.git import Git
 from engine.git.history import Commit, Stash, log_commits, read_reflog, read_stashes, try_merge
 from engine.git.leftovers import QUARANTINE_WORDS, QuarantinedTest, find_quarantined_tests
 from engine.git.lost_commits import LostCommits, read_lost_commits

@@ -17,8 +17,7 @@ from datetime import datetime, timedelta
 
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
-from engine.git import Git
-from engine.git.command import LITERAL_PATHS
+from engine.git import LITERAL_PATHS, Git
 from engine.git.history import Commit, ReflogEntry, log_commits, read_file_at, read_reflog, try_merge
 from engine.git.patch import read_patch
 from engine.git.state import GitState

@@ -18,8 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from engine.files import read_plain_or_nothing
-from engine.git import Git, GitError
-from engine.git.command import split_nul
+from engine.git import Git, GitError, split_nul
 from engine.git.habits import CoChanges, Partner, ReleaseRhythm, measure_release_rhythm
 from engine.git.history import (
     count_apart,

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 from engine.files import read_plain
 from engine.frozen import frozen
-from engine.git import Git
-from engine.git.command import LITERAL_PATHS
+from engine.git import LITERAL_PATHS, Git
 from engine.git.history import read_file_at
 from engine.git.leftovers import SECRET_HINT, SECRET_KIND, Leftover, is_secret_file, scan_line
 from engine.git.patch import FilePatch, PatchLine, read_patch

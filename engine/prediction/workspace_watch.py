@@ -15,8 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.git import Git
-from engine.git.command import join_nul, split_nul
+from engine.git import Git, join_nul, split_nul
 from engine.model import Refusal, group_pairs
 from engine.storage.beneath import parents
 

@@ -40,7 +40,7 @@ HEAVY = (
 LIGHT = {
     "engine", "engine.files", "engine.frozen", "engine.home", "engine.installed",
     "engine.model", "engine.model.base", "engine.model.cards", "engine.model.rails", "engine.model.sessions",
-    "engine.model.text", "engine.git", "engine.git.command", "engine.git.environment", "engine.git.repository",
+    "engine.model.text", "engine.git", "engine.git.environment", "engine.git.repository",
 }  # fmt: skip
 """What is imported of the engine before the first frame. `engine.git` finds the repository of the current folder."""
 

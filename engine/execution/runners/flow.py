@@ -23,8 +23,7 @@ from engine.clock import Clock, SystemClock
 from engine.execution.housekeeping import Housekeeping
 from engine.files import read_plain
 from engine.frozen import frozen
-from engine.git import Git
-from engine.git.command import LITERAL_PATHS
+from engine.git import LITERAL_PATHS, Git
 from engine.git.history import find_commit
 from engine.model import CheckResult, sanitise
 from engine.model.text import join_names, one_line

@@ -13,7 +13,8 @@ from typing import Any
 
 from engine.execution.runners.toolchains.project_tools import Linter
 from engine.git.leftovers import CONFLICT_MARKER, TODO_KINDS
-from engine.git.own_changes import LocatedLeftover, Mention
+from engine.git.own_changes import LocatedLeftover
+from engine.git.stale_mentions import Mention
 from engine.git.state import GitState
 from engine.model import Tier
 from engine.model.text import count, join_shortened, moment, plain, tail
@@ -235,7 +236,7 @@ def _collect_evidence(
     breakpoint. The facts list all leftovers, without line numbers, because these change with every line above them.
     """
     kinds = dict.fromkeys(f"{leftover.kind} in {plain(leftover.path, 100)}" for leftover in shown_leftovers)
-    lines = sorted(f"{leftover.kind} {leftover.path} {leftover.text}" for leftover in all_leftovers)
+    lines = sorted(f"{leftover.kind} {leftover.path} {leftover.text_hash}" for leftover in all_leftovers)
     return {"subject": ", ".join([*kinds][:MAX_NAMED]), "facts": {"found": lines}}
 
 

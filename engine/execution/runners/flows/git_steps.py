@@ -21,8 +21,7 @@ from engine.execution.runners.toolchains.project_tools import ProjectTool
 from engine.execution.runners.toolchains.tool_table import LANGUAGES, list_folders_up_to
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
-from engine.git import Git
-from engine.git.command import update_index
+from engine.git import Git, update_index
 from engine.git.leftovers import find_secret_kind
 from engine.git.own_changes import OwnChanges, find_own_changes
 from engine.git.reader import USUAL_BASES, GitReader

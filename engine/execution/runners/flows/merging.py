@@ -36,8 +36,7 @@ from engine.execution.runners.flows.git_steps import (
     try_git,
 )
 from engine.execution.runners.flows.suite_runs import describe_check, try_whole_suite
-from engine.git import GitError
-from engine.git.command import LITERAL_PATHS
+from engine.git import LITERAL_PATHS, GitError
 from engine.git.history import is_ancestor, merge_trees, separate_objects
 from engine.git.inspection import MAX_COLLIDING, MAX_TRIED_BRANCHES
 from engine.git.unfinished import (

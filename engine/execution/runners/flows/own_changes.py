@@ -42,7 +42,8 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.git.habits import is_group
 from engine.git.leftovers import CONFLICT_MARKER, TODO_KINDS, count_kinds, find_removable_lines, remove_lines, scan_line
-from engine.git.own_changes import LocatedLeftover, Mention, read_text
+from engine.git.own_changes import LocatedLeftover, read_text
+from engine.git.stale_mentions import Mention
 from engine.model import CheckResult, group_pairs, sanitise
 from engine.model.text import count, join_names
 
@@ -192,7 +193,7 @@ class LookAtMentions(Flow):
         for finding in mentions:
             replacement = f"now {finding.new}" if finding.new else "gone"
             job.say(f"{finding.path}:{finding.line}  {finding.old} ({replacement})")
-            job.say(f"      {finding.text}")
+            job.say(f"      {finding.excerpt}")
         renamed = [finding for finding in mentions if finding.new]
         if len(renamed) < len(mentions):
             job.say("Reword what is gone and has no new name.")

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from engine.execution.runners.flow import Facts, Flow, FlowResult, Job, Place, Revision
 from engine.execution.runners.flows.git_steps import quote_paths, resolve_commit
-from engine.git.command import LITERAL_PATHS
+from engine.git import LITERAL_PATHS
 from engine.git.history import log_commits
 from engine.git.leftovers import count_kinds, is_secret_file
 from engine.git.state import Status, read_status
