@@ -7,7 +7,6 @@ the diff of the whole change set, even when some landed.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import os
 import re
@@ -44,12 +43,6 @@ MAX_HUNK_CHARS = 100_000
 
 MAX_HUNK_LINE_CHARS = 1_000
 """Maximum number of characters of one line of a diff."""
-
-MAX_COMPARED_LINES = 5_000
-"""Maximum number of lines of a file that are compared. The time grows with the square of their number."""
-
-NO_NEWLINE = "\\ No newline at end of file"
-"""The line of a diff below a line that no newline ends, as git writes it."""
 
 _HEADER = re.compile(rb"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _INVISIBLE = re.compile(
@@ -324,20 +317,3 @@ def printable_text(text: str) -> str:
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text.expandtabs(4)  # the usual case; the rest is slow
     return sanitise(_INVISIBLE.sub(lambda match: f"<U+{ord(match[0]):04X}>", text))
-
-
-def split_lines(text: str) -> list[str]:
-    """The lines of a text, each with its newline. Only a newline ends a line, as in editors and diffs."""
-    *whole, rest = text.split("\n")
-    return [f"{line}\n" for line in whole] + ([rest] if rest else [])
-
-
-def make_unified_diff(before: str, after: str, path: str) -> str:
-    """The change of a file as a diff for the operator; "" if nothing changed. A carriage return is shown as ␍, so that
-    a change of line ends can be seen."""
-    old, new = split_lines(before), split_lines(after)
-    if max(len(old), len(new)) > MAX_COMPARED_LINES:
-        return f"{path}: {len(old):,} lines become {len(new):,}"
-    lines = difflib.unified_diff(old, new, path, path)
-    diff = "".join(line if line.endswith("\n") else f"{line}\n{NO_NEWLINE}\n" for line in lines)
-    return diff.removesuffix("\n").replace("\r", "␍")

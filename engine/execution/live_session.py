@@ -1,18 +1,15 @@
-"""One running session, as its runner works with it, and as others watch and stop it (SPEC 3.4, 3.8).
+"""One running session, as its runner works with it, and as others watch it, stop it and reply to it (SPEC 3.4, 3.8).
 
 `Sessions` makes a `LiveSession` and starts its thread. The runner runs `commands`, writes the transcript and spends the
 budget through it. A stop comes from another thread. The next call of the runner then raises `SessionStopped`.
-
-The rails that it asks and the replies that it reads follow. `session_limits` has its limits, clock and budget.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -20,10 +17,9 @@ from engine.execution.processes import Processes
 from engine.execution.runners.flow import CommandResult, SessionStopped
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.session_commands import Command, Echo, SessionCommands
-from engine.execution.session_limits import Budget, Limits, StopRequest, Stopwatch
+from engine.execution.session_limits import Budget, Limits, SessionRails, StopRequest, Stopwatch
 from engine.execution.transcripts import ToolJournal, TranscriptWriter
-from engine.frozen import frozen
-from engine.model import Assignment, Permit, RailVerdict, sanitise
+from engine.model import Assignment, sanitise
 from engine.model.secrets import redact
 from engine.storage.database import Transaction
 
@@ -190,31 +186,6 @@ class LiveSession:
     def explain_exceeded_limit(self) -> str:
         """Why it exceeds one of its limits; "" when it does not."""
         return self.budget.limits.explain_exceeded_time(self._stopwatch) or self.budget.explain_excess()
-
-
-@frozen
-class SessionRails:
-    """The functions by which a session asks the safety rails."""
-
-    consume: Callable[[Transaction, Permit, str], None]
-    """Uses up a permit for an assignment's digest, or raises `Refusal` (SPEC 3.1)."""
-    stop_signal: Callable[[], str]
-    """The kill switch: why nothing may run now, "" when it may."""
-    check: Callable[[str], RailVerdict]
-    """The content filter's verdict on a shell command (SPEC 3.5)."""
-    is_allowed_once: Callable[[str], bool]
-    """Whether the operator allowed once the work of a permit, which the content filter blocks."""
-    reserve: Callable[[str, int], str]
-    """Replaces a session's reservation in the cost ledger by a total of micro-dollars (SPEC 3.4). Returns why a cap
-    refuses it, "" when none does."""
-    last_write: Callable[[str], datetime | None]
-    """The time at which another process last wrote in a workspace, None if unknown."""
-    unattended: Callable[[str], str]
-    """Why nothing may start by itself in a workspace now, "" when it may (SPEC 7)."""
-    secrets: Callable[[], Iterable[str]]
-    """Values that are removed from all output, besides those that look secret (SPEC 11.1)."""
-    sandbox: Sandbox | None
-    """The sandbox of sessions; None for the best one of this machine."""
 
 
 class Replies:

@@ -1,21 +1,23 @@
-"""The limits of a session, and what it has used of them: time, money, tokens, and room on its disk (SPEC 3.4, 3.8).
+"""What may end a session: the safety rails that it asks, and its limits of time, money, tokens and disk (SPEC 3.4).
 
-A limit that is reached is explained in words; `SessionWatch` then ends the session.
+The limits know what was used of them. One that is reached is explained in words; `SessionWatch` then ends the session.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
 from engine.config import ChannelSettings
-from engine.execution.session_store import AUTONOMOUS
+from engine.execution.sandbox import Sandbox
+from engine.execution.session_store import AUTONOMOUS, ConsumePermit
 from engine.frozen import frozen
-from engine.model import SessionState, microusd
+from engine.model import RailVerdict, SessionState, microusd
 from engine.model.text import money
 
 AUTONOMOUS_S = 120.0
@@ -27,6 +29,31 @@ MIN_FREE_BYTES = 256 * 1024**2
 
 MIN_FREE_FILES = 10_000
 """A session ends when fewer files than this can be made on its disk."""
+
+
+@frozen
+class SessionRails:
+    """The functions by which a session asks the safety rails."""
+
+    consume: ConsumePermit
+    """Uses up a permit for the digest of an assignment."""
+    stop_signal: Callable[[], str]
+    """The kill switch: why nothing may run now, "" when it may."""
+    check: Callable[[str], RailVerdict]
+    """The content filter's verdict on a shell command (SPEC 3.5)."""
+    is_allowed_once: Callable[[str], bool]
+    """Whether the operator allowed once the work of a permit, which the content filter blocks."""
+    reserve: Callable[[str, int], str]
+    """Replaces a session's reservation in the cost ledger by a total of micro-dollars (SPEC 3.4). Returns why a cap
+    refuses it, "" when none does."""
+    last_write: Callable[[str], datetime | None]
+    """The time at which another process last wrote in a workspace, None if unknown."""
+    unattended: Callable[[str], str]
+    """Why nothing may start by itself in a workspace now, "" when it may (SPEC 7)."""
+    secrets: Callable[[], Iterable[str]]
+    """Values that are removed from all output, besides those that look secret (SPEC 11.1)."""
+    sandbox: Sandbox | None
+    """The sandbox of sessions; None for the best one of this machine."""
 
 
 @frozen

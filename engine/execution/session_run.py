@@ -22,13 +22,13 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.config.sections import AUTO, FLOW, MODEL
 from engine.events import EventBus, SessionOutput
-from engine.execution.live_session import LiveSession, SessionRails
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, CommandBlocked, RetryLater, SessionStopped, WorkFailed
 from engine.execution.runners.flow_runner import PROSE
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED, find_best_sandbox
-from engine.execution.session_limits import StopRequest, explain_disk_shortage
+from engine.execution.session_limits import SessionRails, StopRequest, explain_disk_shortage
 from engine.execution.session_processes import read_children
 from engine.execution.session_store import AUTONOMOUS, NOT_BEGUN, SessionResult, SessionStore
 from engine.frozen import frozen

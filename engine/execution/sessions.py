@@ -22,13 +22,13 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import EventBus
-from engine.execution.live_session import LiveSession, SessionRails
+from engine.execution.live_session import LiveSession
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED
 from engine.execution.session_commands import make_initial_confinement
-from engine.execution.session_limits import Limits, StopRequest, Stopwatch
+from engine.execution.session_limits import Limits, SessionRails, StopRequest, Stopwatch
 from engine.execution.session_processes import SessionProcesses, get_pid_folder, identify_home, terminate_sessions
 from engine.execution.session_run import Admission, SessionWatch, make_result, run_session
 from engine.execution.session_store import (

@@ -14,7 +14,6 @@ from engine.events import CloudMemoryRecalled
 from engine.execution.changesets import ChangeSets
 from engine.execution.channel_setup import ChannelSetup
 from engine.execution.housekeeping import Caches, Housekeeping
-from engine.execution.live_session import SessionRails
 from engine.execution.model_calls import Caller, ModelCalls
 from engine.execution.model_router import ModelRouter
 from engine.execution.permissions import Permissions
@@ -29,6 +28,7 @@ from engine.execution.runners.model.single_questions import SingleQuestions
 from engine.execution.runners.runner import AgentServices, Runner
 from engine.execution.sandbox import Sandbox
 from engine.execution.session_folders import SessionFolders
+from engine.execution.session_limits import SessionRails
 from engine.execution.sessions import Sessions
 from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.execution.validation import Validation

@@ -16,11 +16,12 @@ from engine.config import ChannelSettings, Settings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.housekeeping import Caches
-from engine.execution.live_session import LiveSession, SessionRails
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import Flow, Place
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_folders import SessionFolders
+from engine.execution.session_limits import SessionRails
 from engine.execution.sessions import Sessions
 from engine.home import Home
 from engine.model import (

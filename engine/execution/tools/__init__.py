@@ -1,5 +1,183 @@
 """The tools of agents in a session (SPEC 3.8): read, write, edit, exec, web_search, web_fetch, and no others.
 
+`tools.toml` describes them. Here it is checked what a model calls them with, and which of them an agent may use, by the
+`Policy` in its `tools.json` (SPEC 4.1).
+
 `toolbelt` carries out a call that `tool_gate` let through. `folder_jail` confines it to the files of one folder, and
 `web` reads pages.
 """
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from engine.files import read_table
+from engine.frozen import frozen
+from engine.hierarchy.organisation import Tools
+from engine.model import Refusal, ToolSpec, Verdict, sanitise
+
+MAX_COMMAND_CHARS = 20_000
+"""Maximum number of characters of a command."""
+
+MAX_QUERY_CHARS = 500
+"""Maximum number of characters of a search query."""
+
+EXEC_S = 120
+"""Seconds after which a command is ended, unless the model asks for more."""
+
+MAX_EXEC_S = 3_600
+"""The highest timeout in seconds that a model may ask for."""
+
+_TABLES = read_table(__file__, "tools.toml")
+
+TOOL_NAMES = tuple(_TABLES)
+"""The names of all tools (SPEC 3.8)."""
+
+_Text = Annotated[str, AfterValidator(lambda text: text.encode().decode())]
+"""A text that can be encoded as UTF-8."""
+
+
+def _make_form(name: str, row: Mapping[str, Any]) -> type[BaseModel]:
+    """The class that validates the arguments of a tool. A model may send null for an optional one."""
+    limits = {"default_seconds": EXEC_S, "max_seconds": MAX_EXEC_S}
+    fields: dict[str, Any] = {key: (_Text, Field(description=text)) for key, text in row["required"].items()}
+    for key, text in row.get("optional", {}).items():
+        fields[key] = (int | None, Field(default=None, ge=1, description=text.format(**limits)))
+    return create_model(name, __config__=ConfigDict(extra="forbid", strict=True), **fields)
+
+
+_FORMS = {name: _make_form(name, row) for name, row in _TABLES.items()}
+
+SPECS = {
+    name: ToolSpec(
+        name,
+        _TABLES[name]["description"],
+        {
+            "type": "object",
+            "properties": {
+                key: {"type": "string" if field.is_required() else "integer", "description": field.description}
+                for key, field in form.model_fields.items()
+            },
+            "required": list(_TABLES[name]["required"]),
+            "additionalProperties": False,
+        },
+    )
+    for name, form in _FORMS.items()
+}
+"""The descriptions of the tools by name."""
+
+
+def check_arguments(name: str, arguments: Any) -> dict[str, Any]:
+    """Check the arguments of a call; returns those that are set. Raises `Refusal` `bad_arguments`."""
+    form = _FORMS[name]
+    try:
+        return form.model_validate(arguments).model_dump(exclude_none=True)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(map(str, problem["loc"]))[:60] or "arguments"
+        accepted = f"{name} takes {', '.join(form.model_fields)}"
+        raise Refusal("bad_arguments", sanitise(f"{name}: {place}: {problem['msg']}"), accepted) from None
+
+
+def check_plain_text(text: str, name: str, max_length: int) -> str:
+    """Return `text`, if a person can be shown all of it without changes. Raises `Refusal` `bad_arguments`. `name` is
+    used in the message."""
+    if not text.strip():
+        raise Refusal("bad_arguments", f"the {name} is empty")
+    if len(text) > max_length:
+        raise Refusal(
+            "bad_arguments", f"the {name} is longer than {max_length:,} characters", "write it into a file first"
+        )
+    if sanitise(text) != text.expandtabs(4):
+        raise Refusal("bad_arguments", f"the {name} has control characters in it", "write it as plain text")
+    return text
+
+
+# -- which of them an agent may use
+
+_COMPOUND = re.compile(r"[;&|<>`\n\r(){}]|\$[({]")
+"""Characters by which a command may run another one, or write to a file."""
+
+
+@frozen
+class PolicyDecision:
+    """The policy's decision about a call."""
+
+    verdict: Verdict
+    entry: str = ""
+    """The entry that decided; "" if the call is blocked because no entry allows it."""
+
+    @property
+    def pattern(self) -> bool:
+        """Whether the entry is a pattern for subjects, and not the name of a whole tool."""
+        return ":" in self.entry
+
+
+@frozen
+class Policy:
+    """The lists of an agent's `tools.json`.
+
+    Entries are names of tools (`exec`) or patterns (`exec:git status*`, `write:src/*`, `web_fetch:*.python.org`). If a
+    call matches several lists, deny wins over ask, and ask over allow. A call that matches none is not allowed.
+    """
+
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    problem: str = ""
+    """Why the lists could not be read, so that nothing is allowed; "" if they could."""
+
+    @classmethod
+    def from_lists(cls, lists: Tools) -> Policy:
+        """The policy that an agent's lists describe."""
+        return cls(tuple(lists.allow), tuple(lists.ask), tuple(lists.deny))
+
+    def is_offered(self, tool: str) -> bool:
+        """Whether any call of the tool could be allowed."""
+        if self.problem or tool not in TOOL_NAMES or any(entry.strip() in (tool, f"{tool}:*") for entry in self.deny):
+            return False
+        return any(entry.partition(":")[0].strip() == tool for entry in (*self.allow, *self.ask))
+
+    def decide(self, tool: str, subjects: Sequence[str]) -> PolicyDecision:
+        """Decide about a call.
+
+        `subjects` are the texts that patterns are compared with: paths, or the spellings of a host. For a command, they
+        are its whole text, then each program that it runs with its arguments.
+        """
+        if self.problem or not self.is_offered(tool):
+            return PolicyDecision(Verdict.BLOCK)
+        for listed, verdict in ((self.deny, Verdict.BLOCK), (self.ask, Verdict.ASK)):
+            for entry in listed:
+                if _entry_matches(entry, tool, subjects):
+                    return PolicyDecision(verdict, entry)
+        # The whole text of a command must be allowed, or every file.
+        required = subjects[:1] if tool == "exec" else subjects or ("",)
+        entries = [self._find_allowing_entry(tool, subject) for subject in required]
+        if tool == "web_fetch":  # the subjects are spellings of one host, so one entry is enough, preferably a pattern
+            entries = sorted(filter(None, entries), key=lambda entry: ":" not in entry)[:1]
+        if entries and all(entries):
+            return PolicyDecision(Verdict.ALLOW, entries[0])
+        return PolicyDecision(Verdict.BLOCK)
+
+    def _find_allowing_entry(self, tool: str, subject: str) -> str:
+        """The entry that allows a subject, preferably a pattern; "" for none."""
+        # `git status*` must not allow `git status; make`.
+        compound = tool == "exec" and _COMPOUND.search(subject)
+        fitting = [
+            entry for entry in self.allow if not (compound and ":" in entry) and _entry_matches(entry, tool, (subject,))
+        ]
+        return min(fitting, key=lambda entry: ":" not in entry, default="")
+
+
+def _entry_matches(entry: str, tool: str, subjects: Sequence[str]) -> bool:
+    """Whether an entry names the tool, and its pattern, if it has one, fits one of the subjects."""
+    name, colon, pattern = entry.strip().partition(":")
+    if name.strip() != tool:
+        return False
+    pattern = " ".join(pattern.split())
+    return not colon or any(fnmatchcase(" ".join(subject.split()), pattern) for subject in subjects)

@@ -6,6 +6,7 @@ model makes a mistake, the result of the call says what to do instead.
 
 from __future__ import annotations
 
+import difflib
 import shlex
 import shutil
 import threading
@@ -17,26 +18,22 @@ from typing import Any
 
 from engine.config import SettingsSource
 from engine.events import ToolRefused
-from engine.execution.diffs import make_unified_diff, split_lines
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, WorkFailed
 from engine.execution.session_commands import Command, Echo
-from engine.execution.tools.folder_jail import Content, shorten_path
-from engine.execution.tools.tool_gate import (
+from engine.execution.tools import (
     EXEC_S,
     MAX_COMMAND_CHARS,
     MAX_EXEC_S,
     MAX_QUERY_CHARS,
-    RAIL_REFUSALS,
     SPECS,
-    AgentToolCall,
-    Gate,
     Policy,
-    ToolServices,
     check_arguments,
     check_plain_text,
 )
+from engine.execution.tools.folder_jail import Content, shorten_path
+from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate, ToolServices
 from engine.execution.tools.web import Web, WebTarget, parse_url
 from engine.hierarchy.organisation import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
@@ -57,6 +54,12 @@ MAX_RESULT_CHARS = 50_000
 
 NOT_STARTED_CODES = (126, 127)
 """The exit codes of a shell that could not start its command."""
+
+MAX_COMPARED_LINES = 5_000
+"""Maximum number of lines of a file that are compared. The time grows with the square of their number."""
+
+NO_NEWLINE = "\\ No newline at end of file"
+"""The line of a diff below a line that no newline ends, as git writes it."""
 
 _BINARY_PROBE_BYTES = 8_192
 
@@ -373,6 +376,23 @@ def _describe_call(arguments: Any) -> str:
 
 
 # -- texts of files and of output
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a text, each with its newline. Only a newline ends a line, as in editors and diffs."""
+    *whole, rest = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([rest] if rest else [])
+
+
+def make_unified_diff(before: str, after: str, path: str) -> str:
+    """The change of a file as a diff for the operator; "" if nothing changed. A carriage return is shown as ␍, so that
+    a change of line ends can be seen."""
+    old, new = split_lines(before), split_lines(after)
+    if max(len(old), len(new)) > MAX_COMPARED_LINES:
+        return f"{path}: {len(old):,} lines become {len(new):,}"
+    lines = difflib.unified_diff(old, new, path, path)
+    diff = "".join(line if line.endswith("\n") else f"{line}\n{NO_NEWLINE}\n" for line in lines)
+    return diff.removesuffix("\n").replace("\r", "␍")
 
 
 def is_binary(data: bytes) -> bool:

@@ -16,7 +16,8 @@ from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_limits import Limits, StopRequest, Stopwatch
 from engine.execution.session_store import APPROVED
-from engine.execution.tools.tool_gate import TOOL_NAMES, Gate, Policy, ToolServices
+from engine.execution.tools import TOOL_NAMES, Policy
+from engine.execution.tools.tool_gate import Gate, ToolServices
 from engine.execution.tools.toolbelt import AgentToolbelt
 from engine.execution.tools.web import Web
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter

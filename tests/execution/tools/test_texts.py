@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from engine.execution.diffs import make_unified_diff
-from engine.execution.tools.toolbelt import replace_once
+from engine.execution.tools.toolbelt import make_unified_diff, replace_once
 from engine.execution.tools.web import convert_html_to_text
 from tests.support.helpers import read_table
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_store import AUTONOMOUS
-from engine.execution.tools.tool_gate import TOOL_NAMES, AgentToolCall, Policy
+from engine.execution.tools import TOOL_NAMES, Policy
+from engine.execution.tools.tool_gate import AgentToolCall
 from engine.model import PermissionAnswer, Refusal, Verdict
 from engine.safety.content import find_programs
 from tests.execution.tools.belt_world import BeltWorld, MakeBeltWorld

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.execution.tools.tool_gate import TOOL_NAMES, Policy
+from engine.execution.tools import TOOL_NAMES, Policy
 from engine.execution.tools.web import MAX_PAGE_BYTES, parse_url
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld, MakeBeltWorld, make_url, open_world

@@ -13,8 +13,8 @@ from typing import Any
 
 from acp import schema
 
-from engine.execution.diffs import make_unified_diff
 from engine.execution.live_session import LiveSession
+from engine.execution.tools.toolbelt import make_unified_diff
 from engine.model.text import one_line
 
 MAX_MESSAGE_CHARS = 100_000

@@ -26,14 +26,13 @@ from acp import RequestError, schema
 from pydantic import BaseModel, ValidationError
 
 from engine.background import run_in_thread
-from engine.execution.diffs import make_unified_diff
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.flow import SessionStopped, WorkFailed
 from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.execution.session_commands import Command
 from engine.execution.tools.tool_gate import AgentToolCall
-from engine.execution.tools.toolbelt import AgentToolbelt
+from engine.execution.tools.toolbelt import AgentToolbelt, make_unified_diff
 from engine.model import Refusal, sanitise
 from engine.model.secrets import MAX_KEY_CHARS
 
