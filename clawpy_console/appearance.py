@@ -22,7 +22,8 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 from clawpy_console.fields import TONES
 from clawpy_console.keys import check_keymap
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
+from engine.text import sanitise
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console

@@ -33,7 +33,8 @@ from clawpy_console.state import (
 )
 from engine.home import Home
 from engine.model import Hold, HoldKind, Refusal
-from engine.model.text import capitalised, one_line
+from engine.text import one_line
+from engine.wording import capitalised
 
 if TYPE_CHECKING:
     from clawpy_console.attach.host import Host
@@ -152,7 +153,7 @@ class Console(TerminalApp):
     def save_prompt(self, draft: str, workspace: str, *, sent: str = "") -> None:
         """Keep the draft of the prompt box for `workspace`, and the prompt that was `sent`. Neither is kept if one of
         them may hold a secret."""
-        from engine.model.secrets import redact
+        from engine.redaction import redact
 
         before = self.last.prompts
         prompts = (sent, *(item for item in before if item != sent)) if sent else before

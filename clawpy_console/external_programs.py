@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clawpy_console.attach.client import PASSED_VARIABLES
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
+from engine.text import sanitise
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole

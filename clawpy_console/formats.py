@@ -1,6 +1,6 @@
 """Times, money, counts and texts as short words, for screens and verbs; and the words of a filter in texts.
 
-In sentences times and money are written as in `engine.model.text`; here they must fit into a few cells.
+In sentences times and money are written as in `engine.wording`; here they must fit into a few cells.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import PurePath
 from rich.cells import cell_len, set_cell_size
 
 from engine.model import MICRO
-from engine.model.text import count as count  # also used as `formats.count`
-from engine.model.text import short_span as short_span  # and as `formats.short_span`
+from engine.wording import count as count  # also used as `formats.count`
+from engine.wording import short_span as short_span  # and as `formats.short_span`
 
 
 def age(length: timedelta) -> str:
@@ -38,7 +38,7 @@ def clock_time(at: datetime) -> str:
 
 
 def moment(at: datetime, now: datetime) -> str:
-    """`14:30` today, `Mon 14:30` within a week, else `5 Jan`. For sentences see `engine.model.text.moment`."""
+    """`14:30` today, `Mon 14:30` within a week, else `5 Jan`. For sentences see `engine.wording.moment`."""
     local, today = at.astimezone(), now.astimezone()
     if local.date() == today.date():
         return local.strftime("%H:%M")
@@ -46,7 +46,7 @@ def moment(at: datetime, now: datetime) -> str:
 
 
 def money(amount: int) -> str:
-    """Micro-dollars as `$0.05`; below a cent `<$0.01`; nothing is `$0`. For sentences see `engine.model.text.money`."""
+    """Micro-dollars as `$0.05`; below a cent `<$0.01`; nothing is `$0`. For sentences see `engine.wording.money`."""
     if amount == 0:
         return "$0"
     return f"${amount / MICRO:.2f}" if amount >= MICRO // 100 else "<$0.01"

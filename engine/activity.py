@@ -38,11 +38,11 @@ from engine.model import (
     Waiting,
 )
 from engine.model.adaptation import CandidateStatus
-from engine.model.text import count, failures
 from engine.safety.content import find_objection
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
+from engine.wording import count, failures
 
 DECISION_KINDS = (PredictionConfirmed.__name__, PredictionRejected.__name__, PredictionReopened.__name__)
 """Kinds of ledger entries about decisions and about undoing them."""

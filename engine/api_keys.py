@@ -29,7 +29,7 @@ from engine.files import FileCache, write_json
 from engine.frozen import frozen
 from engine.home import Home
 from engine.model import Refusal
-from engine.model.secrets import redact
+from engine.redaction import redact
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend

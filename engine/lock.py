@@ -23,7 +23,7 @@ from engine.files import write_json
 from engine.frozen import frozen
 from engine.home import Home
 from engine.model import Refusal
-from engine.model.text import local_time
+from engine.wording import local_time
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.frozen import frozen
-from engine.model import Assignment, sanitise
+from engine.model import Assignment
 from engine.model.base import dollars, microusd
-from engine.model.text import join_names, join_shortened
+from engine.text import sanitise
+from engine.wording import join_names, join_shortened
 
 
 @given(st.integers(min_value=0, max_value=10**9))

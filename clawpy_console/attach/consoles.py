@@ -283,7 +283,7 @@ def _write_report(error: BaseException, home: Home, engine: Engine | None, termi
     terminal."""
     from textual.worker import WorkerFailed
 
-    from engine.model.secrets import redact
+    from engine.redaction import redact
 
     if isinstance(error, WorkerFailed):
         error = error.error

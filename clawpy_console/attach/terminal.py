@@ -38,7 +38,7 @@ from clawpy_console.attach import (
     encode_message,
 )
 from clawpy_console.formats import one_line
-from engine.model import sanitise
+from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 

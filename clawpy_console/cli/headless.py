@@ -24,7 +24,7 @@ from clawpy_console.cli.printing.system import print_new_token
 from clawpy_console.formats import workspace_name
 from engine import Home, Refusal, check_gateway_options, open_engine, read_holder
 from engine.events import Event
-from engine.model import sanitise
+from engine.text import sanitise
 
 if TYPE_CHECKING:
     from engine import Engine

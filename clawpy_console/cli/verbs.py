@@ -170,8 +170,8 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
-        from engine.model import sanitise
-        from engine.model.secrets import redact
+        from engine.redaction import redact
+        from engine.text import sanitise
 
         raise WrongUse(sanitise(redact(message)), f"see `{self.prog} --help`", command=self.prog)
 

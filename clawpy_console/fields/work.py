@@ -11,7 +11,7 @@ from clawpy_console import formats
 from clawpy_console.fields import SIGNS, WORDS, Document, Field, Fields, Label
 from clawpy_console.formats import one_line
 from engine.model import PROBLEM_FOUND, describe_outcome, label_outcome
-from engine.model.text import failures
+from engine.wording import failures
 
 # Before it runs
 

@@ -26,15 +26,9 @@ from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.texts import PlainText
 from engine import dispatch
-from engine.model import (
-    AgentFile,
-    AgentView,
-    LeaderProfile,
-    ProfileEdit,
-    Refusal,
-    sanitise,
-)
-from engine.model.text import join_names
+from engine.model import AgentFile, AgentView, LeaderProfile, ProfileEdit, Refusal
+from engine.text import sanitise
+from engine.wording import join_names
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole

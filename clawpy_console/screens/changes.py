@@ -28,7 +28,7 @@ from clawpy_console.widgets.rows import Pane, Rows
 from clawpy_console.widgets.session import describe_change_set, describe_check, is_waiting_to_land, make_file_warnings
 from clawpy_console.widgets.texts import Heading, PlainText
 from engine.model import ChangeSet, ChangeState, FileChange, FilePart, LandPreview, Refusal, SessionView
-from engine.model.text import join_names
+from engine.wording import join_names
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console, EngineCall

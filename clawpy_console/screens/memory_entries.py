@@ -30,8 +30,8 @@ from engine.model import (
     Refusal,
     Retention,
     label_outcome,
-    sanitise,
 )
+from engine.text import sanitise
 
 if TYPE_CHECKING:
     from engine import Engine

@@ -45,9 +45,9 @@ from engine.model import (
     SessionView,
     SourceKind,
     Trust,
-    sanitise,
 )
 from engine.model.base import APPROVED
+from engine.text import sanitise
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole

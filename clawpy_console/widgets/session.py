@@ -19,7 +19,7 @@ from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.texts import wrap_text
 from engine.model import LEFT_OUT, ChangeSet, ChangeState, CheckResult, FileChange, Result, SessionState, SessionView
-from engine.model.text import failures, seconds_in_words
+from engine.wording import failures, seconds_in_words
 
 if TYPE_CHECKING:
     from engine.model import ModelCall

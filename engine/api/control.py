@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, cast
 from engine.home import Home
 from engine.lock import find_version_problem, is_free, make_held_refusal, read_holder
 from engine.model import Refusal
-from engine.model.text import count
 from engine.safety.stop_file import STOPPED, request_stop
+from engine.wording import count
 
 if TYPE_CHECKING:
     from engine.api.operations.operation import ApiServices

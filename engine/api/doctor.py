@@ -57,12 +57,13 @@ from engine.installed import (
 )
 from engine.lock import find_version_problem, read_holder
 from engine.memory.index import URL_VARIABLE
-from engine.model import Refusal, sanitise
-from engine.model.secrets import redact
-from engine.model.text import count
+from engine.model import Refusal
+from engine.redaction import redact
 from engine.settings_store import SettingsStore
 from engine.storage.database import describe_recovery, find_version_refusal, read_stored_version
 from engine.storage.shared import SHARED_URL, SharedDatabase
+from engine.text import sanitise
+from engine.wording import count
 
 _OTHER_VARIABLES = re.compile(
     r"CLAWPY_(HOME|SESSION|SHARED_DATABASE_URL|CHROMA_URL|NOTIFY_[A-Z]+_URL|[A-Z0-9_]+_API_KEY)"

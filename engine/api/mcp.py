@@ -23,7 +23,7 @@ from pydantic import Field, ValidationError
 from engine.api.control import Ask, Document, Opener, call
 from engine.home import Home
 from engine.model import Refusal
-from engine.model.secrets import redact
+from engine.redaction import redact
 
 UNNAMED = "an agent"
 

@@ -31,8 +31,8 @@ from engine.installed import MODELS, has_extra, install_command, make_not_instal
 from engine.lock import read_living_holder
 from engine.memory.index import CHROMA_KEY
 from engine.model import Refusal, group_pairs
-from engine.model.text import count
 from engine.settings_store import SettingsStore
+from engine.wording import count
 
 
 @frozen

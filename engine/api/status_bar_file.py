@@ -16,7 +16,7 @@ from engine.background import Background
 from engine.events import Subscription
 from engine.files import write_json
 from engine.model import Refusal
-from engine.model.text import one_line
+from engine.text import one_line
 
 if TYPE_CHECKING:
     from engine.services import Services

@@ -29,10 +29,10 @@ from engine.clock import Clock
 from engine.events import FaultReported
 from engine.frozen import frozen
 from engine.hierarchy.agents import HeartbeatPage
-from engine.model.base import hex_hash
 from engine.prediction.tasks import TaskBoard, read_markdown_lines
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.text import hex_hash
 
 HISTORY_PREFIX = "heartbeat."
 """Prefix of the keys in the state table: what was done with the items of each agent."""

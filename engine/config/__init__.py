@@ -1,7 +1,7 @@
 """The settings of a home (SPEC 7.6).
 
 `settings` is their model, whose `sections` stand by themselves. `settings_file` reads it from the file and the
-environment, and says what a key accepts. They may import engine.model and frozen.
+environment, and says what a key accepts. They may import engine.model, text and frozen.
 """
 
 from __future__ import annotations

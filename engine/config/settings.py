@@ -38,7 +38,8 @@ from engine.config.sections import (
     strip_slash,
 )
 from engine.frozen import frozen
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
+from engine.text import sanitise
 
 MAX_DAYS = 36_500
 """Maximum number of days that a setting accepts. 0 keeps rows forever."""

@@ -22,7 +22,8 @@ from pydantic.fields import FieldInfo
 from engine.config.sections import PROVIDERS
 from engine.config.settings import Settings
 from engine.frozen import frozen
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
+from engine.text import sanitise
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from engine.events.event import Event, list_names
 from engine.model.rails import split_reasons
-from engine.model.text import because, count, describe_first, money
+from engine.wording import because, count, describe_first, money
 
 # -- the engine
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, dataclass_transform
 
 from engine.frozen import frozen_kw_only
-from engine.model.text import join_names
+from engine.wording import join_names
 
 MAX_NAMES = 3
 """Names that a sentence lists before it counts the others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.events.event import Event
 from engine.model.rails import describe_decider
-from engine.model.text import because, count, in_words
+from engine.wording import because, count, in_words
 
 
 class CloudMemoryRecalled(Event):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from engine.events.event import Event, list_names
 from engine.model import Tier
 from engine.model.rails import describe_decider
 from engine.model.sessions import describe_outcome
-from engine.model.text import because, count, in_words, local_time, money
+from engine.wording import because, count, in_words, local_time, money
 
 # -- cards
 
@@ -409,6 +412,23 @@ class ToolsUsed(Event):
 
     agent: str
     calls: tuple[str, ...]
+
+
+_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
+"""Matches a word of a command that may be recorded: paths and options are none, and it is too short for a secret."""
+
+
+def name_command(programs: Sequence[str]) -> str:
+    """A command as a tool call for `ToolsUsed`, such as `exec:git status`. `programs` are the commands that it runs.
+    Words that are no plain names are left out: paths, options, possible secrets."""
+    parts = programs[0].split() if programs else []
+    if not parts:
+        return "exec"
+    program = re.sub(r"(?<=^python)[\d.]+$", "", parts[0].rsplit("/", 1)[-1])
+    if not _PLAIN_NAME.fullmatch(program.replace(".", "")):
+        return "exec"
+    second = parts[1] if len(parts) > 1 and _PLAIN_NAME.fullmatch(parts[1]) else ""
+    return f"exec:{program} {second}".rstrip()
 
 
 def _failing(tests: tuple[str, ...]) -> str:

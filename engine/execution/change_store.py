@@ -34,9 +34,7 @@ from engine.model import (
     FileDiff,
     Landing,
     Refusal,
-    sanitise,
 )
-from engine.model.text import plain
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
     Row,
@@ -48,6 +46,7 @@ from engine.storage.rows import (
     value_of,
 )
 from engine.storage.state import finish_intent
+from engine.text import plain, sanitise
 
 NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
     ChangeState.WAITING: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},

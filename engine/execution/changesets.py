@@ -72,11 +72,11 @@ from engine.model import (
     LandPreview,
     Randomness,
     Refusal,
-    sanitise,
 )
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import load, load_all
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
+from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 

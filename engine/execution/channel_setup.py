@@ -29,8 +29,9 @@ from engine.config.sections import (
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.acp import KNOWN_AGENTS, describe_agent, find_agents
 from engine.frozen import frozen
-from engine.model import FoundAgent, LocalModels, Refusal, SetupStep, sanitise
+from engine.model import FoundAgent, LocalModels, Refusal, SetupStep
 from engine.settings_store import SettingsStore
+from engine.text import sanitise
 
 DEFAULT_CHANNEL = "koji-core"
 """The channel for which agents and models are offered: code, builds, tests."""

@@ -33,7 +33,8 @@ from engine.execution.trees import (
 )
 from engine.files import read_table
 from engine.git import Git, join_nul, join_paths, printable_path, split_nul
-from engine.model import LEFT_OUT, FileChange, FileDiff, FilePart, Refusal, sanitise
+from engine.model import LEFT_OUT, FileChange, FileDiff, FilePart, Refusal
+from engine.text import sanitise
 
 MAX_TARGET_CHARS = 200
 """Maximum number of characters of a link's target."""

@@ -21,7 +21,7 @@ from engine.files import remove_folder
 from engine.frozen import frozen
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, Refusal
-from engine.model.base import hex_hash
+from engine.text import hex_hash
 
 MAX_MEASURED_FILES = 50_000
 """Maximum number of files that are measured. The others are not counted."""

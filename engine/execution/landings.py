@@ -42,10 +42,10 @@ from engine.execution.worktrees import Worktrees
 from engine.frozen import frozen
 from engine.git import Git, join_paths, printable_path
 from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
-from engine.model.text import count
 from engine.storage.beneath import Beneath
 from engine.storage.database import Database
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
+from engine.wording import count
 
 LANDING = "landing"
 """The kind of the intent rows of landings and undos."""

@@ -19,9 +19,10 @@ from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.session_commands import Command, Echo, SessionCommands
 from engine.execution.session_limits import Budget, Limits, SessionRails, StopRequest, Stopwatch
 from engine.execution.transcripts import ToolJournal, TranscriptWriter
-from engine.model import Assignment, sanitise
-from engine.model.secrets import redact
+from engine.model import Assignment
+from engine.redaction import redact
 from engine.storage.database import Transaction
+from engine.text import sanitise
 
 
 class LiveSession:

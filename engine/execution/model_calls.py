@@ -20,10 +20,11 @@ from sqlmodel import Field, Session
 from engine.events import ModelCallBegan, ModelCallEnded
 from engine.execution.prompts import add_token_count, remove_secrets
 from engine.frozen import frozen
-from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView, sanitise
-from engine.model.secrets import redact
+from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView
+from engine.redaction import redact
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load_all, read_all, value_of
+from engine.text import sanitise
 
 MAX_SEARCHED_CALLS = 2_000
 """Maximum number of calls that are searched for a memory."""

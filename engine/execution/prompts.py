@@ -37,11 +37,11 @@ from engine.model import (
     Source,
     SourceKind,
     Trust,
-    sanitise,
 )
 from engine.model.base import find_trust_of_names
 from engine.model.prompts import OWN_TEXT, make_block
-from engine.model.secrets import redact_lines
+from engine.redaction import redact_lines
+from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 

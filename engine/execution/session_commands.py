@@ -35,9 +35,10 @@ from engine.execution.transcripts import LineSplitter, Tail
 from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
-from engine.model import RailVerdict, Verdict, sanitise
-from engine.model.secrets import Redactor
-from engine.model.text import seconds_in_words
+from engine.model import RailVerdict, Verdict
+from engine.redaction import Redactor
+from engine.text import sanitise
+from engine.wording import seconds_in_words
 
 TIMEOUT_EXIT_CODE = 124
 """The exit code of a command that its own timeout ended, as timeout(1) has it."""

@@ -26,9 +26,9 @@ from engine.execution.worktrees import Worktree
 from engine.frozen import frozen
 from engine.git import Git
 from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionState, SessionView
-from engine.model.text import count
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
+from engine.wording import count
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from engine.execution.sandbox import Sandbox
 from engine.execution.session_store import AUTONOMOUS, ConsumePermit
 from engine.frozen import frozen
 from engine.model import RailVerdict, SessionState, microusd
-from engine.model.text import money
+from engine.wording import money
 
 AUTONOMOUS_S = 120.0
 AUTONOMOUS_TOKENS = 50_000

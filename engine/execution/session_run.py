@@ -33,17 +33,9 @@ from engine.execution.session_processes import read_children
 from engine.execution.session_store import AUTONOMOUS, NOT_BEGUN, SessionResult, SessionStore
 from engine.frozen import frozen
 from engine.installed import SANDBOX_FIX
-from engine.model import (
-    HAS_PROBLEM,
-    UNDONE,
-    Assignment,
-    Refusal,
-    RunnerInfo,
-    SessionState,
-    microusd,
-    sanitise,
-)
-from engine.model.secrets import redact, redact_json
+from engine.model import HAS_PROBLEM, UNDONE, Assignment, Refusal, RunnerInfo, SessionState, microusd
+from engine.redaction import redact, redact_json
+from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 

@@ -55,10 +55,10 @@ from engine.model import (
     SessionView,
     TranscriptLine,
     label_outcome,
-    sanitise,
 )
-from engine.model.secrets import refuse_secret
+from engine.redaction import refuse_secret
 from engine.storage.database import Database
+from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 

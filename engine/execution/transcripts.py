@@ -21,8 +21,9 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.events import AgentErred, Event, ToolsUsed
-from engine.model import SessionView, TranscriptLine, sanitise
-from engine.model.secrets import CUT, MAX_KEY_CHARS, MIN_SECRET_CHARS, Redactor, redact
+from engine.model import SessionView, TranscriptLine
+from engine.redaction import CUT, MAX_KEY_CHARS, MIN_SECRET_CHARS, Redactor, redact
+from engine.text import sanitise
 
 # -- writing the file
 

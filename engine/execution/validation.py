@@ -35,9 +35,10 @@ from engine.frozen import frozen
 from engine.model import CheckResult, SessionView, microusd
 from engine.model.adaptation import PolicyTweak
 from engine.model.sessions import HANDED_BACK
-from engine.model.text import capitalised, count, money, one_line
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
+from engine.text import one_line
+from engine.wording import capitalised, count, money
 
 MAX_HEAL_OUTPUT_CHARS = 6_000
 """Maximum number of characters of output for the agent. It gets the end, which sums up the failures."""

@@ -41,10 +41,11 @@ from engine.git import Git, join_nul, join_paths, split_nul
 from engine.git.environment import get_temporary_folder
 from engine.git.repository import is_git_name
 from engine.home import Home
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
 from engine.storage.beneath import Beneath, parents
 from engine.storage.database import Database, Transaction
 from engine.storage.state import Intent, begin_intent, finish_intent_now, read_intents, unfinished_intents
+from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ Each of the other modules reads one subject and returns frozen values:
 
 The sensing of cards (SPEC 2.1) and the flows of cards (SPEC 3.9) use the same functions, so that a card and its result
 agree. Names and paths are not changed, so sanitise them before they are shown.
-It may import engine.model, background, clock, files, frozen, inference and installed.
+It may import engine.model, background, clock, files, frozen, inference, installed, text and wording.
 """
 
 from __future__ import annotations

@@ -34,8 +34,9 @@ from engine.clock import Clock
 from engine.frozen import frozen
 from engine.git import Git
 from engine.installed import find_program
-from engine.model import Refusal, sanitise
-from engine.model.text import describe_validation_faults
+from engine.model import Refusal
+from engine.text import sanitise
+from engine.wording import describe_validation_faults
 
 log = logging.getLogger(__name__)
 

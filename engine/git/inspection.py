@@ -33,7 +33,8 @@ from engine.git.unpushed import (
     read_uncommitted,
     read_unpushed,
 )
-from engine.model import Refusal, group_pairs, sanitise
+from engine.model import Refusal, group_pairs
+from engine.text import sanitise
 
 Value = TypeVar("Value")
 

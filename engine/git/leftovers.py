@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.model.text import count, join_names
+from engine.wording import count, join_names
 
 CONFLICT_MARKER = "conflict marker"
 """The kind of a line with a conflict marker."""

@@ -27,7 +27,7 @@ from engine.git.leftovers import (
 from engine.git.patch import MAX_FILE_BYTES, Patch, PatchLine, read_own_patch
 from engine.git.stale_mentions import DOCUMENT_SUFFIXES, Mention, find_stale_mentions
 from engine.git.state import GitState
-from engine.model.text import compute_text_hash
+from engine.text import compute_text_hash
 
 MAX_LEFTOVERS = 100
 """Maximum number of leftovers that are kept."""

@@ -44,8 +44,7 @@ from engine.git.state import (
 )
 from engine.git.unfinished import find_operation_name
 from engine.model import Refusal
-from engine.model.base import hex_hash
-from engine.model.text import one_line
+from engine.text import hex_hash, one_line
 
 log = logging.getLogger(__name__)
 

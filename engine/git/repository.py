@@ -20,7 +20,8 @@ from engine.git.environment import (
     read_operators_configuration,
     run_git,
 )
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
+from engine.text import sanitise
 
 _trusted_folders: dict[Path, tuple[Repository, tuple[object, ...]]] = {}
 """The folders whose repository git accepted, with a stamp of the configuration. If that changes, git is asked again."""

@@ -23,7 +23,7 @@ from engine.git.history import read_file_at
 from engine.git.leftovers import SECRET_HINT, SECRET_KIND, Leftover, is_secret_file, scan_line
 from engine.git.patch import FilePatch, PatchLine, read_patch
 from engine.git.state import FileState, GitState
-from engine.model.text import article
+from engine.wording import article
 
 MAX_COMMITS = 2_000
 MAX_BYTES = 32_000_000

@@ -44,7 +44,8 @@ from engine.hierarchy.organisation import (
     resolve_tier,
 )
 from engine.hierarchy.profile_text import remove_lessons_from_soul
-from engine.model import AgentActivity, AgentView, Refusal, microusd, sanitise
+from engine.model import AgentActivity, AgentView, Refusal, microusd
+from engine.text import sanitise
 
 ReadActivity = Callable[[], Mapping[str, AgentActivity]]
 """Reads the activity of agents, by agent id."""

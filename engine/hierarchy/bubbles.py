@@ -35,13 +35,13 @@ from engine.model import (
     Score,
     Trust,
     Waiting,
-    sanitise,
 )
 from engine.model.base import group_pairs
 from engine.model.learnings import make_lesson_id
-from engine.model.text import count, jaccard, span, split_prompt_words
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, load_all, load_first, read_all, shallow_dict, value_of
+from engine.text import jaccard, sanitise, split_prompt_words
+from engine.wording import count, span
 
 MAX_WAITING = 500
 """Maximum number of queued findings that are read for the operator's list."""

@@ -42,7 +42,7 @@ from engine.model import (
 )
 from engine.model.base import find_lowest_trust
 from engine.model.prompts import OWN_TEXT
-from engine.model.text import mark_approved
+from engine.wording import mark_approved
 
 MAX_CACHED = 4_000
 """Number of blocks at which the cache is cleared."""

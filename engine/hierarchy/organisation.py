@@ -21,8 +21,9 @@ from pydantic_core import PydanticCustomError
 from engine.config.sections import NAME_PATTERN, find_model_problem
 from engine.files import FileCache, create_filled_folder, encode_json, read_plain, read_table, write_json
 from engine.frozen import frozen
-from engine.model import AgentView, Refusal, sanitise
-from engine.model.text import count
+from engine.model import AgentView, Refusal
+from engine.text import sanitise
+from engine.wording import count
 
 DEFAULT_TIER = 4
 """The tier of an agent for which no rule applies."""

@@ -18,9 +18,8 @@ from dataclasses import replace
 
 from engine.files import INHERITED, remove_section
 from engine.model import LeaderProfile, ProfileEdit, ProfileItem, Refusal
-from engine.model.base import hex_hash
 from engine.model.learnings import make_lesson_id
-from engine.model.text import plain, remove_code_and_comments
+from engine.text import hex_hash, plain, remove_code_and_comments
 
 MAX_ITEMS = 60
 """Maximum number of items that a soul gives to a section."""

@@ -22,18 +22,11 @@ from engine.hierarchy.guidance import Cascade, format_item
 from engine.hierarchy.guided_sessions import GuidedSessions
 from engine.hierarchy.organisation import MAX_FILE_BYTES, is_leader
 from engine.hierarchy.profiles import Profiles
-from engine.model import (
-    FlushReport,
-    Guidance,
-    Refusal,
-    TeachingOutcome,
-    TeachingResult,
-    TeachingState,
-    sanitise,
-)
+from engine.model import FlushReport, Guidance, Refusal, TeachingOutcome, TeachingResult, TeachingState
 from engine.model.base import group_pairs
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 

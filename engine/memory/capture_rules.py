@@ -13,9 +13,8 @@ from enum import Enum, StrEnum
 
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.model.base import hex_hash
-from engine.model.secrets import redact
-from engine.model.text import compile_any, remove_code_and_comments
+from engine.redaction import redact
+from engine.text import compile_any, hex_hash, remove_code_and_comments
 
 # -- sentences
 

@@ -34,10 +34,11 @@ from engine.model import (
     TranscriptLine,
     Trust,
 )
-from engine.model.base import find_or_none, hex_hash
+from engine.model.base import find_or_none
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row, ask, load_first, read_all, value_of
+from engine.text import hex_hash
 
 ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
 """The events after which the outcome of a session is known: it ended, or its changes were discarded."""

@@ -32,12 +32,12 @@ from engine.model import (
     SessionView,
     Trust,
     label_outcome,
-    sanitise,
 )
-from engine.model.base import find_trust_of_names, group_pairs, hex_hash
-from engine.model.text import count, plain
+from engine.model.base import find_trust_of_names, group_pairs
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, read_all, shallow_dict, value_of
+from engine.text import hex_hash, plain, sanitise
+from engine.wording import count
 
 CAPTURE_SOURCE = "capture:"
 """Prefix of the source of a fact that was captured in a session."""

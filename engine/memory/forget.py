@@ -26,12 +26,12 @@ from engine.memory.captures import CaptureRow
 from engine.memory.drafts import DraftRow
 from engine.memory.graph import TaskNode
 from engine.model import ForgetMatch, ForgetPreview, ForgetReport, Refusal
-from engine.model.text import plain
 from engine.storage import erasing
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import MIN_WORDS, SearchTerms, json_contains, make_search_terms, remove_from_json
 from engine.storage.rows import ask, driver_of, load_all, table_of
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
+from engine.text import plain
 
 log = logging.getLogger(__name__)
 

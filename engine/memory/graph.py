@@ -18,19 +18,10 @@ from sqlmodel import Field, Session
 
 from engine.files import write_atomic
 from engine.frozen import frozen
-from engine.model import (
-    ACYCLIC,
-    GraphEdge,
-    GraphNode,
-    Layer,
-    LayerState,
-    Neighbourhood,
-    Refusal,
-    Relation,
-    sanitise,
-)
+from engine.model import ACYCLIC, GraphEdge, GraphNode, Layer, LayerState, Neighbourhood, Refusal, Relation
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, read_all, shallow_dict, value_of
+from engine.text import sanitise
 
 SEMANTIC_WEIGHT = 0.7
 """Weight of similarity in the score of a task (SPEC 4.6). Recency has the rest."""

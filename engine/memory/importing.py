@@ -24,11 +24,11 @@ from engine.clock import in_utc
 from engine.frozen import frozen
 from engine.memory.captures import Remember
 from engine.memory.store import MemoryStore, check_memory
-from engine.model import NewMemory, Refusal, Retention, sanitise
-from engine.model.base import hex_hash
-from engine.model.secrets import redact
+from engine.model import NewMemory, Refusal, Retention
+from engine.redaction import redact
 from engine.storage import state
 from engine.storage.database import Database
+from engine.text import hex_hash, sanitise
 
 IMPORTED = "imported"
 """The tag of turns that came from a transcript."""

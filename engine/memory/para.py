@@ -23,12 +23,12 @@ from engine.clock import Clock
 from engine.files import FileCache, encode_json, write_atomic
 from engine.frozen import frozen
 from engine.memory.capture_rules import digest_sentence
-from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
-from engine.model.base import hex_hash
-from engine.model.text import describe_validation_faults, one_line
+from engine.model import Bucket, ParaFact, Refusal, Trust
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.state import begin_intent, finish_intent_now, unfinished_intents
+from engine.text import hex_hash, one_line, sanitise
+from engine.wording import describe_validation_faults
 
 ITEMS, SUMMARY = "items.json", "summary.md"
 """The files in the folder of a group."""

@@ -34,8 +34,8 @@ from engine.model import (
     describe_outcome,
     label_outcome,
 )
-from engine.model.text import count
 from engine.storage.ledger import Ledger, LedgerEntry
+from engine.wording import count
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from engine.model import (
 from engine.model.base import Trust, may_guide
 from engine.model.learnings import remove_lessons
 from engine.model.prompts import OWN_TEXT, make_block
-from engine.model.text import plain, remove_invalid_xml
+from engine.text import plain, remove_invalid_xml
 
 BLOCK_TAG = "recalled-memory"
 """The tag of the part."""

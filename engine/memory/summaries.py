@@ -34,13 +34,13 @@ from engine.model import (
     SessionView,
     group_pairs,
     label_outcome,
-    sanitise,
 )
-from engine.model.text import count
 from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry
 from engine.storage.shared import Exchange, SharedDatabase, SharedRow
+from engine.text import sanitise
+from engine.wording import count
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from engine.model.base import *
 from engine.model.cards import *
 from engine.model.rails import *
 from engine.model.sessions import *
-from engine.model.text import *
 
 if TYPE_CHECKING:
     from engine.model.decisions import *

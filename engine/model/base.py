@@ -71,13 +71,6 @@ class Randomness:
             return self._random.random()
 
 
-def hex_hash(text: str, length: int = 64) -> str:
-    """The first `length` digits of the SHA-256 of a text, in hexadecimal. A character without UTF-8 counts as "?"."""
-    import hashlib  # not before the first frame
-
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:length]
-
-
 def group_pairs(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
     """The values of (key, value) pairs by key, in the order of the pairs."""
     groups: dict[_Key, list[_Value]] = {}

@@ -15,9 +15,8 @@ from functools import cached_property
 from typing import Any
 
 from engine.frozen import frozen
-from engine.model.base import hex_hash
 from engine.model.rails import Assignment, DecidedBy, GateRuleName, RailVerdict
-from engine.model.text import one_line
+from engine.text import hex_hash, one_line
 
 COLD_START = 0.4
 """The confidence of every card in phase 0, which states nothing (SPEC 2.6)."""
@@ -169,7 +168,7 @@ class Proposal:
     reasoning: str
     subject: str
     """The subject of the work (a branch, a test, a file, a tag). It stays the same while facts change; a mute is about
-    it (SPEC 2.9). For free text it is a hash of the words (`engine.model.text.compute_text_hash`)."""
+    it (SPEC 2.9). For free text it is a hash of the words (`engine.text.compute_text_hash`)."""
     facts: Mapping[str, Any]
     """The evidence: the same workspace, kind and facts have the same fingerprint. New facts allow a new card about work
     that was done, but not about a subject that was dismissed."""

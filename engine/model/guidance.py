@@ -13,9 +13,10 @@ from enum import StrEnum
 from typing import Any
 
 from engine.frozen import frozen
-from engine.model.base import Trust, hex_hash, may_guide
+from engine.model.base import Trust, may_guide
 from engine.model.learnings import LESSON_PREFIX, make_lesson_id
 from engine.model.prompts import PromptLine
+from engine.text import hex_hash
 
 # -- up: findings
 

@@ -18,8 +18,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from engine.frozen import frozen
-from engine.model.base import Trust, hex_hash, may_guide
-from engine.model.text import compile_any
+from engine.model.base import Trust, may_guide
+from engine.text import compile_any, hex_hash
 
 LESSON_PREFIX = "les_"
 """Prefix of the id of a lesson."""

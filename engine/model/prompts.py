@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from engine.frozen import frozen
 from engine.model.base import Trust, label_trust
-from engine.model.text import one_line, sanitise
+from engine.text import one_line, sanitise
 
 TASK, HEAL, REPLY = "task", "heal", "reply"
 """Kinds of runs: the prompt of the card, a repair after a failed validation, a message of the operator. Models and

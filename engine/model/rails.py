@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from engine.frozen import frozen
-from engine.model.base import hex_hash
+from engine.text import hex_hash
 
 # -- how far the engine acts by itself
 

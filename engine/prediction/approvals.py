@@ -41,17 +41,17 @@ from engine.model import (
     TaskState,
     Trigger,
     TriggerType,
-    sanitise,
 )
-from engine.model.secrets import refuse_secret
 from engine.prediction.card_rows import CardRow, Move, compute_next_status, load_card, make_card_of_row
 from engine.prediction.card_store import CardStore
 from engine.prediction.kinds import ALWAYS_ASK, REVIEWED_IN, REVIEWED_STATE, RUN_FACT, is_heartbeat
 from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.offers import make_default_parameters
 from engine.prediction.twin import EmbeddedTwin
+from engine.redaction import refuse_secret
 from engine.storage.database import Transaction
 from engine.storage.rows import load, read_all
+from engine.text import sanitise
 
 STATUS_TIMEOUT_S = 5.0
 """Maximum time for reading whether anything changed since a review."""

@@ -34,7 +34,6 @@ from engine.model import (
     Status,
     Tier,
     is_expired,
-    sanitise,
 )
 from engine.prediction.twin import ConfidenceEstimate, find_band
 from engine.storage.rows import (
@@ -45,6 +44,7 @@ from engine.storage.rows import (
     read_all,
     value_of,
 )
+from engine.text import sanitise
 
 WAS_FLOW = "was_flow"
 """Key of a card's facts: its flow before the operator replaced the parameters by a sentence."""

@@ -33,7 +33,6 @@ from engine.model import (
     Source,
     Status,
 )
-from engine.model.text import capitalised, compute_text_hash
 from engine.prediction.approvals import ApprovalRequest, Approvals
 from engine.prediction.card_rows import (
     CardRow,
@@ -54,6 +53,8 @@ from engine.prediction.stack import MAX_SUGGESTED, find_ids_without_place, sort_
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Transaction
 from engine.storage.rows import find_ids_with_prefix, load, read_all
+from engine.text import compute_text_hash
+from engine.wording import capitalised
 
 DEFAULT_SNOOZE, MAX_SNOOZE = timedelta(hours=2), timedelta(days=30)
 """Default and maximum length of a snooze."""

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 from engine.config import Settings, SettingsSource
 from engine.events import ChangeSetLanded, CycleFinished, LandingUndone
 from engine.frozen import frozen
-from engine.model import Card, CheckReport, Randomness, Refusal, Result, sanitise
-from engine.model.text import count, join_names
+from engine.model import Card, CheckReport, Randomness, Refusal, Result
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import (
     CardRow,
@@ -54,6 +53,8 @@ from engine.storage import state
 from engine.storage.database import Transaction
 from engine.storage.ledger import LedgerCursor, LedgerEntry
 from engine.storage.validation_runs import ValidationRun
+from engine.text import sanitise
+from engine.wording import count, join_names
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from engine.git.inspection import NOTHING_INSPECTED, Inspection
 from engine.git.state import FileState, GitState
 from engine.model import ChangeSet, CheckResult, Landing, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 from engine.model.adaptation import KnownFix
-from engine.model.text import count, join_shortened, moment, plain, span
 from engine.prediction.signals import (
     ANY_NEW_FILE,
     Meeting,
@@ -34,6 +33,8 @@ from engine.prediction.signals import (
     make_continuation_signal,
 )
 from engine.storage.validation_runs import ValidationRun
+from engine.text import plain
+from engine.wording import count, join_shortened, moment, span
 
 
 @frozen

@@ -41,7 +41,7 @@ from engine.git.reader import (
     list_files_between,
 )
 from engine.git.state import GitState, Touch, is_byproduct
-from engine.model import ChangeSet, Landing, Refusal, SessionView, Signal, TaskState, sanitise
+from engine.model import ChangeSet, Landing, Refusal, SessionView, Signal, TaskState
 from engine.model.adaptation import KnownFix
 from engine.prediction.context import (
     ChangedFile,
@@ -66,6 +66,7 @@ from engine.prediction.signals import (
 from engine.prediction.tasks import TaskBoard
 from engine.prediction.threads import Threads
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
+from engine.text import sanitise
 
 Value = TypeVar("Value")
 

@@ -17,11 +17,11 @@ from sqlmodel import Field, Session
 from engine.events import MuteLifted
 from engine.frozen import frozen
 from engine.model import DismissReason, Mute, Refusal, Tier, group_pairs
-from engine.model.base import hex_hash
 from engine.prediction.card_rows import CardRow
 from engine.prediction.kinds import kind_title
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, ask, load, shallow_dict
+from engine.text import hex_hash
 
 FIRST_MUTE = timedelta(days=7)
 """How long the first dismissal mutes a subject; each further one doubles the time."""

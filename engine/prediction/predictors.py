@@ -30,11 +30,12 @@ from engine.frozen import frozen
 from engine.learning.decisions.decisions import SIDE_SEPARATOR
 from engine.learning.decisions.training_provider import Account, Provider, TrainingError
 from engine.learning.decisions.training_runs import TrainingPlan
-from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Refusal, Source, microusd, sanitise
-from engine.model.text import compute_text_hash, describe_validation_faults
+from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Refusal, Source, microusd
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import make_default_parameters
 from engine.settings_store import SettingsStore
+from engine.text import compute_text_hash, sanitise
+from engine.wording import describe_validation_faults
 
 TEMPERATURE, MAX_TOKENS = 0.3, 200
 """The temperature and the maximum length of the model's answers (SPEC 2.3)."""

@@ -12,13 +12,14 @@ from datetime import datetime
 from engine.execution.runners.toolchains.tool_table import PROGRAM_FIXES
 from engine.frozen import frozen
 from engine.model import ChangeState, Proposal, group_pairs
-from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.history import describe_problem
 from engine.prediction.templates.offers import LONG_AGO, is_usable, shorten_test
 from engine.prediction.templates.runs import find_stopped_run
 from engine.storage.validation_runs import ValidationRun, read_verdict_on
+from engine.text import plain
+from engine.wording import count, join_shortened, moment
 
 PROBLEM_INSPECTIONS = frozenset({"unpushed", "unfinished", "merges"})
 """The fields of `Inspection` that say whether a problem still holds."""

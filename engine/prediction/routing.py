@@ -30,9 +30,9 @@ from engine.config import Settings
 from engine.frozen import frozen
 from engine.memory.embedding import NoEmbedder
 from engine.model import AgentView, Outcome, PartOfDay, Randomness, Refusal, Source, part_of_day
-from engine.model.text import plain
 from engine.storage.database import Database
 from engine.storage.rows import ask
+from engine.text import plain
 
 log = logging.getLogger(__name__)
 

@@ -32,7 +32,6 @@ from engine.model import (
     Source,
     Status,
     Tier,
-    sanitise,
 )
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import (
@@ -51,6 +50,7 @@ from engine.prediction.stack import Room, find_exclusive_group, rank_cards
 from engine.prediction.twin import EmbeddedTwin, find_band
 from engine.safety.gate import MIN_APPROVAL_BOUND
 from engine.storage.rows import read_all
+from engine.text import sanitise
 
 # -- pending cards
 

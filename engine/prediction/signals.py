@@ -23,7 +23,8 @@ from engine.model import (
     group_pairs,
     part_of_day,
 )
-from engine.model.text import count, moment, plain, span
+from engine.text import plain
+from engine.wording import count, moment, span
 
 WEIGHTS = {
     "time": 0.3,

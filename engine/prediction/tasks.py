@@ -17,13 +17,13 @@ from sqlmodel import Field, Session
 
 from engine.events import TaskAdded, TaskChanged
 from engine.frozen import frozen
-from engine.model import Randomness, Refusal, Result, SessionView, Status, Task, TaskState, sanitise
-from engine.model.secrets import redact, refuse_secret
-from engine.model.text import remove_code_and_comments
+from engine.model import Randomness, Refusal, Result, SessionView, Status, Task, TaskState
 from engine.prediction.card_rows import CardRow
+from engine.redaction import redact, refuse_secret
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, find_by_prefix, load, load_all, read_all, value_of
+from engine.text import remove_code_and_comments, sanitise
 
 _LINE = re.compile(r" {0,3}(?![ \t])(?:[-*+] \[(?P<mark>.)\] )?(?P<words>.*)")
 """Matches a line that is not indented as code. It has a `mark` if it is a list item with a check box."""

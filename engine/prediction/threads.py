@@ -22,9 +22,9 @@ from engine.clock import Clock
 from engine.frozen import frozen
 from engine.memory.importing import Turn, find_folder, find_turn, parse_line
 from engine.model import Thread
-from engine.model.secrets import redact
-from engine.model.text import plain
 from engine.prediction.signals import MAX_CLOCK_DIFFERENCE
+from engine.redaction import redact
+from engine.text import plain
 
 log = logging.getLogger(__name__)
 

@@ -36,8 +36,8 @@ from engine.model import (
     Proposal,
     is_weekend,
     part_of_day,
-    split_prompt_words,
 )
+from engine.text import split_prompt_words
 
 if TYPE_CHECKING:
     from engine.learning.decisions.learner import Learner

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from engine.frozen import frozen_kw_only
 from engine.installed import SANDBOX_FIX
-from engine.model import MAX_REJECTIONS, MICRO, GateRuleName, RailVerdict, Verdict, join_reasons, money
+from engine.model import MAX_REJECTIONS, MICRO, GateRuleName, RailVerdict, Verdict, join_reasons
+from engine.wording import money
 
 RAIL = "gate"
 """The name of the rail in verdicts."""

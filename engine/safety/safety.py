@@ -32,7 +32,6 @@ from engine.model import (
     microusd,
 )
 from engine.model.adaptation import Effect, FixTemplate, FlowOffload, PromptFragment
-from engine.model.text import count, money
 from engine.safety import costs, gate, trigger_history
 from engine.safety.content import OwnRules, check_command, check_prompt, make_own_rules
 from engine.safety.costs import Costs
@@ -43,6 +42,7 @@ from engine.safety.trigger_history import Link
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import as_stored, ask, value_of
+from engine.wording import count, money
 
 _PASSED = "SELECT count(*), max(created_at) FROM crosspoll_log WHERE blocked IS 0"
 

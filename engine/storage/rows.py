@@ -32,7 +32,8 @@ from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, Session, SQLModel
 
 from engine.frozen import frozen
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
+from engine.text import sanitise
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 from engine.events import CloudSyncFailed
 from engine.frozen import frozen
 from engine.installed import POSTGRES, make_not_installed_refusal
-from engine.model import Refusal, sanitise
-from engine.model.base import hex_hash
+from engine.model import Refusal
 from engine.storage import state
 from engine.storage.database import Database
+from engine.text import hex_hash, sanitise
 
 if TYPE_CHECKING:
     import psycopg

@@ -28,7 +28,8 @@ from engine.learning.decisions.decisions import CardFeatures, PastDecision
 from engine.learning.decisions.learner import Learner
 from engine.learning.decisions.text_features import TextFeatures, extract_features, unpack_features
 from engine.memory.helper_main import MiniLM
-from engine.model import PartOfDay, split_prompt_words
+from engine.model import PartOfDay
+from engine.text import split_prompt_words
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline

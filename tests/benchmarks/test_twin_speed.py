@@ -16,9 +16,10 @@ import numpy
 from engine.clock import FakeClock
 from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, CardFeatures, Decision, Decisions
 from engine.learning.decisions.text_features import extract_features
-from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, split_prompt_words
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction
+from engine.text import split_prompt_words
 from tests.benchmarks.measuring import Measured, compute_p95, print_table, time_call
 
 PAST, MEASURED = 100_000, 400

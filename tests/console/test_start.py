@@ -23,7 +23,7 @@ from clawpy_console.last_screen import (
 from clawpy_console.state import TOPICS, AppState, ReadScope, read_topics
 from engine.home import Home
 from engine.model import Refusal
-from engine.model.text import compute_text_hash
+from engine.text import compute_text_hash
 from tests.console import stand_in_data
 from tests.console.card_steps import find_stack
 from tests.console.driving import make_console, read_screen, running, until_loaded, until_shown
@@ -40,7 +40,7 @@ HEAVY = (
 LIGHT = {
     "engine", "engine.files", "engine.frozen", "engine.home", "engine.installed",
     "engine.model", "engine.model.base", "engine.model.cards", "engine.model.rails", "engine.model.sessions",
-    "engine.model.text", "engine.git", "engine.git.environment", "engine.git.repository",
+    "engine.text", "engine.wording", "engine.git", "engine.git.environment", "engine.git.repository",
 }  # fmt: skip
 """What is imported of the engine before the first frame. `engine.git` finds the repository of the current folder."""
 

@@ -19,10 +19,10 @@ from engine.execution.transcripts import (
     TranscriptReader,
     TranscriptWriter,
 )
-from engine.model import sanitise
-from engine.model.secrets import CUT, MAX_KEY_CHARS, Redactor
+from engine.redaction import CUT, MAX_KEY_CHARS, Redactor
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from engine.text import sanitise
 from tests.execution.session_world import MakeWorld, ScriptWorld, run_python
 
 

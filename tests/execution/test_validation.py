@@ -23,7 +23,7 @@ from engine.execution.validation import (
 )
 from engine.model import ChangeState, CheckResult, Result, SessionState, SessionView
 from engine.model.adaptation import PolicyTweak
-from engine.model.secrets import CUT
+from engine.redaction import CUT
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.conftest import Repository

@@ -25,7 +25,8 @@ from engine.memory.embedding import Embedding
 from engine.memory.memory import MemoryService
 from engine.memory.recall_in_prompts import BLOCK_TAG, RecallPromptPart
 from engine.memory.vectors import MAX_CHUNKS
-from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, sanitise
+from engine.model import Layer, NewMemory, PromptRequest, RecallQuery
+from engine.text import sanitise
 from tests.memory.conftest import MakeMemory
 from tests.memory.hostile_pieces import HOSTILE_PIECES
 from tests.support.helpers import wait_until

@@ -35,9 +35,9 @@ from engine.model import (
     Relation,
     ScorePart,
     SourceKind,
-    sanitise,
 )
 from engine.storage.database import Database
+from engine.text import sanitise
 from tests.memory.conftest import MakeMemory, WordVectors, make_turns
 from tests.memory.hostile_pieces import HOSTILE_PIECES
 

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from clawpy_console.fields import TONES, Document, Field, compute_label_width
 from clawpy_console.fields.work import make_outcome_label
 from clawpy_console.formats import workspace_name
-from engine.model import sanitise
+from engine.text import sanitise
 
 Lines = Iterator[str]
 """The lines of a text, which can be read once."""

@@ -27,7 +27,8 @@ from clawpy_console.fields import Document, Field
 from clawpy_console.fields.work import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
 from clawpy_console.formats import count, first_of, one_line, short_span, workspace_name
 from engine.model import AutonomyState
-from engine.model.text import describe_first, plain
+from engine.text import plain
+from engine.wording import describe_first
 
 MAX_PROMPT_CHARS = 100
 """Number of characters of a prompt in a line of the status. `clawpy work` and `clawpy cards` show it whole."""

@@ -31,10 +31,11 @@ from engine.config import GatewaySettings
 from engine.frozen import frozen
 from engine.home import Home
 from engine.lock import read_holder
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
 from engine.settings_store import SettingsStore
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 

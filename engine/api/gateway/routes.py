@@ -30,7 +30,7 @@ from engine.api.operations import OPERATIONS
 from engine.api.operations.operation import NOT_AN_OBJECT, ApiServices, describe_fault, validate_arguments
 from engine.files import read_table
 from engine.model import DecidedBy, Refusal
-from engine.model.secrets import redact
+from engine.redaction import redact
 
 log = logging.getLogger(__name__)
 

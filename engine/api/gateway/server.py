@@ -37,7 +37,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from engine.api.gateway.access import Access, ListenAddress, check_certificate
 from engine.frozen import frozen
 from engine.model import Refusal
-from engine.model.secrets import redact
+from engine.redaction import redact
 
 log = logging.getLogger(__name__)
 

@@ -24,21 +24,11 @@ from engine.config import Settings
 from engine.config.sections import Surface
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.model import (
-    PROBLEM_FOUND,
-    Card,
-    DecidedBy,
-    Refusal,
-    SessionState,
-    SessionView,
-    Source,
-    Status,
-    Tier,
-    sanitise,
-)
-from engine.model.secrets import redact
-from engine.model.text import money, one_line, plain, short_span
+from engine.model import PROBLEM_FOUND, Card, DecidedBy, Refusal, SessionState, SessionView, Source, Status, Tier
+from engine.redaction import redact
 from engine.storage.ledger import LedgerEntry
+from engine.text import one_line, plain, sanitise
+from engine.wording import money, short_span
 
 # -- forms
 

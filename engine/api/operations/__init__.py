@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from engine.api.documents import Document
 from engine.api.operations import cards, learning, memory, organisation, sessions, system  # noqa: F401
 from engine.api.operations.operation import OPERATIONS
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
+from engine.text import sanitise
 
 if TYPE_CHECKING:
     from engine.api.operations.operation import ApiServices

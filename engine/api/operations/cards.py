@@ -29,8 +29,9 @@ from engine.api.operations.operation import (
     require,
 )
 from engine.api.operations.system import cross_poll_status, make_reply_head
-from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, Status, sanitise
+from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, Status
 from engine.prediction.predictors import UnusableReply
+from engine.text import sanitise
 
 if TYPE_CHECKING:
     from engine.services import Services

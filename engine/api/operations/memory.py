@@ -29,8 +29,8 @@ from engine.api.operations.operation import (
     require,
 )
 from engine.memory.importing import read_lines
-from engine.model import NewMemory, Recall, RecallQuery, Refusal, find_or_none, sanitise
-from engine.model.text import one_line
+from engine.model import NewMemory, Recall, RecallQuery, Refusal, find_or_none
+from engine.text import one_line, sanitise
 
 if TYPE_CHECKING:
     from engine.services import Services

@@ -21,8 +21,9 @@ from pydantic.alias_generators import to_camel
 from engine.api.documents import Document, document
 from engine.frozen import frozen
 from engine.home import Home
-from engine.model import Card, ChangeSet, DecidedBy, Refusal, SessionView, find_or_none, sanitise
+from engine.model import Card, ChangeSet, DecidedBy, Refusal, SessionView, find_or_none
 from engine.services import Services
+from engine.text import sanitise
 
 if TYPE_CHECKING:
     from engine.api.gateway.gateway import Gateway

@@ -16,9 +16,10 @@ from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, quiet_operation, require
 from engine.config.sections import ACP_PREFIX, Dollars, Hour, Milliseconds, Surface
 from engine.config.settings_file import describe_accepted, parse_key
-from engine.model import Hold, HoldKind, Refusal, sanitise
+from engine.model import Hold, HoldKind, Refusal
 from engine.safety.content import check_command, check_prompt, make_own_rules
 from engine.settings_store import SettingsStore
+from engine.text import sanitise
 
 if TYPE_CHECKING:
     from engine.api.operations.operation import ApiServices, OfflineServices

@@ -25,8 +25,9 @@ from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import LITERAL_PATHS, Git
 from engine.git.history import find_commit
-from engine.model import CheckResult, sanitise
-from engine.model.text import join_names, one_line
+from engine.model import CheckResult
+from engine.text import one_line, sanitise
+from engine.wording import join_names
 
 # -- errors of all work
 

@@ -45,14 +45,9 @@ from engine.execution.sandbox.mounts import list_written_files
 from engine.execution.session_folders import RunScope, SessionFolders
 from engine.files import read_table
 from engine.git import Git
-from engine.model import (
-    Assignment,
-    Refusal,
-    RunnerInfo,
-    SessionView,
-    sanitise,
-)
-from engine.model.text import count, join_names
+from engine.model import Assignment, Refusal, RunnerInfo, SessionView
+from engine.text import sanitise
+from engine.wording import count, join_names
 
 MAX_NAMED_FILES = 50
 """Maximum number of discarded files in the transcript of a check."""

@@ -16,16 +16,9 @@ from engine.execution.session_folders import SessionFolder, SessionFolders
 from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.execution.validation import Validation, ValidationResult
 from engine.frozen import frozen
-from engine.model import (
-    Assignment,
-    Prompt,
-    PromptRequest,
-    Refusal,
-    RunnerInfo,
-    SessionView,
-    sanitise,
-)
+from engine.model import Assignment, Prompt, PromptRequest, Refusal, RunnerInfo, SessionView
 from engine.storage.database import Transaction
+from engine.text import sanitise
 
 
 @frozen

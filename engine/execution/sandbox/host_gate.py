@@ -32,7 +32,7 @@ from engine.execution.sandbox.host_rules import (
 )
 from engine.frozen import frozen
 from engine.git.environment import get_temporary_folder
-from engine.model import sanitise
+from engine.text import sanitise
 
 MAX_CONNECTIONS = 64
 """Maximum number of connections at a time. More are refused."""

@@ -19,7 +19,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.hierarchy.organisation import Tools
-from engine.model import Refusal, ToolSpec, Verdict, sanitise
+from engine.model import Refusal, ToolSpec, Verdict
+from engine.text import sanitise
 
 MAX_COMMAND_CHARS = 20_000
 """Maximum number of characters of a command."""

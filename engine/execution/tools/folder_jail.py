@@ -22,8 +22,9 @@ from pathlib import Path
 from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
 from engine.git.repository import is_git_name
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
 from engine.storage.beneath import REPLACED, Beneath
+from engine.text import sanitise
 
 MAX_LINKS = 40
 """Maximum number of links on the way of a path."""

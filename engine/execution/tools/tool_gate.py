@@ -22,9 +22,10 @@ from engine.execution.tools import MAX_COMMAND_CHARS, Policy, check_plain_text
 from engine.execution.tools.folder_jail import Jail, shorten_path
 from engine.execution.tools.web import Web, WebTarget, check_public, find_known_addresses, is_listed, parse_url
 from engine.frozen import frozen
-from engine.model import Refusal, SessionView, Verdict, sanitise
+from engine.model import Refusal, SessionView, Verdict
 from engine.safety.content import find_programs
 from engine.safety.production_targets import find_target_of_file, find_target_of_host, find_targets_of_command
+from engine.text import sanitise
 
 RAIL_REFUSALS = frozenset({"denied", "blocked", "no_sandbox", "outside", "git_folder", "hard_link", "private_address"})
 """The codes of refusals by a rail. These are recorded. All other refusals are errors of the model or of the system."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from engine.config import SettingsSource
 from engine.events import ToolRefused
+from engine.events.work import name_command
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, WorkFailed
@@ -36,12 +37,13 @@ from engine.execution.tools.folder_jail import Content, shorten_path
 from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate, ToolServices
 from engine.execution.tools.web import Web, WebTarget, parse_url
 from engine.hierarchy.organisation import Tools
-from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
-from engine.model.secrets import CUT
+from engine.model import Refusal, SessionView, ToolResult, ToolSpec
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED
-from engine.model.text import count, name_command, one_line
+from engine.redaction import CUT
 from engine.safety.content import find_programs
 from engine.storage.database import Database
+from engine.text import one_line, sanitise
+from engine.wording import count
 
 MAX_LISTED_NAMES = 1_000
 """Maximum number of names of a folder that are listed."""

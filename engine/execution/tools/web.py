@@ -32,8 +32,8 @@ from engine.config import SettingsSource
 from engine.execution.sandbox.host_rules import HTTPS, is_public, parse_address, resolve_by_system
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.model import Refusal, sanitise
-from engine.model.text import one_line
+from engine.model import Refusal
+from engine.text import one_line, sanitise
 
 FETCH_S = 20.0
 """Maximum seconds for a fetch, with its redirects."""

@@ -32,9 +32,10 @@ from engine.model.adaptation import (
     RoutingHint,
 )
 from engine.model.learnings import distil_rule
-from engine.model.secrets import redact
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED, HANDED_BACK
-from engine.model.text import money, plain, quote
+from engine.redaction import redact
+from engine.text import plain, quote
+from engine.wording import money
 
 # -- a draft and its evidence
 

@@ -9,7 +9,7 @@ from dataclasses import astuple, replace
 from itertools import chain
 
 from engine.config.sections import find_model_problem
-from engine.model import Refusal, sanitise
+from engine.model import Refusal
 from engine.model.adaptation import (
     Effect,
     EffectPreview,
@@ -19,7 +19,8 @@ from engine.model.adaptation import (
     PromptFragment,
     RoutingHint,
 )
-from engine.model.text import money, one_line
+from engine.text import one_line, sanitise
+from engine.wording import money
 
 MAX_LINES = 20
 """Maximum number of lines of guidance, repairs or commands in one effect."""

@@ -19,10 +19,10 @@ from engine.inference import share
 from engine.learning.candidates import Sources
 from engine.model import MICRO, PermissionAnswer, Trust
 from engine.model.adaptation import LearningRecord, RecordKind
-from engine.model.base import hex_hash
 from engine.model.learnings import Correction, distil_rule, find_added_sentences, normalise
-from engine.model.text import count, jaccard, money, quote
 from engine.storage.ledger import LedgerEntry
+from engine.text import hex_hash, jaccard, quote
+from engine.wording import count, money
 
 FULL_COST_MICROUSD = MICRO // 2
 """Cost of healing in micro-dollars that gives all points for cost. It is the default cap in the settings."""

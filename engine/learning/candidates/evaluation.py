@@ -12,6 +12,7 @@ from datetime import datetime
 from difflib import SequenceMatcher
 from statistics import fmean
 
+from engine.events.work import name_command
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.learning.learnings.recurrence import may_be_same
@@ -29,7 +30,7 @@ from engine.model.adaptation import (
     make_dedupe_key,
 )
 from engine.model.learnings import list_content_words, normalise
-from engine.model.text import jaccard, name_command
+from engine.text import jaccard
 
 # -- the records from which candidates are drafted
 

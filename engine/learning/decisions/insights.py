@@ -43,9 +43,9 @@ from engine.model import (
     group_pairs,
     part_of_day,
 )
-from engine.model.text import count
 from engine.storage.database import Database
 from engine.storage.rows import as_stored, ask
+from engine.wording import count
 
 
 class CountedAs(StrEnum):

@@ -16,7 +16,7 @@ from typing import Any
 from zlib import crc32
 
 from engine.frozen import frozen
-from engine.model import split_prompt_words
+from engine.text import split_prompt_words
 
 Vector = Any
 """A unit vector, float32."""

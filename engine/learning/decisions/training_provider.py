@@ -23,8 +23,8 @@ from typing import Any
 from engine.background import NETWORK_VARIABLES, kill_helper, start_helper
 from engine.frozen import frozen
 from engine.installed import TRAIN, make_not_installed_refusal
-from engine.model import sanitise
-from engine.model.secrets import redact
+from engine.redaction import redact
+from engine.text import sanitise
 
 
 @frozen

@@ -30,9 +30,10 @@ from engine.learning.decisions.exporting import (
 )
 from engine.learning.decisions.training_provider import Provider
 from engine.model import Refusal, TrainingRunView
-from engine.model.text import count, jaccard
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, load, load_first, value_of
+from engine.text import jaccard
+from engine.wording import count
 
 SFT, DPO = "sft", "dpo"
 """Training methods: on conversations, on pairs."""

@@ -30,9 +30,9 @@ from engine.model import (
     Trust,
 )
 from engine.model.learnings import UNPROVEN_PHASES, Correction, make_lesson_id
-from engine.model.secrets import redact
-from engine.model.text import count, money
+from engine.redaction import redact
 from engine.storage.ledger import LedgerEntry
+from engine.wording import count, money
 
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
 CORRECTIVE = "corrective"

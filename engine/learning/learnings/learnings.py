@@ -35,13 +35,13 @@ from engine.model import (
     SessionView,
     Trust,
     Waiting,
-    sanitise,
 )
 from engine.model.base import group_pairs
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
 from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer
+from engine.text import sanitise
 
 RETRACTED = "learnings.retracted"
 """Key in the state table: the ids of the lessons that the operator retracted."""

@@ -20,11 +20,10 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationErr
 from engine.clock import in_utc
 from engine.events import Event
 from engine.frozen import frozen
-from engine.model import EntrySource, LearningEntry, LearningKind, Trust, sanitise
-from engine.model.base import hex_hash
+from engine.model import EntrySource, LearningEntry, LearningKind, Trust
 from engine.model.learnings import make_lesson_id
-from engine.model.text import plain
 from engine.storage.erasing import map_strings
+from engine.text import hex_hash, plain, sanitise
 
 log = logging.getLogger(__name__)
 

@@ -29,13 +29,13 @@ from engine.model import (
     PromptSource,
     SourceKind,
     Trust,
-    split_prompt_words,
 )
 from engine.model.learnings import find_lessons, make_lesson_id
 from engine.model.prompts import OWN_TEXT, make_block
-from engine.model.text import mark_approved, remove_invalid_xml
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, as_stored, ask, read_all
+from engine.text import remove_invalid_xml, split_prompt_words
+from engine.wording import mark_approved
 
 BLOCK_TAG = "learnt"
 """The tag around the learnings in a prompt."""

@@ -24,18 +24,10 @@ from engine.learning.learnings.findings import (
     Impact,
     SessionRecord,
 )
-from engine.model import (
-    Asks,
-    LearningEntry,
-    LearningKind,
-    LearningType,
-    NoAnswer,
-    Question,
-    TranscriptLine,
-    sanitise,
-)
-from engine.model.secrets import redact
-from engine.model.text import describe_validation_faults, one_line, plain
+from engine.model import Asks, LearningEntry, LearningKind, LearningType, NoAnswer, Question, TranscriptLine
+from engine.redaction import redact
+from engine.text import one_line, plain, sanitise
+from engine.wording import describe_validation_faults
 
 EXTRACT, JUDGE = "learnings", "learnings-judge"
 """The names of the two questions, as purposes of cost entries and as kinds of run in the X-ray."""

@@ -24,10 +24,10 @@ from sqlmodel import Field
 
 from engine.files import read_table
 from engine.model import LearningEntry, LearningScope, LearningStatus, Trust
-from engine.model.base import hex_hash
 from engine.model.learnings import normalise
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask
+from engine.text import hex_hash
 
 log = logging.getLogger(__name__)
 

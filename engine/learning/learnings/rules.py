@@ -44,9 +44,9 @@ from engine.model.learnings import (
     normalise,
     split_sentences,
 )
-from engine.model.secrets import redact
-from engine.model.text import plain
+from engine.redaction import redact
 from engine.storage.ledger import LedgerEntry
+from engine.text import plain
 
 MAX_PER_ENTRY = 5
 """Maximum number of tests, files or sentences of one ledger entry or edit that become findings."""

@@ -24,12 +24,13 @@ from pathlib import Path, PurePosixPath
 from engine.files import FileCache, read_plain, write_atomic
 from engine.frozen import frozen
 from engine.learning.learnings.page import CHANGES, Change, Page
-from engine.model import LearningEntry, LearningKind, LearningScope, Refusal, Trust, sanitise
-from engine.model.base import group_pairs, hex_hash
+from engine.model import LearningEntry, LearningKind, LearningScope, Refusal, Trust
+from engine.model.base import group_pairs
 from engine.model.learnings import normalise
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import NotReady
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents
+from engine.text import hex_hash, sanitise
 
 INTENT = "learnings"
 """The kind of the intents of changes."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from engine.execution.runners.flows.testing import format_line_ranges
 from engine.frozen import frozen
 from engine.model import SessionState, SessionView, Tier
-from engine.model.text import plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import (
     Offer,
@@ -20,6 +19,7 @@ from engine.prediction.templates.offers import (
     select_usable_paths,
     template,
 )
+from engine.text import plain
 
 MAX_QUOTED_NAMES = 10
 """Maximum number of files or branches in a prompt."""

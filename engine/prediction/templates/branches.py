@@ -13,7 +13,6 @@ from engine.git.github import PullRequest, Wait, WaitsFor
 from engine.git.inspection import MAX_COLLIDING, MAX_TRIED_BRANCHES
 from engine.git.state import STALE_BRANCH, Branch
 from engine.git.unfinished import CONFLICT_OPERATION, GitOperation
-from engine.model.text import count, join_names, join_shortened, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import (
     Offer,
@@ -24,6 +23,8 @@ from engine.prediction.templates.offers import (
     is_usable,
     template,
 )
+from engine.text import plain
+from engine.wording import count, join_names, join_shortened, moment
 
 
 @template

@@ -17,7 +17,6 @@ from engine.git.own_changes import LocatedLeftover
 from engine.git.stale_mentions import Mention
 from engine.git.state import GitState
 from engine.model import Tier
-from engine.model.text import count, join_shortened, moment, plain, tail
 from engine.prediction.context import Part, WorkspaceContext, describe_result
 from engine.prediction.templates.offers import (
     MAX_PATHS,
@@ -34,6 +33,8 @@ from engine.prediction.templates.offers import (
     template,
     written_at,
 )
+from engine.text import plain, tail
+from engine.wording import count, join_shortened, moment
 
 MAX_NAMED = 5
 """Maximum number of findings that a subject names."""

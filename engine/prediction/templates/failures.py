@@ -16,7 +16,6 @@ from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import Installation, find_installations, find_lock_updates
 from engine.git.patch import unquote_name
 from engine.model import SessionState, SessionView, Tier
-from engine.model.text import moment, plain
 from engine.prediction.context import Part, WorkspaceContext, describe_result
 from engine.prediction.templates.offers import (
     LONG_AGO,
@@ -37,6 +36,8 @@ from engine.storage.validation_runs import (
     find_test_that_failed_alone,
     read_verdict_on,
 )
+from engine.text import plain
+from engine.wording import moment
 
 _TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_failures")
 """Flows that run tests."""

@@ -20,7 +20,6 @@ from engine.git.leftovers import SECRET_KIND
 from engine.git.state import GitState, is_byproduct
 from engine.git.unpushed import UnpushedProblem, find_unpushed_span
 from engine.model import PartOfDay, SessionView, Tier
-from engine.model.text import because, compute_text_hash, count, join_shortened, moment, plain, tail
 from engine.prediction.context import WorkspaceContext, describe_result
 from engine.prediction.kinds import REVIEWED_IN, REVIEWED_STATE
 from engine.prediction.signals import find_nearest_meeting
@@ -36,6 +35,8 @@ from engine.prediction.templates.offers import (
     is_usable_path,
     template,
 )
+from engine.text import compute_text_hash, plain, tail
+from engine.wording import because, count, join_shortened, moment
 
 PREPARATION_TIME = timedelta(hours=1)
 """How long before a meeting its preparation is offered."""

@@ -14,13 +14,14 @@ from typing import Any
 
 from engine.frozen import frozen
 from engine.git.state import GitState
-from engine.model import Proposal, SessionState, SessionView, Signal, Task, Tier, Verdict, sanitise
-from engine.model.text import count, plain
+from engine.model import Proposal, SessionState, SessionView, Signal, Task, Tier, Verdict
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import KINDS, Kind, get_kind
 from engine.prediction.signals import make_signal, make_task_signal
 from engine.safety.content import check_prompt
 from engine.storage.validation_runs import ValidationRun
+from engine.text import plain, sanitise
+from engine.wording import count
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 """The time of evidence that was always there, such as a project without any test run. Any other evidence is newer, and

@@ -16,7 +16,6 @@ from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.frozen import frozen
 from engine.model import SessionState, SessionView, Tier
-from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.context import Part, WorkspaceContext, describe_result
 from engine.prediction.templates.offers import (
     LONG_AGO,
@@ -41,6 +40,8 @@ from engine.storage.validation_runs import (
     find_seconds_of,
     find_test_that_failed_alone,
 )
+from engine.text import plain
+from engine.wording import count, join_shortened, moment
 
 STALE_AFTER = timedelta(days=1)
 """Age from which a commit of yours is no reason to check HEAD."""

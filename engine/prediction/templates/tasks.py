@@ -12,8 +12,6 @@ from datetime import datetime
 from engine.execution.runners.flow_runner import ALIASES, find_named_flow
 from engine.frozen import frozen
 from engine.model import Proposal, Task, TaskState
-from engine.model.base import hex_hash
-from engine.model.text import count, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import BLOCKING_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
 from engine.prediction.signals import FULLY_STALE, list_open_tasks
@@ -25,6 +23,8 @@ from engine.prediction.templates.offers import (
     make_proposal,
     template,
 )
+from engine.text import hex_hash, plain
+from engine.wording import count, moment
 
 DUE_SOURCES = (HEARTBEAT, HEARTBEAT_ORDER)
 """Sources of tasks that `heartbeat` offers."""

@@ -7,7 +7,8 @@ rules on the words of a command, `targets` on the files and devices that it chan
 commands in it. Rules that are only data are in the folder `rules`.
 
 A verdict depends on the text and the operator's rules only, and takes at most 50 ms. If a text cannot be judged, for
-instance because a program's name is computed, the verdict is `ask`. May import engine.model and engine.files only.
+instance because a program's name is computed, the verdict is `ask`. May import engine.model, engine.files and
+engine.text only.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from engine.execution.runners.flows.documents import (
     read_lessons,
 )
 from engine.files import INHERITED, LEARNT, find_section, write_section
-from engine.model.text import one_line
+from engine.text import one_line
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.support.helpers import read_table

@@ -8,7 +8,7 @@ import pytest
 from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_protocol import Model
 from engine.model import PromptPart, SourceKind
-from engine.model.secrets import CUT
+from engine.redaction import CUT
 from tests.execution.model.model_world import ModelWorld
 from tests.support.model_server import make_call
 

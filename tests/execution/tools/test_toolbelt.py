@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from engine.events import AgentErred, ToolsUsed
+from engine.events.work import name_command
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.session_processes import find_marked_processes
 from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.hierarchy.organisation import Tools
 from engine.model import Refusal
-from engine.model.text import name_command
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import BeltWorld
 from tests.support.helpers import read_table, wait_until

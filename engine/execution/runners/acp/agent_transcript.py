@@ -15,7 +15,7 @@ from acp import schema
 
 from engine.execution.live_session import LiveSession
 from engine.execution.tools.toolbelt import make_unified_diff
-from engine.model.text import one_line
+from engine.text import one_line
 
 MAX_MESSAGE_CHARS = 100_000
 """Maximum number of characters of a turn's message that are kept for the X-ray and the summary."""

@@ -33,7 +33,7 @@ from engine.execution.runners.acp.requests import ClientRequests
 from engine.execution.runners.flow import RetryLater, WorkFailed
 from engine.execution.transcripts import LineSplitter
 from engine.frozen import frozen
-from engine.model import sanitise
+from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 

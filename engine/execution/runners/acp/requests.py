@@ -33,8 +33,9 @@ from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.execution.session_commands import Command
 from engine.execution.tools.tool_gate import AgentToolCall
 from engine.execution.tools.toolbelt import AgentToolbelt, make_unified_diff
-from engine.model import Refusal, sanitise
-from engine.model.secrets import MAX_KEY_CHARS
+from engine.model import Refusal
+from engine.redaction import MAX_KEY_CHARS
+from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 

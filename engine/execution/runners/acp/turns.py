@@ -19,8 +19,9 @@ from engine.execution.model_calls import CallState, CallUsage, ModelCalls
 from engine.execution.runners.acp import ConfiguredAgent
 from engine.execution.runners.acp.conversation import Conversation, TurnResult
 from engine.execution.runners.flow import SessionStopped, WorkFailed
-from engine.model import Prompt, PromptPart, SessionView, microusd, sanitise
+from engine.model import Prompt, PromptPart, SessionView, microusd
 from engine.model.prompts import HEAL, REPLY, make_user_part
+from engine.text import sanitise
 
 MAX_PLAUSIBLE = 1_000_000
 """A report of more dollars, or of more billions of tokens, is ignored, because no session uses so much."""

@@ -46,7 +46,8 @@ from engine.execution.runners.flows.upkeep import (
     UndoLanding,
 )
 from engine.model import FlowForm
-from engine.model.text import count, find_last_error_line
+from engine.text import find_last_error_line
+from engine.wording import count
 
 _FLOW_CLASSES = (
     RunTests, Bisect, RehearseMerge, RehearseRevert, ApplyFix, HuntFlakes, CheckCleanHead, DraftChangelog, Lint,

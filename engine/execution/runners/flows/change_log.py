@@ -16,7 +16,7 @@ from typing import NamedTuple
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.git.history import Commit
-from engine.model.text import one_line
+from engine.text import one_line
 
 # -- the entry of a commit
 

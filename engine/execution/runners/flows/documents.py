@@ -31,7 +31,8 @@ from engine.execution.runners.flows.git_steps import make_operator_git, resolve_
 from engine.execution.runners.toolchains.projects import find_changelog
 from engine.files import LEARNT, read_section, write_section
 from engine.git.history import Commit, log_commits
-from engine.model.text import count, join_names, one_line
+from engine.text import one_line
+from engine.wording import count, join_names
 
 # -- the change log
 

@@ -53,7 +53,8 @@ from engine.git import GitError
 from engine.git.history import is_ancestor
 from engine.model import CheckResult, group_pairs
 from engine.model.adaptation import MAX_PATCH_CHARS
-from engine.model.text import capitalised, count, find_last_error_line, join_names
+from engine.text import find_last_error_line
+from engine.wording import capitalised, count, join_names
 
 # -- group failing tests by cause
 

@@ -26,7 +26,7 @@ from engine.git.leftovers import find_secret_kind
 from engine.git.own_changes import OwnChanges, find_own_changes
 from engine.git.reader import USUAL_BASES, GitReader
 from engine.git.unfinished import read_conflicted_files
-from engine.model.text import count, join_names
+from engine.wording import count, join_names
 
 MAX_DIFF_LINES = 200
 """Maximum number of lines of a commit's diff in the transcript."""

@@ -47,7 +47,7 @@ from engine.git.unfinished import (
     read_conflicted_files,
     read_operation,
 )
-from engine.model.text import count, join_names
+from engine.wording import count, join_names
 
 MAX_REBASED_COMMITS = 200
 """Maximum number of commits of a rebase that is tried."""

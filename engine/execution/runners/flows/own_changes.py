@@ -44,8 +44,9 @@ from engine.git.habits import is_group
 from engine.git.leftovers import CONFLICT_MARKER, TODO_KINDS, count_kinds, find_removable_lines, remove_lines, scan_line
 from engine.git.own_changes import LocatedLeftover, read_text
 from engine.git.stale_mentions import Mention
-from engine.model import CheckResult, group_pairs, sanitise
-from engine.model.text import count, join_names
+from engine.model import CheckResult, group_pairs
+from engine.text import sanitise
+from engine.wording import count, join_names
 
 # -- leftovers
 

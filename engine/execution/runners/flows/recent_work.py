@@ -19,7 +19,7 @@ from engine.frozen import frozen
 from engine.git.state import FileState, is_byproduct, read_status
 from engine.git.unpushed import read_uncommitted, read_untracked
 from engine.model import group_pairs
-from engine.model.text import count, join_names
+from engine.wording import count, join_names
 
 # -- the work of a day
 

@@ -28,7 +28,8 @@ from engine.execution.runners.toolchains.tool_table import (
     find_first_missing,
 )
 from engine.model import CheckResult
-from engine.model.text import count, find_last_error_line, join_names, seconds_in_words
+from engine.text import find_last_error_line
+from engine.wording import count, join_names, seconds_in_words
 
 MAX_COMPARED_TESTS = 50
 """Maximum number of failing tests that are run again on other files. If there are more, none is."""

@@ -52,7 +52,8 @@ from engine.execution.runners.toolchains.projects import read_project
 from engine.execution.runners.toolchains.tool_table import PROGRAM_FIXES, ToolCommand
 from engine.files import read_plain
 from engine.model import CheckResult
-from engine.model.text import capitalised, count, find_last_error_line, join_names
+from engine.text import find_last_error_line
+from engine.wording import capitalised, count, join_names
 
 # -- the tests that belong to changed files
 

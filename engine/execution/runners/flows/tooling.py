@@ -49,7 +49,8 @@ from engine.execution.runners.toolchains.tool_table import (
     read_text,
 )
 from engine.frozen import frozen
-from engine.model.text import capitalised, count, find_last_error_line, join_names
+from engine.text import find_last_error_line
+from engine.wording import capitalised, count, join_names
 
 # -- find what the linters complain about, and apply their safe fixes
 

@@ -32,7 +32,8 @@ from engine.git.unpushed import (
     read_since,
     read_uncommitted,
 )
-from engine.model.text import capitalised, count, join_names, sanitise
+from engine.text import sanitise
+from engine.wording import capitalised, count, join_names
 
 MAX_FINDINGS = 200
 """Maximum number of findings in the transcript and in the facts of a result."""

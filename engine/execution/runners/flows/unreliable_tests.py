@@ -51,7 +51,8 @@ from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.leftovers import QUARANTINE_WORDS
 from engine.model import CheckResult
-from engine.model.text import count, join_names, one_line
+from engine.text import one_line
+from engine.wording import count, join_names
 
 # -- run tests again and again
 

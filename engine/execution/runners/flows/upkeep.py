@@ -41,7 +41,8 @@ from engine.frozen import frozen
 from engine.git.history import Stash, count_apart, read_stashes, try_merge
 from engine.git.lost_commits import is_reachable
 from engine.model import Refusal
-from engine.model.text import count, find_last_error_line, join_names
+from engine.text import find_last_error_line
+from engine.wording import count, join_names
 
 # -- branches that can be deleted
 

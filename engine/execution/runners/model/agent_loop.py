@@ -28,8 +28,9 @@ from engine.execution.runners.model.request_limits import Price, PromptSize, Req
 from engine.execution.runners.runner import AgentServices
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.frozen import frozen
-from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd, money
+from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
 from engine.model.prompts import REPLY, make_assistant_part, make_result_part, make_user_part
+from engine.wording import money
 
 MAX_REQUESTS = 50
 """Maximum number of requests of a session."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from engine.model.secrets import redact_json
+from engine.redaction import redact_json
 
 FILE_SUFFIX = ".messages.jsonl"
 """The end of a conversation's file, after the id of its session."""

@@ -48,7 +48,7 @@ from engine.config.sections import is_loopback_host
 from engine.execution.runners.model import host_protocol, prices
 from engine.execution.runners.model.conversation_store import UNREDACTED_FIELDS
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message
-from engine.model.secrets import CUT, redact, redact_json
+from engine.redaction import CUT, redact, redact_json
 
 Send = Callable[[Message], None]
 

@@ -20,22 +20,13 @@ from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
 from engine.execution.runners.model.request_limits import Price, PromptSize, RequestBudget, describe_failure
 from engine.frozen import frozen
-from engine.model import (
-    Answer,
-    NoAnswer,
-    PromptPart,
-    PromptSource,
-    Question,
-    Refusal,
-    SourceKind,
-    Trust,
-    money,
-    sanitise,
-)
+from engine.model import Answer, NoAnswer, PromptPart, PromptSource, Question, Refusal, SourceKind, Trust
 from engine.model.prompts import OWN_TEXT, make_prompt_lines
-from engine.model.secrets import redact
+from engine.redaction import redact
 from engine.safety.costs import Costs
 from engine.storage.database import Database
+from engine.text import sanitise
+from engine.wording import money
 
 POLL_S = 0.25
 """Seconds between two checks of the deadline while no message comes."""

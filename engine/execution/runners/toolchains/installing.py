@@ -29,8 +29,8 @@ from engine.execution.runners.toolchains.tool_table import LANGUAGES, PACKAGE_MA
 from engine.execution.sandbox.host_paths import HOST_TABLES
 from engine.files import TEMPORARY_PREFIX, remove_folder
 from engine.frozen import frozen
-from engine.model import sanitise
-from engine.model.text import join_names
+from engine.text import sanitise
+from engine.wording import join_names
 
 _YARN_2_LOCK = "yarn install --mode=update-lockfile --no-immutable"
 """The command that updates a lock file of yarn 2 and later."""

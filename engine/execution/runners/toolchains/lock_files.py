@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from engine.files import read_plain
 from engine.frozen import frozen
-from engine.model.text import one_line
+from engine.text import one_line
 
 MAX_NAMED_DIFFERENCES = 5
 """Maximum number of differences of a lock file that are named. The others are counted."""

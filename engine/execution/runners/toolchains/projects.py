@@ -45,7 +45,7 @@ from engine.execution.runners.toolchains.tool_table import (
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.repository import find_repository
-from engine.model import sanitise
+from engine.text import sanitise
 
 MAX_PROJECT_DEPTH = 4
 """Maximum depth of a project's folder below the top of its repository."""

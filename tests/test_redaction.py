@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model.secrets import CUT, PRIVATE_KEY_LINES, Redactor, redact, redact_json, redact_lines
+from engine.redaction import CUT, PRIVATE_KEY_LINES, Redactor, redact, redact_json, redact_lines
 
 KNOWN, SHAPED, NAMED = "correct-horse-battery", "sk-ant-0123456789abcdefghij", "hunter2hunter2"
 """A secret that is known, one that is recognised by its shape, and one that is recognised by a name before it."""

@@ -1,0 +1,112 @@
+"""Texts of others: made safe to show, shortened, searched and compared.
+
+Text from agents, models, files and git is hostile until it was sanitised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+_ESCAPES = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, ended by BEL or ST
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
+    r"|\x1b\[[0-?]*[ -/]*[@-~]?"  # CSI
+    r"|\x1b[@-_]?"  # two-character escapes, stray ESC
+)
+"""Escape sequences of terminals."""
+
+_STRAY = re.compile(r"[\ud800-\udfff]")
+"""Surrogates, which Python uses for file names that are not UTF-8. Neither terminals nor databases accept them."""
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+"""Control characters except tab and newline, direction overrides, and the byte order mark."""
+
+
+def sanitise(text: str) -> str:
+    """`text` without escape sequences, C0/C1 controls and direction overrides. Newlines stay, a tab becomes up to four
+    spaces, and an invalid character becomes U+FFFD."""
+    if text.isascii() and text.isprintable():
+        return text  # most texts are printable
+    return _STRAY.sub("\ufffd", _CONTROLS.sub("", _ESCAPES.sub("", text))).expandtabs(4)
+
+
+def one_line(text: str) -> str:
+    """`text` sanitised and on one line, with single spaces."""
+    return " ".join(sanitise(text).split())
+
+
+@lru_cache(2_000)
+def plain(text: str, max_length: int = 60) -> str:
+    """`text` as `one_line` makes it, cut to `max_length` characters by an ellipsis."""
+    line = one_line(text)
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"
+
+
+def quote(text: str, max_length: int = 240) -> str:
+    """Hostile text in quotes, on one line, without its full stop, cut to `max_length` characters by an ellipsis."""
+    return f"“{plain(text, max_length).strip('.')}”"
+
+
+def tail(path: str, max_length: int = 32) -> str:
+    """A path, cut from the left to `max_length` characters."""
+    line = plain(path, 4096)
+    return line if len(line) <= max_length else "…" + line[1 - max_length :]
+
+
+def compile_any(*patterns: str) -> re.Pattern[str]:
+    """A pattern that matches any of these patterns, in any case."""
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
+
+
+_HIDDEN = re.compile(
+    r"^(?:[ \t]*(?:[-*][ \t]+)?(```+|~~~+).*?(?:\n[ \t]*\1|\Z)"  # fenced code
+    r"| {0,3}<!--(?:(?!<!--).)*?-->)[^\n]*",  # a comment
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def remove_code_and_comments(text: str) -> str:
+    """A Markdown text with empty lines in place of fenced code, and of comments that begin a line."""
+    return _HIDDEN.sub(lambda hidden: "\n" * hidden[0].count("\n"), text)
+
+
+def remove_invalid_xml(text: str) -> str:
+    """Hostile text without the characters that XML forbids, because in a prompt it is between tags."""
+    return sanitise(text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
+
+
+def find_last_error_line(output: str) -> str:
+    """The last line that begins with "error", or else the last that is not empty; at most 300 characters."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = [line for line in lines if line.lower().startswith("error")] or lines
+    return lines[-1][:300] if lines else "it printed nothing"
+
+
+_PROMPT_WORD = re.compile(r"[a-z0-9_]{3,}")
+"""See `split_prompt_words`."""
+
+
+def split_prompt_words(prompt: str) -> frozenset[str]:
+    """The words by which prompts are compared: in lower case, with three characters or more."""
+    return frozenset(_PROMPT_WORD.findall(prompt.lower()))
+
+
+def hex_hash(text: str, length: int = 64) -> str:
+    """The first `length` digits of the SHA-256 of a text, in hexadecimal. A character without UTF-8 counts as "?"."""
+    import hashlib  # not before the first frame
+
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:length]
+
+
+def compute_text_hash(text: str) -> str:
+    """A hash of free text, the same for the same words in any case and spacing. It contains no words, so nothing
+    forgotten stays in it."""
+    return hex_hash(" ".join(text.lower().split()), 16)
+
+
+def jaccard(words: Iterable[str], others: Iterable[str]) -> float:
+    """The share of common words among all words of both, from 0 to 1; 0 if there are no words."""
+    first, second = set(words), set(others)
+    return len(first & second) / len(first | second) if first or second else 0.0
