@@ -32,7 +32,7 @@ from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.console import StopKey
 from clawpy_console.fields import TONES
 from clawpy_console.keys import bindings, find_key_line_actions, format_key
-from clawpy_console.screens.base import BaseScreen, ConsoleScreen, type_into
+from clawpy_console.screens import BaseScreen, ConsoleScreen, type_into
 from clawpy_console.screens.mission import MissionScreen
 from clawpy_console.state import TOPICS
 from clawpy_console.widgets.frame import SCREENS, find_gravest_hold

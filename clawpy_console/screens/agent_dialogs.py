@@ -22,8 +22,8 @@ from clawpy_console.formats import crop, has_words
 from clawpy_console.keys import bindings
 from clawpy_console.screens.agent_tree import OWNER, make_search_text
 from clawpy_console.screens.dialog import Answer, Dialog, PreviewDialog, Question, show_text
+from clawpy_console.widgets import Row, Rows
 from clawpy_console.widgets.frame import KeyLine
-from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.texts import PlainText
 from engine import dispatch
 from engine.model import AgentFile, AgentView, LeaderProfile, ProfileEdit, Refusal

@@ -19,7 +19,7 @@ from clawpy_console import formats
 from clawpy_console.fields import LABELS
 from clawpy_console.formats import has_words, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets import Row, Rows
 from engine.frozen import frozen
 from engine.model import AgentView
 

@@ -20,11 +20,10 @@ from clawpy_console import formats
 from clawpy_console.fields.work import describe_open_comments
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens import diff
-from clawpy_console.screens.base import find_base_screen
+from clawpy_console.screens import diff, find_base_screen
 from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.diff_view import DiffView
-from clawpy_console.widgets.rows import Pane, Rows
+from clawpy_console.widgets import Pane, Rows
 from clawpy_console.widgets.session import describe_change_set, describe_check, is_waiting_to_land, make_file_warnings
 from clawpy_console.widgets.texts import Heading, PlainText
 from engine.model import ChangeSet, ChangeState, FileChange, FilePart, LandPreview, Refusal, SessionView

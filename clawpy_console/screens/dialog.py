@@ -22,7 +22,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from clawpy_console.fields import Field
-from clawpy_console.screens.base import BaseScreen
+from clawpy_console.screens import BaseScreen
 from clawpy_console.widgets.frame import Frame
 from clawpy_console.widgets.texts import PlainText, ReflowingText
 

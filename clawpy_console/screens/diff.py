@@ -20,7 +20,7 @@ from pygments.lexers import find_lexer_class_for_filename, get_lexer_by_name
 from pygments.token import Token
 from textual.highlight import HighlightTheme, highlight
 
-from clawpy_console.widgets.rows import Row
+from clawpy_console.widgets import Row
 from clawpy_console.widgets.session import make_file_row
 from engine.model import DiffComment, FileChange, FileDiff, FilePart
 

@@ -36,7 +36,7 @@ from clawpy_console.screens.diff import (
     highlight_lines,
     split_tokens,
 )
-from clawpy_console.widgets.rows import CursorView, make_selectable
+from clawpy_console.widgets import CursorView, make_selectable
 from engine.model import DiffComment
 
 MIN_SPLIT_TERMINAL_COLUMNS, MIN_SPLIT_VIEW_COLUMNS = 160, 100

@@ -20,6 +20,7 @@ from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
+from clawpy_console.screens import CURSOR_DEBOUNCE_S, ConsoleScreen
 from clawpy_console.screens.agent_changes import (
     CHANGES,
     AgentChanges,
@@ -40,10 +41,9 @@ from clawpy_console.screens.agent_tree import (
     find_leaders_above,
     make_tree_nodes,
 )
-from clawpy_console.screens.base import CURSOR_DEBOUNCE_S, ConsoleScreen
 from clawpy_console.screens.prompt_dialogs import PromptLines
+from clawpy_console.widgets import Pane, Row, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.frame import TabLine
-from clawpy_console.widgets.rows import Pane, Row, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.session import make_session_row
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
 from engine import dispatch, document

@@ -19,9 +19,9 @@ from clawpy_console.fields import Document, Field, Fields, draw_bar, heading, pr
 from clawpy_console.fields.predictions import TRAINING_STATES
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens.base import ConsoleScreen, find_next_choice
+from clawpy_console.screens import ConsoleScreen, find_next_choice
 from clawpy_console.screens.dialog import confirm, show_text
-from clawpy_console.widgets.rows import ScrollPane
+from clawpy_console.widgets import ScrollPane
 from clawpy_console.widgets.texts import ReflowingText
 from engine import document
 from engine.model import Insights, Refusal, TrainingOffer, TrainingView

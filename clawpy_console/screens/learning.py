@@ -19,7 +19,7 @@ from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.base import CURSOR_DEBOUNCE_S, FILTER_DEBOUNCE_S, ConsoleScreen, find_next_choice
+from clawpy_console.screens import CURSOR_DEBOUNCE_S, FILTER_DEBOUNCE_S, ConsoleScreen, find_next_choice
 from clawpy_console.screens.dialog import PreviewDialog, confirm
 from clawpy_console.screens.learning_rows import (
     CANDIDATE_HEADINGS,
@@ -35,8 +35,8 @@ from clawpy_console.screens.learning_rows import (
     read_list,
     select_rows,
 )
+from clawpy_console.widgets import Pane, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.frame import KeyLine
-from clawpy_console.widgets.rows import Pane, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText, render_fields
 from engine import document
 from engine.model import LearningEntry, Refusal

@@ -16,7 +16,7 @@ from clawpy_console import formats
 from clawpy_console.fields import Document, Field
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import has_words, one_line
-from clawpy_console.widgets.rows import Row
+from clawpy_console.widgets import Row
 from engine.frozen import frozen
 from engine.model import LearningEntry, LearningScope, LearningView, Refusal
 from engine.model.adaptation import (

@@ -21,13 +21,12 @@ from clawpy_console.fields import SIGNS, Document, Field, Fields, text_line
 from clawpy_console.fields.learning import make_forgetting_fields
 from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens import memory_entries
+from clawpy_console.screens import FILTER_DEBOUNCE_S, ConsoleScreen, memory_entries
 from clawpy_console.screens.agent_dialogs import edit_file, open_in_editor
-from clawpy_console.screens.base import FILTER_DEBOUNCE_S, ConsoleScreen
 from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.memory_entries import DRAFTS, LAYER_NAMES, Entry, EntryValue
 from clawpy_console.screens.prompt_dialogs import RecallPreview
-from clawpy_console.widgets.rows import Pane, Row, Rows, ScrollPane, group_rows
+from clawpy_console.widgets import Pane, Row, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
 from engine import dispatch
 from engine.model import AgentFile, FactDraft, GraphNode, Layer, LayerState, PromptRequest, RecallMatch

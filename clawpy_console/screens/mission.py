@@ -19,11 +19,11 @@ from clawpy_console.card_controller import SNOOZE, CardDecision
 from clawpy_console.fields import WORDS
 from clawpy_console.formats import clock_time, count, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
+from clawpy_console.screens import ConsoleScreen, find_next_choice
 from clawpy_console.screens import mission_panes as panes
-from clawpy_console.screens.base import ConsoleScreen, find_next_choice
 from clawpy_console.screens.card_stack import CardStack
 from clawpy_console.state import AppState
-from clawpy_console.widgets.rows import Pane, Rows
+from clawpy_console.widgets import Pane, Rows
 from clawpy_console.widgets.texts import Heading, PlainText
 from clawpy_console.widgets.transcript import Transcript
 from engine.model import ALREADY_REVIEWED, Card, DismissReason, Refusal, Waiting

@@ -21,9 +21,9 @@ from clawpy_console.fields import heading, text_line
 from clawpy_console.fields.work import make_absence_fields
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, format_key
-from clawpy_console.screens.base import find_base_screen
+from clawpy_console.screens import find_base_screen
 from clawpy_console.state import AppState, Autonomy
-from clawpy_console.widgets.rows import Pane, Row, Rows
+from clawpy_console.widgets import Pane, Row, Rows
 from clawpy_console.widgets.session import describe_result, find_last_event_time, make_session_label
 from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText, limit_lines, render_fields
 from engine.model import AgentView, Card, Layer, Result, SessionView, TaskState, Tier, Waiting

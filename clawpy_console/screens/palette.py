@@ -25,7 +25,7 @@ from textual.widgets import Input, OptionList
 from clawpy_console.fields.work import HOLD_NAMES
 from clawpy_console.formats import crop, fit_to_width, has_words, one_line, workspace_name
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, format_key_with_letters, is_on_screen
-from clawpy_console.screens.base import GuardedScreen
+from clawpy_console.screens import GuardedScreen
 from clawpy_console.screens.dialog import Answer, Dialog, Question
 from clawpy_console.screens.own_prompt import open_prompt_box
 from clawpy_console.screens.safety import ask_to_resume, show_gateway, switch_gateway

@@ -19,7 +19,7 @@ from clawpy_console import formats
 from clawpy_console.fields import WORDS
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import format_key
-from clawpy_console.screens.base import find_next_choice
+from clawpy_console.screens import find_next_choice
 from clawpy_console.widgets.texts import ReflowingText, limit_lines
 from clawpy_console.widgets.transcript import LinesView, find_row_starts
 from engine.model import PermissionAnswer, PermissionRequest, Refusal

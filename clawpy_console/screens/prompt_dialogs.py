@@ -27,8 +27,8 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens.card_details import show_details
 from clawpy_console.screens.dialog import Dialog, PreviewDialog
 from clawpy_console.screens.memory_entries import LAYER_NAMES
+from clawpy_console.widgets import CursorView, Row, Rows
 from clawpy_console.widgets.frame import KeyLine
-from clawpy_console.widgets.rows import CursorView, Row, Rows
 from clawpy_console.widgets.texts import PlainText, ReflowingText
 from clawpy_console.widgets.transcript import LinesView
 from engine import document

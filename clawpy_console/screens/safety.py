@@ -21,11 +21,10 @@ from clawpy_console import formats
 from clawpy_console.fields import WORDS, heading, text_line
 from clawpy_console.formats import clock_time, crop, has_words, one_line, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens import safety_fields
-from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens import ConsoleScreen, safety_fields
 from clawpy_console.screens.dialog import Answer, Question, confirm, show_text
 from clawpy_console.state import SWITCHES
-from clawpy_console.widgets.rows import Pane, Rows
+from clawpy_console.widgets import Pane, Rows
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
 from engine.model import Hold, LogEntry
 

@@ -13,7 +13,7 @@ from clawpy_console.fields import SIGNS, WORDS, Field, Fields, Label, draw_bar, 
 from clawpy_console.fields.work import choose_cost_tone, make_hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState, QuietHours
-from clawpy_console.widgets.rows import Row
+from clawpy_console.widgets import Row
 from engine.model import (
     MAX_REJECTIONS,
     MICRO,

@@ -16,14 +16,14 @@ from textual.widgets import Input
 from clawpy_console import external_programs
 from clawpy_console.formats import crop, has_words, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens import ConsoleScreen
 from clawpy_console.screens.changes import Changes
 from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.screens.own_prompt import open_prompt_box
 from clawpy_console.screens.permission_pane import PermissionPane
 from clawpy_console.state import SESSIONS_PER_PAGE, AppState
+from clawpy_console.widgets import Pane, Row, Rows, group_rows
 from clawpy_console.widgets.frame import Columns
-from clawpy_console.widgets.rows import Pane, Row, Rows, group_rows
 from clawpy_console.widgets.session import is_waiting_to_land, make_heading_lines, make_session_row
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText, ReplyLine
 from clawpy_console.widgets.transcript import Transcript

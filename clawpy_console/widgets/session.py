@@ -16,7 +16,7 @@ from textual.content import Content
 from clawpy_console import formats
 from clawpy_console.fields import SIGNS, Label, work
 from clawpy_console.formats import crop, one_line, workspace_name
-from clawpy_console.widgets.rows import Row
+from clawpy_console.widgets import Row
 from clawpy_console.widgets.texts import wrap_text
 from engine.model import LEFT_OUT, ChangeSet, ChangeState, CheckResult, FileChange, Result, SessionState, SessionView
 from engine.wording import failures, seconds_in_words

@@ -21,7 +21,7 @@ from textual.widgets import Input, Static
 from clawpy_console.fields import Field, compute_label_width
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.rows import WidgetOptions, make_selectable
+from clawpy_console.widgets import WidgetOptions, make_selectable
 
 LineRenderer = Callable[[int], Sequence[Content]]
 """`renderer(width)`: the lines for a width in cells; what is wider is cut."""

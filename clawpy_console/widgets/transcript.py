@@ -22,7 +22,7 @@ from textual.strip import Strip
 from textual.worker import Worker
 
 from clawpy_console.fields import TONES, WORDS
-from clawpy_console.widgets.rows import RowView, RowViewOptions, make_selectable
+from clawpy_console.widgets import RowView, RowViewOptions, make_selectable
 from clawpy_console.widgets.session import Progress, make_failure_lines
 from engine.model import SessionView, TranscriptLine
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.card_stack import CardStack
-from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets import Rows
 from engine.model import Card, Source
 from tests.console import stand_in_data
 from tests.console.stand_in import StandIn

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.palette import make_commands
-from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets import Rows
 from engine.frozen import frozen
 from engine.model import Refusal
 from tests.console.driving import read_screen, read_toasts, running, until

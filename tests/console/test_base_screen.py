@@ -12,10 +12,9 @@ from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import BY_ID
-from clawpy_console.screens import permission_pane
-from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens import ConsoleScreen, permission_pane
+from clawpy_console.widgets import Rows
 from clawpy_console.widgets.frame import KeyLine
-from clawpy_console.widgets.rows import Rows
 from tests.console.driving import read_screen, running, until
 from tests.console.idle import until_idle
 from tests.console.snapshots import wait_for_workers

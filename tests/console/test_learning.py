@@ -9,7 +9,7 @@ from clawpy_console.screens import learning
 from clawpy_console.screens.dialog import Question
 from clawpy_console.screens.learning import LearningScreen, ReasonDialog
 from clawpy_console.screens.prompt_dialogs import open_source
-from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets import Rows
 from engine.model import PromptSource, SourceKind
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_learning import (

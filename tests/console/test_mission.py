@@ -10,7 +10,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.last_screen import LastScreen, save_last_screen
 from clawpy_console.screens.mission_panes import make_glance
 from clawpy_console.state import AppState
-from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets import Rows
 from engine import open_engine
 from engine.home import Home
 from engine.model import BubbleState, LocalModels, OfferedFinding, Score, SessionState, Trust

@@ -6,7 +6,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.work import WorkScreen
-from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets import Rows
 from tests.console.driving import read_toasts
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, BLOG
