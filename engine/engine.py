@@ -31,8 +31,7 @@ from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Card, Randomness, Refusal, SessionState
 from engine.retention import Retention
-from engine.services import Overrides
-from engine.wiring import acting, candidates, execution, foundation, learnings, prediction
+from engine.services import Overrides, acting, candidates, execution, foundation, learnings, prediction
 
 if TYPE_CHECKING:
     from engine.api.gateway.server import Server

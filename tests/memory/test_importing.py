@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from engine.engine import Engine
 from engine.memory.importing import Importer, read_lines
 from engine.model import RETENTION_BY_KIND, Retention
+from engine.services.acting import find_last_operator_activity
+from engine.services.prediction import find_last_workspace_activity
 from engine.storage.database import Database
-from engine.wiring.acting import find_last_operator_activity
-from engine.wiring.prediction import find_last_workspace_activity
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.memory.stand_in_work import StandInWork
 

@@ -12,7 +12,7 @@
 | `adaptation` | the service |
 
 It may import `learnings.recurrence`, hierarchy, storage, model, clock, config. `Sources` is the protocol by which it
-reads sessions, cards, memory, guidance, models and rails, some of which are above it; `engine.wiring.candidates`
+reads sessions, cards, memory, guidance, models and rails, some of which are above it; `engine.services.candidates`
 implements it.
 """
 

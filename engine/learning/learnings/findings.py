@@ -1,7 +1,7 @@
 """What learnings are made of (SPEC 6.6, 6.7): findings, each rated, the record of the session that they are from, and
 the entries that they become.
 
-`SessionSource` is the protocol by which this package reads sessions; `engine.wiring.learnings` implements it.
+`SessionSource` is the protocol by which this package reads sessions; `engine.services.learnings` implements it.
 """
 
 from __future__ import annotations

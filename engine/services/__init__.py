@@ -1,8 +1,8 @@
 """The services of one engine by name, what needs several of them, and what simulations and tests put in their place.
 
 `engine.engine.Engine` is a `Services`, and makes itself whole when it opens a home: it sets some attributes, and the
-modules of `engine.wiring` set the others. Above each group of attributes stands who sets it. The wiring and the API use
-`Services` as a type.
+modules of this package set the others, one module for each group. They give each service what it needs of the others,
+and decide nothing. Above each group of attributes stands who sets it. The API uses `Services` as a type.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Services:
     named_workspaces: list[str]
     """The top folders of the repositories that were named at the start or by a console."""
 
-    # storage, settings and what is remembered (`engine.wiring.foundation`)
+    # storage, settings and what is remembered (`foundation`)
     bus: EventBus
     settings: SettingsStore
     database: Database
@@ -111,7 +111,7 @@ class Services:
     importer: Importer
     summary_sharing: SummarySharing
 
-    # agents, their guidance, and records of decisions (`engine.wiring.foundation`)
+    # agents, their guidance, and records of decisions (`foundation`)
     agents: Agents
     agent_files: AgentFiles
     profiles: Profiles
@@ -122,8 +122,7 @@ class Services:
     decisions: Decisions
     exporter: Exporter
 
-    # candidates of changed behaviour, and those that are active (`engine.wiring.candidates`); learnings
-    # (`engine.wiring.learnings`)
+    # candidates of changed behaviour, and those that are active (`candidates`); learnings (`learnings`)
     adaptation: Adaptation
     overlays: Overlays
     trials: Trials
@@ -131,7 +130,7 @@ class Services:
     flows: FlowRegistry
     learnings: Learnings
 
-    # rails, sessions and what sessions use (`engine.wiring.execution`)
+    # rails, sessions and what sessions use (`execution`)
     safety: Safety
     keys: Keys
     model_router: ModelRouter
@@ -149,7 +148,7 @@ class Services:
     toolbelts: ToolbeltFactory
     sessions: Sessions
 
-    # cards, and the Twin that proposes and judges them (`engine.wiring.prediction`)
+    # cards, and the Twin that proposes and judges them (`prediction`)
     cards: Cards
     card_store: CardStore
     approvals: Approvals
@@ -163,7 +162,7 @@ class Services:
     training: Training
     insights: InsightsReader
 
-    # work without the operator (`engine.wiring.acting`)
+    # work without the operator (`acting`)
     autonomy: Autonomy
     heartbeat: Heartbeat
     workspace_watch: WorkspaceWatch

@@ -26,7 +26,7 @@ from engine.model.adaptation import Candidate, FlowOffload, Overlay
 from engine.model.base import find_or_none
 from engine.model.learnings import Correction
 from engine.prediction.templates.tasks import LearnedFlowOffer
-from engine.wiring.learnings import find_correction
+from engine.services.learnings import find_correction
 
 if TYPE_CHECKING:
     from engine.services import Services

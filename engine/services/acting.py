@@ -19,7 +19,7 @@ from engine.execution.sessions import Sessions
 from engine.hierarchy.teaching import run_round
 from engine.model import Refusal
 from engine.prediction.workspace_watch import WorkspaceWatch
-from engine.wiring.prediction import find_last_workspace_activity, name_known_workspaces
+from engine.services.prediction import find_last_workspace_activity, name_known_workspaces
 
 if TYPE_CHECKING:
     from engine.services import Services

@@ -40,12 +40,12 @@ from engine.model import AgentActivity, ProfileItem, PromptRequest
 from engine.model.base import may_guide
 from engine.prediction.approvals import link_session
 from engine.services import Overrides
+from engine.services.learnings import MemoryModel
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.shared import SHARED_URL, SharedDatabase
 from engine.storage.validation_runs import ValidationRuns
-from engine.wiring.learnings import MemoryModel
 
 if TYPE_CHECKING:
     from engine.services import Services

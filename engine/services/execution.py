@@ -40,8 +40,8 @@ from engine.model.base import find_or_none
 from engine.safety.pipeline import Hooks
 from engine.safety.safety import Safety
 from engine.services import Overrides
+from engine.services.prediction import find_last_workspace_activity
 from engine.storage.database import Transaction
-from engine.wiring.prediction import find_last_workspace_activity
 
 if TYPE_CHECKING:
     from engine.services import Services
