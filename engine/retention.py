@@ -20,8 +20,8 @@ from engine.config import SettingsSource
 from engine.events import RowsLetGo
 from engine.frozen import frozen
 from engine.learning.candidates.adaptation import LAST_PROCESSED_KEY
+from engine.storage import as_stored, driver_of
 from engine.storage.database import Database
-from engine.storage.rows import as_stored, driver_of
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,9 @@ from engine.events import ChangeSetLanded
 from engine.learning.candidates.adaptation import LAST_PROCESSED_KEY
 from engine.model.adaptation import RecordKind
 from engine.retention import Retention
-from engine.storage import state
+from engine.storage import as_stored, ask, state
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from engine.storage.rows import as_stored, ask
 
 DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)

@@ -35,8 +35,7 @@ from engine.model import (
     Landing,
     Refusal,
 )
-from engine.storage.database import Database, Transaction
-from engine.storage.rows import (
+from engine.storage import (
     Row,
     ask,
     find_ids_with_prefix,
@@ -45,6 +44,7 @@ from engine.storage.rows import (
     read_newest_rows,
     value_of,
 )
+from engine.storage.database import Database, Transaction
 from engine.storage.state import finish_intent
 from engine.text import plain, sanitise
 
@@ -229,7 +229,7 @@ class ChangeReader:
         return self.load_row(change_set_id).view
 
     def find_ids_with_prefix(self, prefix: str) -> list[str]:
-        """Ids of change sets, of any age, that begin with `prefix`; see `engine.storage.rows`."""
+        """Ids of change sets, of any age, that begin with `prefix`; see `engine.storage`."""
         with self._database.read() as session:
             return find_ids_with_prefix(session, ChangeSetRow, prefix)
 

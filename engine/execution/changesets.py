@@ -73,8 +73,8 @@ from engine.model import (
     Randomness,
     Refusal,
 )
+from engine.storage import load, load_all
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import load, load_all
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
 from engine.text import sanitise
 

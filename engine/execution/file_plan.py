@@ -24,9 +24,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from engine.beneath import REPLACED, Beneath, parents
 from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
-from engine.storage.beneath import REPLACED, Beneath, parents
 
 Step = Callable[[str], None]
 """Called with the name of each step before it. Tests kill the process there."""

@@ -19,6 +19,7 @@ from dataclasses import field, replace
 from io import BytesIO
 from pathlib import Path
 
+from engine.beneath import Beneath, parents
 from engine.execution.file_plan import (
     ABSENT,
     Entry,
@@ -44,7 +45,6 @@ from engine.frozen import frozen
 from engine.git import Git, join_nul, printable_path, split_nul
 from engine.git.repository import is_git_name
 from engine.model import LandPreview
-from engine.storage.beneath import Beneath, parents
 
 
 def make_plan(git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange], *, token: str, scratch: Path) -> Plan:

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from engine.beneath import Beneath
 from engine.events import ChangeSetLanded, Event, LandingUndone
 from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row, store_decision
 from engine.execution.diffs import list_file_changes, write_tree_with
@@ -42,7 +43,6 @@ from engine.execution.worktrees import Worktrees
 from engine.frozen import frozen
 from engine.git import Git, join_paths, printable_path
 from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
-from engine.storage.beneath import Beneath
 from engine.storage.database import Database
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
 from engine.wording import count

@@ -22,8 +22,8 @@ from engine.execution.prompts import add_token_count, remove_secrets
 from engine.frozen import frozen
 from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView
 from engine.redaction import redact
+from engine.storage import Row, ask, load_all, read_all, value_of
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, load_all, read_all, value_of
 from engine.text import sanitise
 
 MAX_SEARCHED_CALLS = 2_000

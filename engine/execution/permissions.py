@@ -19,8 +19,8 @@ from engine.execution.live_session import LiveSession
 from engine.execution.session_store import AUTONOMOUS
 from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView
 from engine.redaction import redact
+from engine.storage import Row, load_all, load_first, value_of
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, load_all, load_first, value_of
 from engine.text import hex_hash, sanitise
 
 log = logging.getLogger(__name__)

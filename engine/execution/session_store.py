@@ -20,8 +20,7 @@ from sqlmodel import Field
 from engine.events import Event, EventBus, FaultReported, SessionEnded, SessionQueued, SessionStarted
 from engine.frozen import frozen
 from engine.model import UNDONE, AgentActivity, Assignment, CheckResult, Permit, Refusal, SessionState, SessionView
-from engine.storage.database import Database, Transaction
-from engine.storage.rows import (
+from engine.storage import (
     Row,
     ask,
     find_ids_with_prefix,
@@ -30,6 +29,7 @@ from engine.storage.rows import (
     shallow_dict,
     value_of,
 )
+from engine.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)
 
@@ -333,7 +333,7 @@ class SessionStore:
             }
 
     def find_ids_with_prefix(self, prefix: str) -> list[str]:
-        """Ids of sessions, of any age, that begin with `prefix`; see `engine.storage.rows`."""
+        """Ids of sessions, of any age, that begin with `prefix`; see `engine.storage`."""
         with self._database.read() as session:
             return find_ids_with_prefix(session, SessionRow, prefix)
 

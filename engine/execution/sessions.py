@@ -191,7 +191,7 @@ class Sessions:
         return [self._make_view(row) for row in self.store.load_rows(limit, workspace=workspace, agent=agent)]
 
     def find_ids_with_prefix(self, prefix: str) -> list[str]:
-        """Ids of sessions, of any age, that begin with `prefix`; see `engine.storage.rows`."""
+        """Ids of sessions, of any age, that begin with `prefix`; see `engine.storage`."""
         return self.store.find_ids_with_prefix(prefix)
 
     def find_of_card(self, prediction_id: str) -> SessionView | None:

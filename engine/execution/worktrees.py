@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 
+from engine.beneath import Beneath, parents
 from engine.execution.landing_plans import leads_out
 from engine.execution.trees import (
     Snapshot,
@@ -42,7 +43,6 @@ from engine.git.environment import get_temporary_folder
 from engine.git.repository import is_git_name
 from engine.home import Home
 from engine.model import Refusal
-from engine.storage.beneath import Beneath, parents
 from engine.storage.database import Database, Transaction
 from engine.storage.state import Intent, begin_intent, finish_intent_now, read_intents, unfinished_intents
 from engine.text import sanitise

@@ -38,8 +38,8 @@ from engine.model import (
 )
 from engine.model.base import group_pairs
 from engine.model.learnings import make_lesson_id
+from engine.storage import Row, load_all, load_first, read_all, shallow_dict, value_of
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, load_all, load_first, read_all, shallow_dict, value_of
 from engine.text import jaccard, sanitise, split_prompt_words
 from engine.wording import count, span
 

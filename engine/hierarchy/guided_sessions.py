@@ -22,10 +22,9 @@ from engine.events import Event, GuidanceApplied, GuidanceFoundNoisy, GuidanceFo
 from engine.hierarchy.guidance import select_items
 from engine.hierarchy.profiles import Profiles
 from engine.inference import Arms, compute_difference_interval
-from engine.storage import state
+from engine.storage import Row, ask, load_all, read_all, state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
-from engine.storage.rows import Row, ask, load_all, read_all
 
 UNKNOWN, OPEN, GOOD, BAD = "", "open", "good", "bad"
 """The outcomes. A session is open while its changes wait for the operator."""

@@ -21,8 +21,8 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import is_leader
 from engine.hierarchy.profile_text import ITEM_SECTIONS, LIST_SECTIONS, PROFILE_SECTIONS
 from engine.model import LeaderProfile, PatternSource, ProfileItem, Refusal, Trust
+from engine.storage import Row, read_all
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, read_all
 from engine.storage.shared import Exchange, SharedDatabase, SharedRow
 
 MAX_DECISIONS = 5

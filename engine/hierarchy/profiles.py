@@ -35,10 +35,9 @@ from engine.model import (
 )
 from engine.model.base import find_lowest_trust, group_pairs
 from engine.model.learnings import make_lesson_id
-from engine.storage import state
+from engine.storage import ask, load_all, read_all, state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
-from engine.storage.rows import ask, load_all, read_all
 
 LoadDecisions = Callable[[Sequence[str]], Mapping[str, Sequence[ProfileItem]]]
 """Reads the captured decisions of leaders, by leader."""

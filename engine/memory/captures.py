@@ -35,9 +35,9 @@ from engine.model import (
     Trust,
 )
 from engine.model.base import find_or_none
+from engine.storage import Row, ask, load_first, read_all, value_of
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
-from engine.storage.rows import Row, ask, load_first, read_all, value_of
 from engine.text import hex_hash
 
 ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})

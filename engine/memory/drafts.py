@@ -34,8 +34,8 @@ from engine.model import (
     label_outcome,
 )
 from engine.model.base import find_trust_of_names, group_pairs
+from engine.storage import Row, ask, read_all, shallow_dict, value_of
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, read_all, shallow_dict, value_of
 from engine.text import hex_hash, plain, sanitise
 from engine.wording import count
 

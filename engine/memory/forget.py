@@ -26,10 +26,9 @@ from engine.memory.captures import CaptureRow
 from engine.memory.drafts import DraftRow
 from engine.memory.graph import TaskNode
 from engine.model import ForgetMatch, ForgetPreview, ForgetReport, Refusal
-from engine.storage import erasing
+from engine.storage import ask, driver_of, erasing, load_all, table_of
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import MIN_WORDS, SearchTerms, json_contains, make_search_terms, remove_from_json
-from engine.storage.rows import ask, driver_of, load_all, table_of
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
 from engine.text import plain
 

@@ -19,8 +19,8 @@ from sqlmodel import Field, Session
 from engine.files import write_atomic
 from engine.frozen import frozen
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Layer, LayerState, Neighbourhood, Refusal, Relation
+from engine.storage import Row, ask, read_all, shallow_dict, value_of
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, read_all, shallow_dict, value_of
 from engine.text import sanitise
 
 SEMANTIC_WEIGHT = 0.7

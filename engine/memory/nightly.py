@@ -27,10 +27,9 @@ from engine.memory.drafts import MAX_FACTS, Day, Drafts, FailingTests
 from engine.memory.para import GROUP, MAX_FACT_CHARS, Para
 from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, Trust
 from engine.redaction import redact
-from engine.storage import state
+from engine.storage import Row, state
 from engine.storage.database import Transaction
 from engine.storage.ledger import Ledger
-from engine.storage.rows import Row
 from engine.storage.validation_runs import ValidationRuns
 from engine.text import sanitise
 from engine.wording import describe_validation_faults

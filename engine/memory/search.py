@@ -28,8 +28,8 @@ from engine.memory.recall import LayerResult
 from engine.memory.store import IN_ARRAY, LAYERS, MAX_FOUND, MemoryRow, MemoryStore, make_json_array, quote_words
 from engine.memory.vectors import NoIndex, Vectors
 from engine.model import Layer, Memory, RecallMatch, RecallQuery, ScorePart
+from engine.storage import driver_of
 from engine.storage.database import Database
-from engine.storage.rows import driver_of
 
 if TYPE_CHECKING:
     from engine.memory.ranking import Candidates, RankedCandidate, Selection

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from engine.frozen import frozen
 from engine.model import RETENTION_BY_KIND, Layer, Memory, NewMemory, Refusal, RememberResult, Retention, Trust
 from engine.redaction import redact
+from engine.storage import as_stored, driver_of, shallow_dict
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
-from engine.storage.rows import as_stored, driver_of, shallow_dict
 
 LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
 """The layers that are stored here."""

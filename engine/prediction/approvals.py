@@ -49,8 +49,8 @@ from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.offers import make_default_parameters
 from engine.prediction.twin import EmbeddedTwin
 from engine.redaction import refuse_secret
+from engine.storage import load, read_all
 from engine.storage.database import Transaction
-from engine.storage.rows import load, read_all
 from engine.text import sanitise
 
 STATUS_TIMEOUT_S = 5.0

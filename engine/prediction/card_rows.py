@@ -36,7 +36,7 @@ from engine.model import (
     is_expired,
 )
 from engine.prediction.twin import ConfidenceEstimate, find_band
-from engine.storage.rows import (
+from engine.storage import (
     Row,
     ask,
     load,

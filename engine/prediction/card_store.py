@@ -62,9 +62,9 @@ from engine.prediction.dismissals import (
 )
 from engine.prediction.stack import find_displaced_ids
 from engine.safety.safety import Safety
+from engine.storage import load, load_all, read_all
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
-from engine.storage.rows import load, load_all, read_all
 
 LIFETIME = timedelta(hours=24)
 """Time after which a card expires, not counting quiet hours (SPEC 2.7)."""

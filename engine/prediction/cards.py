@@ -51,8 +51,8 @@ from engine.prediction.routing import Route, Router
 from engine.prediction.selection import MAX_COOL_DOWN
 from engine.prediction.stack import MAX_SUGGESTED, find_ids_without_place, sort_cards
 from engine.prediction.twin import EmbeddedTwin
+from engine.storage import find_ids_with_prefix, load, read_all
 from engine.storage.database import Transaction
-from engine.storage.rows import find_ids_with_prefix, load, read_all
 from engine.text import compute_text_hash
 from engine.wording import capitalised
 
@@ -142,7 +142,7 @@ class Cards:
             return [make_card_of_row(row) for row in read_all(session, CardRow, clauses, values)]
 
     def find_ids_with_prefix(self, prefix: str) -> list[str]:
-        """Ids of cards of any age with this prefix; see `engine.storage.rows`."""
+        """Ids of cards of any age with this prefix; see `engine.storage`."""
         with self._database.read() as session:
             return find_ids_with_prefix(session, CardRow, prefix)
 

@@ -19,8 +19,8 @@ from engine.frozen import frozen
 from engine.model import DismissReason, Mute, Refusal, Tier, group_pairs
 from engine.prediction.card_rows import CardRow
 from engine.prediction.kinds import kind_title
+from engine.storage import Row, ask, load, shallow_dict
 from engine.storage.database import Transaction
-from engine.storage.rows import Row, ask, load, shallow_dict
 from engine.text import hex_hash
 
 FIRST_MUTE = timedelta(days=7)

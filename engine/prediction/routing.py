@@ -30,8 +30,8 @@ from engine.config import Settings
 from engine.frozen import frozen
 from engine.memory.embedding import NoEmbedder
 from engine.model import AgentView, Outcome, PartOfDay, Randomness, Refusal, Source, part_of_day
+from engine.storage import ask
 from engine.storage.database import Database
-from engine.storage.rows import ask
 from engine.text import plain
 
 log = logging.getLogger(__name__)

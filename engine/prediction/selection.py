@@ -49,7 +49,7 @@ from engine.prediction.routing import Router
 from engine.prediction.stack import Room, find_exclusive_group, rank_cards
 from engine.prediction.twin import EmbeddedTwin, find_band
 from engine.safety.gate import MIN_APPROVAL_BOUND
-from engine.storage.rows import read_all
+from engine.storage import read_all
 from engine.text import sanitise
 
 # -- pending cards

@@ -20,9 +20,8 @@ from engine.frozen import frozen
 from engine.model import Randomness, Refusal, Result, SessionView, Status, Task, TaskState
 from engine.prediction.card_rows import CardRow
 from engine.redaction import redact, refuse_secret
-from engine.storage import state
+from engine.storage import Row, ask, find_by_prefix, load, load_all, read_all, state, value_of
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, find_by_prefix, load, load_all, read_all, value_of
 from engine.text import remove_code_and_comments, sanitise
 
 _LINE = re.compile(r" {0,3}(?![ \t])(?:[-*+] \[(?P<mark>.)\] )?(?P<words>.*)")

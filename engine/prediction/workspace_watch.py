@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from engine.beneath import parents
 from engine.clock import Clock
 from engine.git import Git, join_nul, split_nul
 from engine.model import Refusal, group_pairs
-from engine.storage.beneath import parents
 
 log = logging.getLogger(__name__)
 

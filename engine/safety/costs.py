@@ -33,9 +33,8 @@ from engine.model import (
     Verdict,
     microusd,
 )
-from engine.storage import state
+from engine.storage import Row, as_stored, ask, shallow_dict, state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored, ask, shallow_dict
 
 log = logging.getLogger(__name__)
 

@@ -24,9 +24,8 @@ from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import MAX_REJECTIONS, Hold, HoldKind, RailVerdict, Refusal, StopLevel, Verdict
 from engine.safety import stop_file
-from engine.storage import state
+from engine.storage import Row, load, read_all, state, value_of
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, load, read_all, value_of
 from engine.text import sanitise
 
 log = logging.getLogger(__name__)

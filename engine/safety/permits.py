@@ -10,8 +10,8 @@ from engine.events import PermitIssued
 from engine.frozen import frozen
 from engine.model import Permit, Randomness, Refusal, Trigger, TriggerType
 from engine.safety.kill_switch import KillSwitch
+from engine.storage import Row, as_stored, ask, load, shallow_dict, value_of
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored, ask, load, shallow_dict, value_of
 
 PERMIT_LIFETIME = timedelta(minutes=15)
 """Time in which the session of a permit must start."""

@@ -62,9 +62,8 @@ from engine.safety.trigger_history import (
     load_recent_links,
     make_link,
 )
-from engine.storage import state
+from engine.storage import Row, as_stored, ask, shallow_dict, state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored, ask, shallow_dict
 
 log = logging.getLogger(__name__)
 

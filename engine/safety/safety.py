@@ -39,9 +39,8 @@ from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
 from engine.safety.pipeline import LOOP_COUNT_KEY, CrosspollLog, Hooks, Pipeline
 from engine.safety.trigger_history import Link
-from engine.storage import state
+from engine.storage import as_stored, ask, state, value_of
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import as_stored, ask, value_of
 from engine.wording import count, money
 
 _PASSED = "SELECT count(*), max(created_at) FROM crosspoll_log WHERE blocked IS 0"

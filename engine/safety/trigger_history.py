@@ -16,8 +16,8 @@ from sqlmodel import Field, Session
 
 from engine.frozen import frozen
 from engine.model import DecidedBy, RailVerdict, Trigger, TriggerType, Verdict
+from engine.storage import Row, as_stored, ask
 from engine.storage.database import Transaction
-from engine.storage.rows import Row, as_stored, ask
 from engine.wording import span
 
 RATE_RAIL, LOOP_RAIL = "rate", "loop"

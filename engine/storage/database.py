@@ -32,8 +32,7 @@ from sqlmodel import Session, SQLModel
 from engine.clock import Clock
 from engine.events import Event, EventBus
 from engine.model import Refusal
-from engine.storage import erasing
-from engine.storage.rows import DRIVER, READ_ONLY, as_stored, driver_of, insert
+from engine.storage import DRIVER, READ_ONLY, as_stored, driver_of, erasing, insert
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ class Transaction:
     """A write in progress, and the events that it publishes when it commits.
 
     `session` writes objects with the ORM. Other ways cost less: `insert` for a new row that is not changed here,
-    `rows.ask` for a statement, `driver` for plain SQL.
+    `ask` for a statement, `driver` for plain SQL.
     """
 
     def __init__(self, session: Session, now: datetime) -> None:

@@ -18,9 +18,8 @@ from typing import Any
 from engine.background import Background
 from engine.frozen import frozen
 from engine.model import Layer, LayerState
-from engine.storage import state
+from engine.storage import as_stored, driver_of, state
 from engine.storage.database import Database
-from engine.storage.rows import as_stored, driver_of
 
 log = logging.getLogger(__name__)
 

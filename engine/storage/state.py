@@ -13,8 +13,8 @@ from typing import Any
 
 from sqlmodel import Field, Session
 
+from engine.storage import Row, ask, load_all
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, load_all
 
 _SELECT_VALUE = "SELECT CAST(value AS TEXT) FROM engine_state WHERE key = :key"
 

@@ -22,13 +22,13 @@ from engine.git.repository import LOST_CODES, find_workspace_refusal
 from engine.model import ChangeState, CheckResult, SessionView
 from engine.model.base import find_or_none
 from engine.model.sessions import KEPT_DURATIONS
-from engine.storage.database import Database, Transaction
-from engine.storage.rows import (
+from engine.storage import (
     Row,
     ask,
     read_all,
     value_of,
 )
+from engine.storage.database import Database, Transaction
 
 
 class ValidationRun(Row, table=True):

@@ -7,10 +7,10 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from engine.beneath import Beneath
 from engine.execution import file_plan
 from engine.execution.file_plan import ABSENT, Contents, Entry, Image, ImageKind, Plan, compute_blob_id
 from engine.model import Refusal
-from engine.storage.beneath import Beneath
 
 EDITED = "edited\n"
 

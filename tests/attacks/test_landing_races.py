@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from engine.storage import beneath
-from engine.storage.beneath import Beneath
+from engine import beneath
+from engine.beneath import Beneath
 from tests.attacks.landing_files import (
     Canary,
     carry_out,

@@ -6,7 +6,7 @@ import pytest
 
 from engine.model import DecidedBy, Trigger, TriggerType
 from engine.safety.trigger_history import MAX_LINKS, ChainLink, Link, decide_loop, decide_rate, measure_chain_depth
-from engine.storage.rows import shallow_dict
+from engine.storage import shallow_dict
 from tests.safety.rails import WORKSPACE, Rails, make_approval, make_unattended, move_to_channel
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)

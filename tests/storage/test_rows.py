@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from engine.prediction.tasks import TaskRow
+from engine.storage import ask, find_by_prefix, load, load_all
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import ask, find_by_prefix, load, load_all
 from tests.support.helpers import refused
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)

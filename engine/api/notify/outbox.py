@@ -27,8 +27,8 @@ from engine.config.sections import Surface
 from engine.events import Event, NotificationsGivenUp
 from engine.frozen import frozen
 from engine.model import Refusal, group_pairs
+from engine.storage import Row
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row
 
 if TYPE_CHECKING:
     from engine.services import Services

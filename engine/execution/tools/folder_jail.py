@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
 
+from engine.beneath import REPLACED, Beneath
 from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
 from engine.git.repository import is_git_name
 from engine.model import Refusal
-from engine.storage.beneath import REPLACED, Beneath
 from engine.text import sanitise
 
 MAX_LINKS = 40

@@ -57,10 +57,9 @@ from engine.model.adaptation import (
     RecordKind,
     Stage,
 )
-from engine.storage import state
+from engine.storage import shallow_dict, state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from engine.storage.rows import shallow_dict
 from engine.wording import count
 
 log = logging.getLogger(__name__)

@@ -42,9 +42,7 @@ from engine.model.adaptation import (
     compute_candidate_status,
     effect_from_json,
 )
-from engine.storage.database import Database, Transaction
-from engine.storage.erasing import SearchTerms
-from engine.storage.rows import (
+from engine.storage import (
     Row,
     find_by_prefix,
     load_all,
@@ -52,6 +50,8 @@ from engine.storage.rows import (
     shallow_dict,
     value_of,
 )
+from engine.storage.database import Database, Transaction
+from engine.storage.erasing import SearchTerms
 
 HistoryEntry = TypedDict(
     "HistoryEntry",

@@ -49,9 +49,9 @@ from engine.model.adaptation import (
 )
 from engine.model.learnings import find_lessons
 from engine.model.prompts import OWN_TEXT, make_block
+from engine.storage import Row, ask
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from engine.storage.rows import Row, ask
 from engine.text import remove_invalid_xml
 from engine.wording import mark_approved
 

@@ -25,9 +25,9 @@ from engine.inference import share
 from engine.learning.candidates import Sources
 from engine.learning.candidates.entry_readers import READER_OF_KIND, EntryReading, RecordIdentity, RecordScope
 from engine.model.adaptation import LearningRecord, RecordKind
+from engine.storage import Row, ask, read_all, shallow_dict, value_of
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
-from engine.storage.rows import Row, ask, read_all, shallow_dict, value_of
 from engine.wording import count
 
 ENTRY_CURSOR, CALL_CURSOR = "adaptation.reflection", "adaptation.sequences"

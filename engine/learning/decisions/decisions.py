@@ -18,8 +18,8 @@ from engine.clock import Clock
 from engine.frozen import frozen
 from engine.learning.decisions.text_features import NO_FEATURES, TextFeatures, unpack_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, is_weekend, part_of_day
+from engine.storage import Row, as_stored, ask, load_all, read_all, value_of
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored, ask, load_all, read_all, value_of
 from engine.text import split_prompt_words
 
 PAIRING_WINDOW = timedelta(hours=1)

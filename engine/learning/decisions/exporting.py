@@ -26,9 +26,8 @@ from engine.frozen import frozen
 from engine.learning.decisions.decisions import DpoPair, PairTexts, Preference, import_pairs, load_pairs
 from engine.model import TWIN_INSTRUCTION, TWIN_TASK, DecisionSignal, Refusal
 from engine.redaction import redact
-from engine.storage import state
+from engine.storage import as_stored, ask, read_all, state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import as_stored, ask, read_all
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents
 from engine.wording import count, describe_validation_faults
 

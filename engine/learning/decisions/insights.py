@@ -43,8 +43,8 @@ from engine.model import (
     group_pairs,
     part_of_day,
 )
+from engine.storage import as_stored, ask
 from engine.storage.database import Database
-from engine.storage.rows import as_stored, ask
 from engine.wording import count
 
 

@@ -42,8 +42,8 @@ from engine.learning.decisions.training_runs import (
     split_pairs,
 )
 from engine.model import Randomness, Refusal, TrainingOffer, TrainingView, microusd
+from engine.storage import read_all
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import read_all
 from engine.wording import count
 
 log = logging.getLogger(__name__)

@@ -30,8 +30,8 @@ from engine.learning.decisions.exporting import (
 )
 from engine.learning.decisions.training_provider import Provider
 from engine.model import Refusal, TrainingRunView
+from engine.storage import Row, load, load_first, value_of
 from engine.storage.database import Transaction
-from engine.storage.rows import Row, load, load_first, value_of
 from engine.text import jaccard
 from engine.wording import count
 

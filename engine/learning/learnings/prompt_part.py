@@ -32,8 +32,8 @@ from engine.model import (
 )
 from engine.model.learnings import find_lessons, make_lesson_id
 from engine.model.prompts import OWN_TEXT, make_block
+from engine.storage import Row, as_stored, ask, read_all
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored, ask, read_all
 from engine.text import remove_invalid_xml, split_prompt_words
 from engine.wording import mark_approved
 

@@ -25,8 +25,8 @@ from sqlmodel import Field
 from engine.files import read_table
 from engine.model import LearningEntry, LearningScope, LearningStatus, Trust
 from engine.model.learnings import normalise
+from engine.storage import Row, ask
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask
 from engine.text import hex_hash
 
 log = logging.getLogger(__name__)

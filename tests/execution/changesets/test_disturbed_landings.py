@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from engine.beneath import Beneath
 from engine.execution import file_plan
 from engine.execution.file_plan import ABSENT, Entry, Image, ImageKind, Plan, compute_blob_id
 from engine.files import TEMPORARY_PREFIX
 from engine.model import ChangeState, Refusal
-from engine.storage.beneath import Beneath
 from engine.storage.state import unfinished_intents
 from tests.execution.changesets.landing_scenarios import find_refusal
 from tests.execution.changesets.landing_world import FILES, TEXT, Change, LandingWorld, kill_at, make_edit, make_edits

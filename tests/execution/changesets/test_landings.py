@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.beneath import Beneath
 from engine.model import FilePart
-from engine.storage.beneath import Beneath
 from tests.execution.changesets.landing_world import FILES, TEXT, LandingWorld, assert_landing_is_refused, make_edit
 from tests.support.helpers import refused
 
