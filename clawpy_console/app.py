@@ -1,8 +1,8 @@
-"""The console's app: opens the engine after the first frame, draws the state wherever it changed, has the global
-actions, and notes what the operator does (`Presence`).
+"""The console's app: opens the engine after the first frame, draws the state wherever it changed, and has the global
+actions.
 
 `Consoles` runs one `ConsoleApp` for each terminal. Its bases have the rest: `Console` the state and the calls of the
-engine, `CardConsole` the decisions about cards, `TerminalApp` the terminal.
+engine, `CardConsole` the decisions about cards, `TerminalApp` the terminal. `Presence` notes what the operator does.
 
 Before the first frame only Textual and the light modules of the engine are imported; a test checks that.
 """
@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
@@ -32,18 +31,17 @@ from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.console import StopKey
 from clawpy_console.fields import TONES
 from clawpy_console.keys import bindings, find_key_line_actions, format_key
-from clawpy_console.screens import BaseScreen, ConsoleScreen, type_into
-from clawpy_console.screens.mission import MissionScreen
+from clawpy_console.presence import Presence
+from clawpy_console.screens import ConsoleScreen, TypeAhead
 from clawpy_console.state import TOPICS
 from clawpy_console.widgets.frame import SCREENS, find_gravest_hold
 from engine.home import Home
-from engine.model import ABSENCE, Refusal
+from engine.model import Refusal
 
 if TYPE_CHECKING:
     from textual.command import Provider
 
     from clawpy_console.attach.terminal import Terminal
-    from clawpy_console.console import Console
     from engine import Engine
 
 
@@ -51,12 +49,6 @@ log = logging.getLogger(__name__)
 
 FIRST_MODE = "mission"
 """The screen that the console opens with."""
-
-WORDS_IGNORED_S = 1.0
-"""Seconds after the key of a field that is not there, and after each key ignored since, in which words are ignored."""
-
-FIELD_ACTIONS = frozenset({"filter.open", "diff.comment", "work.reply"})
-"""Actions that open a field for words."""
 
 
 def _make_screen(mode: str) -> Screen[None]:
@@ -118,7 +110,7 @@ class ConsoleApp(CardConsole):
         self._title = ""  # the title of the terminal
         self.appearance = Appearance(self, self.last)
         self._presence = Presence(self)
-        self._words_ignored_until = 0.0  # see `_is_for_no_field`
+        self._type_ahead = TypeAhead()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The default of each colour name that our style sheets use, for themes that do not define it."""
@@ -277,20 +269,13 @@ class ConsoleApp(CardConsole):
     # The operator
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key) and (self._exit or self._is_for_no_field(event)):
+        if isinstance(event, events.Key) and (self._exit or self._type_ahead.ignores(event)):
             return
         if isinstance(event, (events.Key, events.MouseDown)):
             self.host.garbage_collector.note_key()
             self._presence.note_activity(event.key if isinstance(event, events.Key) else "")
             await asyncio.sleep(0)  # other consoles get their turn while this terminal sends thousands of keys
         await super().on_event(event)
-
-    def _is_for_no_field(self, event: events.Key) -> bool:
-        """Whether a key belongs to words for a field that did not open, such as those typed after `/` on the cards."""
-        now = time.monotonic()
-        is_ignored = now < self._words_ignored_until and event.is_printable
-        self._words_ignored_until = now + WORDS_IGNORED_S if is_ignored else 0.0
-        return is_ignored
 
     def on_app_blur(self) -> None:
         self._presence.note_blur()
@@ -299,20 +284,13 @@ class ConsoleApp(CardConsole):
         self._presence.note_focus()
 
     def on_key(self, event: events.Key) -> None:
-        """Type a key that came before its text had the focus, also in a dialog that just opened; say why a key cannot
-        do anything now."""
+        """Type a key that came before its text had the focus; say why a key cannot do anything now."""
         if event.is_printable and event.character:
-            if self.focused is not None:
-                type_into(self.focused, event.character)
-            elif isinstance(self.screen, BaseScreen) and self.screen.is_modal:
-                self.screen.typed_ahead += event.character
-            if isinstance(self.screen, ConsoleScreen) and (
-                text := self.screen.explain_disabled_key(event.key, event.character)
-            ):
+            screen = self.screen
+            self._type_ahead.type(event.character, screen)
+            if isinstance(screen, ConsoleScreen) and (text := screen.explain_disabled_key(event.key, event.character)):
                 self.show_toast(text)
-                actions = find_key_line_actions({event.key, event.character}, self.keymap)
-                if any(action.id in FIELD_ACTIONS for action in actions):
-                    self._words_ignored_until = time.monotonic() + WORDS_IGNORED_S
+                self._type_ahead.on_disabled_key(find_key_line_actions({event.key, event.character}, self.keymap))
 
     # Actions
 
@@ -411,89 +389,3 @@ class ConsoleApp(CardConsole):
         from clawpy_console.screens.palette import make_commands
 
         yield from make_commands(self, screen)
-
-
-REPORT_INTERVAL = timedelta(seconds=30)
-"""Minimum time between two reports to the engine."""
-
-
-class Presence:
-    """The operator in front of one console."""
-
-    def __init__(self, app: Console) -> None:
-        self._app = app
-        self._active_at: datetime | None = None
-        """The time of the last key or click, or of the greeting."""
-        self._blurred_at: datetime | None = None
-        self._reported_at: datetime | None = None
-        self._is_greeting = False
-
-    def greet(self) -> None:
-        """Show the hints of a first run, or what happened since the last quit. Called once, after the first reading."""
-        app, saved = self._app, self._app.last.saved_at
-        self._active_at = app.now()
-        if not app.last.welcomed:
-            self._show_first_steps()
-        if saved is not None and app.now() - saved > ABSENCE:
-            self._show_absence(saved)
-
-    def update_first_steps(self) -> None:
-        """Show the hints of a first run again, since other channels are served than they say."""
-        if self._is_greeting and not self._app.last.welcomed:
-            self._show_first_steps()
-
-    def _show_first_steps(self) -> None:
-        from clawpy_console.screens.mission_panes import read_first_run_lines
-
-        app = self._app
-        app.call_engine(
-            lambda engine: read_first_run_lines(engine, app.keymap, demo=app.demo),
-            lambda lines: self._greet([] if app.last.welcomed else lines),
-        )
-
-    def note_activity(self, key: str) -> None:
-        """Note a key, or a click ("" as the key), and report it to the engine at most twice a minute. The first one
-        after an absence shows what happened: many terminals do not say that they lost the focus."""
-        app = self._app
-        now = app.now()
-        active_at, self._active_at = self._active_at, now
-        if active_at is not None and now - active_at > ABSENCE:
-            self._show_absence(active_at)
-        elif self._is_greeting and (app.last.welcomed or key == "escape"):
-            self._greet([])
-        if app.greeted and key == "escape" and not app.last.welcomed:
-            app.update_last_screen(welcomed=True)
-        if app.engine is None or (self._reported_at is not None and now - self._reported_at < REPORT_INTERVAL):
-            return
-        self._reported_at = now
-        app.call_engine(
-            lambda engine: engine.autonomy.note_activity(),
-            lambda _: app.reload(["autonomy"]),
-            group="activity",
-        )
-
-    def note_blur(self) -> None:
-        """Note that the terminal lost the focus."""
-        self._blurred_at = self._app.now()
-
-    def note_focus(self) -> None:
-        """Note that the terminal has the focus again; after an absence show what happened."""
-        blurred_at, self._blurred_at = self._blurred_at, None
-        if blurred_at is not None and self._app.now() - blurred_at > ABSENCE:
-            self._show_absence(blurred_at)
-            self._active_at = self._app.now()
-
-    def _show_absence(self, since: datetime) -> None:
-        from clawpy_console.screens.mission_panes import read_absence_lines
-
-        app = self._app
-        app.call_engine(lambda engine: read_absence_lines(engine, since, app.now()), self._greet)
-
-    def _greet(self, lines: list[Content]) -> None:
-        self._is_greeting = bool(lines)
-        for screen in self._app.screen_stack:
-            if isinstance(screen, MissionScreen):
-                if screen.ready:
-                    screen.greet(lines)
-                else:
-                    self._app.call_after_refresh(self._greet, lines)

@@ -10,6 +10,7 @@ base of dialogs.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -24,7 +25,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker
 
-from clawpy_console.keys import GROUPS, bindings, find_key_line_actions, format_key, is_on_screen
+from clawpy_console.keys import GROUPS, Action, bindings, find_key_line_actions, format_key, is_on_screen
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Columns, Frame, KeyLine
 from clawpy_console.widgets.texts import Filter, PlainText, ReflowingText
@@ -458,6 +459,39 @@ def find_base_screen(widget: Widget) -> BaseScreen[Any]:
     """The screen of a widget that is only used on screens of ours."""
     assert isinstance(widget.screen, BaseScreen)
     return widget.screen
+
+
+IGNORED_WORDS_S = 1.0
+"""Seconds after the key of a field that is not there, and after each key ignored since, in which words are ignored."""
+
+FIELD_ACTIONS = frozenset({"filter.open", "diff.comment", "work.reply"})
+"""Actions that open a field for words."""
+
+
+class TypeAhead:
+    """What is typed before its text has the focus, and words for a text that did not open."""
+
+    def __init__(self) -> None:
+        self._ignored_until = 0.0
+
+    def type(self, text: str, screen: Screen[Any]) -> None:
+        """Type `text` where the focus is now; in a dialog that just opened, where it will be."""
+        if screen.focused is not None:
+            type_into(screen.focused, text)
+        elif isinstance(screen, BaseScreen) and screen.is_modal:
+            screen.typed_ahead += text
+
+    def on_disabled_key(self, actions: Iterable[Action]) -> None:
+        """A key could do none of its `actions`. If it opens a field, the words that follow are for nothing."""
+        if any(action.id in FIELD_ACTIONS for action in actions):
+            self._ignored_until = time.monotonic() + IGNORED_WORDS_S
+
+    def ignores(self, event: events.Key) -> bool:
+        """Whether a key belongs to words for a field that did not open, such as those typed after `/` on the cards."""
+        now = time.monotonic()
+        is_ignored = now < self._ignored_until and event.is_printable
+        self._ignored_until = now + IGNORED_WORDS_S if is_ignored else 0.0
+        return is_ignored
 
 
 def type_into(widget: Widget, text: str) -> None:

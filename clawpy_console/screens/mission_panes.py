@@ -1,4 +1,4 @@
-"""What stands around the stack on mission control: the line under the card, the greeting, and the lists with their rows
+"""What stands around the stack on mission control: the line under the card, the evidence, and the lists with their rows
 and what opens there.
 
 `MissionScreen` composes them, and tells each what changed.
@@ -18,14 +18,13 @@ from textual.content import Content
 
 from clawpy_console import formats
 from clawpy_console.fields import heading, text_line
-from clawpy_console.fields.work import make_absence_fields
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, format_key
 from clawpy_console.screens import find_base_screen
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets import Pane, Row, Rows
 from clawpy_console.widgets.session import describe_result, find_last_event_time, make_session_label
-from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText, limit_lines, render_fields
+from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText, limit_lines
 from engine.model import AgentView, Card, Layer, Result, SessionView, TaskState, Tier, Waiting
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
     from clawpy_console.card_controller import CardConsole
     from clawpy_console.screens.card_details import Evidence
-    from engine import Engine
 
 
 class CardRows(Rows, can_focus=False):
@@ -380,50 +378,3 @@ def dismiss_waiting(app: CardConsole, waiting: Waiting) -> None:
     else:
         opening = f"{format_key('rows.open', app.keymap)} opens what needs a decision."
         app.show_toast(f"Only interrupted sessions and notifications can be dismissed here. {opening}", "warning")
-
-
-# The greeting
-
-
-def read_first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: bool) -> list[Content]:
-    """The hints of a first run: which keys do what, and the optional steps. Each fits 75 cells while no agent is found.
-
-    Blocking: call it in a thread.
-    """
-    # not before the first frame
-    from clawpy_console.screens.agent_dialogs import make_channel_hint, read_channel_options
-
-    def key(action: str) -> tuple[str, str]:
-        return (format_key(action, keymap), "$accent")
-
-    scope = "--workspace DIR adds folders · only what you approve runs"
-    if demo:
-        scope = "the demo runs a few checks; the rest waits for you"
-    return [
-        Content.assemble(
-            ("Each card is useful work: ", "bold $ink"), key("stack.approve"), " runs it, ",
-            key("stack.dismiss"), " dismisses it, ", key("stack.snooze"), " snoozes it",
-        ),
-        Content.assemble(
-            "Changes wait as a diff: ", key("app.work"), " shows them, ",
-            key("work.land"), " lands them, ", key("work.undo"), " undoes that",
-        ),
-        Content.assemble(
-            key("mission.own"), " writes your own prompt; ",
-            make_channel_hint(read_channel_options(engine), format_key("app.hire", keymap)),
-        ),
-        Content.assemble(f"{scope} · ", ("esc", "$accent"), " hides this"),
-    ]  # fmt: skip
-
-
-MAX_ABSENCE_CELLS = 200
-"""Maximum number of cells of a line about what happened."""
-
-
-def read_absence_lines(engine: Engine, at: datetime, now: datetime) -> list[Content]:
-    """The work since `at`; no lines when nothing happened. Blocking: call it in a thread."""
-    from engine import document  # not before the first frame
-
-    if not (lines := render_fields(make_absence_fields(document(engine.read_activity(at))), MAX_ABSENCE_CELLS)):
-        return []
-    return [Content.styled(f"While you were away, {formats.age(now - at)}", "bold $accent"), *lines]

@@ -42,7 +42,7 @@ def wait_until_idle_only(patch: pytest.MonkeyPatch):
 
 def accept_slow_typing(patch: pytest.MonkeyPatch):
     """Let keys that come late belong together: a busy machine takes a second from key to key."""
-    patch.setattr("clawpy_console.app.WORDS_IGNORED_S", 60.0)
+    patch.setattr("clawpy_console.screens.IGNORED_WORDS_S", 60.0)
 
 
 def draw_frames_on_demand(patch: pytest.MonkeyPatch):
