@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.execution.landing_plans import find_unsupported
-from engine.execution.runners.toolchains.tool_table import TEST_FILE
+from engine.execution.runners.toolchains import TEST_FILE
 from engine.execution.trees import (
     ABSENT,
     DURABLE,

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.execution.processes import Processes
-from engine.execution.runners.flow import CommandResult, SessionStopped
+from engine.execution.runners import CommandResult, SessionStopped
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.session_commands import Command, Echo, SessionCommands
 from engine.execution.session_limits import Budget, Limits, SessionRails, StopRequest, Stopwatch

@@ -23,7 +23,7 @@ from engine.config.sections import (
     find_model_problem,
     is_loopback_host,
 )
-from engine.execution.runners.model.host_protocol import Model
+from engine.execution.runners.model import Model
 from engine.frozen import frozen
 from engine.installed import MODELS, has_extra, make_extras_command, make_not_installed_refusal
 from engine.model import Refusal, SetupStep, microusd

@@ -20,14 +20,8 @@ from pathlib import Path
 
 from engine.config import Settings
 from engine.execution.processes import FinishedCommand, Processes, ProcessesClosed
-from engine.execution.runners.flow import (
-    MAX_OUTPUT_CHARS,
-    CannotRun,
-    CommandBlocked,
-    CommandResult,
-    SessionStopped,
-)
-from engine.execution.runners.toolchains.tool_table import MissingItem, find_usual_fix
+from engine.execution.runners import MAX_OUTPUT_CHARS, CannotRun, CommandBlocked, CommandResult, SessionStopped
+from engine.execution.runners.toolchains import MissingItem, find_usual_fix
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.host_gate import HostGate
 from engine.execution.sandbox.host_paths import find_secret_places, link_tools, make_session_environment

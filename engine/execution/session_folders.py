@@ -18,7 +18,7 @@ from engine.config import SettingsSource
 from engine.execution.changesets import CapturedChanges, ChangeSets
 from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CannotRun, Place, RetryLater
+from engine.execution.runners import CannotRun, Place, RetryLater
 from engine.execution.runners.toolchains.installing import install_into_worktree
 from engine.execution.session_store import CHANGES_WAIT, SessionRow, WriteChanges, attach_changes, get_continued_session
 from engine.execution.trees import Snapshot, take_snapshot

@@ -23,7 +23,7 @@ from engine.config import SettingsSource
 from engine.config.sections import AUTO, FLOW, MODEL
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CannotRun, CommandBlocked, RetryLater, SessionStopped, WorkFailed
+from engine.execution.runners import CannotRun, CommandBlocked, RetryLater, SessionStopped, WorkFailed
 from engine.execution.runners.flow_runner import PROSE
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import Sandbox

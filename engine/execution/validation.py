@@ -17,7 +17,8 @@ from typing import Any
 from engine.config import SettingsSource
 from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CannotRun, CommandResult, Job, WorkFailed
+from engine.execution.runners import CannotRun, CommandResult, WorkFailed
+from engine.execution.runners.flow import Job
 from engine.execution.runners.flows.git_steps import link_packages
 from engine.execution.runners.flows.suite_runs import (
     ToolCheck,

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple, TypeVar
 from engine.clock import Clock, find_midnight
 from engine.config import SettingsSource
 from engine.execution.housekeeping import FullDisk
+from engine.execution.runners.toolchains import TEST_FILE
 from engine.execution.runners.toolchains.lock_files import LockMismatch, find_mismatches
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.runners.toolchains.python_projects import measures_coverage
-from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.execution.sessions import Sessions
 from engine.files import read_plain
 from engine.frozen import frozen

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from engine.execution.runners.toolchains.tool_table import PROGRAM_FIXES
+from engine.execution.runners.toolchains import PROGRAM_FIXES
 from engine.frozen import frozen
 from engine.model import ChangeState, Proposal, group_pairs
 from engine.prediction.context import Part, WorkspaceContext

@@ -153,7 +153,7 @@ def _build_model_host(services: Services, overrides: Overrides) -> None:
 def _build_runners(services: Services, caches: Caches) -> list[Runner]:
     """Build the runners of flows, models and coding agents."""
     folders = SessionFolders(services.database, services.settings, services.changes, caches)
-    flows = FlowRunner(services.flows, folders=folders, clock=services.clock, upkeep=services.housekeeping)
+    flows = FlowRunner(services.flows, folders=folders, clock=services.clock, housekeeping=services.housekeeping)
     validation = Validation(
         services.database,
         settings=services.settings,

@@ -22,12 +22,11 @@ from engine.clock import Clock, FakeClock
 from engine.config import Settings
 from engine.engine import Engine, open_engine
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import Place
+from engine.execution.runners import Place
 from engine.execution.runners.flow_runner import edit_parameters
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.runner import RunnerResult
-from engine.execution.runners.toolchains import project_tools, projects
-from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
+from engine.execution.runners.toolchains import LINTERS, TEST_RUNNERS, project_tools, projects
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.frozen import frozen
 from engine.git import create_repository

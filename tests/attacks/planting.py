@@ -13,7 +13,8 @@ from pathlib import Path
 
 from engine.execution import trees
 from engine.execution.diffs import list_file_changes, make_file_diffs
-from engine.execution.runners.flow import Job, WorkFailed
+from engine.execution.runners import WorkFailed
+from engine.execution.runners.flow import Job
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.git_steps import find_unmerged_files, reset_worktree, restore_tree, store_tree
 from engine.git import Git, find_repository_root

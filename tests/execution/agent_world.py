@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import Place
+from engine.execution.runners import Place
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.session_folders import SessionFolder
 from engine.execution.session_store import SessionRow

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from engine.execution.runners.flow import Flow, FlowResult, Job, Place
+from engine.execution.runners import Place
+from engine.execution.runners.flow import Flow, FlowResult, Job
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.runner import Runner
@@ -36,7 +37,7 @@ class FlowWorld(SessionWorld):
 
     def make_runners(self) -> list[Runner]:
         self.flows: dict[str, Any] = dict(FLOWS)
-        return [FlowRunner(self.flows, folders=self.folders, clock=self.clock, upkeep=None)]
+        return [FlowRunner(self.flows, folders=self.folders, clock=self.clock, housekeeping=None)]
 
     def assign(self, name: str, **parameters: Any) -> Assignment:
         return Assignment("do it", "koji-core", str(self.workspace), "flow", name, parameters)

@@ -17,7 +17,8 @@ from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import Flow, Place
+from engine.execution.runners import Place
+from engine.execution.runners.flow import Flow
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_folders import SessionFolders

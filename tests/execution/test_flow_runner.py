@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from engine.config import Settings, WorkspaceSettings
-from engine.execution.runners.flow import FlowResult, Job, Place, RepoPath, WorkFailed
+from engine.execution.runners import Place, WorkFailed
+from engine.execution.runners.flow import FlowResult, Job, RepoPath
 from engine.execution.runners.flow_runner import (
     edit_parameters,
     find_named_flow,

@@ -11,7 +11,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus, PermissionAnswered, PermissionAsked, PermissionWithdrawn
 from engine.execution.permissions import Permissions
-from engine.execution.runners.flow import SessionStopped
+from engine.execution.runners import SessionStopped
 from engine.execution.session_store import AUTONOMOUS
 from engine.model import PermissionAnswer, Randomness
 from engine.storage.database import Database

@@ -129,12 +129,12 @@ def test_an_urgent_disk_stays_urgent_up_to_the_second_limit(
     tmp_path: Path, clock: FakeClock, caches: Caches, monkeypatch: pytest.MonkeyPatch
 ):
     changes: Any = SimpleNamespace(worktrees=SimpleNamespace(list_sessions=dict))
-    upkeep = Housekeeping(Home.locate(tmp_path), clock, changes=changes, caches=caches, busy=tuple)
+    housekeeping = Housekeeping(Home.locate(tmp_path), clock, changes=changes, caches=caches, busy=tuple)
     limits = (URGENT_BYTES, URGENT_BYTES - 1, NOT_URGENT_BYTES - 1, NOT_URGENT_BYTES, URGENT_BYTES)
     disks = []
     for free in limits:
-        monkeypatch.setattr(upkeep, "read_free_space", lambda free=free: (free, 1 << 62))
-        disks.append(upkeep.find_full_disk())
+        monkeypatch.setattr(housekeeping, "read_free_space", lambda free=free: (free, 1 << 62))
+        disks.append(housekeeping.find_full_disk())
     assert [disk.urgent for disk in disks] == [False, True, True, False, False]
 
 

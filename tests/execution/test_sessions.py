@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import WorkFailed
+from engine.execution.runners import WorkFailed
 from engine.execution.session_store import (
     is_legal_transition,
 )

@@ -10,9 +10,9 @@ from typing import Any
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
+from engine.execution.runners.toolchains import LINTERS, TEST_RUNNERS
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
-from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
 from engine.model import SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources

@@ -1,5 +1,4 @@
-"""The base class of flows, which are deterministic work without a model (SPEC 3.8, 3.9), the `Job` of a flow, and the
-errors and results of all work, also that of models and agents.
+"""The base class of flows, which are deterministic work without a model (SPEC 3.8, 3.9), and the `Job` of a flow.
 
 A flow is a pydantic model of its parameters, with a name, a place and a method `run(job)`. It does everything through
 its `Job`: the content filter checks its commands, the sandbox confines them, their output is written into the
@@ -12,7 +11,7 @@ import os
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from enum import Enum, StrEnum
+from enum import Enum
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Protocol, get_args
 
@@ -21,117 +20,19 @@ from pydantic.fields import FieldInfo
 
 from engine.clock import Clock, SystemClock
 from engine.execution.housekeeping import Housekeeping
+from engine.execution.runners import CannotRun, CommandResult, Place, WorkFailed, WorkResult
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import LITERAL_PATHS, Git
 from engine.git.history import find_commit
-from engine.model import CheckResult
 from engine.text import one_line, sanitise
 from engine.wording import join_names
-
-# -- errors of all work
-
-
-class WorkFailed(Exception):
-    """The work of a session cannot be done: a tool is missing, the state does not allow it, or a model or an agent
-    failed. The session fails with it."""
-
-    def __init__(self, message: str, fix: str = "") -> None:
-        self.message = one_line(message)
-        super().__init__(f"{self.message} ({fix})" if fix else self.message)
-        self.fix = fix
-
-
-class CannotRun(WorkFailed):
-    """A program, package, permission or network that the work needs is missing (SPEC 2.12), or a commit that its
-    parameters name. The message names it, and the fix says how to get it. The session ends as `cannot_run`, which is
-    neither a failure nor a success."""
-
-
-class RetryLater(CannotRun):
-    """Something that the work needs is not available now. Nothing was done. The card is offered again, because the same
-    work may succeed later."""
-
-
-class CommandBlocked(WorkFailed):
-    """The content filter did not let a command run (SPEC 3.5). The session ends as blocked."""
-
-
-class SessionStopped(BaseException):
-    """The session is ending. `Job.run`, `Job.say` and `Job.git` raise it to end the flow.
-
-    It is not an `Exception`, so that the error handling of a flow does not catch it.
-    """
-
-
-# -- results of all work
-
-Facts = dict[str, Any]
-"""Values of a result that can be written as JSON. `next` is the name of the flow that should follow (SPEC 2.10)."""
-
-
-@frozen
-class WorkResult:
-    """The result of work that ran to its end."""
-
-    summary: str
-    check: CheckResult | None = None
-    sound: bool = True
-    """False if it found a problem that `check` does not show, such as a secret, a conflict or a flaky test."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """See `Facts`."""
-
-
-@frozen
-class FlowResult(WorkResult):
-    """The result of a flow."""
-
-    full: bool = False
-    """Whether `check`, if there is one, covers the whole suite."""
-
-    def __post_init__(self) -> None:
-        """Sanitise all text. It contains names and messages of a repository, which may contain anything."""
-        object.__setattr__(self, "summary", one_line(self.summary))
-        object.__setattr__(self, "facts", _sanitise_facts(self.facts))
-
-
-def _sanitise_facts(value: Any) -> Any:
-    if isinstance(value, str):
-        return sanitise(value)
-    if isinstance(value, Mapping):
-        return {_sanitise_facts(key): _sanitise_facts(item) for key, item in value.items()}
-    return [_sanitise_facts(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def make_facts(items: Iterable[object], *names: str) -> list[dict[str, Any]]:
-    """The fields `names` of each item."""
-    return [{name: getattr(item, name) for name in names} for item in items]
-
-
-# -- the job of a flow
 
 MAX_FOLDER_FILES = 1000
 """Maximum number of files in the folders that a flow reads file by file."""
 
-MAX_OUTPUT_CHARS = 256 * 1024
-"""Maximum number of characters that a flow gets from the end of a command's output. The transcript has all of it."""
 
-
-@frozen
-class CommandResult:
-    """The result of a finished command."""
-
-    exit_code: int
-    """Negative if a signal ended it; 124 if its timeout did."""
-    output: str
-    """The last `MAX_OUTPUT_CHARS` of stdout and stderr together, sanitised."""
-    seconds: float
-    timed_out: bool = False
-
-    @property
-    def ok(self) -> bool:
-        """Whether its exit code is 0."""
-        return self.exit_code == 0
+# -- what a flow works with, and its result
 
 
 class JobSession(Protocol):
@@ -167,14 +68,14 @@ class Job:
     suspect_imports: bool = False
     """True after an agent changed files here. A failing import is then more likely a mistake of the agent than a
     missing package."""
-    upkeep: Housekeeping | None = None
+    housekeeping: Housekeeping | None = None
     clock: Clock = field(default_factory=SystemClock)
 
-    def require_upkeep(self) -> Housekeeping:
+    def require_housekeeping(self) -> Housekeeping:
         """The housekeeping, for a flow of `Place.ENGINE`. Raises `WorkFailed` if there is none."""
-        if self.upkeep is None:
+        if self.housekeeping is None:
             raise WorkFailed("only the engine can do this", "approve its card")
-        return self.upkeep
+        return self.housekeeping
 
     @property
     def scratch(self) -> Path:
@@ -234,43 +135,33 @@ def is_own_file(folder: Path, path: str) -> bool:
     return file.is_file() and Path(os.path.realpath(file)).is_relative_to(folder.resolve())
 
 
+@frozen
+class FlowResult(WorkResult):
+    """The result of a flow."""
+
+    full: bool = False
+    """Whether `check`, if there is one, covers the whole suite."""
+
+    def __post_init__(self) -> None:
+        """Sanitise all text. It contains names and messages of a repository, which may contain anything."""
+        object.__setattr__(self, "summary", one_line(self.summary))
+        object.__setattr__(self, "facts", _sanitise_facts(self.facts))
+
+
+def _sanitise_facts(value: Any) -> Any:
+    if isinstance(value, str):
+        return sanitise(value)
+    if isinstance(value, Mapping):
+        return {_sanitise_facts(key): _sanitise_facts(item) for key, item in value.items()}
+    return [_sanitise_facts(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def make_facts(items: Iterable[object], *names: str) -> list[dict[str, Any]]:
+    """The fields `names` of each item."""
+    return [{name: getattr(item, name) for name in names} for item in items]
+
+
 # -- flows
-
-
-class Place(StrEnum):
-    """Where a flow works."""
-
-    OPERATOR_TREE = "operator-tree"
-    """Only reads the operator's own tree, and runs no command in it."""
-    CHECK = "check"
-    """Runs commands over the operator's own tree; what they write there is discarded."""
-    INSTALL = "install"
-    """As CHECK, but after a success the installed packages are put into the tree."""
-    WORKTREE = "worktree"
-    """Works in a throw-away worktree."""
-    BRANCH = "branch"
-    """Reads the operator's own tree and makes a branch. No file changes, nor the index or HEAD."""
-    ENGINE = "engine"
-    """Runs no command. It changes the engine's own files (see `Job.require_upkeep`)."""
-    CHANGE_SET = "change-set"
-    """Works in a worktree whose diff becomes a change set."""
-
-
-UNDO_NOTES = {
-    Place.OPERATOR_TREE: "nothing to undo: it only reads your tree",
-    Place.CHECK: "nothing to undo: files that the run writes are discarded",
-    Place.INSTALL: "installs packages; see what it creates",
-    Place.WORKTREE: "nothing to undo: it works in a temporary copy of your tree",
-    Place.BRANCH: "delete the branch; the result shows the command",
-    Place.CHANGE_SET: "you decide whether to land the diff, and landing can be undone",
-}
-"""The undo note of a card for each place (SPEC 9.2). Flows of `Place.ENGINE` say it themselves."""
-
-LANDS_CHANGES = "you land the changes"
-"""The changes of work whose diff waits until the operator lands it: that of models and agents, and of most flows."""
-
-CHANGES_BY_PLACE = {Place.INSTALL: "installs packages", Place.BRANCH: "makes a branch"}
-"""The changes of a flow, for each place from which something else than a diff comes."""
 
 
 class Flow(BaseModel):

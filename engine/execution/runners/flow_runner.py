@@ -24,23 +24,14 @@ from pydantic.fields import FieldInfo
 from engine.clock import Clock
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import (
-    UNDO_NOTES,
-    CannotRun,
-    CommandLine,
-    Flow,
-    Job,
-    Place,
-    ProjectFlow,
-    WorkFailed,
-    stays_inside,
-)
+from engine.execution.runners import UNDO_NOTES, CannotRun, Place, WorkFailed
+from engine.execution.runners.flow import CommandLine, Flow, Job, ProjectFlow, stays_inside
 from engine.execution.runners.flows import LearnedFlow
 from engine.execution.runners.flows.tooling import InstallFlow
 from engine.execution.runners.runner import RunnerResult
+from engine.execution.runners.toolchains import TEST_FILE, MissingItem, find_usual_fix
 from engine.execution.runners.toolchains.detection import find_missing_program
 from engine.execution.runners.toolchains.installing import Installation, install_into_tree, list_possible_locks
-from engine.execution.runners.toolchains.tool_table import TEST_FILE, MissingItem, find_usual_fix
 from engine.execution.sandbox.mounts import list_written_files
 from engine.execution.session_folders import RunScope, SessionFolders
 from engine.files import read_table
@@ -65,12 +56,12 @@ class FlowRunner:
         *,
         folders: SessionFolders,
         clock: Clock,
-        upkeep: Housekeeping,
+        housekeeping: Housekeeping,
     ) -> None:
         self._flows = flows
         self._folders = folders
         self._clock = clock
-        self._upkeep = upkeep
+        self._housekeeping = housekeeping
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Whether the flow exists and accepts its parameters, and what it would change."""
@@ -129,7 +120,7 @@ class FlowRunner:
                 git=live.commands.bind_git(folder.git),
                 session=live,
                 clock=self._clock,
-                upkeep=self._upkeep,
+                housekeeping=self._housekeeping,
             )
             with _prepare_installation(live, installation) if installation else nullcontext():
                 if live.work_allowed_once:

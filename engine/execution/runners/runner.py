@@ -11,7 +11,7 @@ from engine.config import SettingsSource
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import ModelCalls
 from engine.execution.prompts import PromptAssembly
-from engine.execution.runners.flow import WorkResult
+from engine.execution.runners import WorkResult
 from engine.execution.session_folders import SessionFolder, SessionFolders
 from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.execution.validation import Validation, ValidationResult

@@ -21,7 +21,7 @@ from engine.events import ToolRefused
 from engine.events.work import name_command
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
-from engine.execution.runners.flow import CommandBlocked, WorkFailed
+from engine.execution.runners import CommandBlocked, WorkFailed
 from engine.execution.session_commands import Command, Echo
 from engine.execution.tools import (
     EXEC_S,

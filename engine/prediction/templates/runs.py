@@ -12,8 +12,8 @@ from datetime import date, datetime, timedelta
 from statistics import median
 from typing import Any
 
+from engine.execution.runners.toolchains import TEST_FILE
 from engine.execution.runners.toolchains.project_tools import Toolchain
-from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.frozen import frozen
 from engine.model import SessionState, SessionView, Tier
 from engine.prediction.context import Part, WorkspaceContext, describe_result

@@ -11,8 +11,8 @@ from typing import Any
 from engine.config import Settings
 from engine.config.sections import AcpSettings
 from engine.execution.live_session import LiveSession
+from engine.execution.runners import SessionStopped
 from engine.execution.runners.acp.runner import AcpRunner
-from engine.execution.runners.flow import SessionStopped
 from engine.execution.runners.runner import AgentServices, Runner
 from engine.execution.session_processes import find_marked_processes
 from engine.execution.tools.tool_gate import AgentToolCall

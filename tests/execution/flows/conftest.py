@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from engine.clock import SystemClock
-from engine.execution.runners.flow import Job, Place
+from engine.execution.runners import Place
+from engine.execution.runners.flow import Job
 from engine.execution.runners.flows import FLOWS
 from engine.execution.trees import take_snapshot
 from engine.git import Git

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.execution.runners.flow import CommandResult, FlowResult, WorkFailed
+from engine.execution.runners import CommandResult, WorkFailed
+from engine.execution.runners.flow import FlowResult
 from engine.model import CheckResult
 from tests.conftest import Repository
 

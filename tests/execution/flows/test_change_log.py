@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.execution.runners.flow import CannotRun, WorkFailed
+from engine.execution.runners import CannotRun, WorkFailed
 from engine.execution.runners.flows.change_log import add_entries, make_entry
 from engine.execution.runners.flows.documents import (
     AGENTS_FILE,

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from engine.execution.runners.flow import Flow, FlowResult, Job, Place, WorkFailed
+from engine.execution.runners import Place, WorkFailed
+from engine.execution.runners.flow import Flow, FlowResult, Job
 from engine.execution.runners.flows import FLOWS
 from engine.git import Git
 from tests.execution.flows.flow_run import ProcessSession

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.execution.runners.flow import CannotRun, WorkFailed
+from engine.execution.runners import CannotRun, WorkFailed
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow, commit_shop
 from tests.execution.flows.unpushed_histories import WITH_KEY

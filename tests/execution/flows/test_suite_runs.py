@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.flow import CannotRun
+from engine.execution.runners import CannotRun
 from engine.execution.runners.flows.suite_runs import ToolCheck, combine_checks, describe_check, describe_compared
-from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
+from engine.execution.runners.toolchains import TEST_RUNNERS
 from engine.model import CheckResult
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow

@@ -13,10 +13,9 @@ import pytest
 
 import engine
 from engine.background import HelperGone
-from engine.execution.runners.model import host_client
+from engine.execution.runners.model import Model, host_client
 from engine.execution.runners.model.agent_loop import FIRST_BYTE_S, IDLE_S
 from engine.execution.runners.model.host_client import ModelHost
-from engine.execution.runners.model.host_protocol import Model
 from engine.execution.session_limits import Limits
 from engine.model import SessionState
 from tests.execution.model.model_world import KEY, ModelWorld

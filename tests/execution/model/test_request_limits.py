@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.runners.model import request_limits
-from engine.execution.runners.model.host_protocol import Failure, FailureKind
+from engine.execution.runners.model import Failure, FailureKind, request_limits
 from engine.execution.runners.model.request_limits import (
     MAX_DELAY_S,
     MAX_OUTPUT_TOKENS,

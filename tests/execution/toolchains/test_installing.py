@@ -14,7 +14,8 @@ import pytest
 
 from engine.config import Settings, WorkspaceSettings
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place, RetryLater
+from engine.execution.runners import CommandResult, Place, RetryLater
+from engine.execution.runners.flow import FlowResult, Job
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import (
     Installation,

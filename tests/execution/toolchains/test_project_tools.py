@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from engine.execution.runners.toolchains import LINTERS, TEST_FILE, TEST_RUNNERS
 from engine.execution.runners.toolchains.project_tools import Finding, Linter, Toolchain
 from engine.execution.runners.toolchains.python_projects import find_related_tests
 from engine.execution.runners.toolchains.run_results import FinishedRun, read_failures, read_result
-from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_FILE, TEST_RUNNERS
 from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)

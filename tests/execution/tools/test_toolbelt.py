@@ -7,7 +7,7 @@ import pytest
 
 from engine.events import AgentErred, ToolsUsed
 from engine.events.work import name_command
-from engine.execution.runners.flow import SessionStopped
+from engine.execution.runners import SessionStopped
 from engine.execution.session_processes import find_marked_processes
 from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.hierarchy.organisation import Tools

@@ -27,10 +27,10 @@ from pydantic import BaseModel, ValidationError
 
 from engine.execution.live_session import LiveSession
 from engine.execution.processes import read_exit_code
+from engine.execution.runners import RetryLater, WorkFailed
 from engine.execution.runners.acp import ConfiguredAgent
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.acp.requests import ClientRequests
-from engine.execution.runners.flow import RetryLater, WorkFailed
 from engine.execution.transcripts import LineSplitter
 from engine.frozen import frozen
 from engine.text import sanitise

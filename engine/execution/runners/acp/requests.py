@@ -27,8 +27,8 @@ from pydantic import BaseModel, ValidationError
 
 from engine.background import run_in_thread
 from engine.execution.live_session import LiveSession
+from engine.execution.runners import SessionStopped, WorkFailed
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
-from engine.execution.runners.flow import SessionStopped, WorkFailed
 from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.execution.session_commands import Command
 from engine.execution.tools.tool_gate import AgentToolCall

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from engine.config.sections import ACP_PREFIX
 from engine.execution.live_session import LiveSession
+from engine.execution.runners import UNDO_NOTES, Place, RetryLater, WorkFailed
 from engine.execution.runners.acp import ConfiguredAgent, describe_agent, get_agent_home
-from engine.execution.runners.flow import UNDO_NOTES, Place, RetryLater, WorkFailed
 from engine.execution.runners.runner import AgentRunner, AgentServices, RunnerResult
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import TOOLS

@@ -16,9 +16,9 @@ from acp import schema
 from engine.config.sections import ACP_PREFIX
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState, CallUsage, ModelCalls
+from engine.execution.runners import SessionStopped, WorkFailed
 from engine.execution.runners.acp import ConfiguredAgent
 from engine.execution.runners.acp.conversation import Conversation, TurnResult
-from engine.execution.runners.flow import SessionStopped, WorkFailed
 from engine.model import Prompt, PromptPart, SessionView, microusd
 from engine.model.prompts import HEAL, REPLY, make_user_part
 from engine.text import sanitise

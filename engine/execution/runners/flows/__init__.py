@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
-from engine.execution.runners.flow import CHANGES_BY_PLACE, LANDS_CHANGES, Flow, FlowResult, Job, Place, WorkFailed
+from engine.execution.runners import Place, WorkFailed
+from engine.execution.runners.flow import Flow, FlowResult, Job
 from engine.execution.runners.flows.documents import DraftChangelog, LookAtRelease, WriteAgentsMd
 from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
 from engine.execution.runners.flows.merging import (
@@ -61,6 +62,13 @@ FLOWS: Mapping[str, type[Flow]] = MappingProxyType({flow.name: flow for flow in 
 """Every flow of the program by its name."""
 
 
+_LANDS_CHANGES = "you land the changes"
+"""The changes of work whose diff waits until the operator lands it: that of models and agents, and of most flows."""
+
+_CHANGES_BY_PLACE = {Place.INSTALL: "installs packages", Place.BRANCH: "makes a branch"}
+"""The changes of a flow, for each place from which something else than a diff comes."""
+
+
 def name_work(flow: str) -> str:
     """What sort of work a flow does, in a word such as `tests`. A learned flow is called by its name."""
     known_flow = FLOWS.get(flow)
@@ -71,8 +79,8 @@ def describe_changes(flow: str | None) -> str:
     """What a flow changes, in words for a card that is not read-only. None stands for a model or an agent."""
     known_flow = FLOWS.get(flow or "")
     if known_flow is None:
-        return LANDS_CHANGES
-    return known_flow.changes or CHANGES_BY_PLACE.get(known_flow.place, LANDS_CHANGES)
+        return _LANDS_CHANGES
+    return known_flow.changes or _CHANGES_BY_PLACE.get(known_flow.place, _LANDS_CHANGES)
 
 
 def gives_change_set(flow: str | None) -> bool:

@@ -12,16 +12,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from engine.execution.runners.flow import (
-    CannotRun,
-    Flow,
-    FlowResult,
-    Job,
-    Mark,
-    Place,
-    Revision,
-    check_argument,
-)
+from engine.execution.runners import CannotRun, Place
+from engine.execution.runners.flow import Flow, FlowResult, Job, Mark, Revision, check_argument
 from engine.execution.runners.flows.change_log import (
     SortedCommits,
     add_entries,

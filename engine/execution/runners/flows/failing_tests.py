@@ -17,18 +17,8 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from engine.execution.runners.flow import (
-    CannotRun,
-    Facts,
-    FlowResult,
-    Job,
-    Line,
-    Place,
-    ProjectFlow,
-    Revision,
-    TestId,
-    WorkFailed,
-)
+from engine.execution.runners import CannotRun, Facts, Place, WorkFailed
+from engine.execution.runners.flow import FlowResult, Job, Line, ProjectFlow, Revision, TestId
 from engine.execution.runners.flows.git_steps import (
     link_packages,
     read_commit,
@@ -46,8 +36,8 @@ from engine.execution.runners.flows.suite_runs import (
     run_tests,
     try_whole_suite,
 )
+from engine.execution.runners.toolchains import TEST_FILE, TOOL_TABLES
 from engine.execution.runners.toolchains.project_tools import Toolchain
-from engine.execution.runners.toolchains.tool_table import TEST_FILE, TOOL_TABLES
 from engine.frozen import frozen
 from engine.git import GitError
 from engine.git.history import is_ancestor

@@ -16,9 +16,10 @@ from datetime import datetime
 from itertools import product
 from pathlib import Path
 
-from engine.execution.runners.flow import Job, WorkFailed, require_commit
+from engine.execution.runners import WorkFailed
+from engine.execution.runners.flow import Job, require_commit
+from engine.execution.runners.toolchains import LANGUAGES, list_folders_up_to
 from engine.execution.runners.toolchains.project_tools import ProjectTool
-from engine.execution.runners.toolchains.tool_table import LANGUAGES, list_folders_up_to
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git, update_index

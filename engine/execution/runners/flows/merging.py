@@ -12,17 +12,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.execution.runners.flow import (
-    Facts,
-    Flow,
-    FlowResult,
-    Job,
-    Line,
-    Place,
-    ProjectFlow,
-    Revision,
-    WorkFailed,
-)
+from engine.execution.runners import Facts, Place, WorkFailed
+from engine.execution.runners.flow import Flow, FlowResult, Job, Line, ProjectFlow, Revision
 from engine.execution.runners.flows.git_steps import (
     REHEARSAL_AUTHOR,
     find_main_branch,

@@ -9,18 +9,8 @@ from itertools import dropwhile
 
 from pydantic import AwareDatetime, Field
 
-from engine.execution.runners.flow import (
-    CannotRun,
-    Facts,
-    Flow,
-    FlowResult,
-    Job,
-    Place,
-    RepoFile,
-    RepoPath,
-    WorkFailed,
-    make_facts,
-)
+from engine.execution.runners import CannotRun, Facts, Place, WorkFailed
+from engine.execution.runners.flow import Flow, FlowResult, Job, RepoFile, RepoPath, make_facts
 from engine.execution.runners.flows.git_steps import (
     link_packages,
     make_operator_git,

@@ -11,9 +11,10 @@ from pathlib import PurePosixPath
 
 from pydantic import AwareDatetime, Field
 
-from engine.execution.runners.flow import Flow, FlowResult, Job, Line, Place
+from engine.execution.runners import Place
+from engine.execution.runners.flow import Flow, FlowResult, Job, Line
 from engine.execution.runners.flows.git_steps import find_main_branch, parse_line_count, quote_paths, resolve_commit
-from engine.execution.runners.toolchains.tool_table import TEST_FILE
+from engine.execution.runners.toolchains import TEST_FILE
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git.state import FileState, is_byproduct, read_status

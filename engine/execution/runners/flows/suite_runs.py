@@ -13,13 +13,10 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.execution.runners.flow import CannotRun, CommandResult, Job, WorkFailed
+from engine.execution.runners import CannotRun, CommandResult, WorkFailed
+from engine.execution.runners.flow import Job
 from engine.execution.runners.flows.git_steps import link_packages, remove_untracked, restore_tree, store_tree
-from engine.execution.runners.toolchains.detection import make_environment_command
-from engine.execution.runners.toolchains.project_tools import Toolchain
-from engine.execution.runners.toolchains.projects import Project, find_projects
-from engine.execution.runners.toolchains.run_results import FinishedRun, read_failures, read_result
-from engine.execution.runners.toolchains.tool_table import (
+from engine.execution.runners.toolchains import (
     EXECUTION_KINDS,
     MISSING_KINDS,
     PROGRAM_FIXES,
@@ -27,6 +24,10 @@ from engine.execution.runners.toolchains.tool_table import (
     ToolCommand,
     find_first_missing,
 )
+from engine.execution.runners.toolchains.detection import make_environment_command
+from engine.execution.runners.toolchains.project_tools import Toolchain
+from engine.execution.runners.toolchains.projects import Project, find_projects
+from engine.execution.runners.toolchains.run_results import FinishedRun, read_failures, read_result
 from engine.model import CheckResult
 from engine.text import find_last_error_line
 from engine.wording import count, join_names, seconds_in_words

@@ -13,19 +13,8 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import Field
 
-from engine.execution.runners.flow import (
-    CannotRun,
-    Facts,
-    FlowResult,
-    Job,
-    Place,
-    ProjectFlow,
-    RepoFile,
-    RepoPath,
-    TestId,
-    WorkFailed,
-    find_folders,
-)
+from engine.execution.runners import CannotRun, Facts, Place, WorkFailed
+from engine.execution.runners.flow import FlowResult, Job, ProjectFlow, RepoFile, RepoPath, TestId, find_folders
 from engine.execution.runners.flows.failing_tests import make_signature_facts
 from engine.execution.runners.flows.git_steps import (
     link_packages,
@@ -46,10 +35,10 @@ from engine.execution.runners.flows.suite_runs import (
     run_test_plan,
     run_tests,
 )
+from engine.execution.runners.toolchains import PROGRAM_FIXES, ToolCommand
 from engine.execution.runners.toolchains.detection import add_package_command
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import read_project
-from engine.execution.runners.toolchains.tool_table import PROGRAM_FIXES, ToolCommand
 from engine.files import read_plain
 from engine.model import CheckResult
 from engine.text import find_last_error_line

@@ -15,14 +15,11 @@ from pathlib import Path
 
 from pydantic import Field
 
+from engine.execution.runners import CannotRun, CommandResult, Facts, Place
 from engine.execution.runners.flow import (
-    CannotRun,
     CommandLine,
-    CommandResult,
-    Facts,
     FlowResult,
     Job,
-    Place,
     ProjectFlow,
     RepoFile,
     Revision,
@@ -31,6 +28,7 @@ from engine.execution.runners.flow import (
 )
 from engine.execution.runners.flows.git_steps import link_packages, resolve_commit, restore_tree, store_tree
 from engine.execution.runners.flows.suite_runs import find_project, run_command
+from engine.execution.runners.toolchains import LINTERS, PROGRAM_FIXES, find_first_missing, read_text
 from engine.execution.runners.toolchains.detection import add_package_command
 from engine.execution.runners.toolchains.installing import (
     Installation,
@@ -42,12 +40,6 @@ from engine.execution.runners.toolchains.installing import (
 from engine.execution.runners.toolchains.lock_files import find_mismatches
 from engine.execution.runners.toolchains.project_tools import Finding, Linter
 from engine.execution.runners.toolchains.projects import find_packages
-from engine.execution.runners.toolchains.tool_table import (
-    LINTERS,
-    PROGRAM_FIXES,
-    find_first_missing,
-    read_text,
-)
 from engine.frozen import frozen
 from engine.text import find_last_error_line
 from engine.wording import capitalised, count, join_names

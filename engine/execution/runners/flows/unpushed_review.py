@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from engine.execution.runners.flow import Facts, Flow, FlowResult, Job, Place, Revision
+from engine.execution.runners import Facts, Place
+from engine.execution.runners.flow import Flow, FlowResult, Job, Revision
 from engine.execution.runners.flows.git_steps import quote_paths, resolve_commit
 from engine.git import LITERAL_PATHS
 from engine.git.history import log_commits

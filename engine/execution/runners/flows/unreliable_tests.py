@@ -16,20 +16,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from engine.execution.runners.flow import (
-    CannotRun,
-    Facts,
-    FlowResult,
-    Job,
-    Line,
-    Place,
-    ProjectFlow,
-    Revision,
-    TestId,
-    WorkFailed,
-    make_facts,
-    stays_inside,
-)
+from engine.execution.runners import CannotRun, Facts, Place, WorkFailed
+from engine.execution.runners.flow import FlowResult, Job, Line, ProjectFlow, Revision, TestId, make_facts, stays_inside
 from engine.execution.runners.flows.git_steps import (
     link_packages,
     read_commit,

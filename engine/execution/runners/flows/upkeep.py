@@ -14,16 +14,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.execution.runners.flow import (
-    Argument,
-    Flow,
-    FlowResult,
-    Job,
-    Place,
-    ProjectFlow,
-    Revision,
-    WorkFailed,
-)
+from engine.execution.runners import Place, WorkFailed
+from engine.execution.runners.flow import Argument, Flow, FlowResult, Job, ProjectFlow, Revision
 from engine.execution.runners.flows.git_steps import (
     find_known_main_branch,
     find_main_branch,
@@ -350,9 +342,9 @@ class UndoLanding(Flow):
         return f"Undo the landing of {self.change_set}"
 
     def run(self, job: Job) -> FlowResult:
-        upkeep = job.require_upkeep()
+        housekeeping = job.require_housekeeping()
         try:
-            undone = upkeep.undo(self.change_set, str(job.workspace))
+            undone = housekeeping.undo(self.change_set, str(job.workspace))
         except Refusal as refusal:
             raise WorkFailed(refusal.message, refusal.fix or "") from refusal
         for path in undone.restored:
@@ -378,20 +370,20 @@ class ReclaimSpace(Flow):
         return "Remove worktrees and caches of clawpy that are no longer needed"
 
     def run(self, job: Job) -> FlowResult:
-        upkeep = job.require_upkeep()
+        housekeeping = job.require_housekeeping()
         try:
-            reclaimed = upkeep.reclaim()
+            reclaimed = housekeeping.reclaim()
         except OSError as error:
             raise WorkFailed(f"not everything could be removed: {error}", "check the folder") from error
         for session in reclaimed.worktrees:
             job.say(f"removed the worktree of {session}")
-        if kept := upkeep.count_needed_worktrees():
+        if kept := housekeeping.count_needed_worktrees():
             job.say(f"{count(kept, 'worktree')} of undecided work kept: see `clawpy work`")
         numbers = {"worktree": len(reclaimed.worktrees), "cache": reclaimed.caches}
         removed = [count(number, kind) for kind, number in numbers.items() if number]
         if not removed:
             return FlowResult("Nothing to remove: clawpy needs everything that it stores")
-        free = upkeep.read_free_space()[0]
+        free = housekeeping.read_free_space()[0]
         job.say("The next test run rebuilds its cache and takes longer")
         summary = f"Freed {_format_size(reclaimed.freed)}: {' and '.join(removed)}; {_format_size(free)} free now"
         return FlowResult(summary)

@@ -3,4 +3,129 @@
 The loop, its limits and its tools run in the engine, in the thread of the session. The large libraries (pydantic-ai,
 the clients of providers, prices) run in one helper process, the model host, and the engine talks to it over a pipe. So
 neither importing them nor reading a stream can delay a screen. `host_server` runs only in the model host.
+
+This module has what both sides know: a model, the failure of a request, and the messages on the pipe. These are JSON
+objects, one a line. Every message names its `conversation`. A message to the host has a `request`, and is answered with
+messages of these types:
+
+    open    model, instructions, tools, history       -> opened or failed
+    ask     texts, results, max_tokens, temperature   -> alive, text, thought …, then done or failed
+    cancel                                            -> cancelled, always
+    close
+
+A message from the host has a `type`. The host adds a request and its answer to the conversation only with `done`. So
+after `failed` the same request can be made again.
 """
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from enum import StrEnum
+from typing import Any
+
+from engine.frozen import frozen
+
+Message = dict[str, Any]
+"""One message to the model host, or from it. The docstring of the module has its keys."""
+
+TOKENS_PER_PRICE = 1_000_000
+"""Number of tokens for which a price is named."""
+
+
+class FailureKind(StrEnum):
+    """The kinds of failures of a request to a model."""
+
+    AUTH = "auth"
+    """The key was refused."""
+    QUOTA = "quota"
+    """The account has no money left."""
+    RATE = "rate"
+    """Too many requests."""
+    SERVER = "server"
+    """The provider failed."""
+    CONNECTION = "connection"
+    """The provider was not reached, or the connection was lost before the answer."""
+    BROKEN_OFF = "broken-off"
+    """The answer ended in the middle."""
+    SILENT = "silent"
+    """No byte came for too long."""
+    GONE = "gone"
+    """The model host ended."""
+    MODEL = "model"
+    """There is no such model."""
+    CONTEXT = "context"
+    """The conversation is longer than the model reads."""
+    REFUSED = "refused"
+    """The provider rejects the request as wrong."""
+    REDIRECT = "redirect"
+    """The address redirects to another one."""
+    RUBBISH = "rubbish"
+    """The answer has an unknown form."""
+    TOO_BIG = "too-big"
+    """The answer has more bytes than the host accepts, or more text than was allowed."""
+    HISTORY = "history"
+    """The conversation to continue cannot be read."""
+    HOST = "host"
+    """The model host cannot work."""
+
+
+@frozen
+class Model:
+    """A model, and how it is reached."""
+
+    provider: str
+    name: str
+    kind: str
+    """The protocol: "openai" or "anthropic"."""
+    base_url: str
+    key: str = ""
+    """Empty for a provider that needs none."""
+    is_free: bool = False
+    """Whether it costs nothing, whatever the public list says."""
+    input_price: int | None = None
+    """The price in the settings, which replaces the listed one: micro-dollars for a million tokens of prompt."""
+    output_price: int | None = None
+    """The same for an answer."""
+
+    def __repr__(self) -> str:
+        return f"Model({self.provider}:{self.name} at {self.base_url})"
+
+
+@frozen
+class Failure:
+    """The failure of a request."""
+
+    kind: FailureKind
+    message: str = ""
+    """The provider's own message, without the key."""
+    status: int | None = None
+    """The HTTP status."""
+    retry_after: float | None = None
+    """The seconds that the provider asks to wait."""
+    received: int = 0
+    """The number of characters of the answer that came before the failure."""
+
+
+def make_failure_message(failure: Failure) -> Message:
+    """The message for a failure."""
+    return {"type": "failed", **asdict(failure), "kind": failure.kind.value}
+
+
+def read_failure(message: Message) -> Failure:
+    """The failure in a message of `make_failure_message`."""
+    values = {field.name: message[field.name] for field in fields(Failure)}
+    return Failure(**values | {"kind": FailureKind(message["kind"])})
+
+
+def encode_message(message: Message) -> bytes:
+    """A message as one line."""
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"
+
+
+def decode_message(line: bytes) -> Message:
+    """The message in a line. Raises ValueError for anything but a JSON object."""
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise ValueError("no object")
+    return message

@@ -19,11 +19,10 @@ from engine.clock import Clock
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
 from engine.execution.model_router import ModelRouter
-from engine.execution.runners.flow import RetryLater, SessionStopped, WorkFailed
-from engine.execution.runners.model import host_protocol, request_limits
+from engine.execution.runners import RetryLater, SessionStopped, WorkFailed
+from engine.execution.runners.model import Failure, FailureKind, Message, Model, read_failure, request_limits
 from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import Conversation, ModelHost
-from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
 from engine.execution.runners.model.request_limits import Price, PromptSize, RequestBudget
 from engine.execution.runners.runner import AgentServices
 from engine.execution.tools.toolbelt import Toolbelt
@@ -367,7 +366,7 @@ class AgentLoop:
                     request.received += len(message["text"])
                     self._live.stream("say" if kind == "text" else "thought", message["text"])
                 case "failed":
-                    raise _RequestFailed(host_protocol.read_failure(message))
+                    raise _RequestFailed(read_failure(message))
                 case "done":
                     return message
 
@@ -393,7 +392,7 @@ class AgentLoop:
                 continue
             if message["type"] == "failed":
                 self._conversation = None
-                raise _RequestFailed(host_protocol.read_failure(message))
+                raise _RequestFailed(read_failure(message))
             price = request_limits.make_price(message["price"], estimate=self._estimate)
             if not price.is_known and price != self._price:
                 prices = f"{money(price.input)} and {money(price.output)} for a million tokens of prompt and answer"

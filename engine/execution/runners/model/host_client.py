@@ -24,8 +24,15 @@ from queue import Empty, SimpleQueue
 from typing import IO
 
 from engine.background import NETWORK_VARIABLES, HelperGone, HelperKeeper, HelperProcess
-from engine.execution.runners.model import host_protocol
-from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
+from engine.execution.runners.model import (
+    Failure,
+    FailureKind,
+    Message,
+    Model,
+    decode_message,
+    encode_message,
+    make_failure_message,
+)
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +172,7 @@ class _HostProcess(HelperProcess):
     def send(self, message: Message) -> None:
         """Send the host a message. If it does not read it soon, it is killed. Raises `HelperGone`."""
         with self.killed_after(WRITE_S, "it does not read"):
-            self.write(host_protocol.encode(message))
+            self.write(encode_message(message))
 
     @contextmanager
     def killed_after(self, seconds: float, reason: str) -> Iterator[None]:
@@ -187,7 +194,7 @@ class _HostProcess(HelperProcess):
     def read(self, output: IO[bytes]) -> None:
         """Give each message to its conversation, until the host ends."""
         for line in output:
-            message = host_protocol.decode(line)
+            message = decode_message(line)
             if message["type"] == "broken":
                 self._problem = str(message["message"])
                 log.error("the model host cannot work: %s", self._problem)
@@ -204,7 +211,7 @@ class _HostProcess(HelperProcess):
         with self._lock:
             conversations, self._conversations = [*self._conversations.values()], {}
         for conversation in conversations:
-            conversation.receive(host_protocol.make_failure_message(failure))
+            conversation.receive(make_failure_message(failure))
 
 
 # -- in the process of the host
@@ -228,7 +235,7 @@ def main() -> None:
 
         host_server.serve(input_lines, output_fd)
     except BaseException as error:
-        message = host_protocol.encode({"type": "broken", "message": f"{type(error).__name__}: {error}"})
+        message = encode_message({"type": "broken", "message": f"{type(error).__name__}: {error}"})
         os.write(output_fd, message)
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""Serves the requests of the engine inside the model host. `host_protocol` defines the messages.
+"""Serves the requests of the engine inside the model host. The package defines the messages.
 
 It runs only in the model host, because importing it takes a second and 100 MB. Its HTTP clients limit the size of
 answers and follow no redirects.
@@ -45,9 +45,17 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from engine.config.sections import is_loopback_host
-from engine.execution.runners.model import host_protocol, prices
+from engine.execution.runners.model import (
+    Failure,
+    FailureKind,
+    Message,
+    Model,
+    decode_message,
+    encode_message,
+    make_failure_message,
+    prices,
+)
 from engine.execution.runners.model.conversation_store import UNREDACTED_FIELDS
-from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message
 from engine.redaction import CUT, redact, redact_json
 
 Send = Callable[[Message], None]
@@ -60,6 +68,12 @@ MAX_CHARACTERS_PER_TOKEN = 16
 
 CONNECT_S = 15.0
 """Seconds to reach a provider. The engine decides how long an answer may take."""
+
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""Maximum number of bytes of an answer of a provider."""
+
+ALIVE_S = 2.0
+"""Minimum seconds between two messages `alive`, which report that bytes have come."""
 
 MAX_PROVIDER_MESSAGE_CHARS = 600
 """Maximum number of characters of a provider's message that are passed on."""
@@ -102,17 +116,17 @@ async def _serve(input_lines: SimpleQueue[bytes], output_fd: int) -> None:
     output = os.fdopen(output_fd, "wb")
 
     def send(message: Message) -> None:
-        output.write(host_protocol.encode(message))
+        output.write(encode_message(message))
         output.flush()
 
     host = _Host(send)
     while True:
-        message = host_protocol.decode(await asyncio.to_thread(input_lines.get))
+        message = decode_message(await asyncio.to_thread(input_lines.get))
         try:
             host.handle(message)
         except Exception as error:  # only this conversation fails
             failure = Failure(FailureKind.HOST, f"{type(error).__name__}: {error}")
-            host.send_to(message.get("conversation"), host_protocol.make_failure_message(failure))
+            host.send_to(message.get("conversation"), make_failure_message(failure))
 
 
 class _Host:
@@ -121,7 +135,7 @@ class _Host:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._conversations: dict[str, _Conversation] = {}
-        self._models: dict[host_protocol.Model, PydanticModel] = {}
+        self._models: dict[Model, PydanticModel] = {}
 
     def handle(self, message: Message) -> None:
         """Carry out a request of the engine."""
@@ -145,7 +159,7 @@ class _Host:
         self._send({"conversation": name, **message})
 
     def _open(self, name: str, message: Message) -> None:
-        model = host_protocol.Model(**message["model"])
+        model = Model(**message["model"])
         send, failure_kind = partial(self.send_to, name), FailureKind.HOST
         try:
             client = self._models.get(model) or self._models.setdefault(model, _make_client(model))
@@ -155,7 +169,7 @@ class _Host:
                 lines = filter(str.strip, Path(file).read_text(encoding="utf-8").splitlines())
                 history = ModelMessagesTypeAdapter.validate_json(f"[{','.join(lines)}]")
         except Exception as error:
-            send(host_protocol.make_failure_message(Failure(failure_kind, _make_failure(error, model.key).message)))
+            send(make_failure_message(Failure(failure_kind, _make_failure(error, model.key).message)))
             return
         tools = [
             ToolDefinition(
@@ -168,7 +182,7 @@ class _Host:
         send({"type": "opened", "price": prices.find_highest_price(model), "window": window})
 
 
-def _make_client(model: host_protocol.Model) -> PydanticModel:
+def _make_client(model: Model) -> PydanticModel:
     """Make a client of a provider. It never retries, because the engine retries itself and counts each request.
 
     The libraries of a protocol take a second to load. So they are imported only when they are needed.
@@ -215,7 +229,7 @@ def _find_text(event: Any) -> tuple[str, str]:
 class _Conversation:
     """One conversation with a model. Each answer is added to its messages."""
 
-    model: host_protocol.Model
+    model: Model
     client: PydanticModel
     instructions: str
     tools: list[ToolDefinition]
@@ -246,7 +260,7 @@ class _Conversation:
             response = await self._request(request, message)
         except Exception as error:
             failure = _make_failure(error, self.model.key, received=self._received)
-            self.send(host_protocol.make_failure_message(failure))
+            self.send(make_failure_message(failure))
             return
         self.messages += [request, response]
         self.send(self._answer(request, response))
@@ -280,7 +294,7 @@ class _Conversation:
         """Send the engine a piece of the answer. A message `alive` is sent at most every `ALIVE_S`."""
         self._received += len(text)
         now = time.monotonic()
-        if kind == "alive" and now - self._sent_at < host_protocol.ALIVE_S:
+        if kind == "alive" and now - self._sent_at < ALIVE_S:
             return
         if kind == "alive" or text:
             self._sent_at = now
@@ -360,7 +374,7 @@ class _EndDetector:
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
-    """A stream that fails after `host_protocol.MAX_ANSWER_BYTES`."""
+    """A stream that fails after `MAX_ANSWER_BYTES`."""
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:
         self._inner = inner
@@ -370,8 +384,8 @@ class _BoundedStream(httpx2.AsyncByteStream):
         report = _on_bytes.get()
         async for chunk in self._inner:
             received += len(chunk)
-            if received > host_protocol.MAX_ANSWER_BYTES:
-                raise _UnusableAnswer(FailureKind.TOO_BIG, f"more than {host_protocol.MAX_ANSWER_BYTES:,} bytes")
+            if received > MAX_ANSWER_BYTES:
+                raise _UnusableAnswer(FailureKind.TOO_BIG, f"more than {MAX_ANSWER_BYTES:,} bytes")
             report(chunk)
             yield chunk
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from genai_prices import Usage, calc_price
 
-from engine.execution.runners.model.host_protocol import TOKENS_PER_PRICE, Model
+from engine.execution.runners.model import TOKENS_PER_PRICE, Model
 from engine.model import MICRO
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any
 
 from engine.execution.model_calls import NOTHING_USED, CallUsage
-from engine.execution.runners.model.host_protocol import TOKENS_PER_PRICE, Failure, Model
+from engine.execution.runners.model import TOKENS_PER_PRICE, Failure, Model
 from engine.files import read_table
 from engine.frozen import frozen
 

@@ -13,7 +13,7 @@ from engine.background import HelperGone
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState
 from engine.execution.model_router import ModelChoice
-from engine.execution.runners.flow import UNDO_NOTES, Place
+from engine.execution.runners import UNDO_NOTES, Place
 from engine.execution.runners.model.agent_loop import AgentLoop, LoopServices
 from engine.execution.runners.runner import AgentRunner, AgentServices, RunnerResult
 from engine.execution.session_folders import SessionFolder

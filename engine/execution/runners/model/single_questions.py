@@ -15,9 +15,16 @@ from engine.background import HelperGone
 from engine.clock import Clock
 from engine.execution.model_calls import NOTHING_USED, Caller, CallState, CallUsage, ModelCalls
 from engine.execution.model_router import ModelChoice
-from engine.execution.runners.model import host_protocol, request_limits
+from engine.execution.runners.model import (
+    Failure,
+    FailureKind,
+    Message,
+    Model,
+    make_failure_message,
+    read_failure,
+    request_limits,
+)
 from engine.execution.runners.model.host_client import Conversation, ModelHost
-from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
 from engine.execution.runners.model.request_limits import Price, PromptSize, RequestBudget, describe_failure
 from engine.frozen import frozen
 from engine.model import Answer, NoAnswer, PromptPart, PromptSource, Question, Refusal, SourceKind, Trust
@@ -108,7 +115,7 @@ class SingleQuestions:
                 conversation.open(pending.model, instructions=question.instructions, tools=(), history=None)
                 opened, _ = self._await_message(pending, conversation, "opened")
                 if opened["type"] == "failed":
-                    raise NoAnswer(_describe_redacted_failure(pending, host_protocol.read_failure(opened)))
+                    raise NoAnswer(_describe_redacted_failure(pending, read_failure(opened)))
                 pending.price = request_limits.make_price(opened["price"], estimate=0)
                 pending.window = opened["window"]
                 return self._answer(pending, conversation)
@@ -175,7 +182,7 @@ class SingleQuestions:
         )
         answer, received = self._await_message(pending, conversation, "done")
         if answer["type"] == "failed":
-            failure = host_protocol.read_failure(answer)
+            failure = read_failure(answer)
             return _Outcome(budget.compute_failed_usage(failure), problem=_describe_redacted_failure(pending, failure))
         text = redact(sanitise(str(answer["text"])), pending.secrets).strip()
         return _Outcome(budget.compute_answer_usage(answer, received), text, _find_answer_problem(text, answer))
@@ -210,9 +217,7 @@ class SingleQuestions:
             if self._clock.monotonic() >= pending.deadline:
                 conversation.cancel_or_kill()
                 slow = f"no answer within {pending.question.seconds:g} s"
-                return host_protocol.make_failure_message(
-                    Failure(FailureKind.SILENT, slow, received=received)
-                ), received
+                return make_failure_message(Failure(FailureKind.SILENT, slow, received=received)), received
 
 
 def _make_request_budget(pending: _PendingQuestion) -> RequestBudget:

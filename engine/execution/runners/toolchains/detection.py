@@ -12,11 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
-from engine.execution.runners.toolchains import python_projects
-from engine.execution.runners.toolchains.project_folder import ProjectFolder, find_executable
-from engine.execution.runners.toolchains.project_tools import Linter, Placeholders, Toolchain, fill_command
-from engine.execution.runners.toolchains.python_projects import ON_PATH
-from engine.execution.runners.toolchains.tool_table import (
+from engine.execution.runners.toolchains import (
     FALLBACK,
     LINTERS,
     PACKAGE_MANAGERS,
@@ -26,8 +22,12 @@ from engine.execution.runners.toolchains.tool_table import (
     TestRunnerRow,
     ToolRow,
     list_folders_up_to,
+    python_projects,
     read_text,
 )
+from engine.execution.runners.toolchains.project_folder import ProjectFolder, find_executable
+from engine.execution.runners.toolchains.project_tools import Linter, Placeholders, Toolchain, fill_command
+from engine.execution.runners.toolchains.python_projects import ON_PATH
 from engine.execution.sandbox.host_paths import which
 from engine.frozen import frozen
 from engine.model import group_pairs

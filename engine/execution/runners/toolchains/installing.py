@@ -22,10 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CannotRun, CommandResult, RetryLater, WorkFailed
+from engine.execution.runners import CannotRun, CommandResult, RetryLater, WorkFailed
+from engine.execution.runners.toolchains import LANGUAGES, PACKAGE_MANAGERS
 from engine.execution.runners.toolchains.detection import PackageSetup, join_commands
 from engine.execution.runners.toolchains.projects import find_packages
-from engine.execution.runners.toolchains.tool_table import LANGUAGES, PACKAGE_MANAGERS
 from engine.execution.sandbox.host_paths import HOST_TABLES
 from engine.files import TEMPORARY_PREFIX, remove_folder
 from engine.frozen import frozen

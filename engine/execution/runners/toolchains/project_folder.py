@@ -12,9 +12,8 @@ from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
 
-from engine.execution.runners.toolchains import python_projects
+from engine.execution.runners.toolchains import list_folders_up_to, python_projects, read_text
 from engine.execution.runners.toolchains.python_projects import Interpreter
-from engine.execution.runners.toolchains.tool_table import list_folders_up_to, read_text
 from engine.execution.sandbox.host_paths import which
 
 

@@ -1,4 +1,4 @@
-"""The test tools and linters of one project, each a row of the table (`tool_table`) with the folders of the project.
+"""The test tools and linters of one project, each a row of `tools.toml` with the folders of the project.
 
 They make their command lines, hand the output of tests to `run_results`, and read the findings of linters.
 """
@@ -13,9 +13,7 @@ from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from engine.execution.runners.toolchains import python_projects
-from engine.execution.runners.toolchains.run_results import FinishedRun
-from engine.execution.runners.toolchains.tool_table import (
+from engine.execution.runners.toolchains import (
     FALLBACK,
     MISSING_KINDS,
     PACKAGE_MANAGERS,
@@ -27,8 +25,10 @@ from engine.execution.runners.toolchains.tool_table import (
     ToolCommand,
     ToolRow,
     find_usual_fix,
+    python_projects,
     read_text,
 )
+from engine.execution.runners.toolchains.run_results import FinishedRun
 from engine.frozen import frozen, frozen_kw_only
 
 MAX_REPORT_CHARS = 50_000_000

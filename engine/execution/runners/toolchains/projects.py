@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.clock import Clock
+from engine.execution.runners.toolchains import MANIFESTS, PACKAGE_MANAGERS, PROGRAM_FIXES, TEST_RUNNERS, TOOL_TABLES
 from engine.execution.runners.toolchains.detection import (
     PackageSetup,
     detect_linters,
@@ -35,13 +36,6 @@ from engine.execution.runners.toolchains.detection import (
 from engine.execution.runners.toolchains.project_folder import ProjectFolder
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
 from engine.execution.runners.toolchains.python_projects import Interpreter, is_collected
-from engine.execution.runners.toolchains.tool_table import (
-    MANIFESTS,
-    PACKAGE_MANAGERS,
-    PROGRAM_FIXES,
-    TEST_RUNNERS,
-    TOOL_TABLES,
-)
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.repository import find_repository

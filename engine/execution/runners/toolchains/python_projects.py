@@ -22,7 +22,7 @@ from typing import Any
 
 import platformdirs
 
-from engine.execution.runners.toolchains.tool_table import list_folders_up_to, read_text
+from engine.execution.runners.toolchains import list_folders_up_to, read_text
 from engine.execution.sandbox.host_paths import which
 from engine.frozen import frozen
 from engine.git import Git, GitError

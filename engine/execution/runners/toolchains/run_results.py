@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from engine.execution.runners.toolchains.tool_table import TOOL_TABLES
+from engine.execution.runners.toolchains import TOOL_TABLES
 from engine.frozen import frozen
 from engine.model import CheckResult
 
