@@ -79,13 +79,19 @@ def make_limit_script() -> str:
 def make_supervised_command(more_options: Sequence[str], argv: Sequence[str]) -> list[str]:
     """The command line that runs `argv` under the supervisor, which sets the same limits. The rungs without a program
     use it (`landlock`, and `ladder` without any sandbox). `more_options` are options of the supervisor, `NAME=VALUE`.
+
+    Only this process may start it, because the supervisor ends with its parent.
     """
     limited = (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, MAX_WRITTEN_FILE_BYTES),
         (resource.RLIMIT_NPROC, _count_tasks() + MAX_PROCESSES),
     )
-    options = [f"nice={min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)}", f"oom={OOM_SCORE}"]
+    options = [
+        f"engine={os.getpid()}",
+        f"nice={min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)}",
+        f"oom={OOM_SCORE}",
+    ]
     options += [f"limit={kind}:{maximum}" for kind, maximum in limited]
     start = [sys.executable, "-I", "-S", "-c", _START_SUPERVISOR, str(SUPERVISOR_FOLDER)]
     return [*start, *options, *more_options, "--", *argv]

@@ -99,6 +99,12 @@ def check_plain_text(text: str, name: str, max_length: int) -> str:
     return text
 
 
+def join_command_lines(command: str) -> str:
+    """A command in one line, with single spaces. Semicolons separate the lines of a script, so that two commands do not
+    look like one."""
+    return "; ".join(" ".join(line.split()) for line in command.split("\n") if line.strip())
+
+
 # -- which of them an agent may use
 
 _COMPOUND = re.compile(r"[;&|<>`\n\r(){}]|\$[({]")

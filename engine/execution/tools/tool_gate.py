@@ -18,7 +18,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.sandbox.host_rules import parse_rules
 from engine.execution.session_store import AUTONOMOUS
-from engine.execution.tools import MAX_COMMAND_CHARS, Policy, check_plain_text
+from engine.execution.tools import MAX_COMMAND_CHARS, Policy, check_plain_text, join_command_lines
 from engine.execution.tools.folder_jail import Jail, shorten_path
 from engine.execution.tools.web import Web, WebTarget, check_public, find_known_addresses, is_listed, parse_url
 from engine.frozen import frozen
@@ -203,7 +203,7 @@ class Gate:
         """The request for exec. `judged` is the command as it is really run, which the content filter checks."""
         return ToolRequest(
             "exec",
-            title=f"run {' '.join(command.split())}",
+            title=f"run {join_command_lines(command)}",
             subjects=(command, *find_programs(command)),
             command=judged,
             key=f"exec:{command}",

@@ -32,6 +32,7 @@ from engine.execution.tools import (
     Policy,
     check_arguments,
     check_plain_text,
+    join_command_lines,
 )
 from engine.execution.tools.folder_jail import Content, shorten_path
 from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate, ToolServices
@@ -181,7 +182,7 @@ class Toolbelt:
         seconds = min(arguments.get("timeout_seconds", EXEC_S), MAX_EXEC_S)
         argv = [shutil.which("bash") or "sh", "-c", command]
         is_approved = self._gate.let_through(self._gate.make_command_request(command, shlex.join(argv)))
-        self._live.write("tool", f"exec {self._live.remove_secrets(' '.join(command.split()))[:1_000]}")
+        self._live.write("tool", f"exec {self._live.remove_secrets(join_command_lines(command))[:1_000]}")
         approved_command = Command(argv, self._gate.folder, is_approved=is_approved)
         result = self._live.commands.run(approved_command, timeout=seconds, echo=Echo.OUTPUT)
         ending = f"it was ended after {seconds} s" if result.timed_out else f"exit code {result.exit_code}"
@@ -373,7 +374,7 @@ def _describe_call(arguments: Any) -> str:
     for key in ("path", "command", "url", "query"):
         value = arguments.get(key)
         if isinstance(value, str):
-            return one_line(value)
+            return one_line(join_command_lines(value) if key == "command" else value)
     return ""
 
 

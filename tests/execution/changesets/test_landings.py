@@ -1,5 +1,6 @@
 """Landing and undo of each sort of file and repository (SPEC 3.9)."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,10 @@ def edit_submodule(folder: Path):
     (folder / "vendor/lib/x.txt").write_text("fixed\n")
 
 
-def test_modes_links_deletions_and_folders_land_and_are_undone(world: LandingWorld):
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+def test_modes_links_deletions_and_folders_land_and_are_undone(world: LandingWorld, object_format: str):
+    shutil.rmtree(world.root / ".git")
+    world.git("init", "-q", f"--object-format={object_format}")
     world.write("private.txt", "p\n").chmod(0o600)
     world.write("fixed.txt", "f\n").chmod(0o444)
     world.write("run.sh", "r\n").chmod(0o750)

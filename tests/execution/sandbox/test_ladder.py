@@ -2,6 +2,7 @@
 (SPEC 3.8, 9.8)."""
 
 import platform
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import Confinement, ladder
+from engine.execution.sandbox import Confinement, ladder, make_supervised_command
 from engine.execution.sandbox.ladder import NoSandbox, RungReport, find_best_sandbox
 from engine.execution.sandbox.landlock import Landlock, read_landlock_version
 from engine.execution.sandbox.programs import Bubblewrap, Seatbelt
@@ -130,6 +131,14 @@ def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(tmp_path:
 def test_without_a_sandbox_every_escape_succeeds_but_outliving_the_command():
     succeed = dict.fromkeys(ladder.ESCAPES, ladder.NOT_HELD)
     assert ladder._measure_rung(NoSandbox()) == {**succeed, "outliving the command": ladder.HELD}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no supervisor")
+def test_a_command_whose_engine_is_gone_before_it_begins_is_not_run(tmp_path: Path):
+    argv = make_supervised_command([], ["touch", str(tmp_path / "made")])
+    shell = subprocess.run(["sh", "-c", '"$@"; exit $?', "sh", *argv])  # the parent is the shell
+    assert shell.returncode == 128 + signal.SIGTERM
+    assert not (tmp_path / "made").exists()
 
 
 # Judged calls

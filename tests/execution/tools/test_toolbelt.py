@@ -67,7 +67,7 @@ def test_the_journal_has_the_tools_in_order(world: BeltWorld):
 
 
 def test_exec_returns_output_and_exit_code(world: BeltWorld):
-    assert world.get_answer("exec", command="echo hello; echo oops >&2").startswith("hello\noops\n\n[exit code 0, ")
+    assert world.get_answer("exec", command="echo  hello\necho oops >&2").startswith("hello\noops\n\n[exit code 0, ")
     assert "[exit code 3, " in world.get_problem("exec", command="exit 3")
     assert world.read_lines("tool", "output", "exit")[:3] == ["exec echo hello; echo oops >&2", "hello", "oops"]
     assert world.read_lines("command") == []

@@ -49,6 +49,8 @@ class Arguments:
         def get_last(name: str, default: str = "") -> str:
             return values.get(name, [default])[-1]
 
+        self.engine = int(get_last("engine"))
+        """The process id of the engine."""
         self.limits = parse_pairs("limit")
         self.nice = int(get_last("nice", "0"))
         self.oom_score = get_last("oom")
@@ -69,6 +71,8 @@ def main(arguments: Sequence[str]) -> None:
     options = Arguments(arguments)
     signals: list[int] = []
     wake_read = _become_subreaper(signals)
+    if os.getppid() != options.engine:  # it died before it could be noticed
+        _exit_like(int(signal.SIGTERM))
     is_confined = bool(options.seccomp_filter)
     git_content = _read_git_file(options.git_file)
     ruleset = -1
