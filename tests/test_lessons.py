@@ -4,14 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model.learnings import (
-    distil_rule,
-    find_added_sentences,
-    find_topics,
-    make_lesson_id,
-    remove_lessons,
-    split_sentences,
-)
+from engine.lessons import distil_rule, find_added_sentences, make_lesson_id, remove_lessons, split_sentences
 from tests.support.helpers import read_table
 
 ROWS = read_table(__file__)
@@ -49,11 +42,6 @@ def test_added_sentences_are_listed_one_by_one():
         "Docs end with a full stop",
         "keep summaries short",
     ]
-
-
-def test_topics_are_those_of_the_text_and_of_the_work():
-    assert find_topics("docs end with a full stop", "code, builds, tests") == "documentation code builds tests"
-    assert find_topics("be kind") == ""
 
 
 @pytest.mark.parametrize("text, remaining", ROWS["removed"])

@@ -28,6 +28,7 @@ from engine.frozen import frozen
 from engine.installed import MODELS, has_extra, make_extras_command, make_not_installed_refusal
 from engine.model import Refusal, SetupStep, microusd
 from engine.model.adaptation import ModelRun
+from engine.model.prompts import RunKind
 
 KEYLESS = "keyless"
 """Stands for the source of a key if a provider needs none."""
@@ -137,7 +138,7 @@ class ModelRouter:
     hints: Hints = lambda run: None
 
     def choose(
-        self, agent: str, channel: str, run_kind: str = "task", prompt: str = "", workspace: str = ""
+        self, agent: str, channel: str, run_kind: str = RunKind.TASK, prompt: str = "", workspace: str = ""
     ) -> ModelChoice:
         """The model for one run. Raises `Refusal` `no_model`, and as the agent's folder."""
         hint = self.hints(ModelRun(agent, channel, run_kind, prompt, workspace))

@@ -19,6 +19,7 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import CascadeConfig, Lineage, is_leader
 from engine.hierarchy.profile_text import clean_item
 from engine.hierarchy.profiles import Profiles
+from engine.lessons import make_lesson_id
 from engine.model import (
     AcceptedFinding,
     Bubble,
@@ -37,7 +38,6 @@ from engine.model import (
     Waiting,
 )
 from engine.model.base import group_pairs
-from engine.model.learnings import make_lesson_id
 from engine.storage import Row, load_all, load_first, read_all, shallow_dict, value_of
 from engine.storage.database import Database, Transaction
 from engine.text import jaccard, sanitise, split_prompt_words
@@ -361,6 +361,25 @@ def is_relevant(category: str, domain: str) -> tuple[bool, str]:
     if not domain_words:
         return True, "the leader has no domain"
     return bool(shared), f"shares {', '.join(shared)}" if shared else f"{category!r} shares no word with {domain!r}"
+
+
+_TOPIC_WORDS = {
+    "tests": r"tests?|pytest|coverage|fixtures?|assert\w*",
+    "documentation": r"docs?|docstrings?|readme|documentation|manual|change ?log",
+    "writing": r"sentences?|words?|spelling|tone|titles?|summar(?:y|ies)|prose",
+    "frontend interface": r"buttons?|screens?|layout|colou?rs?|css|dialogs?|pages?",
+    "backend": r"database|schema|migrations?|api|endpoints?|servers?|sql|quer(?:y|ies)",
+    "code": r"functions?|class(?:es)?|modules?|types?|lint\w*|imports?|refactor\w*|variables?|exceptions?|comments?",
+    "finance": r"costs?|prices?|budgets?|money|cents?",
+    "research analysis": r"sources?|figures?|measure\w*|evidence|benchmarks?",
+}
+"""The words of each topic. A leader gets the findings on the topics of its domain."""
+
+
+def find_topics(text: str, work: str = "") -> str:
+    """The category of a finding: the topics of its text and of the `work` in which it was made, in words."""
+    named = [topic for topic, words in _TOPIC_WORDS.items() if re.search(rf"\b(?:{words})\b", text, re.IGNORECASE)]
+    return " ".join(dict.fromkeys(re.findall(r"[a-z0-9]+", " ".join([*named, work]).lower())))
 
 
 def _record_refused(tx: Transaction, row: BubbleRow) -> None:

@@ -17,8 +17,8 @@ import re
 from dataclasses import replace
 
 from engine.files import INHERITED, remove_section
+from engine.lessons import make_lesson_id
 from engine.model import LeaderProfile, ProfileEdit, ProfileItem, Refusal
-from engine.model.learnings import make_lesson_id
 from engine.text import hex_hash, plain, remove_code_and_comments
 
 MAX_ITEMS = 60

@@ -17,24 +17,10 @@ from engine.events import ProfileEdited
 from engine.files import FileCache
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.profile_rows import PatternUse, ProfileEntry, ProfileRow, merge_profile
-from engine.hierarchy.profile_text import (
-    format_profile,
-    make_inverse,
-    normalise_edit,
-    parse_edits,
-    seed_profile,
-)
-from engine.model import (
-    LeaderProfile,
-    PatternSource,
-    ProfileEdit,
-    ProfileItem,
-    Randomness,
-    Refusal,
-    Trust,
-)
+from engine.hierarchy.profile_text import format_profile, make_inverse, normalise_edit, parse_edits, seed_profile
+from engine.lessons import make_lesson_id
+from engine.model import LeaderProfile, PatternSource, ProfileEdit, ProfileItem, Randomness, Refusal, Trust
 from engine.model.base import find_lowest_trust, group_pairs
-from engine.model.learnings import make_lesson_id
 from engine.storage import ask, load_all, read_all, state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms

@@ -13,6 +13,7 @@ from html import escape
 from engine import tokenizer
 from engine.config import SettingsSource
 from engine.frozen import frozen
+from engine.lessons import remove_lessons
 from engine.memory.memory import MemoryService
 from engine.model import (
     Contribution,
@@ -26,7 +27,6 @@ from engine.model import (
     SourceKind,
 )
 from engine.model.base import Trust, may_guide
-from engine.model.learnings import remove_lessons
 from engine.model.prompts import OWN_TEXT, make_block
 from engine.text import plain, remove_invalid_xml
 

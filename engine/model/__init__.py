@@ -15,13 +15,14 @@ from engine.model.rails import *
 from engine.model.sessions import *
 
 if TYPE_CHECKING:
+    from engine.model.calls import *
     from engine.model.decisions import *
     from engine.model.guidance import *
     from engine.model.learnings import *
     from engine.model.memory import *
     from engine.model.prompts import *
 else:  # unseen by mypy, for which every name would exist
-    _LATER = ("prompts", "memory", "guidance", "learnings", "decisions")
+    _LATER = ("prompts", "calls", "memory", "guidance", "learnings", "decisions")
     """Modules that the first frame does not need. Each is imported when one of its names is first used."""
 
     def __getattr__(name: str) -> Any:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from engine.frozen import frozen
 from engine.model.base import Refusal, Trust
+from engine.model.prompts import RunKind
 
 MAX_PATCH_CHARS = 40_000
 """Maximum length of a diff in a fix template; a longer one is left out."""
@@ -151,7 +152,7 @@ class ModelRun:
 
     agent: str
     channel: str
-    run_kind: str = "task"
+    run_kind: str = RunKind.TASK
     prompt: str = ""
     workspace: str = ""
 

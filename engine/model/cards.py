@@ -378,6 +378,16 @@ class RunnerInfo:
 
 
 @frozen
+class FlowForm:
+    """The form of a prompt that runs a flow: its name, then `key=value` for its parameters. `parameters` are (key,
+    meaning, whether it is required)."""
+
+    name: str
+    title: str
+    parameters: tuple[tuple[str, str, bool], ...] = ()
+
+
+@frozen
 class CheckReport:
     """The result of a check. `withdrawn` are ids of cards, `seconds` is wall time."""
 

@@ -55,6 +55,22 @@ class DecidedCard:
 
 
 @frozen
+class Correction:
+    """The operator's edit of a card's prompt before approval."""
+
+    original: str
+    edited: str
+    agent: str = ""
+    kind: str = ""
+    channel: str = ""
+    session: str = ""
+    estimate: int = 0
+    """Estimated cost of the work in micro-dollars."""
+    reach: int = 1
+    """Number of cards on the same channel among the latest 200 decided ones, at least 1."""
+
+
+@frozen
 class CalibrationCheck:
     """Whether stated confidences come true (SPEC 2.6, 8.6). `error` is the expected calibration error over 10 bins on
     `held_out` decisions. `bound` is the 95th percentile of this error for perfectly calibrated scores."""

@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from engine.frozen import frozen
+from engine.lessons import LESSON_PREFIX, make_lesson_id
 from engine.model.base import Trust, may_guide
-from engine.model.learnings import LESSON_PREFIX, make_lesson_id
 from engine.model.prompts import PromptLine
 from engine.text import hex_hash
 

@@ -1,26 +1,27 @@
-"""Prompts with the source of each line, calls of models, their tools, and single questions (SPEC 1.10, 3.8, 9.6).
+"""Prompts, with the source of each line (SPEC 1.10, 9.6).
 
-A runner assembles a `Prompt` of parts, whose lines each have their source. `ModelCall` is the record of what was sent
-and answered, which the X-ray shows.
+A runner assembles a `Prompt` of parts, whose lines each have their source, which the X-ray shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from engine.frozen import frozen
 from engine.model.base import Trust, label_trust
 from engine.text import one_line, sanitise
 
-TASK, HEAL, REPLY = "task", "heal", "reply"
-"""Kinds of runs: the prompt of the card, a repair after a failed validation, a message of the operator. Models and
-overlays are chosen by kind (SPEC 5.4, 5.5)."""
 
-# -- prompts
+class RunKind(StrEnum):
+    """The kind of a run, by which models and overlays are chosen (SPEC 5.4, 5.5). That of a single question is its
+    purpose, such as "summary"."""
+
+    TASK = "task"  # the prompt of the card
+    HEAL = "heal"  # a repair after a failed validation
+    REPLY = "reply"  # a message of the operator
 
 
 class SourceKind(StrEnum):
@@ -118,12 +119,13 @@ def make_result_part(tool: str, text: str, call_id: str) -> PromptPart:
 
 
 def make_user_part(text: str, kind: str) -> PromptPart:
-    """A message between turns. `kind` says whose it is: the operator's (`REPLY`), that of the validation loop, which
-    quotes the output of tests (`HEAL`), or else one of Clawpy itself."""
-    source = {
-        REPLY: PromptSource(SourceKind.OPERATOR, label="the operator", trust=Trust.OPERATOR),
-        HEAL: PromptSource(SourceKind.RUNNER, label="the validation loop", trust=Trust.QUOTED),
-    }.get(kind, OWN_TEXT)
+    """A message between turns. `kind` says whose it is: the operator's (`RunKind.REPLY`), that of the validation
+    loop, which quotes the output of tests (`RunKind.HEAL`), or else one of Clawpy itself."""
+    source = OWN_TEXT
+    if kind == RunKind.REPLY:
+        source = PromptSource(SourceKind.OPERATOR, label="the operator", trust=Trust.OPERATOR)
+    elif kind == RunKind.HEAL:
+        source = PromptSource(SourceKind.RUNNER, label="the validation loop", trust=Trust.QUOTED)
     return PromptPart(kind, make_prompt_lines(text, source), "user")
 
 
@@ -135,8 +137,7 @@ class PromptRequest:
     channel: str
     workspace: str
     task: str
-    run_kind: str = "task"
-    """Such as "task", "heal", "reply", "summary", by which overlays and models are chosen (SPEC 5.4, 5.5)."""
+    run_kind: RunKind = RunKind.TASK
     session_id: str = ""
     prediction_id: str = ""
     folder: str = ""
@@ -151,7 +152,7 @@ class Prompt:
     notes: tuple[str, ...] = ()
     """Parts that were left out or cut, and why, in words."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    """JSON for reflection: what `Guidance.provenance` lists, `memory_sources`, `learning_sources` and `overlays`."""
+    """JSON for reflection: that of its parts, which is of guidance, memories, learnings and overlays."""
 
     def text(self, role: str) -> str:
         """The text of all parts with one role, separated by empty lines."""
@@ -165,159 +166,3 @@ class Contribution:
     part: PromptPart | None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-
-@frozen
-class ModelCall:
-    """One request to a model, or one turn of an agent, without its prompt.
-
-    `state` is running, done, failed, cancelled or interrupted. `cost` is in micro-dollars; `price_known` is False if it
-    is an estimate. `follows` is the id of the previous call in the same conversation, "" for the first.
-    """
-
-    id: str
-    session_id: str
-    agent: str
-    provider: str
-    model: str
-    run_kind: str
-    state: str
-    started_at: datetime
-    seconds: float | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: int = 0
-    price_known: bool = True
-    error: str = ""
-    follows: str = ""
-    notes: tuple[str, ...] = ()
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-
-
-@frozen
-class ToolSpec:
-    """The description of a tool for a model. `parameters` is a JSON schema of its arguments."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
-
-
-@frozen
-class ToolResult:
-    """The result of a tool call for the model. `denied` means that a rail, the policy or a person refused the call."""
-
-    text: str
-    ok: bool = True
-    denied: bool = False
-
-
-@frozen
-class SetupStep:
-    """A step that is missing before a model can answer text prompts."""
-
-    problem: str
-    """What is missing, in a few words."""
-    command: str
-    """The command that supplies it."""
-    short_command: str = ""
-    """A command that fits a line of a screen and leads to `command`; "" if that fits itself."""
-
-    @property
-    def shown_command(self) -> str:
-        """The command for a line of a screen."""
-        return self.short_command or self.command
-
-
-@frozen
-class FoundAgent:
-    """An agent that is installed here. `missing` is the command that installs its adapter, "" if it can serve now.
-
-    `login` says in words how the operator logs in to it, for which it needs the agent's own folder.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    title: str
-    hosts: tuple[str, ...]
-    login: str
-    missing: str = ""
-
-
-@frozen
-class FlowForm:
-    """The form of a prompt that runs a flow: its name, then `key=value` for its parameters. `parameters` are (key,
-    meaning, whether it is required)."""
-
-    name: str
-    title: str
-    parameters: tuple[tuple[str, str, bool], ...] = ()
-
-
-@frozen
-class LocalModels:
-    """The models that answer on this machine (SPEC 9.1)."""
-
-    ids: tuple[str, ...] = ()
-    """Ids such as `ollama:qwen3`, by provider, in the order of the provider's list."""
-
-    faults: tuple[str, ...] = ()
-    """A sentence for each provider whose server answers but does not list its models."""
-
-
-TWIN_TASK = (
-    "You predict what the operator of a team of software agents wants done next. Read the situation and name the single"
-    " most valuable action now. "
-)
-
-TWIN_INSTRUCTION = TWIN_TASK + (
-    'Answer with one JSON object: {"prompt": string, "channel": string, "confidence": number from 0 to 1, "reasoning":'
-    " string}."
-)
-"""The system prompt of the Twin model (SPEC 2.3), in training and in questions."""
-
-
-@frozen
-class Question:
-    """A question to a model."""
-
-    purpose: str
-    """The purpose of its cost entry, and the kind of run in the X-ray."""
-    subject: str
-    """The session that it is about, or another name under which the call is stored."""
-    instructions: str
-    text: str
-    max_tokens: int
-    """Maximum length of the answer."""
-    budget: int
-    """Maximum cost in micro-dollars."""
-    seconds: float
-    """Maximum time until the end of the answer."""
-    temperature: float | None = None
-    """None for the default of the model."""
-    agent: str = ""
-    workspace: str = ""
-
-
-@frozen
-class Answer:
-    """A model's answer, and its cost in micro-dollars."""
-
-    text: str
-    cost: int
-
-
-class NoAnswer(Exception):
-    """Raised if the model could not be asked, failed, or was too slow. `cost` micro-dollars were spent nevertheless."""
-
-    def __init__(self, message: str, cost: int = 0) -> None:
-        super().__init__(message)
-        self.cost = cost
-
-
-class Asks(Protocol):
-    """Asks the model that is configured for such questions."""
-
-    def ask(self, question: Question, /) -> Answer | None:
-        """Ask the model; returns None if none is configured. Raises `NoAnswer`. It takes up to `question.seconds`, so
-        screens must not call it in their thread."""

@@ -28,9 +28,10 @@ from engine.execution.model_router import ModelChoice, ModelRouter
 from engine.execution.runners.flow_runner import find_named_flow
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import SIDE_SEPARATOR
+from engine.learning.decisions.exporting import TWIN_INSTRUCTION
 from engine.learning.decisions.training_provider import Account, Provider, TrainingError
 from engine.learning.decisions.training_runs import TrainingPlan
-from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Refusal, Source, microusd
+from engine.model import Answer, NoAnswer, Proposal, Question, Refusal, Source, microusd
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import make_default_parameters
 from engine.settings_store import SettingsStore

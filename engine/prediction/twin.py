@@ -22,8 +22,8 @@ from sqlmodel import Session
 from engine.background import Background
 from engine.frozen import frozen
 from engine.inference import compute_calibration_bound, compute_calibration_error
-from engine.learning.decisions.decisions import CardFeatures, Decisions
-from engine.learning.decisions.text_features import NO_FEATURES, TextFeatures
+from engine.learning.decisions import NO_FEATURES, CardFeatures, TextFeatures
+from engine.learning.decisions.decisions import Decisions
 from engine.memory.embedding import NoEmbedder
 from engine.memory.memory import MemoryService
 from engine.model import (
@@ -149,7 +149,7 @@ class EmbeddedTwin:
             return NO_FEATURES
         import numpy
 
-        from engine.learning.decisions.text_features import extract_features
+        from engine.learning.decisions import extract_features
 
         vectors = self._embed([prompt, latest, *earlier])
         return extract_features(

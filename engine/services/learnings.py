@@ -11,10 +11,12 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from engine.hierarchy.bubbles import find_topics
 from engine.hierarchy.teaching import remove_lesson
-from engine.learning.learnings.findings import ENTRY_KINDS, SessionRecord, Statement
+from engine.learning.learnings import ENTRY_KINDS, SessionRecord, Statement
 from engine.learning.learnings.learnings import Learnings
 from engine.learning.learnings.recurrence import StoredVectors
+from engine.lessons import find_lessons
 from engine.memory.captures import SaidSentence, read_all_lines
 from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (
@@ -30,7 +32,7 @@ from engine.model import (
 )
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
 from engine.model.base import find_or_none
-from engine.model.learnings import Correction, find_lessons, find_topics
+from engine.model.decisions import Correction
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -85,7 +87,7 @@ class MemoryModel:
 
 
 class _SessionSource:
-    """What the promotion chain reads of sessions and asks of other services (`findings.SessionSource`)."""
+    """What the promotion chain reads of sessions and asks of other services (`SessionSource`)."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

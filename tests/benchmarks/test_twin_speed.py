@@ -14,8 +14,8 @@ from functools import partial
 import numpy
 
 from engine.clock import FakeClock
-from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, CardFeatures, Decision, Decisions
-from engine.learning.decisions.text_features import extract_features
+from engine.learning.decisions import CardFeatures, extract_features
+from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, Decision, Decisions
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction

@@ -10,17 +10,13 @@ import pytest
 import sqlalchemy
 
 from engine.clock import FakeClock
-from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, is_relevant
+from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, find_topics, is_relevant
 from engine.hierarchy.organisation import CascadeConfig, Lineage
 from engine.hierarchy.teaching import remove_lesson
+from engine.lessons import make_lesson_id
 from engine.model import AgentView, BubbleState, LeaderProfile, OfferedFinding, ProfileItem, Refusal, Trust
-from engine.model.learnings import make_lesson_id
 from engine.storage.database import Database
-from tests.hierarchy.guidance_world import (
-    Organisation,
-    list_learned_texts,
-    make_learning,
-)
+from tests.hierarchy.guidance_world import Organisation, list_learned_texts, make_learning
 from tests.support.helpers import read_table
 
 ROWS = read_table(__file__)
@@ -79,6 +75,11 @@ def test_a_category_is_relevant_to_a_domain_that_shares_a_word_or_includes_every
     category: str, domain: str, expected: bool
 ):
     assert is_relevant(category, domain)[0] is expected
+
+
+def test_topics_are_those_of_the_text_and_of_the_work():
+    assert find_topics("docs end with a full stop", "code, builds, tests") == "documentation code builds tests"
+    assert find_topics("be kind") == ""
 
 
 @pytest.mark.parametrize("text, pattern, is_found", ROWS["similar"])

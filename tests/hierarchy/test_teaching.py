@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engine.files import INHERITED, write_section
-from engine.model.learnings import make_lesson_id
+from engine.lessons import make_lesson_id
 from tests.hierarchy.guidance_world import Organisation, edit_profile
 
 

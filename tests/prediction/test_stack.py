@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import Settings
-from engine.learning.decisions.text_features import NO_FEATURES
+from engine.learning.decisions import NO_FEATURES
 from engine.model import (
     Assignment,
     Band,

@@ -25,9 +25,9 @@ from engine.api.operations.operation import (
 )
 from engine.learning.decisions.exporting import Shape
 from engine.learning.decisions.training_runs import DPO, RunState
+from engine.lessons import find_lessons, make_lesson_id
 from engine.model import LearningScope, Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
-from engine.model.learnings import find_lessons, make_lesson_id
 
 if TYPE_CHECKING:
     from engine.services import Services

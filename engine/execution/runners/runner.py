@@ -17,6 +17,7 @@ from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.execution.validation import Validation, ValidationResult
 from engine.frozen import frozen
 from engine.model import Assignment, Prompt, PromptRequest, Refusal, RunnerInfo, SessionView
+from engine.model.prompts import RunKind
 from engine.storage.database import Transaction
 from engine.text import sanitise
 
@@ -88,7 +89,7 @@ class AgentRunner:
         """Nothing to do: worktrees and model calls are recovered by their own services."""
         return []
 
-    def _assemble_prompt(self, live: LiveSession, view: SessionView, folder: SessionFolder, kind: str) -> Prompt:
+    def _assemble_prompt(self, live: LiveSession, view: SessionView, folder: SessionFolder, kind: RunKind) -> Prompt:
         prompt = self._services.prompts.assemble(
             PromptRequest(
                 agent=view.agent,

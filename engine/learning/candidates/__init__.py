@@ -24,7 +24,7 @@ from typing import Protocol
 from engine.frozen import frozen
 from engine.model import ParaFact, TranscriptLine, Trust
 from engine.model.adaptation import Candidate
-from engine.model.learnings import Correction
+from engine.model.decisions import Correction
 
 
 @frozen

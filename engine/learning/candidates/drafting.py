@@ -18,6 +18,7 @@ from engine.frozen import frozen
 from engine.learning.candidates import ModelPrice, ModelsUsed, Sources
 from engine.learning.candidates.effects import needs_shell, replace_texts, validate_effect
 from engine.learning.candidates.evaluation import Opportunity
+from engine.lessons import distil_rule
 from engine.model import TranscriptLine, Trust
 from engine.model.adaptation import (
     MAX_PATCH_CHARS,
@@ -31,7 +32,7 @@ from engine.model.adaptation import (
     RecordKind,
     RoutingHint,
 )
-from engine.model.learnings import distil_rule
+from engine.model.prompts import RunKind
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED, HANDED_BACK
 from engine.redaction import redact
 from engine.text import plain, quote
@@ -125,7 +126,7 @@ def _draft_fix_template(evidence: Evidence) -> Draft:
         project=heal.details.get("project", ""),
     )
     title = f"Keep the repair of {test}{other_tests} as a playbook"
-    return Draft(template, title, run_kind="heal", workspace=record.workspace)
+    return Draft(template, title, run_kind=RunKind.HEAL, workspace=record.workspace)
 
 
 # -- models and limits
@@ -153,7 +154,7 @@ def _draft_routing_hint(evidence: Evidence) -> Draft:
         RoutingHint(cheaper_model.model, models.channel, models.median_prompt, reason),
         f"Give shorter tasks of {record.agent} to {cheaper_model.model}",
         agent_id=record.agent,
-        run_kind="task",
+        run_kind=RunKind.TASK,
         workspace=record.workspace if record.kind is RecordKind.TASK_CONFLICT else "",
         trust=Trust.MEASURED,
     )

@@ -17,9 +17,10 @@ from engine.config.sections import ACP_PREFIX, MODEL
 from engine.frozen import frozen
 from engine.inference import share
 from engine.learning.candidates import Sources
+from engine.lessons import distil_rule, find_added_sentences, normalise
 from engine.model import MICRO, PermissionAnswer, Trust
 from engine.model.adaptation import LearningRecord, RecordKind
-from engine.model.learnings import Correction, distil_rule, find_added_sentences, normalise
+from engine.model.decisions import Correction
 from engine.storage.ledger import LedgerEntry
 from engine.text import hex_hash, jaccard, quote
 from engine.wording import count, money

@@ -16,6 +16,7 @@ from engine.events.work import name_command
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.learning.learnings.recurrence import may_be_same
+from engine.lessons import list_content_words, normalise
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
@@ -29,7 +30,6 @@ from engine.model.adaptation import (
     RoutingHint,
     make_dedupe_key,
 )
-from engine.model.learnings import list_content_words, normalise
 from engine.text import jaccard
 
 # -- the records from which candidates are drafted

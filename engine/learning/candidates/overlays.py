@@ -25,6 +25,7 @@ from engine.hierarchy.guided_sessions import UNKNOWN, SessionFollower
 from engine.inference import Arms, compute_difference_interval
 from engine.learning.candidates.effects import list_texts
 from engine.learning.candidates.life_cycle import CandidateRow, load_candidates
+from engine.lessons import find_lessons
 from engine.model import (
     Contribution,
     PromptLine,
@@ -47,7 +48,6 @@ from engine.model.adaptation import (
     PromptFragment,
     RoutingHint,
 )
-from engine.model.learnings import find_lessons
 from engine.model.prompts import OWN_TEXT, make_block
 from engine.storage import Row, ask
 from engine.storage.database import Database, Transaction

@@ -16,7 +16,7 @@ from sqlmodel import Field, Session
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.learning.decisions.text_features import NO_FEATURES, TextFeatures, unpack_features
+from engine.learning.decisions import CardFeatures, PastDecision, unpack_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, is_weekend, part_of_day
 from engine.storage import Row, as_stored, ask, load_all, read_all, value_of
 from engine.storage.database import Database, Transaction
@@ -86,36 +86,6 @@ class Decision(Row, table=True):
     raw: float | None = None
     """Its confidence before calibration, from the same time."""
     hour: int | None = None
-
-
-@frozen
-class CardFeatures:
-    """A card that the Twin is asked about; `part`, `weekend` and `hour` are of the operator's local time."""
-
-    kind: str
-    channel: str
-    workspace: str
-    flow: str
-    words: frozenset[str]
-    part: PartOfDay
-    weekend: bool
-    at: datetime
-    hour: int | None = None
-    text: TextFeatures = NO_FEATURES
-
-
-@frozen
-class PastDecision:
-    """One signal of SPEC 8.1 about a `card`, as learners read it. `chosen` is its label, `weight` is in (0, 1];
-    `waited_hours` is the time from the evidence to the decision."""
-
-    card: CardFeatures
-    chosen: bool
-    weight: float
-    waited_hours: float | None
-    id: int = 0
-    raw: float | None = None
-    """The confidence of the card before calibration, see `DecidedCard.raw`."""
 
 
 _EXPLICIT_SQL = ", ".join(f"'{signal.value}'" for signal in EXPLICIT_SIGNALS)

@@ -24,7 +24,7 @@ from engine.events import PairsExported
 from engine.files import write_atomic
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import DpoPair, PairTexts, Preference, import_pairs, load_pairs
-from engine.model import TWIN_INSTRUCTION, TWIN_TASK, DecisionSignal, Refusal
+from engine.model import DecisionSignal, Refusal
 from engine.redaction import redact
 from engine.storage import as_stored, ask, read_all, state
 from engine.storage.database import Database, Transaction
@@ -43,13 +43,24 @@ LAST_BATCH_AT = "feedback.exported_at"
 EXPORT_INTENT = "dpo_export"
 """The kind of the intent of a batch."""
 
+TWIN_TASK = (
+    "You predict what the operator of a team of software agents wants done next. Read the situation and name the single"
+    " most valuable action now. "
+)
+
+TWIN_INSTRUCTION = TWIN_TASK + (
+    'Answer with one JSON object: {"prompt": string, "channel": string, "confidence": number from 0 to 1, "reasoning":'
+    " string}."
+)
+"""The system prompt of the Twin model (SPEC 2.3), in training and in questions."""
+
+INSTRUCTION_OF_PAIRS = TWIN_TASK + "Answer with the action and its channel: prompt → channel."
+"""The Twin's instruction for pairs, whose texts have only an action and a channel (SPEC 8.2)."""
+
 OPERATOR_INSTRUCTION = (
     "You answer as the operator of a team of software agents does: with the same words and the same decisions."
 )
 """System prompt of examples from conversations."""
-
-INSTRUCTION_OF_PAIRS = TWIN_TASK + "Answer with the action and its channel: prompt → channel."
-"""The Twin's instruction for pairs, whose texts have only an action and a channel (SPEC 8.2)."""
 
 MAX_LINE_CHARS = 200_000
 """Maximum number of characters of a training line."""

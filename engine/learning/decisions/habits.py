@@ -16,7 +16,7 @@ from statistics import median
 from zlib import crc32
 
 from engine.frozen import frozen
-from engine.learning.decisions.decisions import CardFeatures, PastDecision
+from engine.learning.decisions import CardFeatures, PastDecision
 from engine.model import PartOfDay
 
 EXPLICIT_WEIGHT = 0.8

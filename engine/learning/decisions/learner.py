@@ -1,6 +1,6 @@
 """The embedded Twin's model (SPEC 2.3b): an online learner over past decisions, oldest first. Pure.
 
-A card becomes a row of numbers, its features: those of its text (`text_features`), and the shares approved of similar
+A card becomes a row of numbers, its features: those of its text, and the shares approved of similar
 past decisions. `habits` counts decisions of the same kind, channel, workspace, time and words. `NewestDecisions`
 compares a card with each of the newest decisions, by its fields and by the meaning of its text. A Bayesian logistic
 regression gives each number a weight. Each decision is predicted before it is learned, and `calibration` learns from
@@ -22,8 +22,16 @@ from numpy.typing import NDArray
 
 from engine.frozen import frozen
 from engine.inference import logistic, logit, update_by_logistic_regression
+from engine.learning.decisions import (
+    EMBEDDING_SIZE,
+    FEATURE_NAMES,
+    WORD_DIMENSIONS,
+    CardFeatures,
+    PastDecision,
+    dequantise,
+    hash_word_set,
+)
 from engine.learning.decisions.calibration import KindCalibration, TwinCalibration
-from engine.learning.decisions.decisions import CardFeatures, PastDecision
 from engine.learning.decisions.habits import (
     EXPLICIT_WEIGHT,
     Habits,
@@ -32,13 +40,6 @@ from engine.learning.decisions.habits import (
     make_time_keys,
     make_word_keys,
     shrink_share,
-)
-from engine.learning.decisions.text_features import (
-    EMBEDDING_SIZE,
-    FEATURE_NAMES,
-    WORD_DIMENSIONS,
-    dequantise,
-    hash_word_set,
 )
 
 Array = NDArray[numpy.float64]

@@ -12,11 +12,19 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsExtracted
-from engine.learning.learnings.findings import Finding, SessionRecord, SessionSource, make_entry
+from engine.learning.learnings import (
+    Finding,
+    SessionRecord,
+    SessionSource,
+    get_domain,
+    make_title,
+    rate_confidence,
+    rate_importance,
+)
 from engine.learning.learnings.page import Change
 from engine.learning.learnings.promotion import (
     SHARED_SCOPES,
@@ -33,7 +41,16 @@ from engine.learning.learnings.promotion import (
 from engine.learning.learnings.questions import ask_judge, ask_learnings
 from engine.learning.learnings.recurrence import Vectors
 from engine.learning.learnings.rules import find_assumptions, find_in_event, find_learnings, find_risks
-from engine.learning.learnings.store import GLOBAL, LearningStore, NotWritable, Provenance, Scope, make_project_key
+from engine.learning.learnings.store import (
+    GLOBAL,
+    LearningStore,
+    NotWritable,
+    Provenance,
+    Scope,
+    make_project_key,
+    place_entry,
+)
+from engine.lessons import NOT_GENERAL_YET, make_lesson_id
 from engine.model import (
     Asks,
     ChainReport,
@@ -41,12 +58,14 @@ from engine.model import (
     LearningEntry,
     LearningKind,
     LearningScope,
+    LearningStatus,
     NoAnswer,
     Refusal,
     Result,
     Trust,
 )
 from engine.model.learnings import UNPROVEN_PHASES
+from engine.redaction import redact
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry, NotReady
@@ -77,6 +96,9 @@ WANTED_PROJECTS = "learnings.wanted"
 MIN_SESSION_CONFIDENCE = 0.75
 """Minimum confidence of a finding that is promoted from its team to its session. Findings have it if tests, the
 operator or repetition confirmed them."""
+
+MAX_TEXT_CHARS = 2_000
+"""Maximum number of characters of an entry that the engine writes."""
 
 LANDED_AFTER_ALL = "its changes were landed after all"
 """The reason for retiring an entry that says that changes were undone or discarded."""
@@ -163,7 +185,7 @@ class Chain:
                 elif entry.kind == "LandingUndone" and findings and other.retired_because == LANDED_AFTER_ALL:
                     self._store.apply(plan_reinstatement(other, self._read_provenance(), entry.at))
             extracted = [
-                (make_entry(finding, record, entry.at, secrets), finding.general)
+                (_make_entry(finding, record, entry.at, secrets), finding.general)
                 for finding in (*findings, *(claims or ()))
             ]
             self._write(extracted, scope, known, "rules" if claims is None else "rules and model")
@@ -371,6 +393,43 @@ class Chain:
         if message not in self._reported:
             self._reported.add(message)
             self._sessions.report("learnings", message)
+
+
+def _make_entry(finding: Finding, record: SessionRecord, at: datetime, secrets: Iterable[str]) -> LearningEntry:
+    """A finding as an entry, without secrets and texts that look like one (SPEC 11.1). A risk, an assumption and what
+    is about the operator are entries of the session, others of the team, which is the most specific scope."""
+    view = record.view
+    session = Scope(make_project_key(view.workspace), view.id)
+    stays = finding.phase in UNPROVEN_PHASES or finding.kind is LearningKind.PROXY
+    text, about, title = (redact(part, secrets) for part in (finding.text, finding.about, finding.title))
+    text = text[:MAX_TEXT_CHARS]
+    confidence, importance = rate_confidence(finding.basis), rate_importance(finding.impact)
+    validity = () if about or finding.trust is not Trust.OPERATOR else (finding.general or NOT_GENERAL_YET,)
+    entry = LearningEntry(
+        id="",
+        scope=LearningScope.SESSION,
+        scope_id="",
+        kind=finding.kind,
+        type=finding.type,
+        domain=get_domain(finding.kind),
+        text=text,
+        title=title or make_title(text),
+        importance=importance.value,
+        confidence=confidence.value,
+        reasons=(*confidence.reasons, *importance.reasons, *validity),
+        phase=finding.phase,
+        status=LearningStatus.ACTIVE,
+        created_at=at,
+        session_id=view.id,
+        session_task=record.task_title,
+        workspace=view.workspace,
+        agent=view.agent,
+        about=about,
+        continues=record.continues,
+        trust=finding.trust,
+        lesson=make_lesson_id(text),
+    )
+    return place_entry(entry, session if stays else replace(session, team=record.leader))
 
 
 def _make_report(

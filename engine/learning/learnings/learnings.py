@@ -14,8 +14,8 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.events import LearningKept
+from engine.learning.learnings import SessionSource
 from engine.learning.learnings.chain import FOLLOWED_KINDS, Chain
-from engine.learning.learnings.findings import SessionSource
 from engine.learning.learnings.page import Page, make_change
 from engine.learning.learnings.promotion import VALID_FIELDS, plan_reinstatement, plan_retraction
 from engine.learning.learnings.prompt_part import load_prompts_with

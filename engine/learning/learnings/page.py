@@ -20,10 +20,11 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationErr
 from engine.clock import in_utc
 from engine.events import Event
 from engine.frozen import frozen
-from engine.model import EntrySource, LearningEntry, LearningKind, Trust
-from engine.model.learnings import make_lesson_id
+from engine.learning.learnings import get_domain, make_title
+from engine.lessons import make_lesson_id
+from engine.model import EntrySource, LearningEntry, Trust
 from engine.storage.erasing import map_strings
-from engine.text import hex_hash, plain, sanitise
+from engine.text import hex_hash, sanitise
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +47,6 @@ DATES = ("created_at", "last_reinforced", "promoted_at", "review_since", "approv
 
 MAXIMA = {"importance": 1, "confidence": 1, "reinforcement_count": 1_000_000}
 """The largest values of the keys that are numbers. The smallest is 0."""
-
-MAX_TITLE_CHARS = 80
-"""Maximum number of characters of a title that is made from a text."""
 
 _MARK = r"---[ \t\r]*"
 """A line above or below front matter."""
@@ -259,16 +257,6 @@ def make_front_matter(entry: LearningEntry) -> dict[str, Any]:
     values = ENTRY_VALUES.dump_python(entry, mode="json")
     sources = [f"{source.entry}@{source.session}".rstrip("@") for source in entry.promoted_from]
     return {key: "" if values[key] is None else values[key] for key in FRONT_KEYS} | {"promoted_from": sources}
-
-
-def get_domain(kind: LearningKind) -> str:
-    """The domain of entries of a kind."""
-    return "task" if kind is LearningKind.TASK else "team"
-
-
-def make_title(text: str) -> str:
-    """The title of a text: its beginning, in one line."""
-    return plain(text, MAX_TITLE_CHARS)
 
 
 def clean_text(text: str) -> str:

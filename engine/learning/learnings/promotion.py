@@ -20,7 +20,7 @@ from typing import Any
 
 from engine.events import LearningPromoted, LearningReinforced, LearningRetracted, LearningsCompacted
 from engine.inference import share
-from engine.learning.learnings.findings import FULL_REACH, REACH_WEIGHT, Basis, rate_confidence
+from engine.learning.learnings import FULL_REACH, REACH_WEIGHT, Basis, rate_confidence
 from engine.learning.learnings.page import Change, make_change
 from engine.learning.learnings.recurrence import DISTINCT_SESSIONS, Vectors, find_clusters, find_matches
 from engine.learning.learnings.store import GLOBAL, Provenance, Scope, place_entry

@@ -19,6 +19,7 @@ from engine.config import SettingsSource
 from engine.files import LEARNT, read_plain, read_section
 from engine.learning.learnings.recurrence import find_names
 from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, make_project_key
+from engine.lessons import find_lessons, make_lesson_id
 from engine.model import (
     Contribution,
     LearningEntry,
@@ -30,7 +31,6 @@ from engine.model import (
     SourceKind,
     Trust,
 )
-from engine.model.learnings import find_lessons, make_lesson_id
 from engine.model.prompts import OWN_TEXT, make_block
 from engine.storage import Row, as_stored, ask, read_all
 from engine.storage.database import Database, Transaction

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
-from engine.learning.learnings.findings import (
+from engine.learning.learnings import (
     ALIGNMENT,
     CORRECTIVE,
     ESCALATION,

@@ -23,8 +23,8 @@ from functools import lru_cache, partial
 from sqlmodel import Field
 
 from engine.files import read_table
+from engine.lessons import normalise
 from engine.model import LearningEntry, LearningScope, LearningStatus, Trust
-from engine.model.learnings import normalise
 from engine.storage import Row, ask
 from engine.storage.database import Database, Transaction
 from engine.text import hex_hash

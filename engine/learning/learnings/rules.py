@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from engine.config.sections import ACP_PREFIX, MODEL
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.learning.learnings.findings import (
+from engine.learning.learnings import (
     ALIGNMENT,
     CORRECTIVE,
     OBSERVATIONS,
@@ -33,17 +33,11 @@ from engine.learning.learnings.findings import (
     Statement,
 )
 from engine.learning.learnings.recurrence import find_names
+from engine.lessons import distil_rule, find_added_sentences, normalise, split_sentences
 from engine.model import LearningEntry, LearningKind, LearningScope, LearningType, SessionState, TranscriptLine, Trust
 from engine.model.base import find_trust_of_names
-from engine.model.learnings import (
-    IN_FLIGHT,
-    PROSPECTIVE,
-    Correction,
-    distil_rule,
-    find_added_sentences,
-    normalise,
-    split_sentences,
-)
+from engine.model.decisions import Correction
+from engine.model.learnings import IN_FLIGHT, PROSPECTIVE
 from engine.redaction import redact
 from engine.storage.ledger import LedgerEntry
 from engine.text import plain

@@ -24,9 +24,9 @@ from pathlib import Path, PurePosixPath
 from engine.files import FileCache, read_plain, write_atomic
 from engine.frozen import frozen
 from engine.learning.learnings.page import CHANGES, Change, Page
+from engine.lessons import normalise
 from engine.model import LearningEntry, LearningKind, LearningScope, Refusal, Trust
 from engine.model.base import group_pairs
-from engine.model.learnings import normalise
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import NotReady
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents

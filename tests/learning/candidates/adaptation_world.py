@@ -26,7 +26,7 @@ from engine.model.adaptation import (
     LearningRecord,
     RecordKind,
 )
-from engine.model.learnings import Correction
+from engine.model.decisions import Correction
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING

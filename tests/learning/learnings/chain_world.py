@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.clock import FakeClock
 from engine.events import Event, FaultReported, SessionStarted
-from engine.learning.learnings.findings import SessionRecord, Statement
+from engine.learning.learnings import SessionRecord, Statement
 from engine.learning.learnings.learnings import Learnings
 from engine.learning.learnings.recurrence import StoredVectors
 from engine.model import (

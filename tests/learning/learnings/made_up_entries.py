@@ -8,8 +8,8 @@ from typing import Any
 import numpy
 
 from engine.learning.learnings.store import Scope, place_entry
+from engine.lessons import make_lesson_id
 from engine.model import LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Trust
-from engine.model.learnings import make_lesson_id
 from tests.conftest import MONDAY_MORNING
 
 

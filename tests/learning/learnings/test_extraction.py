@@ -6,7 +6,7 @@ import json
 import pytest
 
 from engine.events import ChangeSetLanded, Event, LandingUndone, SessionStarted
-from engine.learning.learnings.findings import Basis, Impact, SessionRecord
+from engine.learning.learnings import Basis, Impact, SessionRecord
 from engine.learning.learnings.questions import read_claims, read_verdict
 from engine.model import Answer, LearningEntry, LearningScope, Question
 from engine.storage.erasing import SearchTerms

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
+from engine.lessons import make_lesson_id
 from engine.model.adaptation import CandidateStatus
-from engine.model.learnings import make_lesson_id
 from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support.model_server import ModelServer
 

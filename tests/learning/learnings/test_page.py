@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.learnings.page import Change, Page, clean_text, make_change, make_title
+from engine.learning.learnings import make_title
+from engine.learning.learnings.page import Change, Page, clean_text, make_change
 from engine.model import LearningKind, LearningScope, LearningStatus, LearningType
 from tests.learning.learnings.made_up_entries import make_entry
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.learning.learnings.findings import (
+from engine.learning.learnings import (
     Basis,
     Finding,
     Impact,

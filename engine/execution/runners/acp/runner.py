@@ -24,7 +24,7 @@ from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import TOOLS
 from engine.execution.session_commands import Command
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
-from engine.model.prompts import REPLY, TASK
+from engine.model.prompts import RunKind
 
 if TYPE_CHECKING:
     from engine.execution.runners.acp.turns import AgentTurns
@@ -90,7 +90,7 @@ class AcpRunner(AgentRunner):
         agent = self.find_configured_agent(live.assignment.runner)
         agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._services.folders.open(live, view, Place.CHANGE_SET, for_agent=True) as folder:
-            kind = REPLY if folder.continues else TASK
+            kind = RunKind.REPLY if folder.continues else RunKind.TASK
             prompt = self._assemble_prompt(live, view, folder, kind)
             if folder.continues:
                 live.say("a new conversation: the agent sees the files of the previous one, but not its messages")

@@ -20,7 +20,7 @@ from engine.execution.runners import SessionStopped, WorkFailed
 from engine.execution.runners.acp import ConfiguredAgent
 from engine.execution.runners.acp.conversation import Conversation, TurnResult
 from engine.model import Prompt, PromptPart, SessionView, microusd
-from engine.model.prompts import HEAL, REPLY, make_user_part
+from engine.model.prompts import RunKind, make_user_part
 from engine.text import sanitise
 
 MAX_PLAUSIBLE = 1_000_000
@@ -124,19 +124,19 @@ class AgentTurns:
         self._last_message = ""
         self._early_end = ""
 
-    def run_task(self, prompt: Prompt, kind: str) -> None:
+    def run_task(self, prompt: Prompt, kind: RunKind) -> None:
         """Run the first turn."""
         stored_prompt = replace(prompt, notes=(*prompt.notes, OWN_PROMPT_NOTE))
         self._run_turn([part.text for part in prompt.parts if part.text], kind, prompt=stored_prompt)
 
     def run_heal(self, text: str) -> None:
         """Run a turn about the problems that the checks found."""
-        self._run_turn([text], HEAL, messages=(make_user_part(text, HEAL),))
+        self._run_turn([text], RunKind.HEAL, messages=(make_user_part(text, RunKind.HEAL),))
 
     def run_replies(self) -> None:
         """Run a turn for each reply that the operator sent meanwhile."""
         while text := self._live.replies.take():
-            self._run_turn([text], REPLY, messages=(make_user_part(text, REPLY),))
+            self._run_turn([text], RunKind.REPLY, messages=(make_user_part(text, RunKind.REPLY),))
 
     def make_summary(self) -> str:
         """The end of the agent's last message. If the agent did not end the turn itself, the reason follows."""
@@ -162,7 +162,7 @@ class AgentTurns:
     def _run_turn(
         self,
         texts: list[str],
-        kind: str,
+        kind: RunKind,
         *,
         prompt: Prompt | None = None,
         messages: tuple[PromptPart, ...] = (),

@@ -28,7 +28,7 @@ from engine.execution.runners.runner import AgentServices
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.frozen import frozen
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
-from engine.model.prompts import REPLY, make_assistant_part, make_result_part, make_user_part
+from engine.model.prompts import RunKind, make_assistant_part, make_result_part, make_user_part
 from engine.wording import money
 
 MAX_REQUESTS = 50
@@ -80,7 +80,7 @@ class _RequestFailed(Exception):
 class _Request:
     """The next request to the model."""
 
-    run_kind: str
+    run_kind: RunKind
     texts: list[str]
     """Texts for the model."""
     results: list[dict[str, Any]] = field(default_factory=list)
@@ -163,7 +163,7 @@ class AgentLoop:
         self._size = PromptSize(estimated=instructions + overhead + history)
         self._live.on_stop(self._stop)
 
-    def run_turn(self, text: str, *, run_kind: str, prompt: Prompt | None = None) -> str:
+    def run_turn(self, text: str, *, run_kind: RunKind, prompt: Prompt | None = None) -> str:
         """Send a message, and let the model work until it makes no more tool calls. Returns its last answer.
 
         `prompt` is the assembled prompt that `text` was made from, if there is one. Replies of the operator are sent
@@ -176,7 +176,7 @@ class AgentLoop:
         nudges = 0
         while True:
             if replies := self.take_replies():
-                request.add(replies, REPLY)
+                request.add(replies, RunKind.REPLY)
             answer = self._send(request)
             reply, tool_calls = str(answer["text"]).strip(), answer["calls"]
             request = _Request(run_kind, [])

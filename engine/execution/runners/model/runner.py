@@ -19,7 +19,7 @@ from engine.execution.runners.runner import AgentRunner, AgentServices, RunnerRe
 from engine.execution.session_folders import SessionFolder
 from engine.execution.session_store import get_continued_session
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
-from engine.model.prompts import HEAL, REPLY, TASK, make_assistant_part, make_user_part
+from engine.model.prompts import RunKind, make_assistant_part, make_user_part
 
 
 class ModelRunner(AgentRunner):
@@ -42,7 +42,7 @@ class ModelRunner(AgentRunner):
             )
         try:
             agent = assignment.agent or self._services.settings.current.channel(assignment.channel).agent
-            choice = self._choose(agent, assignment, REPLY if previous else TASK)
+            choice = self._choose(agent, assignment, RunKind.REPLY if previous else RunKind.TASK)
         except Refusal as refusal:
             fix = f" ({refusal.fix})" if refusal.fix else ""
             return RunnerInfo(available=False, reason=f"{refusal.message}{fix}")
@@ -58,7 +58,7 @@ class ModelRunner(AgentRunner):
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Let the model do the work. Raises as `Runner.run`; `RetryLater` when no model answered at all."""
         previous = get_continued_session(live.assignment)
-        kind = REPLY if previous else TASK
+        kind = RunKind.REPLY if previous else RunKind.TASK
         choice = self._choose(view.agent, live.assignment, kind)
         sandbox = live.sandbox.describe(network=live.confinement.network, hosts=(choice.host,))
         live.say(f"{choice.id} ({choice.reason}) · {'free · ' if choice.is_free else ''}sandbox: {sandbox}")
@@ -81,8 +81,8 @@ class ModelRunner(AgentRunner):
                     live,
                     view,
                     folder,
-                    heal=lambda text: answers.append(loop.run_turn(text, run_kind=HEAL)),
-                    reply=lambda: answers.append(loop.run_turn(loop.take_replies(), run_kind=REPLY)),
+                    heal=lambda text: answers.append(loop.run_turn(text, run_kind=RunKind.HEAL)),
+                    reply=lambda: answers.append(loop.run_turn(loop.take_replies(), run_kind=RunKind.REPLY)),
                 )
             # Only the last answer: after an earlier one the tests failed, and the files have changed since.
             last_answer = next(filter(None, reversed(answers)), "")
@@ -95,7 +95,7 @@ class ModelRunner(AgentRunner):
         """Run the first turn and return its answer. If the session continues a `previous` one, the turn goes on with
         its conversation."""
         calls = self._services.calls.for_session(previous) if previous else []
-        answered = [call for call in calls if call.run_kind in (TASK, HEAL, REPLY) and call.state == CallState.DONE]
+        answered = [call for call in calls if call.run_kind in list(RunKind) and call.state == CallState.DONE]
         followed = {call.follows for call in answered}
         last_call = next((call.id for call in reversed(answered) if call.id not in followed), "")
         loop.begin(continues=previous, follows=last_call)
@@ -103,16 +103,16 @@ class ModelRunner(AgentRunner):
         if last_call:  # the last answer is part of the new request
             reply = make_assistant_part(self._services.calls.reply(last_call), (), last_call)
             stored = replace(prompt, parts=(reply, *prompt.parts))
-        return loop.run_turn(prompt.text("user"), run_kind=REPLY if previous else TASK, prompt=stored)
+        return loop.run_turn(prompt.text("user"), run_kind=RunKind.REPLY if previous else RunKind.TASK, prompt=stored)
 
-    def _assemble_prompt(self, live: LiveSession, view: SessionView, folder: SessionFolder, kind: str) -> Prompt:
+    def _assemble_prompt(self, live: LiveSession, view: SessionView, folder: SessionFolder, kind: RunKind) -> Prompt:
         prompt = super()._assemble_prompt(live, view, folder, kind)
         if folder.continues:  # its conversation tells of changes that these files may not have
             carried = make_user_part(self._services.folders.describe_carried(folder.continues), "runner")
             prompt = replace(prompt, parts=(*prompt.parts, carried))
         return prompt
 
-    def _choose(self, agent: str, assignment: Assignment, kind: str) -> ModelChoice:
+    def _choose(self, agent: str, assignment: Assignment, kind: RunKind) -> ModelChoice:
         return self._loop_services.router.choose(
             agent, assignment.channel, kind, assignment.prompt, assignment.workspace
         )
