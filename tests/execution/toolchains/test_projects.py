@@ -109,10 +109,14 @@ def test_the_lock_file_decides_how_packages_are_installed(
 
 
 @pytest.mark.parametrize("files, command", TABLE["environment"])
-def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, str], command: str):
+def test_the_command_that_makes_an_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], command: str
+):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
+    programs = make_programs(tmp_path, *["uv"] if "uv" in command.split() else [])
+    monkeypatch.setenv("PATH", str(programs))
     assert make_environment_command(tmp_path, tmp_path) == command
 
 

@@ -383,11 +383,14 @@ def _make_install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: 
 
 
 def _is_pip_used_instead(folder: ProjectFolder) -> bool:
-    """Whether a manifest has dependency groups, as those for uv have, but pip made the environment of the project."""
+    """Whether a manifest has dependency groups, which both know, and pip made the environment of the project, or uv
+    is not installed."""
     if "[tool.uv" in folder.read_file("pyproject.toml"):
         return False
     environment = _choose_pip_environment(folder)
-    return (environment / "bin" / "pip").exists() and not _is_made_by_uv(environment)
+    if _is_made_by_uv(environment):
+        return False
+    return (environment / "bin" / "pip").exists() or which("uv", project=folder.top) is None
 
 
 def _is_made_by_uv(environment: Path) -> bool:
