@@ -1,17 +1,12 @@
-"""Fixtures of all tests: a clock that stands still, a home, a real database and repository; and marks of slow tests."""
+"""Fixtures of all tests: a clock that stands still, a home, a real database, repository and engine, and nothing of the
+developer's environment."""
 
-import atexit
-import gc
 import os
 import re
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +22,10 @@ from engine.execution.sandbox import host_paths
 from engine.home import Home
 from engine.services import Overrides
 from engine.storage.database import Database, create_file, open_sqlite, use_write_ahead_log
+from tests.support import MONDAY_MORNING
+from tests.support.repository import Repository
+
+pytest_plugins = ["tests.collection"]
 
 # Child processes keep their bytecode, as they do on an operator's machine, even where a container forbids it. Otherwise
 # each of the hundreds that the tests start would compile SQLAlchemy and Chroma again.
@@ -36,8 +35,6 @@ sys.dont_write_bytecode = False
 # No test is judged by its time, which a busy machine makes long. Each run draws other examples, so that few are enough.
 settings.register_profile("clawpy", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("clawpy")
-
-MONDAY_MORNING = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 GIT_CONFIG = """\
 [user]
@@ -50,54 +47,6 @@ GIT_CONFIG = """\
 [maintenance]
     auto = false
 """
-
-SLOW_MARKERS = {"benchmark", "faults", "long", "model"}
-SLOW_FIXTURES = {"model_host", "repository"}
-SLOW_FOLDERS = {
-    "api", "attach", "attacks", "bad_input", "benchmarks", "cli", "console", "execution", "faults", "local_model",
-    "seeds", "simulation", "situations",
-}  # fmt: skip
-"""The marks, fixtures and folders by which a test is slow. A module may also say so itself."""
-
-FOLDERS_BY_MARK = {"slow": SLOW_FOLDERS, "benchmark": {"benchmarks"}, "model": {"local_model"}}
-"""The folders in which every test has a mark."""
-
-TESTS = Path(__file__).parent
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import what `-m` leaves out as a whole, because imports take a second or two: the folders of a mark, and
-    modules that have one in their `pytestmark`."""
-    if not re.fullmatch(r"not \w+( and not \w+)*", config.option.markexpr):
-        return None
-    left_out = config.option.markexpr.removeprefix("not ").split(" and not ")
-    if collection_path.parent == TESTS and collection_path.is_dir():
-        return any(collection_path.name in FOLDERS_BY_MARK.get(mark, ()) for mark in left_out) or None
-    if not collection_path.match("test_*.py"):
-        return None
-    marks = "|".join(SLOW_MARKERS | {"slow"} if "slow" in left_out else left_out)
-    own_marks = rf"^pytestmark = pytest\.mark\.({marks})$"
-    return re.search(own_marks, collection_path.read_text(encoding="utf-8"), re.MULTILINE) is not None or None
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]):
-    """Mark tests as `slow` that start a process, a server or a whole console, or parse the whole source. The rest,
-    `-m "not slow"`, takes half a minute."""
-    for item in items:
-        folder = item.path.relative_to(TESTS).parts[0]
-        fixtures = SLOW_FIXTURES & set(getattr(item, "fixturenames", ()))
-        names = {folder, *(mark.name for mark in item.iter_markers())}
-        if fixtures or not names.isdisjoint(SLOW_FOLDERS | SLOW_MARKERS):
-            item.add_marker("slow")
-
-
-def pytest_collection_finish():
-    """Collect garbage seldom. What was imported and collected so far stays to the end. A screen consists of tens of
-    thousands of small objects, and a search for garbage after every 700 of them took two fifths of the time."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(scope="session")
@@ -208,56 +157,6 @@ def database(tmp_path: Path, clock: FakeClock, bus: EventBus) -> Iterator[Databa
     database = Database(tmp_path / "clawpy.db", clock=clock, bus=bus)
     yield database
     database.close()
-
-
-@cache
-def _empty_repository() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="clawpy-tests-"))
-    atexit.register(shutil.rmtree, folder)
-    subprocess.run(["git", "init", "-q", "-b", "main", "--template=", folder], check=True)
-    for name in ("hooks", "info"):  # without git's sixteen samples
-        (folder / ".git" / name).mkdir(exist_ok=True)
-    return folder / ".git"
-
-
-class Repository:
-    """A real git repository in a folder, with methods that write its history."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        path.mkdir(parents=True, exist_ok=True)
-        if not (path / ".git").exists():
-            shutil.copytree(_empty_repository(), path / ".git")
-
-    def git(self, *arguments: str, at: str = "") -> str:
-        """Run git. `at`: the time (ISO 8601) of a commit that it makes, instead of now."""
-        dates = {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at} if at else {}
-        done = subprocess.run(
-            ["git", *arguments], cwd=self.path, check=True, capture_output=True, text=True, env=os.environ | dates
-        )
-        return done.stdout.strip()
-
-    def write(self, name: str, text: str) -> Path:
-        file = self.path / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-        return file
-
-    def commit(self, message: str, files: dict[str, str] | None = None, *, at: str = "") -> str:
-        """Write `files`, commit everything (`at` that time), return the commit's id."""
-        for name, text in (files or {}).items():
-            self.write(name, text)
-        self.git("add", "-A")
-        self.git("commit", "-q", "--allow-empty", "-m", message, at=at)
-        return self._head()
-
-    def _head(self) -> str:
-        """The commit of HEAD, mostly read without a process."""
-        folder = self.path / ".git"
-        if not folder.is_dir():  # that of a submodule is a file
-            return self.git("rev-parse", "HEAD")
-        head = (folder / "HEAD").read_text().strip()
-        return (folder / head.removeprefix("ref: ")).read_text().strip() if head.startswith("ref: ") else head
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from engine.config.sections import PROVIDERS, NotifySettings, SurfaceSettings
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.storage.database import create_or_check
-from tests.conftest import Repository
 from tests.support.helpers import MemoryKeyring, write_settings
+from tests.support.repository import Repository
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import pytest
 from engine.engine import open_engine
 from engine.home import Home
 from engine.model import Refusal
-from tests.conftest import Repository
+from tests.support.repository import Repository
 
 if TYPE_CHECKING:
     from mcp.client import Client

@@ -26,10 +26,10 @@ from engine.model import (
 )
 from engine.storage.database import Database
 from tests.api.notify.notify_world import NotifyWorld
-from tests.conftest import Repository
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.hierarchy.guidance_world import make_learning
 from tests.support.helpers import make_session_view, read_table, refused
+from tests.support.repository import Repository
 
 TABLE = read_table(__file__)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from engine import Home, read_holder
-from tests.conftest import Repository
 from tests.support.helpers import is_alive, wait_until
+from tests.support.repository import Repository
 
 CONSOLE = (sys.executable, "-X", "dev", "-m", "clawpy_console")
 

@@ -11,8 +11,8 @@ import pytest
 
 from engine import Home, read_holder
 from tests.attach.conftest import CONSOLE, Pane
-from tests.conftest import Repository
 from tests.support.helpers import is_alive, wait_until
+from tests.support.repository import Repository
 
 pytestmark = pytest.mark.long
 

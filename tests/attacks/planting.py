@@ -21,10 +21,10 @@ from engine.git import Git, find_repository_root
 from engine.git.github import find_address
 from engine.git.reader import GitReader, read_workspace_label
 from engine.model import Refusal
-from tests.conftest import Repository
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.execution.flows.flow_run import ProcessSession
 from tests.support.helpers import make_program
+from tests.support.repository import Repository
 
 
 class Trap:

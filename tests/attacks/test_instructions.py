@@ -24,8 +24,8 @@ from tests.attacks.gullible_shop import (
     make_canary_host,
     remove_quotes,
 )
-from tests.conftest import MONDAY_MORNING
 from tests.execution.model.model_world import KEY
+from tests.support import MONDAY_MORNING
 from tests.support.model_server import ModelServer
 
 

@@ -15,8 +15,8 @@ from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
 from engine.model import Card, DecidedBy, Refusal
 from engine.services import Overrides
-from tests.conftest import Repository
 from tests.support.helpers import refused, write_settings
+from tests.support.repository import Repository
 
 pytestmark = pytest.mark.attack("no sandbox")
 

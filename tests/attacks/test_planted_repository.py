@@ -23,10 +23,10 @@ from tests.attacks.planting import (
     rehearse_and_land,
     use_operator_tree,
 )
-from tests.conftest import Repository
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.support.helpers import read_table
 from tests.support.programs import run_git
+from tests.support.repository import Repository
 
 pytestmark = pytest.mark.attack("planted repository")
 

@@ -11,10 +11,10 @@ from clawpy_console.cli.main import render_document
 from engine.api.documents import document
 from engine.execution.diffs import explain_automatic_use
 from engine.model import ChangeSet, FileChange, Refusal
-from tests.conftest import Repository
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.support.helpers import assert_contains, read_table
 from tests.support.programs import run_git
+from tests.support.repository import Repository
 
 TABLE = read_table(__file__)
 

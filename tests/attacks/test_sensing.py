@@ -15,9 +15,9 @@ from engine.git import Git
 from engine.git.github import GitHub
 from engine.git.reader import GitReader
 from tests.attacks.planting import Trap
-from tests.conftest import Repository
 from tests.support.helpers import read_table
 from tests.support.programs import make_clawpy_command
+from tests.support.repository import Repository
 
 TABLE = read_table(__file__)
 

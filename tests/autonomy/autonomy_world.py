@@ -17,8 +17,8 @@ from engine.home import Home
 from engine.model import CalibrationCheck, Card, DecidedBy, DecidedCard, DecisionSignal, Randomness, SessionView
 from engine.services import Overrides
 from engine.storage.database import Transaction
-from tests.conftest import Repository
 from tests.execution.session_world import ClaimsToConfine
+from tests.support.repository import Repository
 
 FLOW, CHANNEL = "draft_changelog", "chronicle-hub"
 

@@ -28,7 +28,7 @@ from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.autonomy.autonomy_world import AutonomyWorld
-from tests.conftest import MONDAY_MORNING as NOW
+from tests.support import MONDAY_MORNING as NOW
 
 BERLIN = ZoneInfo("Europe/Berlin")
 WEEK = frozenset(range(7))

@@ -12,8 +12,8 @@ from engine.engine import Engine
 from engine.model import Outcome, Status
 from engine.prediction.workspace_watch import SETTLE_TIME
 from tests.autonomy.autonomy_world import AutonomyWorld
-from tests.conftest import Repository
 from tests.support.helpers import refused
+from tests.support.repository import Repository
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from engine import Engine, open_engine
 from engine.home import Home
 from engine.lock import read_holder
 from tests.bad_input.conftest import Clawpy, assert_refused, get_document, list_cards, read_doctor_check
-from tests.conftest import Repository
+from tests.support.repository import Repository
 
 
 @pytest.fixture

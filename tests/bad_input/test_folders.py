@@ -8,7 +8,7 @@ import pytest
 from engine.home import Home
 from tests.bad_input.conftest import Clawpy, assert_refused, get_document, list_cards
 from tests.cli.conftest import A_FORMER_DAY, add_conflicting_branches
-from tests.conftest import Repository
+from tests.support.repository import Repository
 
 
 @pytest.fixture

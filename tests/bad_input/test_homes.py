@@ -21,7 +21,7 @@ from tests.bad_input.conftest import (
     read_doctor_check,
     read_files,
 )
-from tests.conftest import Repository
+from tests.support.repository import Repository
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from engine import Engine, open_engine
 from engine.home import Home
 from engine.model import Refusal, SessionState
 from tests.bad_input.conftest import Clawpy, list_cards
-from tests.conftest import Repository
+from tests.support.repository import Repository
 
 FILES = (
     "-x.py", "--help", "new\nline.py", "esc\x1b[31mred.py", "tab\t.py", "[b]bold.py", 'quo"te.py', "ü 😀.py",

@@ -17,8 +17,8 @@ from pathlib import Path
 from engine import Engine, Home, open_engine
 from engine.git import Git
 from tests.benchmarks.measuring import compute_p95, print_table, time_call
-from tests.conftest import Repository
 from tests.prediction.builders import NOW
+from tests.support.repository import Repository
 
 COMMITS_PER_TAG = 5_000
 BRANCHES = 50

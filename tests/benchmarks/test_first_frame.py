@@ -22,8 +22,8 @@ from engine.home import Home
 from engine.storage.database import Database
 from tests.benchmarks.measuring import print_table
 from tests.benchmarks.terminal import Terminal
-from tests.conftest import Repository
 from tests.support.programs import make_clawpy_command
+from tests.support.repository import Repository
 
 RUNS = 8  # the first is cold and left out
 SETTLE_S = 30

@@ -20,8 +20,8 @@ from engine.learning.learnings.store import LearningFiles, LearningStore, Scope
 from engine.model import LearningEntry, LearningKind, LearningScope
 from engine.storage.database import Database
 from tests.benchmarks.measuring import Measured
-from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.made_up_entries import make_entry
+from tests.support import MONDAY_MORNING
 
 ENTRIES, SESSIONS, TOPICS, DIMENSIONS = 10_000, 500, 1_500, 384
 PART = 600

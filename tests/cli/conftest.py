@@ -15,7 +15,7 @@ from clawpy_console.cli.demo import make_project
 from clawpy_console.cli.main import main
 from engine.git import Git
 from engine.home import Home
-from tests.conftest import Repository
+from tests.support.repository import Repository
 
 A_FORMER_DAY = "2026-01-02T12:00:00+00:00"
 """When the commits of `shop` were made."""

@@ -14,8 +14,8 @@ from engine.api.offline import read_completion_names
 from engine.home import Home
 from engine.model import DismissReason
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
-from tests.conftest import Repository
 from tests.support.programs import find_imported
+from tests.support.repository import Repository
 
 BASH = """
 source /dev/stdin <<< "$(clawpy completion bash)"

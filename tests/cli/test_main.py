@@ -16,8 +16,8 @@ from engine.execution.permissions import PermissionRow
 from engine.home import Home
 from engine.safety.stop_file import get_stop_file, is_requested
 from tests.cli.conftest import Clawpy
-from tests.conftest import Repository
 from tests.support.helpers import assert_contains
+from tests.support.repository import Repository
 
 
 def test_the_current_repository_is_the_workspace(clawpy: Clawpy, shop: Repository, monkeypatch: pytest.MonkeyPatch):

@@ -8,8 +8,8 @@ import pytest
 from engine import read_completion_names
 from engine.home import Home
 from tests.cli.conftest import Clawpy, get_document
-from tests.conftest import Repository
 from tests.support.helpers import assert_contains, write_settings
+from tests.support.repository import Repository
 
 
 @pytest.fixture

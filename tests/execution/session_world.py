@@ -39,8 +39,8 @@ from engine.model import (
     Verdict,
 )
 from engine.storage.database import Database, Transaction
-from tests.conftest import Repository
 from tests.support.helpers import wait_until
+from tests.support.repository import Repository
 
 PYTHON = sys.executable
 SLEEP = "import os,time; print(os.getpid(), flush=True); time.sleep(60)"

@@ -24,10 +24,10 @@ from engine.execution.runners.flow_runner import (
 from engine.execution.runners.flows import FLOWS, LearnedFlow, make_learned_flow
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.model import CheckResult, Refusal, SessionState, Verdict
-from tests.conftest import Repository
 from tests.execution.flow_world import FlowWorld
 from tests.execution.session_world import MakeWorld, RerunTests
 from tests.support.helpers import read_table, refused
+from tests.support.repository import Repository
 
 TABLE = read_table(__file__)
 

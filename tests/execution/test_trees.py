@@ -12,8 +12,8 @@ import pytest
 from engine.execution import trees
 from engine.execution.changesets import find_free_branch_name
 from engine.git import Git
-from tests.conftest import Repository
 from tests.support.helpers import needs
+from tests.support.repository import Repository
 
 
 def read_tree_entries(repository: Repository, tree: str) -> dict[str, str]:

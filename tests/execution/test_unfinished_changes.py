@@ -12,10 +12,10 @@ from engine.execution.live_session import LiveSession
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_folders import SessionFolder
 from engine.model import UNDONE, ChangeState, SessionState, SessionView
-from tests.conftest import Repository
 from tests.execution.agent_world import AgentWork, AgentWorld, do_nothing
 from tests.execution.session_world import MakeWorld
 from tests.support.helpers import wait_for_threads, wait_until
+from tests.support.repository import Repository
 
 MakeAgentWorld = Callable[[AgentWork], AgentWorld]
 

@@ -26,9 +26,9 @@ from engine.model.adaptation import PolicyTweak
 from engine.redaction import CUT
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
-from tests.conftest import Repository
 from tests.execution.agent_world import AgentWorld
 from tests.execution.session_world import MakeWorld
+from tests.support.repository import Repository
 
 Turn = Callable[[LiveSession, SessionFolder], None]
 

@@ -15,8 +15,8 @@ import pytest
 from engine.execution import worktrees
 from engine.git import GitError
 from engine.model import ChangeState
-from tests.conftest import Repository
 from tests.execution.changesets.landing_world import LandingWorld, make_edit, read_file_states
+from tests.support.repository import Repository
 
 GITIGNORE = "*.log\n.env*\n.GIT/\ncache/\nlinks/\nother\n"
 

@@ -28,9 +28,9 @@ from engine.execution.session_store import SessionRow
 from engine.home import Home
 from engine.model import Card, ChangeSet, ChangeState, SessionState, Status
 from engine.safety.permits import PermitRow
-from tests.conftest import Repository
 from tests.execution.changesets.landing_world import FileStates, read_file_states
 from tests.faults.kill import fork_child
+from tests.support.repository import Repository
 
 pytestmark = pytest.mark.faults
 

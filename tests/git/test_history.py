@@ -8,8 +8,8 @@ from engine.git import Git
 from engine.git.history import MergeTrial, ProjectIds, read_changes, try_merge
 from engine.git.lost_commits import read_lost_commits
 from engine.git.reader import GitReader
-from tests.conftest import MONDAY_MORNING as NOW
-from tests.conftest import Repository
+from tests.support import MONDAY_MORNING as NOW
+from tests.support.repository import Repository
 
 ISO_DAY = "2026-01-0{}T10:00:00+00:00"
 

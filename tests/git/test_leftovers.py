@@ -14,8 +14,8 @@ from engine.git.leftovers import (
     remove_lines,
     scan_line,
 )
-from tests.conftest import Repository
 from tests.support.helpers import GITHUB_TOKEN, read_table
+from tests.support.repository import Repository
 
 TABLE = read_table(__file__)
 

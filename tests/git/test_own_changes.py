@@ -7,7 +7,7 @@ from engine.git import Git
 from engine.git.own_changes import find_own_changes
 from engine.git.patch import MAX_BYTES, MAX_LINES, read_own_patch, read_patch
 from engine.git.reader import GitReader
-from tests.conftest import Repository
+from tests.support.repository import Repository
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 

@@ -9,9 +9,9 @@ import pytest
 
 from engine.git.reader import GitReader
 from engine.git.state import FileState, GitState
-from tests.conftest import MONDAY_MORNING as NOW
-from tests.conftest import Repository
 from tests.prediction.builders import commit_at, touch
+from tests.support import MONDAY_MORNING as NOW
+from tests.support.repository import Repository
 
 T0 = datetime(2025, 6, 1, 12, tzinfo=UTC)
 Read = Callable[[], GitState]

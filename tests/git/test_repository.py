@@ -9,9 +9,9 @@ import pytest
 
 from engine.git import Git, environment, find_repository_root
 from engine.git.repository import find_workspace_refusal
-from tests.conftest import Repository
 from tests.support.helpers import refused
 from tests.support.programs import run_git
+from tests.support.repository import Repository
 
 
 def test_the_root_is_found_from_any_folder_inside(tmp_path: Path):

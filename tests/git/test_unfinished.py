@@ -4,8 +4,8 @@ import pytest
 
 from engine.git import Git
 from engine.git.unfinished import GitOperation, Stage, read_conflicted_files, read_operation, read_operation_stamp
-from tests.conftest import Repository
 from tests.support.programs import run_git_that_stops
+from tests.support.repository import Repository
 
 
 def read_current(repository: Repository) -> GitOperation:

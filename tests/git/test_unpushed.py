@@ -9,8 +9,8 @@ from engine.git import Git, unpushed
 from engine.git.inspection import Inspection
 from engine.git.reader import GitReader
 from engine.git.unpushed import CommitSpan, UnpushedProblem, UnpushedWork, read_commits
-from tests.conftest import Repository
 from tests.support.helpers import GITHUB_TOKEN
+from tests.support.repository import Repository
 
 
 def inspect_repository(repository: Repository, now: datetime | None = None) -> Inspection:

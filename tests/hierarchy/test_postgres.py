@@ -27,10 +27,11 @@ from engine.model import (
     SessionState,
 )
 from engine.services import Overrides
-from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.guidance_world import edit_profile, make_learning, read_versions
 from tests.memory.stand_in_work import make_view
+from tests.support import MONDAY_MORNING
 from tests.support.programs import run_git
+from tests.support.repository import Repository
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from engine.model import (
     TranscriptLine,
 )
 from engine.storage.database import Database
-from tests.conftest import MONDAY_MORNING as NOW
+from tests.support import MONDAY_MORNING as NOW
 from tests.support.helpers import make_session_view
 
 

@@ -34,9 +34,10 @@ from engine.model import (
 from engine.services import Overrides
 from engine.storage.database import Database
 from engine.storage.state import unfinished_intents
-from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.guidance_world import edit_profile
+from tests.support import MONDAY_MORNING
 from tests.support.helpers import refused
+from tests.support.repository import Repository
 
 pytestmark = pytest.mark.slow
 

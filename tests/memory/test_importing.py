@@ -18,8 +18,9 @@ from engine.model import RETENTION_BY_KIND, Retention
 from engine.services.acting import find_last_operator_activity
 from engine.services.prediction import find_last_workspace_activity
 from engine.storage.database import Database
-from tests.conftest import MONDAY_MORNING, Repository
 from tests.memory.stand_in_work import StandInWork
+from tests.support import MONDAY_MORNING
+from tests.support.repository import Repository
 
 SECRET = "sk-" + "a1" * 15
 

@@ -23,8 +23,8 @@ from engine.model import CheckResult, Layer, NewMemory
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.shared import SharedRow
-from tests.conftest import MONDAY_MORNING
 from tests.memory.stand_in_work import NOW, StandInWork, make_view, record_end
+from tests.support import MONDAY_MORNING
 from tests.support.helpers import NobodyAsks
 from tests.support.shared_database import LocalSharedDatabase
 

@@ -10,9 +10,9 @@ from engine.execution.runners.flows import FLOWS
 from engine.model import Proposal, SessionState, SessionView, Task
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates import propose
-from tests.conftest import MONDAY_MORNING as NOW
-from tests.conftest import Repository
+from tests.support import MONDAY_MORNING as NOW
 from tests.support.helpers import make_session_view
+from tests.support.repository import Repository
 
 
 def commit_at(repository: Repository, message: str, files: dict[str, str], at: datetime) -> str:

@@ -16,9 +16,9 @@ from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.model import SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
-from tests.conftest import Repository
 from tests.prediction.builders import NOW, commit_at, touch
 from tests.support.past_run import PastRun
+from tests.support.repository import Repository
 
 _FOLDER = Path("/srv/shop")
 PYTEST_PROJECT = Project(

@@ -17,8 +17,8 @@ from engine.events import ChangeSetDiscarded, ChangeSetLanded, Event, EventBus, 
 from engine.model import DecidedBy, Outcome, Refusal, SessionState, Source, Status, Tier
 from engine.prediction.card_rows import TRANSITIONS, CardRow, Move, compute_next_status
 from engine.storage.database import Database
-from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import DecisionWorld, find_refusal_code, make_proposal
+from tests.support import MONDAY_MORNING
 from tests.support.helpers import refused
 
 STEPS = {

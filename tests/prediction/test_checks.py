@@ -17,8 +17,8 @@ from engine.model import (
 from engine.prediction.card_rows import CardRow
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.selection import is_done_by_operator
-from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal, make_proposals
+from tests.support import MONDAY_MORNING
 from tests.support.helpers import refused
 from tests.support.past_run import PastRun
 

@@ -8,10 +8,10 @@ import pytest
 
 from engine.model import SessionState, Thread
 from engine.prediction.problems import find_unsolved_problem
-from tests.conftest import Repository
 from tests.prediction.builders import NOW, make_session, make_task, propose_all
 from tests.prediction.sensing import AFTER_RUN, LAST_RUN_AT, SensedWorkspace, make_old_workspace
 from tests.support.past_run import PastRun
+from tests.support.repository import Repository
 
 
 @pytest.fixture

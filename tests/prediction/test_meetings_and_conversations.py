@@ -14,7 +14,7 @@ from engine.model import Refusal
 from engine.prediction.context_reader import CalendarReader
 from engine.prediction.signals import Meeting
 from engine.prediction.threads import Threads, find_final_question
-from tests.conftest import MONDAY_MORNING as NOW
+from tests.support import MONDAY_MORNING as NOW
 
 SHOP = "/home/me/shop"
 

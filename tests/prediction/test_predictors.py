@@ -18,9 +18,9 @@ from engine.prediction.predictors import (
     ModelTwin,
     PredictorHook,
 )
-from tests.conftest import Repository
 from tests.prediction.builders import NOW, commit_at
 from tests.prediction.sensing import SensedWorkspace
+from tests.support.repository import Repository
 
 GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
 

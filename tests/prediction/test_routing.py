@@ -10,7 +10,7 @@ from engine.clock import FakeClock
 from engine.config import ChannelSettings, Settings
 from engine.model import Randomness
 from engine.prediction.routing import RECENT_TRIGGER_AGE, Route, Router
-from tests.conftest import MONDAY_MORNING as NOW
+from tests.support import MONDAY_MORNING as NOW
 from tests.support.helpers import refused
 
 AGENT_BY_CHANNEL = {"koji-core": "backend_builder", "chronicle-hub": "chronicler", "garden": "gardener"}

@@ -36,8 +36,8 @@ from engine.prediction.stack import (
     takes_place,
 )
 from engine.prediction.twin import ConfidenceEstimate
-from tests.conftest import MONDAY_MORNING as NOW
 from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal
+from tests.support import MONDAY_MORNING as NOW
 
 
 def make_draft(name: str, confidence: float, *, kind: str = "run_tests", **fields: Any) -> CardRow:

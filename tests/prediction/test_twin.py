@@ -12,7 +12,7 @@ from engine.learning.decisions.decisions import Decisions
 from engine.model import Band, CalibrationCheck, DecidedBy, DecidedCard, DecisionSignal, PartOfDay
 from engine.prediction.twin import EmbeddedTwin, compute_confidence, compute_phase, compute_urgency, find_band
 from engine.storage.database import Database
-from tests.conftest import MONDAY_MORNING
+from tests.support import MONDAY_MORNING
 
 MORNING_CARD = CardFeatures(
     "run_tests",

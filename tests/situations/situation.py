@@ -19,8 +19,8 @@ from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card, CheckResult, SessionView, Tier
 from engine.services import Overrides
-from tests.conftest import MONDAY_MORNING, Repository
-from tests.support import acp_agent
+from tests.support import MONDAY_MORNING, acp_agent
+from tests.support.repository import Repository
 
 SESSION_TIMEOUT_S = 120.0
 """Seconds until a session must have ended, also on a loaded machine."""

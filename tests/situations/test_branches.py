@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from engine.model import Tier
-from tests.conftest import Repository
 from tests.situations.situation import ROUNDED_TOTAL, Situation
+from tests.support.repository import Repository
 
 FEATURE = {"cart.py": ROUNDED_TOTAL}
 MAIN = {"cart.py": "def total(prices):\n    return sum(price for price in prices)\n"}

@@ -19,7 +19,7 @@ from keyring.backend import KeyringBackend
 from engine.events import SessionEnded
 from engine.home import Home
 from engine.model import Question, Refusal, SessionState, SessionView
-from tests.conftest import MONDAY_MORNING
+from tests.support import MONDAY_MORNING
 
 GITHUB_TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from engine.model import CheckResult
-from tests.conftest import MONDAY_MORNING
+from tests.support import MONDAY_MORNING
 
 
 @dataclass(frozen=True)

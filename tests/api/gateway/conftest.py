@@ -1,6 +1,7 @@
 """Fixtures of a real engine with its gateway. There is one for each module, because opening one takes a second."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,17 +9,16 @@ import pytest
 from engine.engine import Engine
 from engine.home import Home
 from tests.api.gateway.served import Serve, Served, open_served
-from tests.conftest import GIT_CONFIG
 
 
 @pytest.fixture(scope="module")
-def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[], bytes]) -> Iterator[Serve]:
+def serve(
+    tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[], bytes], git_config: Path
+) -> Iterator[Serve]:
     """Opens engines with a gateway; closes them after the module."""
     opened = []
     with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("gateway")
-        (folder / "gitconfig").write_text(GIT_CONFIG)
-        patch.setenv("GIT_CONFIG_GLOBAL", str(folder / "gitconfig"))
+        patch.setenv("GIT_CONFIG_GLOBAL", str(git_config))
         patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
         patch.delenv("CLAWPY_GATEWAY_API_KEY", raising=False)
 

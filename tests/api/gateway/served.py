@@ -19,7 +19,7 @@ from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card
 from engine.services import Overrides
-from tests.conftest import Repository
+from tests.support.repository import Repository
 
 SMALL = GatewayLimits(body=65_536, head=16_384, head_seconds=2.0, body_seconds=2.0, messages=0.05, failures=0.05)
 """Small sizes. Once a burst is used up, nothing more is allowed within a test. A slow machine meets the deadlines."""

@@ -25,7 +25,7 @@ from engine.config.settings_file import BadConfig, read_settings
 from engine.home import Home
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.notify_world import MutableSettings, StandInKeys
-from tests.conftest import MONDAY_MORNING as NOW
+from tests.support import MONDAY_MORNING as NOW
 from tests.support.helpers import make_program, read_table, refused
 
 ADDRESSES = read_table(__file__)

@@ -21,7 +21,7 @@ from engine.api.notify.notes import (
 from engine.config import Settings
 from engine.config.sections import Surface
 from engine.model import Tier
-from tests.conftest import MONDAY_MORNING as NOW
+from tests.support import MONDAY_MORNING as NOW
 from tests.support.helpers import read_table
 
 # The table of SPEC 10.2: seven kinds of event, six surfaces

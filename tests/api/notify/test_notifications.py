@@ -25,7 +25,7 @@ from engine.model import SessionState, Tier, microusd
 from engine.storage.database import Database
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.notify_world import COST, EVERYWHERE, ONE_FAILED, PAUSED, NotifyWorld, make_created, make_ended
-from tests.conftest import MONDAY_MORNING
+from tests.support import MONDAY_MORNING
 from tests.support.helpers import make_session_view
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Repository
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.session_world import MakeWorld
+from tests.support.repository import Repository
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from engine.execution.runners.flow import Job
 from engine.execution.runners.flows import FLOWS
 from engine.execution.trees import take_snapshot
 from engine.git import Git
-from tests.conftest import Repository
 from tests.execution.flows.flow_run import FlowRun, ProcessSession, RunFlow
+from tests.support.repository import Repository
 
 EVERYDAY_PROGRAMS = [
     *("sh", "git", "make", "cat", "echo", "env", "python3", "node", "npm"),

@@ -11,7 +11,7 @@ from typing import Any
 from engine.execution.runners import CommandResult, WorkFailed
 from engine.execution.runners.flow import FlowResult
 from engine.model import CheckResult
-from tests.conftest import Repository
+from tests.support.repository import Repository
 
 
 @dataclass

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pytest
 
 from engine.execution.runners import CannotRun
-from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.support.helpers import needs, read_table
+from tests.support.repository import Repository
 
 
 @dataclass(frozen=True)

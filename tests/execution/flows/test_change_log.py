@@ -15,9 +15,9 @@ from engine.execution.runners.flows.documents import (
 )
 from engine.files import INHERITED, LEARNT, find_section, write_section
 from engine.text import one_line
-from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.support.helpers import read_table
+from tests.support.repository import Repository
 
 TABLE = read_table(__file__)
 

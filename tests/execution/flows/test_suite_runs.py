@@ -17,9 +17,9 @@ from engine.execution.runners import CannotRun
 from engine.execution.runners.flows.suite_runs import ToolCheck, combine_checks, describe_check, describe_compared
 from engine.execution.runners.toolchains import TEST_RUNNERS
 from engine.model import CheckResult
-from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.support.helpers import needs, read_table
+from tests.support.repository import Repository
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ Each is made on top of what a repository has, and leaves what must not be pushed
 
 from collections.abc import Callable
 
-from tests.conftest import Repository
 from tests.support.helpers import GITHUB_TOKEN
+from tests.support.repository import Repository
 
 FILE = "einstellungen ü.py"
 WITH_KEY = f"REGION = 'eu'\nKEY = '{GITHUB_TOKEN}'\nZONE = 1\n"

@@ -4,9 +4,9 @@ import pytest
 
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import find_best_sandbox
-from tests.conftest import Repository
 from tests.execution.flow_world import FlowWorld
 from tests.execution.session_world import MakeWorld
+from tests.support.repository import Repository
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ from engine.execution.runners.toolchains.installing import (
 from engine.execution.sandbox import Sandbox
 from engine.execution.session_folders import SessionFolder
 from engine.model import SessionState
-from tests.conftest import Repository
 from tests.execution.agent_world import AgentWorld
 from tests.execution.flow_world import FlowWorld
 from tests.execution.session_world import MakeWorld
@@ -44,6 +43,7 @@ from tests.execution.toolchains.installations import (
     run_successfully,
 )
 from tests.support.helpers import needs
+from tests.support.repository import Repository
 
 LEFT_PAD = make_npm_project(
     "left-pad",

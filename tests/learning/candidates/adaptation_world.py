@@ -29,7 +29,7 @@ from engine.model.adaptation import (
 from engine.model.decisions import Correction
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.conftest import MONDAY_MORNING
+from tests.support import MONDAY_MORNING
 
 AGENT = "backend_builder"
 """The agent of the sessions that candidates come from."""

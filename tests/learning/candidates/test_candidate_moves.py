@@ -20,7 +20,6 @@ from engine.learning.candidates.life_cycle import load_candidates
 from engine.model import Refusal
 from engine.model.adaptation import CANDIDATE_MOVES, CandidateMove, CandidateStatus, compute_candidate_status
 from engine.storage.database import Database
-from tests.conftest import MONDAY_MORNING
 from tests.learning.candidates.adaptation_world import (
     AdaptationWorld,
     make_agent_erred,
@@ -28,6 +27,7 @@ from tests.learning.candidates.adaptation_world import (
     make_transcript,
     make_validation_failed,
 )
+from tests.support import MONDAY_MORNING
 
 LEGAL = {(before.value, after.value) for (before, _), after in CANDIDATE_MOVES.items()}
 """The legal transitions: (status before, status after)."""

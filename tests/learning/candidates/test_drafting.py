@@ -21,7 +21,6 @@ from engine.model.adaptation import (
     RecordKind,
     RoutingHint,
 )
-from tests.conftest import MONDAY_MORNING
 from tests.learning.candidates.adaptation_world import (
     AGENT,
     SHOP,
@@ -29,6 +28,7 @@ from tests.learning.candidates.adaptation_world import (
     StandInSources,
     make_transcript,
 )
+from tests.support import MONDAY_MORNING
 from tests.support.helpers import refused
 
 SECRET = "sk-a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4"

@@ -23,7 +23,7 @@ from engine.model import (
 )
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
-from tests.conftest import MONDAY_MORNING
+from tests.support import MONDAY_MORNING
 from tests.support.helpers import NobodyAsks, make_session_ended, make_session_view
 
 SHOP = "/srv/shop"

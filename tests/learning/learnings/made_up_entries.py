@@ -10,7 +10,7 @@ import numpy
 from engine.learning.learnings.store import Scope, place_entry
 from engine.lessons import make_lesson_id
 from engine.model import LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Trust
-from tests.conftest import MONDAY_MORNING
+from tests.support import MONDAY_MORNING
 
 
 def make_entry(text: str, session: str = "s1", **changes: Any) -> LearningEntry:

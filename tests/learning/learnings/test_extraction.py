@@ -11,7 +11,6 @@ from engine.learning.learnings.questions import read_claims, read_verdict
 from engine.model import Answer, LearningEntry, LearningScope, Question
 from engine.storage.erasing import SearchTerms
 from engine.storage.ledger import LedgerEntry
-from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.chain_world import (
     SHOP,
     ChainWorld,
@@ -20,6 +19,7 @@ from tests.learning.learnings.chain_world import (
     fail_with_full_disk,
     make_view,
 )
+from tests.support import MONDAY_MORNING
 
 TEST = "tests/test_cart.py::test_total"
 HEALED = LedgerEntry(1, MONDAY_MORNING, "ValidationHealed", "s1", SHOP, {"failing": [TEST], "attempts": 2, "cost": 0})

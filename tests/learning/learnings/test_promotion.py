@@ -19,9 +19,9 @@ from engine.learning.learnings.recurrence import Vectors, find_clusters
 from engine.learning.learnings.store import Scope
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Refusal
 from engine.storage.erasing import SearchTerms
-from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.chain_world import ChainWorld
 from tests.learning.learnings.made_up_entries import make_angle_vectors, make_entry, make_no_vectors
+from tests.support import MONDAY_MORNING
 from tests.support.helpers import refused
 
 # What recurs in three sessions, at a cosine of 0.8

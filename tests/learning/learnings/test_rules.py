@@ -21,8 +21,8 @@ from engine.model import (
     PermissionRequest,
     Score,
 )
-from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.chain_world import make_view
+from tests.support import MONDAY_MORNING
 
 
 def find_findings(**fields: Any) -> list[Finding]:

@@ -7,10 +7,10 @@ import pytest
 
 from engine.prediction.signals import Meeting
 from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, prepare_meeting
-from tests.conftest import Repository
 from tests.prediction.builders import NOW, commit_at
 from tests.prediction.sensing import SensedWorkspace
 from tests.support.helpers import read_table
+from tests.support.repository import Repository
 
 
 @pytest.mark.parametrize("subject, routine", read_table(__file__)["subjects"])

@@ -7,10 +7,10 @@ import pytest
 
 from engine.git.github import GitHubState, PullRequest
 from engine.prediction.templates.runs import failing_ci, hunt_flakes, slower_tests
-from tests.conftest import Repository
 from tests.prediction.builders import NOW, get_only
 from tests.prediction.sensing import SensedWorkspace
 from tests.support.past_run import PastRun
+from tests.support.repository import Repository
 
 CART = "tests/test_cart.py::TestCart::test_cart"
 HOUR = timedelta(hours=1)

@@ -12,9 +12,9 @@ from engine.prediction.kinds import KINDS
 from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates.history import secret
 from engine.prediction.templates.offers import find_day_begin, is_usable, is_usable_path
-from tests.conftest import Repository
 from tests.prediction.builders import NOW, commit_at, make_session, propose_all
 from tests.prediction.sensing import SensedWorkspace
+from tests.support.repository import Repository
 
 DAY = timedelta(days=1)
 
