@@ -14,7 +14,8 @@ from engine.home import Home
 if TYPE_CHECKING:
     from engine.api.control import ask_running, call, connect, stop
     from engine.api.documents import document
-    from engine.api.gateway.access import check_gateway_options, get_gateway_token
+    from engine.api.gateway.access import get_gateway_token
+    from engine.api.gateway.gateway import check_gateway_options
     from engine.api.mcp import serve_mcp
     from engine.api.model_checks import store_key
     from engine.api.notify.delivery import store_address
@@ -62,7 +63,7 @@ _MODULES = {
     "ask_running": "engine.api.control",
     "call": "engine.api.control",
     "read_completion_names": "engine.api.offline",
-    "check_gateway_options": "engine.api.gateway.access",
+    "check_gateway_options": "engine.api.gateway.gateway",
     "connect": "engine.api.control",
     "dispatch": "engine.api.operations",
     "document": "engine.api.documents",

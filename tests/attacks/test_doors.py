@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from engine.api.control import ControlServer, ask
-from engine.api.gateway.server import GatewayLimits
+from engine.api.gateway.guard import GatewayLimits
 from engine.home import Home
 from tests.api.gateway.conftest import serve
 from tests.api.gateway.served import Serve, Served

@@ -12,7 +12,7 @@ import statistics
 import time
 from dataclasses import dataclass
 
-from engine.api.gateway.server import GatewayLimits
+from engine.api.gateway.guard import GatewayLimits
 from tests.api.gateway.conftest import serve
 from tests.api.gateway.served import Serve, Served
 from tests.benchmarks.event_writer import EVENTS_PER_SECOND, EventWriter

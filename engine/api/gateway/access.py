@@ -1,8 +1,4 @@
-"""Who may reach the gateway: its token and passes, its address and host names (SPEC 10.1, 11.1).
-
-Other machines can reach it only with a certificate, or if the operator says that a tunnel encrypts. A web page can make
-its own host name point to this machine; its requests then have that name as Host. So the gateway answers only to known
-names.
+"""Who may reach the gateway: its token, and passes for single requests (SPEC 10.1, 11.1).
 
 The token is made when the gateway first opens, and kept in the key stores. In memory there is only its SHA-256, which
 is compared in constant time. A *pass* is a credential for one request. It works only once, even after a restart. A
@@ -14,28 +10,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import ipaddress
 import logging
 import re
 import secrets
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
-
-from pydantic import ValidationError
 
 from engine.api_keys import FILE, Keys, NoKeyring
-from engine.config import GatewaySettings
-from engine.frozen import frozen
 from engine.home import Home
 from engine.lock import read_holder
 from engine.model import Refusal
-from engine.settings_store import SettingsStore
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 
@@ -53,16 +38,6 @@ THIS_RUN = "this run"
 
 MIN_TOKEN_CHARS = 20
 """Minimum length of a token. A token from the environment may be chosen by a person."""
-
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-
-HOW_TO_MAKE_PAIR = (
-    "to make a pair for this machine only: openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -addext "
-    "subjectAltName=DNS:localhost,IP:127.0.0.1 -days 365 -keyout key.pem -out cert.pem"
-)
-
-
-# -- the token
 
 
 def make_token() -> str:
@@ -228,105 +203,3 @@ def get_gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -
         message = "no token is stored; one that a running gateway made is shown once on its terminal, and ends with it"
         raise Refusal("no_token", message, fix)
     return {"token": token, "source": source, "message": message, "url": url, "badge": keys.badge()}
-
-
-def apply_options(settings: GatewaySettings, options: Mapping[str, Any]) -> GatewaySettings:
-    """The settings with the options of the command line. None keeps the setting. Raises `Refusal` `bad_address`."""
-    changes = {name: value for name, value in options.items() if value is not None}
-    try:
-        return GatewaySettings.model_validate(settings.model_dump() | changes)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        message = f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"
-        raise Refusal("bad_address", sanitise(message), "for example --host 127.0.0.1 --port 8477") from error
-
-
-# -- the address
-
-
-def check_gateway_options(home: Home, *, in_file: bool = False, **options: Any) -> None:
-    """Check the options of `Gateway.open` without an engine. Raises `Refusal`: those of a bad or unsafe address, and
-    `bad_config`."""
-    make_listen_address(apply_options(SettingsStore(home.config_file).current.gateway, options))
-
-
-@frozen
-class ListenAddress:
-    """The address of the gateway. `port` 0 means any free port. `names` are the values of Host that it answers to."""
-
-    host: str
-    port: int
-    certificate: str
-    certificate_key: str
-    names: frozenset[str]
-    origins: frozenset[str]
-
-    @property
-    def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
-        return ipaddress.ip_address(self.host).is_loopback
-
-    @property
-    def url(self) -> str:
-        """The URL, such as `http://127.0.0.1:8477`. If it listens on all addresses, it is the loopback address."""
-        address = ipaddress.ip_address(self.host)
-        if address.is_unspecified:
-            address = ipaddress.ip_address("::1" if address.version == 6 else "127.0.0.1")
-        host = f"[{address}]" if address.version == 6 else str(address)
-        return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
-
-    def replace_names(self, settings: GatewaySettings) -> ListenAddress:
-        """The same with the host names and origins of these settings."""
-        return replace(self, names=LOOPBACK | frozenset(settings.hosts), origins=frozenset(settings.origins))
-
-    def answers_to(self, host: str) -> bool:
-        """Whether a Host header, with or without a port, names this gateway."""
-        try:
-            split = urlsplit(f"//{host}")
-            name, _ = split.hostname or "", split.port  # a port that is no number raises ValueError
-            # A page that rebinds its name sends that name. A numeric address cannot be rebound.
-            is_our_name = name in self.names or ipaddress.ip_address(name).is_loopback or not self.is_local
-        except ValueError:
-            return False
-        return is_our_name and split.netloc == host and "@" not in host
-
-
-def make_listen_address(settings: GatewaySettings) -> ListenAddress:
-    """The address that these settings ask for. Raises `Refusal`: `unsafe_address`, `no_certificate`."""
-    certificate, key = settings.certificate, settings.certificate_key or settings.certificate
-    for file in filter(None, (certificate, key)):
-        if not Path(file).expanduser().is_file():
-            path = sanitise(str(Path(file).expanduser().absolute()))[:4096]
-            raise Refusal("no_certificate", f"there is no file {path}", f"name a PEM file; {HOW_TO_MAKE_PAIR}")
-    if key and not certificate:
-        raise Refusal("no_certificate", "there is a certificateKey but no certificate", "name both")
-    address = ListenAddress(
-        host=settings.host,
-        port=settings.port,
-        certificate=str(Path(certificate).expanduser()) if certificate else "",
-        certificate_key=str(Path(key).expanduser()) if key else "",
-        names=LOOPBACK,
-        origins=frozenset(),
-    ).replace_names(settings)
-    if not address.is_local and not certificate and not settings.tunnel:
-        raise Refusal(
-            "unsafe_address",
-            f"{settings.host} can be reached by other machines, and the connection is not encrypted",
-            "give --certificate and --certificate-key; or --tunnel if something in front of it encrypts; "
-            "or reach 127.0.0.1 by `ssh -L` or `tailscale serve`",
-        )
-    return address
-
-
-def check_certificate(certificate: str, key: str) -> None:
-    """Check that both can be loaded. OpenSSL would ask for a pass phrase on the terminal; this does not. Raises
-    `Refusal` `bad_certificate`."""
-    import ssl  # slow to import, and only needed with a certificate
-
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
-    except OSError as error:  # `ssl.SSLError` is one
-        reason = getattr(error, "reason", None) or error.strerror or error
-        message = f"{certificate} with {key} cannot be used: {reason}"
-        fix = f"name a certificate and its key, readable for you, in PEM form, without a passphrase; {HOW_TO_MAKE_PAIR}"
-        raise Refusal("bad_certificate", sanitise(message), sanitise(fix)) from error

@@ -12,11 +12,14 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from engine.api.gateway.access import THIS_RUN, Access, apply_options, make_listen_address
+from engine.api.gateway import apply_options, make_listen_address
+from engine.api.gateway.access import THIS_RUN, Access
 from engine.config import GatewaySettings
 from engine.events import Event, GatewayClosed, GatewayOpened
 from engine.frozen import frozen
+from engine.home import Home
 from engine.model import Refusal
+from engine.settings_store import SettingsStore
 
 if TYPE_CHECKING:
     from engine.api.gateway.server import Server
@@ -67,7 +70,7 @@ class Gateway:
         self._closed = False
 
     def open(self, *, in_file: bool = False, **options: Any) -> str:
-        """Listen, with `options` that override the settings (see `access.apply_options`). Returns as `take_new_token`.
+        """Listen, with `options` that override the settings (see `apply_options`). Returns as `take_new_token`.
         `in_file` is the operator's consent to store a new token in a private file. If the operator opened the gateway
         before, it stays as it is.
 
@@ -191,3 +194,9 @@ class Gateway:
 def _clear_names(settings: GatewaySettings) -> GatewaySettings:
     """The settings whose change needs a new socket: all but host names and origins."""
     return settings.model_copy(update={"hosts": (), "origins": ()})
+
+
+def check_gateway_options(home: Home, *, in_file: bool = False, **options: Any) -> None:
+    """Check the options of `Gateway.open` without an engine. Raises `Refusal`: those of a bad or unsafe address, and
+    `bad_config`."""
+    make_listen_address(apply_options(SettingsStore(home.config_file).current.gateway, options))

@@ -22,10 +22,11 @@ from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocket
 
 from engine.api.documents import Document
-from engine.api.gateway import replies
-from engine.api.gateway.access import Access, ListenAddress
+from engine.api.gateway import ListenAddress, replies
+from engine.api.gateway.access import Access
+from engine.api.gateway.guard import ClientCounts, GatewayLimits, Guard
 from engine.api.gateway.pulse import Pulse
-from engine.api.gateway.server import ClientCounts, GatewayLimits, Guard, Server
+from engine.api.gateway.server import Server
 from engine.api.operations import OPERATIONS
 from engine.api.operations.operation import NOT_AN_OBJECT, ApiServices, describe_fault, validate_arguments
 from engine.files import read_table

@@ -12,8 +12,8 @@ import httpx
 
 from engine import open_engine
 from engine.api.gateway.gateway import Gateway
+from engine.api.gateway.guard import GatewayLimits
 from engine.api.gateway.routes import build_server
-from engine.api.gateway.server import GatewayLimits
 from engine.api.notify.notifications import Notifications
 from engine.engine import Engine
 from engine.home import Home

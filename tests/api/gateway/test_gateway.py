@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, Access, make_listen_address, rotate_token
+from engine.api.gateway import make_listen_address
+from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, Access, rotate_token
 from engine.api_keys import Keyring, Keys
 from engine.config import GatewaySettings
 from engine.home import Home

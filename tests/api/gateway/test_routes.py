@@ -13,7 +13,7 @@ import pytest
 
 from engine.api.control import ask
 from engine.api.gateway import replies
-from engine.api.gateway.server import GatewayLimits
+from engine.api.gateway.guard import GatewayLimits
 from engine.config.sections import Surface
 from engine.engine import Engine
 from engine.lock import read_holder
