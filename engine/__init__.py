@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.api.gateway.gateway import check_gateway_options
     from engine.api.mcp import serve_mcp
     from engine.api.model_checks import store_key
-    from engine.api.notify.delivery import store_address
+    from engine.api.notify import store_address
     from engine.api.offline import read_completion_names
     from engine.api.operations import dispatch
     from engine.engine import Engine, open_engine
@@ -68,7 +68,7 @@ _MODULES = {
     "dispatch": "engine.api.operations",
     "document": "engine.api.documents",
     "get_gateway_token": "engine.api.gateway.access",
-    "store_address": "engine.api.notify.delivery",
+    "store_address": "engine.api.notify",
     "store_key": "engine.api.model_checks",
     "kind_title": "engine.prediction.kinds",
     "serve_mcp": "engine.api.mcp",

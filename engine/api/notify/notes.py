@@ -17,10 +17,7 @@ from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic.alias_generators import to_camel
-
 from engine.api.documents import Document
-from engine.config import Settings
 from engine.config.sections import Surface
 from engine.files import read_table
 from engine.frozen import frozen
@@ -83,20 +80,6 @@ FORMS: Mapping[NotificationKind, Mapping[Surface, Form]] = {
     for kind, row in _TABLE.items()
 }
 URGENCY = {NotificationKind(kind): Urgency(row["urgency"]) for kind, row in _TABLE.items()}
-
-_PUSH_SETTING = "push_notifications_enabled"
-_SETTINGS = {Surface.WATCH: "watch_complications_enabled", Surface.GLASSES: "glasses_alerts_enabled"}
-
-
-def get_setting_name(surface: Surface) -> str:
-    """The name in the settings file of the setting that switches a surface on or off (SPEC 7.4)."""
-    return to_camel(_SETTINGS.get(surface, _PUSH_SETTING))
-
-
-def is_switched_on(surface: Surface, settings: Settings) -> bool:
-    """Whether the settings switch a surface on (SPEC 7.4)."""
-    return bool(getattr(settings, _SETTINGS.get(surface, _PUSH_SETTING)))
-
 
 # -- content
 

@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from engine.api.documents import Document, instant
-from engine.api.notify import delivery
-from engine.api.notify.delivery import EXAMPLE_FIX, Addresses, Deliver, IssuePass
+from engine.api.notify import EXAMPLE_FIX, Addresses, delivery, get_setting_name, is_switched_on
+from engine.api.notify.delivery import Deliver, IssuePass
 from engine.api.notify.notes import (
     FORMS,
     NOTIFIED_KINDS,
@@ -27,11 +27,10 @@ from engine.api.notify.notes import (
     NotificationKind,
     Urgency,
     find_notification_kind,
-    get_setting_name,
-    is_switched_on,
     make_note,
 )
-from engine.api.notify.outbox import MAX_AGE, NotificationRow, Outbox, Sender
+from engine.api.notify.outbox import NotificationRow, Outbox
+from engine.api.notify.sender import MAX_AGE, Sender
 from engine.background import Background
 from engine.config.sections import Surface, make_address_variable
 from engine.events import Subscription

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
-from engine.api.notify.delivery import Address, Addresses, Button, DeliveryFailure, deliver
+from engine.api.notify import Address, Addresses
+from engine.api.notify.delivery import Button, DeliveryFailure, deliver
 from engine.api.notify.notes import Note
 from engine.api.notify.notifications import Notifications
 from engine.api_keys import Key, Keys

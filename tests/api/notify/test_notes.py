@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from engine.api.notify import is_switched_on
 from engine.api.notify.notes import (
     CARD_ACTIONS,
     FORMS,
@@ -14,7 +15,6 @@ from engine.api.notify.notes import (
     Note,
     NotificationContent,
     NotificationKind,
-    is_switched_on,
     make_digest,
     make_note,
 )

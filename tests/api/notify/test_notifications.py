@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.api.notify import outbox
-from engine.api.notify.delivery import Address, Button, DeliveryFailure
+from engine.api.notify import Address, outbox
+from engine.api.notify.delivery import Button, DeliveryFailure
 from engine.api.notify.notes import Form, Note
-from engine.api.notify.outbox import BACKOFF_S, MAX_AGE, MAX_TRIES
+from engine.api.notify.sender import BACKOFF_S, MAX_AGE, MAX_TRIES
 from engine.clock import FakeClock
 from engine.config.sections import Surface
 from engine.events import CostWarned, Event, EventBus, StateChanged
