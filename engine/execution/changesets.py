@@ -41,8 +41,7 @@ from engine.execution.change_store import (
     load_row_of_session,
     store_decision,
 )
-from engine.execution.diffs import list_file_changes, list_left_out
-from engine.execution.landing_plans import find_unsupported
+from engine.execution.diffs import find_unsupported, list_file_changes, list_left_out
 from engine.execution.landings import Landings, make_unsupported_refusal
 from engine.execution.session_store import SessionRow
 from engine.execution.trees import (

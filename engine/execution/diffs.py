@@ -1,27 +1,28 @@
-"""Shows the reviewer what a change set changes, and divides it for a landing of some parts (SPEC 3.9).
+"""Shows the reviewer what a change set changes (SPEC 3.9): a list of its files, and their hunks.
 
-The reviewer sees a list of files, with a note on each file that needs attention, and the hunks of each file, which are
-sanitised and limited in size. For a landing of some hunks the tree that has them is made. Hunks keep their numbers in
-the diff of the whole change set, even when some landed.
+A file that needs attention has a note, and one that is never landed has the reason. Nothing lands that leads out of the
+folder. Nor does a changed file with a configured filter: that program does not run, so that the bytes are unknown.
+
+Hunks are sanitised and limited in size. They keep their numbers in the diff of the whole change set, even when some
+landed.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import posixpath
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.execution.landing_plans import find_unsupported
 from engine.execution.runners.toolchains import TEST_FILE
 from engine.execution.trees import (
     ABSENT,
-    DURABLE,
     EXECUTABLE,
     GITLINK,
     LINK,
@@ -32,25 +33,13 @@ from engine.execution.trees import (
     scratch_index,
 )
 from engine.files import read_table
-from engine.git import Git, join_nul, join_paths, printable_path, split_nul
-from engine.model import LEFT_OUT, FileChange, FileDiff, FilePart, Refusal
+from engine.git import Git, join_nul, printable_path, split_nul
+from engine.git.repository import is_git_name
+from engine.model import LEFT_OUT, FileChange, FileDiff
 from engine.text import sanitise
 
 MAX_TARGET_CHARS = 200
 """Maximum number of characters of a link's target."""
-
-MAX_HUNK_CHARS = 100_000
-"""Maximum number of characters of one file's hunks."""
-
-MAX_HUNK_LINE_CHARS = 1_000
-"""Maximum number of characters of one line of a diff."""
-
-_HEADER = re.compile(rb"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_INVISIBLE = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
-)
-_TOO_LONG = re.compile(rf"(?m)^(.{{{MAX_HUNK_LINE_CHARS}}})(.+)$")
-_UNIX_LINE = re.compile(r"(?m)^[ +-].*(?<!\r)$")
 
 # -- the list
 
@@ -143,7 +132,76 @@ def _find_bare_repositories(git: Git, tree: str, files: Sequence[TreeChange]) ->
     return {path for path, folder in folder_of.items() if {folder + b"HEAD", folder + b"config"} <= names}
 
 
+# -- what is never landed
+
+
+def find_unsupported(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
+    """The paths that are never landed among `changes`, which lead to `tree`, each with the reason. They are submodules,
+    names that lead out of the folder or into git's own, links that lead out, and files with a configured filter."""
+    reasons = {change.path: reason for change in changes if (reason := _explain_refusal(change))}
+    links = [change for change in changes if change.path not in reasons and change.new_mode == LINK]
+    for path, target in _find_links_leading_out(git, tree, links):
+        reasons[path] = f"a link that points outside the project, to {printable_path(target)}"
+    if git.repository.filters:
+        remaining_paths = [change.path for change in changes if change.path not in reasons]
+        for path, name in _find_files_with_filter(git, tree, remaining_paths):
+            reasons[path] = f"uses the filter program {name.decode(errors='replace')!r}, which is not run"
+    return reasons
+
+
+def _explain_refusal(change: TreeChange) -> str:
+    """Why a path is never landed, whatever is there; "" if it may be."""
+    names = os.fsdecode(change.path).split("/")
+    if any(name in ("", ".", "..") for name in names):
+        return "its path leads outside the project"
+    if any(is_git_name(name) for name in names):
+        return "on some machines its name means git's own folder, whose contents are executed"
+    if GITLINK in (change.old_mode, change.new_mode):
+        return "a submodule; update it with git itself"
+    return ""
+
+
+def _find_files_with_filter(git: Git, tree: str, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Those of `paths` that have a configured filter by the attributes of `tree`, each with the filter's name."""
+    with scratch_index() as index:
+        staged = git.over(git.folder, index)
+        staged.output("read-tree", tree)
+        answer = split_nul(staged.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=join_nul(paths)))
+    for path, name in zip(answer[0::3], answer[2::3], strict=True):
+        if name.decode(errors="surrogateescape") in git.repository.filters:
+            yield path, name
+
+
+def _find_links_leading_out(git: Git, tree: str, links: Sequence[TreeChange]) -> Iterator[tuple[bytes, bytes]]:
+    """The links that lead out of the tree, by themselves or through other links, each with the place where it ends."""
+    if not links:
+        return
+    queries = b"".join(b"%s:%s\0" % (tree.encode(), link.path) for link in links)
+    answer = BytesIO(git.output("cat-file", "--batch-check", "--follow-symlinks", "-z", stdin=queries))
+    for link in links:
+        fields = answer.readline().split()
+        # A link out of the tree is "symlink 11\n/etc/passwd". One that leads nowhere in the tree is "dangling
+        # 45\nTREE:path", "loop" or "notdir".
+        target_outside = b""
+        if fields[0] in (b"symlink", b"dangling", b"loop", b"notdir"):
+            target_outside = answer.read(int(fields[1]) + 1)[:-1]
+        target = git.output("cat-file", "blob", link.new_oid)
+        if fields[0] == b"symlink":
+            yield link.path, target_outside
+        elif leads_out(link.path, target):
+            yield link.path, target  # git stopped at a name that is not in the tree, before the path led out of it
+
+
+def leads_out(path: bytes, target: bytes) -> bool:
+    """Whether the target of a link at this path is absolute, or has more `..` than folders to leave."""
+    end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return end.split(b"/")[0] in (b"", b"..")
+
+
 # -- hunks
+
+_HEADER = re.compile(rb"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+"""The head of a hunk in a patch of git."""
 
 
 class HunkSpan(NamedTuple):
@@ -180,6 +238,8 @@ def apply_hunks(old: bytes, new: bytes, hunks: Sequence[HunkSpan], selected_numb
 def find_hunks(file: bytes, old: bytes, new: bytes, hunks: Sequence[HunkSpan]) -> frozenset[int] | None:
     """The numbers of the hunks with which `apply_hunks` makes `file`. None when no hunks make it."""
     lines, old_lines, new_lines = (BytesIO(text).readlines() for text in (file, old, new))
+    # From hunk to hunk, each reading of the lines so far is continued with and without the next hunk, if that fits. Two
+    # readings that end at the same line have the same future, so the first one stands for both.
     chosen_by_line = {0: frozenset[int]()}  # by line of `file`: the hunks in the lines before it
     position = 0
     for number, (start, end, new_start, new_end) in enumerate(hunks, 1):
@@ -193,7 +253,7 @@ def find_hunks(file: bytes, old: bytes, new: bytes, hunks: Sequence[HunkSpan]) -
     return next((chosen for line, chosen in chosen_by_line.items() if lines[line:] == old_lines[position:]), None)
 
 
-def _find_landed_hunks(
+def find_landed_hunks(
     git: Git, file: TreeChange, patch: bytes, remaining: Mapping[bytes, TreeChange]
 ) -> frozenset[int] | None:
     """The numbers of the landed hunks of `file`, or None when they are unknown. `remaining` has the changes that are
@@ -205,75 +265,19 @@ def _find_landed_hunks(
     return find_hunks(present, old, new, parse_spans(patch))
 
 
-# -- landings of parts
-
-
-def write_tree_with(git: Git, base: str, result: str, landed: str, parts: Sequence[FilePart]) -> str:
-    """Add `parts` of the change from `base` to `result` to the tree `landed`, which has another part of that change.
-    Returns the new tree, whose objects are all on disk.
-
-    Raises `Refusal`: `unknown_file`, `unknown_hunk`, `already_decided` (a part is landed already), `inseparable` (a
-    file replaces one that is not among `parts`).
-    """
-    files = {printable_path(file.path): (file, patch) for file, patch in read_patches(git, base, result)}
-    remaining = {change.path: change for change in diff_trees(git, landed, result)}
-    waiting = [path for path, (file, _) in files.items() if remaining.keys() & file.paths]
-    entries, selected_paths = [], set[bytes]()
-    for part in parts:
-        if part.path not in files:
-            raise Refusal("unknown_file", f"it does not change {part.path}", f"one of: {join_paths(waiting)}")
-        if part.path not in waiting:
-            raise Refusal("already_decided", f"{part.path} is landed already", f"left: {join_paths(waiting)}")
-        file, patch = files[part.path]
-        selected_paths |= file.paths
-        entries += _make_index_entries(git, file, patch, remaining, part)
-    with scratch_index() as index:
-        partial = git.over(git.folder, index)
-        partial.output("read-tree", landed)
-        partial.output("update-index", "--replace", "-z", "--index-info", stdin=join_nul(entries))
-        tree = partial.text(*DURABLE, "write-tree", "--missing-ok")
-    if unselected := {change.path for change in diff_trees(git, landed, tree)} - selected_paths:
-        names = join_paths([printable_path(path) for path in sorted(unselected)])
-        raise Refusal("inseparable", f"it takes the place of {names}", "land them together")
-    return tree
-
-
-def _make_index_entries(
-    git: Git, file: TreeChange, patch: bytes, remaining: Mapping[bytes, TreeChange], part: FilePart
-) -> list[bytes]:
-    """The lines for `git update-index` that remove a file from an index, and add it with this part of its change."""
-    entries = [f"0 {'0' * len(file.new_oid)}\t".encode() + path for path in file.paths]
-    mode, oid = file.new_mode, file.new_oid
-    if part.hunks:
-        landed = _find_landed_hunks(git, file, patch, remaining)
-        if blob := _write_blob_with(git, file, patch, landed, part):
-            mode, oid = file.old_mode, blob
-    if not file.is_removed:
-        entries.append(f"{mode} {oid}\t".encode() + file.path)
-    return entries
-
-
-def _write_blob_with(git: Git, file: TreeChange, patch: bytes, landed: frozenset[int] | None, part: FilePart) -> str:
-    """Write the blob of the old file with these hunks and the `landed` ones (None: unknown). "" when these are all
-    hunks of the file."""
-    hunks = parse_spans(patch) if file.patch_count == 1 else []
-    if unknown := [number for number in part.hunks if not 1 <= number <= len(hunks)]:
-        fix = f"its hunks are 1 to {len(hunks)}" if hunks else "it has none: land all of it"
-        raise Refusal("unknown_hunk", f"{part.path} has no hunk {unknown[0]}", fix)
-    if landed is None:
-        raise Refusal("unknown_hunk", f"the hunks of {part.path} that are left have no numbers", "land all of it")
-    if again := sorted(landed.intersection(part.hunks)):
-        remaining_hunks = ", ".join(str(number) for number in range(1, len(hunks) + 1) if number not in landed)
-        message = f"hunk {again[0]} of {part.path} is landed already"
-        raise Refusal("already_decided", message, f"hunks left: {remaining_hunks}")
-    chosen = landed.union(part.hunks)
-    if len(chosen) == len(hunks):
-        return ""
-    old, new = (git.output("cat-file", "blob", oid) for oid in (file.old_oid, file.new_oid))
-    return git.text(*DURABLE, "hash-object", "-w", "--stdin", stdin=apply_hunks(old, new, hunks, chosen))
-
-
 # -- the diff
+
+MAX_HUNK_CHARS = 100_000
+"""Maximum number of characters of one file's hunks."""
+
+MAX_HUNK_LINE_CHARS = 1_000
+"""Maximum number of characters of one line of a diff."""
+
+_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
+_TOO_LONG = re.compile(rf"(?m)^(.{{{MAX_HUNK_LINE_CHARS}}})(.+)$")
+_UNIX_LINE = re.compile(r"(?m)^[ +-].*(?<!\r)$")
 
 
 def make_file_diffs(git: Git, base: str, result: str, landed: str) -> list[FileDiff]:
@@ -283,7 +287,7 @@ def make_file_diffs(git: Git, base: str, result: str, landed: str) -> list[FileD
     for file, patch in read_patches(git, base, result):
         if not remaining.keys() & file.paths:
             continue
-        landed_numbers = _find_landed_hunks(git, file, patch, remaining)
+        landed_numbers = find_landed_hunks(git, file, patch, remaining)
         text = _format_hunks(patch, landed_numbers or frozenset())
         cut = len(text) > MAX_HUNK_CHARS
         diffs.append(

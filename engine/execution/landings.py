@@ -19,7 +19,7 @@ from typing import Any
 from engine.beneath import Beneath
 from engine.events import ChangeSetLanded, Event, LandingUndone
 from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row, store_decision
-from engine.execution.diffs import list_file_changes, write_tree_with
+from engine.execution.diffs import list_file_changes
 from engine.execution.file_plan import (
     FilesChanged,
     NotRestored,
@@ -37,6 +37,7 @@ from engine.execution.landing_plans import (
     make_plan,
     read_blobs,
     try_landing,
+    write_tree_with,
 )
 from engine.execution.trees import diff_trees, keep_object, take_snapshot
 from engine.execution.worktrees import Worktrees

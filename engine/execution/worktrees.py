@@ -25,7 +25,7 @@ from dataclasses import field
 from pathlib import Path
 
 from engine.beneath import Beneath, parents
-from engine.execution.landing_plans import leads_out
+from engine.execution.diffs import leads_out
 from engine.execution.trees import (
     Snapshot,
     find_submodules,
