@@ -1,18 +1,15 @@
 """The service of agents, each of which is a folder (SPEC 1.1, 4.1): it lists, adds, moves and retires them.
 
 The folders are the source of truth. The operator edits them in any editor, so they are read again when they change.
-A folder that cannot be read is shown as broken, with the reason. Folders are created and removed by one rename. A view
-of an agent (`AgentView`) is made of its folder, of the channels in the settings that it serves, and of the activity
-that the caller of `Agents` counts.
+A folder that cannot be read is shown as broken, with the reason. A view of an agent (`AgentView`) is made of its
+folder, of the channels in the settings that it serves, and of the activity that the caller of `Agents` counts.
 """
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,27 +18,32 @@ from pydantic import ValidationError
 
 from engine.config import SettingsSource
 from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
-from engine.files import INHERITED, TEMPORARY_PREFIX, FileCache, remove_section, sync_folder, write_json
+from engine.files import INHERITED, TEMPORARY_PREFIX, FileCache, remove_section, write_json
 from engine.frozen import frozen
-from engine.hierarchy.organisation import (
+from engine.hierarchy import (
     AGENT_ID,
     ARCHETYPES,
     OWNER,
-    AgentFolder,
     CascadeConfig,
     CascadeConfigFile,
-    Comms,
     Lineage,
+    climb_chain,
+    refuse_if_unwritable,
+    resolve_tier,
+)
+from engine.hierarchy.agent_folders import (
+    AgentFolder,
+    Comms,
+    RetiredFolders,
     Role,
     Tools,
-    climb_chain,
     create_agent_folder,
+    create_by_rename,
     find_first_fault,
+    find_retired_id,
     load_first_roles,
     read_agent_folder,
     read_text,
-    refuse_if_unwritable,
-    resolve_tier,
 )
 from engine.hierarchy.profile_text import remove_lessons_from_soul
 from engine.model import AgentActivity, AgentView, Refusal, microusd
@@ -75,7 +77,7 @@ class Agents:
         read_activity: ReadActivity = dict,
     ) -> None:
         self._folder = folder
-        self._retired = _RetiredFolders(folder / ".retired")
+        self._retired = RetiredFolders(folder / ".retired")
         self.config = CascadeConfigFile(cascade_config)
         self._settings = settings
         self._record = record
@@ -89,7 +91,7 @@ class Agents:
             for leftover in self._folder.glob(f"{TEMPORARY_PREFIX}*"):
                 shutil.rmtree(leftover)
             return False
-        with refuse_if_unwritable(self._folder), _create_folder(self._folder) as unfinished:
+        with refuse_if_unwritable(self._folder), create_by_rename(self._folder) as unfinished:
             unfinished.mkdir(mode=0o700, parents=True)
             for agent_id, role in load_first_roles().items():
                 create_agent_folder(unfinished / agent_id, role)
@@ -230,7 +232,7 @@ class Agents:
             role = Role(name, reports_to, archetype, sanitise(domain))
             with refuse_if_unwritable(self._folder):
                 self._retired.free_name(agent_id)  # a name for `restore` is never the id of an agent
-                with _create_folder(self._folder / agent_id) as unfinished:
+                with create_by_rename(self._folder / agent_id) as unfinished:
                     create_agent_folder(unfinished, role)
         self._record(AgentAdded(subject=agent_id, reports_to=reports_to))
         return self.get(agent_id)
@@ -284,7 +286,7 @@ class Agents:
         config, activity = self.config.current, self._read_activity()
         views = []
         for name in self._retired.list_names():
-            agent = read_agent_folder(self._retired.folder / name, _strip_number(name))
+            agent = read_agent_folder(self._retired.folder / name, find_retired_id(name))
             view = self._make_view(replace(agent, id=name), config, activity)
             views.append(replace(view, activity=replace(view.activity, state="retired"), channels=()))
         return views
@@ -294,13 +296,13 @@ class Agents:
 
         Raises `Refusal`: `unknown_agent`, `agent_exists`, `unwritable_home`.
         """
-        agent_id = _strip_number(name)
+        agent_id = find_retired_id(name)
         with self._lock, refuse_if_unwritable(self._folder):
             if AGENT_ID.fullmatch(agent_id) and (self._folder / agent_id).exists():
                 raise Refusal("agent_exists", f"{agent_id} already exists again", "retire that one first")
             if name not in self._retired.list_names():
                 raise Refusal("unknown_agent", f"no {sanitise(name)} was retired", f"see {self._retired.folder}")
-            _move_folder(self._retired.folder / name, self._folder / agent_id)
+            self._retired.give_back(name, self._folder / agent_id)
         view = self.get(agent_id)
         self._record(AgentAdded(subject=agent_id, reports_to=view.reports_to))
         return view
@@ -399,42 +401,6 @@ class Agents:
         )
 
 
-class _RetiredFolders:
-    """The folders of retired agents in `.retired`, which may not exist yet. The folder of `cfo` is named `cfo`, and if
-    such an agent was retired before, `cfo.2` and so on."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def list_names(self) -> Sequence[str]:
-        """The names of the folders, sorted."""
-        return sorted(folder.name for folder in self.folder.glob("[!.]*") if folder.is_dir())
-
-    def take_in(self, agent_folder: Path) -> str:
-        """Move the folder of an agent here; returns its name. Raises OSError."""
-        name = self._choose_name(agent_folder.name)
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        _move_folder(agent_folder, self.folder / name)
-        return name
-
-    def free_name(self, agent_id: str) -> None:
-        """Give the folder that is named as this agent another name, if there is one. Raises OSError."""
-        if (self.folder / agent_id).exists():
-            _move_folder(self.folder / agent_id, self.folder / self._choose_name(agent_id))
-
-    def _choose_name(self, agent_id: str) -> str:
-        """A name for the folder of an agent that no folder has."""
-        names = self.list_names()
-        if all(_strip_number(name) != agent_id for name in names):
-            return agent_id
-        return next(name for number in itertools.count(2) if (name := f"{agent_id}.{number}") not in names)
-
-
-def _strip_number(name: str) -> str:
-    """The id of the agent whose folder has this name in `.retired`."""
-    return name.partition(".")[0]
-
-
 def _check_words(agent_id: str, archetype: str) -> None:
     """Check the words for a new agent. Raises `Refusal`: `bad_id`, `bad_archetype`."""
     if not AGENT_ID.fullmatch(agent_id):
@@ -443,18 +409,3 @@ def _check_words(agent_id: str, archetype: str) -> None:
     if archetype and archetype not in ARCHETYPES:
         known = "known archetypes: " + ", ".join(ARCHETYPES)
         raise Refusal("bad_archetype", f"{archetype!r} is not an archetype", known)
-
-
-@contextmanager
-def _create_folder(folder: Path) -> Iterator[Path]:
-    """A context that makes a folder under another name, which then becomes `folder`. Raises OSError."""
-    unfinished = folder.with_name(f"{TEMPORARY_PREFIX}{folder.name}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    yield unfinished
-    _move_folder(unfinished, folder)
-
-
-def _move_folder(folder: Path, target: Path) -> None:
-    """Rename a folder, durably. Raises OSError."""
-    folder.rename(target)
-    sync_folder(target.parent)

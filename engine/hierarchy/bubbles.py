@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from sqlmodel import Field
 
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
+from engine.hierarchy import CascadeConfig, Lineage, is_leader
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.organisation import CascadeConfig, Lineage, is_leader
 from engine.hierarchy.profile_text import clean_item
 from engine.hierarchy.profiles import Profiles
 from engine.lessons import make_lesson_id

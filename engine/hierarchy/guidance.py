@@ -19,8 +19,8 @@ from engine import tokenizer
 from engine.clock import Clock
 from engine.files import read_signature
 from engine.frozen import frozen
+from engine.hierarchy import Lineage, is_leader
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.organisation import Lineage, is_leader
 from engine.hierarchy.profile_text import MAX_ITEMS, clean_item
 from engine.hierarchy.profiles import Profiles
 from engine.model import (

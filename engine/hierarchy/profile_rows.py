@@ -17,8 +17,8 @@ from typing import Any
 import sqlalchemy
 from sqlmodel import Field
 
+from engine.hierarchy import is_leader
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.organisation import is_leader
 from engine.hierarchy.profile_text import ITEM_SECTIONS, LIST_SECTIONS, PROFILE_SECTIONS
 from engine.model import LeaderProfile, PatternSource, ProfileItem, Refusal, Trust
 from engine.storage import Row, read_all

@@ -16,11 +16,11 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.events import SoulRewritten, TeachingRefreshed
 from engine.files import INHERITED, read_plain, write_atomic, write_section
+from engine.hierarchy import MAX_FILE_BYTES, is_leader
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade, format_item
 from engine.hierarchy.guided_sessions import GuidedSessions
-from engine.hierarchy.organisation import MAX_FILE_BYTES, is_leader
 from engine.hierarchy.profiles import Profiles
 from engine.model import FlushReport, Guidance, Refusal, TeachingOutcome, TeachingResult, TeachingState
 from engine.model.base import group_pairs

@@ -19,7 +19,7 @@ from typing import Any
 
 from engine.events import AgentFileChanged
 from engine.files import write_atomic
-from engine.hierarchy.organisation import AGENT_ID
+from engine.hierarchy import AGENT_ID
 from engine.model import AgentFile, Layer, LayerState, Refusal
 from engine.storage.database import Database
 from engine.text import sanitise

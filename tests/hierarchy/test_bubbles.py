@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy
 
 from engine.clock import FakeClock
+from engine.hierarchy import CascadeConfig, Lineage
 from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, find_topics, is_relevant
-from engine.hierarchy.organisation import CascadeConfig, Lineage
 from engine.hierarchy.teaching import remove_lesson
 from engine.lessons import make_lesson_id
 from engine.model import AgentView, BubbleState, LeaderProfile, OfferedFinding, ProfileItem, Refusal, Trust
@@ -39,22 +39,7 @@ def find_refusing_gate(
     return "" if results[-1].passed else results[-1].name
 
 
-@pytest.mark.parametrize(
-    "fields, gate",
-    [
-        ({}, ""),
-        ({"confidence": 0.75}, ""),
-        ({"confidence": 0.7499}, "confidence"),
-        ({"importance": 0.60}, ""),
-        ({"importance": 0.5999}, "importance"),
-        ({"confidence": 0.1, "importance": 0.1}, "confidence"),
-        ({"category": ""}, "domain"),
-        ({"category": "cooking"}, "domain"),
-        ({"category": "Unit-TESTS"}, ""),
-        ({"text": "one two three four five"}, "novelty"),
-        ({"text": "one two three six seven eight nine ten"}, ""),
-    ],
-)
+@pytest.mark.parametrize("fields, gate", ROWS["gates"])
 def test_a_learning_is_refused_by_the_first_gate_that_it_does_not_pass(fields: dict[str, Any], gate: str):
     assert find_refusing_gate(make_learning(1, **fields)) == gate
 

@@ -8,7 +8,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import ChannelSettings, Settings
-from engine.hierarchy.organisation import load_first_roles
+from engine.hierarchy.agent_folders import load_first_roles
 from engine.memory.embedding import LocalEmbedder
 from engine.memory.helper import Helper
 from engine.model import AgentView

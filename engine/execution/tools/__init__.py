@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.hierarchy.organisation import Tools
+from engine.hierarchy.agent_folders import Tools
 from engine.model import Refusal, ToolSpec, Verdict
 from engine.text import sanitise
 

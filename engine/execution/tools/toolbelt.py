@@ -37,7 +37,7 @@ from engine.execution.tools import (
 from engine.execution.tools.folder_jail import Content, shorten_path
 from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate, ToolServices
 from engine.execution.tools.web import Web, WebTarget, parse_url
-from engine.hierarchy.organisation import Tools
+from engine.hierarchy.agent_folders import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED
 from engine.redaction import CUT

@@ -10,7 +10,7 @@ from engine.events.work import name_command
 from engine.execution.runners import SessionStopped
 from engine.execution.session_processes import find_marked_processes
 from engine.execution.tools.toolbelt import ToolbeltFactory
-from engine.hierarchy.organisation import Tools
+from engine.hierarchy.agent_folders import Tools
 from engine.model import Refusal
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import BeltWorld

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.hierarchy.organisation import (
+from engine.hierarchy import (
     OWNER,
     CascadeConfig,
     CascadeConfigFile,
