@@ -105,10 +105,13 @@ class CommonOptions:
                 raise
         return []
 
-    def all_workspaces(self, *, needed: bool = False) -> list[str]:
-        """The chosen workspaces and those of the settings. With `needed`, raises `Refusal` when there is none."""
-        workspaces = list(dict.fromkeys([*self.chosen_workspaces(), *self.home.configured_workspaces()]))
-        return self.chosen_workspaces(needed=True) if needed and not workspaces else workspaces
+    def all_workspaces(self) -> list[str]:
+        """The chosen workspaces and those of the settings."""
+        return list(dict.fromkeys([*self.chosen_workspaces(), *self.home.configured_workspaces()]))
+
+    def require_workspaces(self) -> list[str]:
+        """The same. Raises `Refusal` when there is none."""
+        return self.all_workspaces() or self.chosen_workspaces(needed=True)
 
 
 def split_options(argv: Sequence[str]) -> tuple[CommonOptions, list[str]]:

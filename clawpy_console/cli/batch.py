@@ -1,7 +1,7 @@
 """The verbs that read files of JSON lines: check and recall, which answer one question or a file of them, and
 remember.
 
-`cli.main` calls them. A file is answered line by line, so that answers come out while it is read.
+`cli.requests` and `cli.main` call them. A file is answered line by line, so that answers come out while it is read.
 """
 
 from __future__ import annotations

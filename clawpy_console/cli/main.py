@@ -1,7 +1,7 @@
 """`clawpy`: opens the console, or carries out a verb without a screen (SPEC 9.8).
 
 Before the first frame of the console only what it needs is imported, so heavy modules are imported where they are used.
-The engine carries a verb out; this module turns arguments into a request, and the document into text.
+`cli.requests` gets the document of a verb. Here it becomes text and an exit code.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -158,7 +157,7 @@ def _open_console(common: CommonOptions, terminal: socket.socket | None) -> int:
         name = os.environ.get("TERM") or "not set"
         fix = "set TERM to what it is, for example TERM=xterm-256color, or use a verb, see `clawpy --help`"
         raise WrongUse(f"the console needs a terminal that draws a full screen; TERM is {name}", fix)
-    workspaces = common.all_workspaces(needed=True)
+    workspaces = common.require_workspaces()
     if terminal is None:
         raise engine.Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
     from clawpy_console.attach.consoles import serve
@@ -228,7 +227,9 @@ def _carry_out(options: Namespace, common: CommonOptions) -> int:
     code = _carry_out_printing_verb(options, common)
     if code is not None:
         return code
-    document = _request_document(options, common)
+    from clawpy_console.cli.requests import get_document
+
+    document = get_document(options, common)
     if common.as_json:
         print_output(json.dumps(document, ensure_ascii=False))
     else:
@@ -259,9 +260,10 @@ def _carry_out_printing_verb(options: Namespace, common: CommonOptions) -> int |
             answer_batch = batch.check_batch if options.verb == "check" else batch.recall_batch
             return DONE if answer_batch(options, common) else REFUSED
         case "status" if options.format != "full" and not common.as_json:
+            from clawpy_console.cli.requests import ask_engine
             from clawpy_console.cli.status_bar import format_status_line
 
-            print_output(format_status_line(_ask_engine(options, common), options.format))
+            print_output(format_status_line(ask_engine(options, common), options.format))
         case "help" if not common.as_json:
             from clawpy_console.cli import help
 
@@ -303,93 +305,11 @@ def _has_failed(verb: str, document: Mapping[str, Any]) -> bool:
     return False
 
 
-def _request_document(options: Namespace, common: CommonOptions) -> Any:
-    """The document of a verb that has one: from here, or from the engine."""
-    match options.verb:
-        case "stop":
-            return engine.stop(common.home, " ".join(options.reason))
-        case "token":
-            new = options.action == "new"
-            return engine.get_gateway_token(common.home, new=new, in_file=new and options.store == "file")
-        case "simulate":  # in a home of its own that is removed at the end: the one that is named is not touched
-            gc.freeze()  # what was imported stays to the end: no collection of garbage need look at it
-            return engine.simulate(options.days, options.seed)
-        case "doctor":
-            return _run_doctor(options, common)
-        case "check" | "recall" | "remember":
-            return _request_from_text(options, common)
-        case "key" if options.action == "set":
-            key = _read_secret(options, "key", "clawpy key set NAME")
-            return engine.store_key(common.home, options.name, key, in_file=options.store == "file")
-        case "notify" if options.action == "set":
-            return _store_address(options, common)
-        case "config" if options.action == "set":
-            from clawpy_console.appearance import check_setting
-
-            check_setting(options.key, options.value, common.home)
-        case "help":
-            from clawpy_console.cli import help
-            from clawpy_console.cli.verbs import make_verbs_document
-
-            if options.topic is not None:
-                return help.make_page_document(options.topic, common.home)
-            return make_verbs_document() | {"pages": help.make_pages_document()}
-        case "completion":
-            from clawpy_console.cli.verbs import make_completion_script
-
-            return {"shell": options.shell, "script": make_completion_script(options.shell)}
-    return _ask_engine(options, common)
-
-
-def _request_from_text(options: Namespace, common: CommonOptions) -> dict[str, Any]:
-    """The document of a verb whose text may stand in a file."""
-    from clawpy_console.cli import batch
-
-    match options.verb:
-        case "check":
-            return batch.check(options, common)
-        case "recall":
-            return batch.recall(options, common)
-    return batch.remember(options.file, common, wait=not options.no_wait)
-
-
-def _ask_engine(options: Namespace, common: CommonOptions) -> Any:
-    """The document of the verb in `options`, from the engine."""
-    from clawpy_console.cli.verbs import make_request
-
-    request, ended = make_request(options, common), threading.Event()
-    if options.verb == "approve" and (card_id := request.get("id")):
-        threading.Thread(target=_announce_permissions, args=(common.home, card_id, ended), daemon=True).start()
-    try:
-        return common.call(options.verb, request, common.all_workspaces())
-    finally:
-        ended.set()
-
-
-PERMISSIONS_INTERVAL_S = 1.0
-"""Seconds between two looks at what a session asks for while `approve` waits for its end."""
-
-
-def _announce_permissions(home: Home, card_id: str, ended: threading.Event) -> None:
-    """Until the verb has `ended`, print each permission that the session of the card asks for, and how to answer."""
-    announced: set[str] = set()
-    while not ended.wait(PERMISSIONS_INTERVAL_S):
-        requests = engine.ask_running(home, "permissions").get("permissions", ())
-        waiting = [request for request in requests if request["id"] not in announced]
-        session = engine.ask_running(home, "work", id=card_id).get("session") if waiting else None
-        for request in waiting:
-            if session is not None and request["session"] == session["id"]:
-                announced.add(request["id"])
-                answers = f"clawpy permissions allow {request['id']}  (or: deny)"
-                print(f"{request['targetAgent']} asks: {request['title']}: {request['reason']}", file=sys.stderr)
-                print(f"  {answers}", file=sys.stderr, flush=True)
-
-
 def _run_headless(options: Namespace, common: CommonOptions) -> None:
     """Run the engine without a screen; `serve` opens the gateway."""
     from clawpy_console.cli.headless import run, serve
 
-    workspaces = common.all_workspaces(needed=True)
+    workspaces = common.require_workspaces()
     if options.verb == "run":
         run(common.home, workspaces, seconds=options.seconds, as_json=common.as_json)
         return
@@ -397,64 +317,3 @@ def _run_headless(options: Namespace, common: CommonOptions) -> None:
     gateway = {name: value for name in names if (value := getattr(options, name)) is not None}
     gateway["in_file"] = options.store == "file"
     serve(common.home, workspaces, seconds=options.seconds, as_json=common.as_json, gateway=gateway)
-
-
-def _run_doctor(options: Namespace, common: CommonOptions) -> Any:
-    """The findings of the engine, and those about the keys and the theme of the console."""
-    try:
-        workspaces = common.all_workspaces()
-    except engine.Refusal:
-        workspaces = common.workspace_names  # what is wrong with them is one of its findings
-    document = common.call("doctor", {"online": options.online}, workspaces)
-    if document["settings"] is not None:
-        from clawpy_console.appearance import find_problems
-
-        problems = [
-            {
-                "name": "config",
-                "state": "fail" if problem.code == "bad_keys" else "warn",
-                "message": problem.message,
-                "fix": problem.fix,
-            }
-            for problem in find_problems(document["settings"], common.home)
-        ]
-        if problems:  # in place of the check that found nothing wrong in the file
-            checks = document["checks"]
-            index = [check["name"] for check in checks].index("config")
-            checks[index : index + 1] = problems
-            document["ok"] = document["ok"] and all(problem["state"] != "fail" for problem in problems)
-    return document
-
-
-def _store_address(options: Namespace, common: CommonOptions) -> Any:
-    """Ask for the address of a notification surface, which may contain a secret, and store it."""
-    address = _read_secret(options, "address", f"clawpy notify set {options.surface}")
-    return engine.store_address(
-        common.home,
-        options.surface,
-        address,
-        in_file=options.store == "file",
-        write=lambda setting, value: common.call("config", {"action": "set", "key": setting, "value": value}),
-    )
-
-
-MAX_SECRET_CHARS = 8192
-"""Maximum number of characters of a secret that are read from a pipe."""
-
-
-def _read_secret(options: Namespace, secret_name: str, command: str) -> str:
-    """A secret, such as a "key", typed without echo or read from a pipe. Raises `WrongUse` when the command line has
-    it."""
-    if options.secret_words:
-        raise WrongUse(
-            f"do not give the {secret_name} as an argument: other programs can read it there, and the shell keeps it. "
-            f"Run `{command}` and paste it when you are asked. If this was a real one, get a new one from the provider"
-        )
-    if not sys.stdin.isatty():
-        return sys.stdin.read(MAX_SECRET_CHARS).strip()
-    import getpass
-
-    try:
-        return getpass.getpass(f"{secret_name.capitalize()} (not shown): ")
-    except EOFError:
-        return ""

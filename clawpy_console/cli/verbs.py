@@ -1,4 +1,4 @@
-"""The verbs of `clawpy`, as the table `verbs.toml` declares them: parser, requests and completions (SPEC 9.8).
+"""The verbs of `clawpy`, as the table `verbs.toml` declares them: their parser, and what a shell completes (SPEC 9.8).
 
 To complete a word, the shell runs `clawpy` with `_ARGCOMPLETE` set and waits for the answer of `argcomplete`. Therefore
 heavy modules are imported where they are used.
@@ -11,7 +11,6 @@ import difflib
 import os
 import re
 import shlex
-import sys
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -20,10 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import engine
-from clawpy_console.cli import CommonOptions, WrongUse
+from clawpy_console.cli import WrongUse
 
 Document = dict[str, Any]
-Table = Mapping[str, Any]
+"""A table of TOML, or a value as JSON."""
 
 
 # The table
@@ -31,24 +30,28 @@ Table = Mapping[str, Any]
 
 class Argument(NamedTuple):
     """An argument or option. `settings` are those of `argparse.add_argument`, and `values` is the kind of values that a
-    shell completes. A `local` argument is not sent to the engine as it is."""
+    shell completes. `sent_as` names what is sent to the engine in its place (`requests.SENT_AS`). An empty text is sent
+    if it `may_be_empty`."""
 
     name: str
-    settings: Table
+    settings: Document
     values: str
-    local: bool
+    sent_as: str
+    may_be_empty: bool
 
 
 class Verb(NamedTuple):
     """A verb or one of its actions. Without an `example` its own words are one. `workspaces` says which of the chosen
-    workspaces are sent; see `_choose_workspace_arguments`. `printer` names the function of `cli.printing` that prints
-    its document, and `if_empty` is printed when that has nothing to list."""
+    workspaces are sent; see `requests.choose_workspaces`. With `shown`, the engine gets to know whether a person looks
+    at the answer. `printer` names the function of `cli.printing` that prints its document, and `if_empty` is printed
+    when that has nothing to list."""
 
     name: str
     group: str
     summary: str
     example: str
     workspaces: str
+    shown: bool
     printer: str
     if_empty: str
     arguments: Sequence[Argument]
@@ -70,7 +73,7 @@ def parse_span(text: str) -> int:
     return seconds
 
 
-TYPES: Table = {
+TYPES: Document = {
     "number": int,
     "span": parse_span,
     "path": lambda path: str(Path(path).resolve()),
@@ -78,16 +81,17 @@ TYPES: Table = {
 """The functions behind the names that a `type` has in the table."""
 
 
-def _read_argument(table: Table) -> Argument:
+def _read_argument(table: Document) -> Argument:
     settings = dict(table)
-    return Argument(settings.pop("name"), settings, settings.pop("values", ""), settings.pop("local", False))
+    sent_as, may_be_empty = settings.pop("sent-as", ""), settings.pop("may-be-empty", False)
+    return Argument(settings.pop("name"), settings, settings.pop("values", ""), sent_as, may_be_empty)
 
 
-def _read_arguments(items: Iterable[str | Table]) -> list[Argument]:
+def _read_arguments(items: Iterable[str | Document]) -> list[Argument]:
     return [SHARED[item] if isinstance(item, str) else _read_argument(item) for item in items]
 
 
-def _read_verb(name: str, table: Table, printer: str) -> Verb:
+def _read_verb(name: str, table: Document, printer: str) -> Verb:
     """A verb or an action, which is printed by `printer` unless its table names another."""
     printer = table.get("printer", printer)
     return Verb(
@@ -96,6 +100,7 @@ def _read_verb(name: str, table: Table, printer: str) -> Verb:
         summary=table["summary"],
         example=table.get("example", ""),
         workspaces=table.get("workspaces", ""),
+        shown=table.get("shown", False),
         printer=printer,
         if_empty=table.get("if-empty", ""),
         arguments=_read_arguments(table.get("arguments", ())),
@@ -103,7 +108,7 @@ def _read_verb(name: str, table: Table, printer: str) -> Verb:
     )
 
 
-def _read_verbs(table: Table, key: str, printer: str) -> dict[str, Verb]:
+def _read_verbs(table: Document, key: str, printer: str) -> dict[str, Verb]:
     return {name: _read_verb(name, verb, printer) for name, verb in table.get(key, {}).items()}
 
 
@@ -265,104 +270,6 @@ def _explain_unknown_word(kind: str, word: str, words: Collection[str]) -> str:
     if similar_words := difflib.get_close_matches(word, words, 3):
         advice = f"; did you mean {' or '.join(similar_words)}?"
     return f"unknown {kind} {word}{advice}"
-
-
-# Requests to the engine
-
-
-def make_request(options: argparse.Namespace, common: CommonOptions) -> Document:
-    """The arguments of a verb for the engine: its options, the workspaces that it is about, and the text of files that
-    it names. `shown` says that a person looks at the cards, so without `--json`: only such cards can count as passed
-    over. Raises `WrongUse`, and `Refusal` when a workspace is missing."""
-    verb = VERBS[options.verb]
-    arguments: Document = {}
-    if verb.actions:
-        arguments["action"] = options.action or next(iter(verb.actions))
-        verb = verb.actions[arguments["action"]]
-    arguments |= _collect_declared_arguments(verb, options)
-    arguments |= _choose_workspace_arguments(verb, arguments, common)
-    match options.verb:
-        case "predict":
-            arguments["shown"] = not common.as_json
-        case "cards":
-            arguments["shown"] = not (options.all or common.as_json)
-        case "work" if options.id:
-            arguments["shown"] = not common.as_json
-        case "config" if arguments["action"] == "set":
-            arguments["value"] = options.value  # may be empty
-        case "land":
-            arguments |= {"id": options.id, "only": _make_file_parts(arguments.get("only", []), options.hunk or [])}
-        case "comment" if options.place:
-            arguments |= _parse_comment_location(options.place, options.text)
-        case "profile" if options.file is not None:
-            if options.undo:
-                raise WrongUse("--undo takes no file")
-            arguments |= {"id": options.id, "text": _read_text(options.file)}
-        case "dnd" if options.off or options.switch:
-            if options.seconds:
-                raise WrongUse("off ends it: give no --for SPAN with it")
-            arguments["off"] = True
-    return arguments
-
-
-def _make_file_parts(paths: Sequence[str], hunks: Sequence[int]) -> list[Document]:
-    """The parts of changes that `--only` and `--hunk` name. Raises `WrongUse` for hunks of no single file."""
-    if hunks and len(paths) != 1:
-        raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
-    return [{"path": path, "hunks": hunks} for path in paths]
-
-
-def _collect_declared_arguments(verb: Verb, options: argparse.Namespace) -> Document:
-    """The arguments that the table declares for a verb or an action, without those that have no value."""
-    arguments: Document = {}
-    for argument in verb.arguments:
-        name = argument.settings.get("dest") or argument.name.removeprefix("--")
-        value = getattr(options, name, None)
-        if isinstance(value, list) and argument.settings.get("action") != "append":
-            value = " ".join(value)
-        if value not in (None, "") and value is not False and not argument.local:
-            arguments[name] = value
-    return arguments
-
-
-def _parse_comment_location(location: str, text: object) -> Document:
-    """The file and the line in `FILE:LINE`. Raises `WrongUse`."""
-    file, _, line = location.rpartition(":")
-    if not file or not line.isdecimal() or not text:
-        raise WrongUse(f"{location!r}: write FILE:LINE and a text, for example cart.py:12 'use Decimal here'")
-    return {"file": file, "line": int(line)}
-
-
-def _choose_workspace_arguments(verb: Verb, arguments: Table, common: CommonOptions) -> Document:
-    """The workspaces of a verb, as the table declares them: "all" chosen ones; the same where one is "needed"; the
-    "first"; the same if it is "named" by an option; or the only "one". Raises `WrongUse`, `Refusal`."""
-    match verb.workspaces:
-        case "all":
-            return {"workspaces": common.chosen_workspaces()}
-        case "needed":
-            common.all_workspaces(needed=True)
-            return {"workspaces": common.chosen_workspaces()}
-        case "first":
-            return {"workspace": workspaces[0]} if (workspaces := common.chosen_workspaces()) else {}
-        case "named" if common.workspace_names:
-            return {"workspace": common.chosen_workspaces()[0]}
-        case "one" if (
-            "continues" not in arguments and "session" not in arguments and arguments.get("scope") != "global"
-        ):
-            # The others name a session, or are about all workspaces.
-            workspaces = common.chosen_workspaces(needed=True)
-            if len(workspaces) > 1:
-                raise WrongUse("this verb needs one workspace; give a single --workspace")
-            return {"workspace": workspaces[0]}
-    return {}
-
-
-def _read_text(file: str) -> str:
-    try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise WrongUse(f"{file} cannot be read: {reason}") from error
 
 
 # Completions

@@ -1,0 +1,280 @@
+"""What a verb asks, and the document that answers it: the engine's, or one that is made here (SPEC 9.8).
+
+`cli.main` prints the documents. `verbs.toml` declares what is sent of each argument.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import engine
+from clawpy_console.cli import CommonOptions, WrongUse, batch
+from clawpy_console.cli.verbs import VERBS, Document, Verb, make_completion_script, make_verbs_document
+from engine import Home
+
+
+def get_document(options: Namespace, common: CommonOptions) -> Any:
+    """The document of the verb in `options`. Raises `WrongUse`, `Refusal`."""
+    action = f"{options.verb} {getattr(options, 'action', None)}"
+    answer = ANSWERS.get(action) or ANSWERS.get(options.verb, ask_engine)
+    return answer(options, common)
+
+
+# Answers of the engine
+
+
+def ask_engine(options: Namespace, common: CommonOptions) -> Any:
+    """The document of the verb in `options`, from the engine."""
+    request, ended = make_request(options, common), threading.Event()
+    if options.verb == "approve" and (card_id := request.get("id")):
+        threading.Thread(target=_announce_permissions, args=(common.home, card_id, ended), daemon=True).start()
+    try:
+        return common.call(options.verb, request, common.all_workspaces())
+    finally:
+        ended.set()
+
+
+def make_request(options: Namespace, common: CommonOptions) -> Document:
+    """The arguments of a verb for the engine: its options, the workspaces that it is about, and whether a person looks
+    at the answer, so without `--json`: only such cards can count as passed over. Raises `WrongUse`, and `Refusal` when
+    a workspace is missing."""
+    verb = VERBS[options.verb]
+    arguments: Document = {"shown": not common.as_json} if verb.shown else {}
+    if verb.actions:
+        arguments["action"] = options.action or next(iter(verb.actions))
+        verb = verb.actions[arguments["action"]]
+    arguments |= _collect_declared_arguments(verb, options)
+    return arguments | choose_workspaces(verb, arguments, common)
+
+
+def _collect_declared_arguments(verb: Verb, options: Namespace) -> Document:
+    """The arguments that the table declares for a verb or an action, without those that have no value."""
+    arguments: Document = {}
+    for argument in verb.arguments:
+        name = argument.settings.get("dest") or argument.name.removeprefix("--")
+        value = getattr(options, name, None)
+        if isinstance(value, list) and argument.settings.get("action") != "append":
+            value = " ".join(value)
+        if value is None or value is False or (value == "" and not argument.may_be_empty):
+            continue
+        arguments |= SENT_AS[argument.sent_as](value, options) if argument.sent_as else {name: value}
+    return arguments
+
+
+def _make_hunks(hunks: Any, options: Namespace) -> Document:
+    """The part of changes that `--hunk` names. Raises `WrongUse` for hunks of no single file."""
+    if len(options.only or ()) != 1:
+        raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
+    return {"only": [{"path": options.only[0], "hunks": hunks}]}
+
+
+def _parse_line(location: Any, options: Namespace) -> Document:
+    """The file and the line of a comment, in `FILE:LINE`. Raises `WrongUse`."""
+    file, _, line = location.rpartition(":")
+    if not file or not line.isdecimal() or not options.text:
+        raise WrongUse(f"{location!r}: write FILE:LINE and a text, for example cart.py:12 'use Decimal here'")
+    return {"file": file, "line": int(line)}
+
+
+def _read_profile(file: Any, options: Namespace) -> Document:
+    """The text of an edited profile. Raises `WrongUse`."""
+    if options.undo:
+        raise WrongUse("--undo takes no file")
+    try:
+        return {"text": sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")}
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise WrongUse(f"{file} cannot be read: {reason}") from error
+
+
+def _make_off(_: Any, options: Namespace) -> Document:
+    """The end of do not disturb. Raises `WrongUse`."""
+    if options.seconds:
+        raise WrongUse("off ends it: give no --for SPAN with it")
+    return {"off": True}
+
+
+SENT_AS: Mapping[str, Callable[[Any, Namespace], Document]] = {
+    "hunks": _make_hunks,
+    "line": _parse_line,
+    "profile": _read_profile,
+    "off": _make_off,
+    "nothing": lambda _value, _options: {},
+}
+"""What is sent in place of the value of an argument, by its `sent-as` in the table of verbs."""
+
+
+def choose_workspaces(verb: Verb, arguments: Mapping[str, Any], common: CommonOptions) -> Document:
+    """The workspaces of a verb, as the table declares them: "all" chosen ones; the same where one is "needed"; the
+    "first"; the same if it is "named" by an option; or the only "one". Raises `WrongUse`, `Refusal`."""
+    match verb.workspaces:
+        case "all":
+            return {"workspaces": common.chosen_workspaces()}
+        case "needed":
+            common.require_workspaces()
+            return {"workspaces": common.chosen_workspaces()}
+        case "first":
+            return {"workspace": workspaces[0]} if (workspaces := common.chosen_workspaces()) else {}
+        case "named" if common.workspace_names:
+            return {"workspace": common.chosen_workspaces()[0]}
+        case "one" if (
+            "continues" not in arguments and "session" not in arguments and arguments.get("scope") != "global"
+        ):
+            # The others name a session, or are about all workspaces.
+            workspaces = common.chosen_workspaces(needed=True)
+            if len(workspaces) > 1:
+                raise WrongUse("this verb needs one workspace; give a single --workspace")
+            return {"workspace": workspaces[0]}
+    return {}
+
+
+PERMISSIONS_INTERVAL_S = 1.0
+"""Seconds between two looks at what a session asks for while `approve` waits for its end."""
+
+
+def _announce_permissions(home: Home, card_id: str, ended: threading.Event) -> None:
+    """Until the verb has `ended`, print each permission that the session of the card asks for, and how to answer."""
+    announced: set[str] = set()
+    while not ended.wait(PERMISSIONS_INTERVAL_S):
+        requests = engine.ask_running(home, "permissions").get("permissions", ())
+        waiting = [request for request in requests if request["id"] not in announced]
+        session = engine.ask_running(home, "work", id=card_id).get("session") if waiting else None
+        for request in waiting:
+            if session is not None and request["session"] == session["id"]:
+                announced.add(request["id"])
+                answers = f"clawpy permissions allow {request['id']}  (or: deny)"
+                print(f"{request['targetAgent']} asks: {request['title']}: {request['reason']}", file=sys.stderr)
+                print(f"  {answers}", file=sys.stderr, flush=True)
+
+
+# Answers that are made here
+
+
+def _stop(options: Namespace, common: CommonOptions) -> Any:
+    return engine.stop(common.home, " ".join(options.reason))
+
+
+def _get_token(options: Namespace, common: CommonOptions) -> Any:
+    new = options.action == "new"
+    return engine.get_gateway_token(common.home, new=new, in_file=new and options.store == "file")
+
+
+def _simulate(options: Namespace, _: CommonOptions) -> Any:
+    """The month that was simulated in a home of its own; the home that is named is not touched."""
+    gc.freeze()  # what was imported stays to the end: no collection of garbage need look at it
+    return engine.simulate(options.days, options.seed)
+
+
+def _set(options: Namespace, common: CommonOptions) -> Any:
+    """Set a setting, after a check of those that only the console can judge."""
+    from clawpy_console.appearance import check_setting
+
+    check_setting(options.key, options.value, common.home)
+    return ask_engine(options, common)
+
+
+def _remember(options: Namespace, common: CommonOptions) -> Any:
+    return batch.remember(options.file, common, wait=not options.no_wait)
+
+
+def _help(options: Namespace, common: CommonOptions) -> Any:
+    """A page of the documentation; without a topic the verbs and the pages that there are."""
+    from clawpy_console.cli import help
+
+    if options.topic is not None:
+        return help.make_page_document(options.topic, common.home)
+    return make_verbs_document() | {"pages": help.make_pages_document()}
+
+
+def _complete(options: Namespace, _: CommonOptions) -> Any:
+    return {"shell": options.shell, "script": make_completion_script(options.shell)}
+
+
+def _store_key(options: Namespace, common: CommonOptions) -> Any:
+    """Ask for the key of a provider, and store it."""
+    key = _read_secret(options, "key", "clawpy key set NAME")
+    return engine.store_key(common.home, options.name, key, in_file=options.store == "file")
+
+
+def _store_address(options: Namespace, common: CommonOptions) -> Any:
+    """Ask for the address of a notification surface, which may contain a secret, and store it."""
+    address = _read_secret(options, "address", f"clawpy notify set {options.surface}")
+    return engine.store_address(
+        common.home,
+        options.surface,
+        address,
+        in_file=options.store == "file",
+        write=lambda setting, value: common.call("config", {"action": "set", "key": setting, "value": value}),
+    )
+
+
+MAX_SECRET_CHARS = 8192
+"""Maximum number of characters of a secret that are read from a pipe."""
+
+
+def _read_secret(options: Namespace, secret_name: str, command: str) -> str:
+    """A secret, such as a "key", typed without echo or read from a pipe. Raises `WrongUse` when the command line has
+    it."""
+    if options.secret_words:
+        raise WrongUse(
+            f"do not give the {secret_name} as an argument: other programs can read it there, and the shell keeps it. "
+            f"Run `{command}` and paste it when you are asked. If this was a real one, get a new one from the provider"
+        )
+    if not sys.stdin.isatty():
+        return sys.stdin.read(MAX_SECRET_CHARS).strip()
+    import getpass
+
+    try:
+        return getpass.getpass(f"{secret_name.capitalize()} (not shown): ")
+    except EOFError:
+        return ""
+
+
+def _run_doctor(options: Namespace, common: CommonOptions) -> Document:
+    """The findings of the engine, and those about the keys and the theme of the console."""
+    try:
+        workspaces = common.all_workspaces()
+    except engine.Refusal:
+        workspaces = common.workspace_names  # what is wrong with them is one of its findings
+    document = common.call("doctor", {"online": options.online}, workspaces)
+    if document["settings"] is not None:
+        from clawpy_console.appearance import find_problems
+
+        problems = [
+            {
+                "name": "config",
+                "state": "fail" if problem.code == "bad_keys" else "warn",
+                "message": problem.message,
+                "fix": problem.fix,
+            }
+            for problem in find_problems(document["settings"], common.home)
+        ]
+        if problems:  # in place of the check that found nothing wrong in the file
+            checks = document["checks"]
+            index = [check["name"] for check in checks].index("config")
+            checks[index : index + 1] = problems
+            document["ok"] = document["ok"] and all(problem["state"] != "fail" for problem in problems)
+    return document
+
+
+ANSWERS: Mapping[str, Callable[[Namespace, CommonOptions], Any]] = {
+    "check": batch.check,
+    "completion": _complete,
+    "config set": _set,
+    "doctor": _run_doctor,
+    "help": _help,
+    "key set": _store_key,
+    "notify set": _store_address,
+    "recall": batch.recall,
+    "remember": _remember,
+    "simulate": _simulate,
+    "stop": _stop,
+    "token": _get_token,
+}
+"""What makes the document of a verb, or of one of its actions. The engine answers the others."""
