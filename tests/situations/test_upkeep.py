@@ -183,12 +183,14 @@ def test_a_stash_of_last_week_is_no_card(shop: Situation):
 def test_merged_and_stale_branches_are_listed_but_not_checked_out_ones(situation: Situation):
     situation.commit_shop(days_ago=90)
     for name in ("done", "elsewhere"):
-        situation.git("branch", "-q", name)
+        situation.git("branch", "-q", name, days_ago=90)
     situation.git("worktree", "add", "-q", str(situation.path.parent / "elsewhere"), "elsewhere")
     situation.checkout("-b", "old", days_ago=60)
     situation.commit("Old idea", {"old.py": "x = 1\n"}, days_ago=60)
     situation.checkout("main")
     situation.commit("Now", {"now.py": "x = 1\n"}, days_ago=1)
+    situation.git("branch", "-q", "just-made")
+    situation.git("branch", "-q", "landed", days_ago=90)
     situation.run_tests()
 
     card = situation.predict_card(
@@ -197,6 +199,11 @@ def test_merged_and_stale_branches_are_listed_but_not_checked_out_ones(situation
     assert card.reasoning.startswith("done: merged; old: without a commit for 30 days.")
     session = situation.approve(card)
     transcript = situation.read_transcript(session)
+    assert all(f"git branch -d -- {name}" in transcript for name in ("done", "landed"))
+    assert "git branch -D -- old  # loses 1 commit" in transcript
+    assert not any(f"-- {name}" in transcript for name in ("elsewhere", "just-made"))
+    situation.checkout("--detach", "done")
+    transcript = situation.read_transcript(situation.approve(situation.propose("report_branches")))
     assert "git branch -d -- done" in transcript
-    assert "git branch -d -- elsewhere" not in transcript
+    assert "git branch -D -- landed" in transcript, "HEAD does not have it, so git refuses -d"
     shutil.rmtree(situation.path.parent / "elsewhere")

@@ -101,16 +101,17 @@ def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 def find_untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[Branch]]:
-    """Local branches that are merged, and those without a commit for 30 days. The base, and branches that are checked
-    out in any worktree, are left out."""
+    """Local branches that are merged, and those without a commit for 30 days. The base, branches that are checked out
+    in any worktree, and new ones at the tip of the base are left out."""
     git = context.repository
     candidates = [
         branch
         for branch in git.branches
         if not branch.remote and not branch.taken and branch.name not in (git.branch, git.base_name)
     ]
-    merged = [branch for branch in candidates if branch.merged]
-    stale = [branch for branch in candidates if not branch.merged and context.now - branch.at >= STALE_BRANCH]
+    old = [branch for branch in candidates if context.now - branch.at >= STALE_BRANCH]
+    merged = [branch for branch in candidates if branch.merged and (branch in old or branch.tip != git.base_tip)]
+    stale = [branch for branch in old if not branch.merged]
     return merged, stale
 
 

@@ -18,14 +18,11 @@ from typing import ClassVar
 
 from engine.execution.runners import Place, WorkFailed
 from engine.execution.runners.flow import Flow, FlowResult, Job
+from engine.execution.runners.flows.branches import KeepCommits, LookAtPullRequest, ReportBranches
 from engine.execution.runners.flows.documents import DraftChangelog, LookAtRelease, WriteAgentsMd
 from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
-from engine.execution.runners.flows.merging import (
-    ForecastConflicts,
-    LookAtPullRequest,
-    RehearseMerge,
-    UnfinishedOperation,
-)
+from engine.execution.runners.flows.housekeeping import ReclaimSpace, UndoLanding
+from engine.execution.runners.flows.merging import ForecastConflicts, RehearseAutosquash, RehearseMerge
 from engine.execution.runners.flows.own_changes import (
     FindJointChanges,
     LookAtMentions,
@@ -36,16 +33,9 @@ from engine.execution.runners.flows.own_changes import (
 from engine.execution.runners.flows.recent_work import LookAtChanges, SummariseDay
 from engine.execution.runners.flows.testing import CheckCleanHead, RunTests, UncoveredLines
 from engine.execution.runners.flows.tooling import FixLint, Lint, PrepareEnvironment, UpdateLock
+from engine.execution.runners.flows.unfinished import LookAtStash, UnfinishedOperation
 from engine.execution.runners.flows.unpushed_review import ReviewUnpushed
 from engine.execution.runners.flows.unreliable_tests import HuntFlakes, Quarantine, TimeTests
-from engine.execution.runners.flows.upkeep import (
-    KeepCommits,
-    LookAtStash,
-    ReclaimSpace,
-    RehearseAutosquash,
-    ReportBranches,
-    UndoLanding,
-)
 from engine.model import FlowForm
 from engine.text import find_last_error_line
 from engine.wording import count

@@ -1,57 +1,37 @@
-"""Flows about merges. They rehearse a merge, find the best order of several merges, test an unfinished one, or look at
-the pull request that asks for one."""
+"""Flows that rehearse merges and rebases, and find the best order of several merges."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import combinations, permutations
-from typing import Literal
 
 from pydantic import Field
 
 from engine.execution.runners import Facts, Place, WorkFailed
-from engine.execution.runners.flow import Flow, FlowResult, Job, Line, ProjectFlow, Revision
+from engine.execution.runners.flow import Flow, FlowResult, Job, ProjectFlow, Revision
 from engine.execution.runners.flows.git_steps import (
     REHEARSAL_AUTHOR,
-    find_main_branch,
-    find_unmerged_files,
+    list_commits,
     make_operator_git,
-    quote_paths,
     read_commit,
     report_conflicts,
     reset_worktree,
     resolve_commit,
     try_git,
 )
-from engine.execution.runners.flows.suite_runs import describe_check, try_whole_suite
-from engine.git import LITERAL_PATHS, GitError
+from engine.execution.runners.flows.suite_runs import try_whole_suite
+from engine.git import GitError
 from engine.git.history import is_ancestor, merge_trees, separate_objects
 from engine.git.inspection import MAX_COLLIDING, MAX_TRIED_BRANCHES
-from engine.git.unfinished import (
-    CONFLICT_OPERATION,
-    GitOperation,
-    Stage,
-    StagedVersions,
-    read_conflicted_files,
-    read_operation,
-)
 from engine.wording import count, join_names
+
+_NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
+"""Environment in which git starts no editor: for the name `:` it runs no program."""
 
 MAX_REBASED_COMMITS = 200
 """Maximum number of commits of a rebase that is tried."""
-
-MAX_LISTED_FILES = 50
-"""Maximum number of resolved files in the transcript."""
-
-_SUBMODULE = "160000"
-"""The mode of an entry that is a submodule."""
-
-_SIDE_WORDS = {Stage.OURS: "ours", Stage.THEIRS: "theirs"}
-"""The sides of a conflict, as git's options and sentences name them."""
-
 
 # -- merge one branch into another, and run the tests on the result
 
@@ -201,195 +181,51 @@ def _find_conflicting_files(job: Job, target: str, source: str) -> tuple[str, ..
         raise WorkFailed(f"git cannot merge {source[:10]} into {target[:10]}: {error.stderr[-300:]}") from error
 
 
-# -- finish an unfinished merge, rebase, cherry-pick or revert with each side, or report on a bisect
+# -- squash fixup commits into the commits that they fix
 
 
-class UnfinishedOperation(ProjectFlow):
-    """Works in a copy of the tree; the operation itself stays where it is."""
+class RehearseAutosquash(ProjectFlow):
+    """Runs `git rebase --autosquash` in a throw-away worktree; no branch moves."""
 
-    name = "unfinished_operation"
-    label = "Rehearse an unfinished operation"
-    work = "merge"
+    name = "rehearse_autosquash"
+    label = "Rehearse an autosquash"
+    work = "rebase"
     place = Place.WORKTREE
-    operation: Literal["merge", "rebase", "cherry-pick", "revert", "am", "bisect", "conflict"] = Field(
-        default="merge", description="what is unfinished"
+    onto: Revision | None = Field(
+        default=None, description="the parent of the oldest commit that changes; without it, the whole history"
     )
 
     def describe(self) -> str:
-        if self.operation == "bisect":
-            return "Say what is left of the unfinished bisect"
-        return f"Rehearse both sides of the unfinished {_describe_operation(self.operation)}"
+        since = f"since {self.onto[:10]}" if self.onto else "of the whole history"
+        return f"Rehearse squashing the fixup commits {since}"
 
     def run(self, job: Job) -> FlowResult:
-        git = make_operator_git(job)
-        operation = read_operation(git)
-        if operation is None:
-            return FlowResult("Nothing is unfinished")
-        if operation.name == "bisect":
-            return _report_bisect(job, operation)
-        conflicts = find_unmerged_files(git)
-        _report_files(job, operation, conflicts)
-        next_steps = _describe_next_steps(operation)
-        label = _describe_operation(operation.name)
-        if not conflicts:
-            check, outcome = try_whole_suite(job, self.project)
-            tests = f"; the tests in the present state: {describe_check(check)}" if check else outcome
-            summary = f"No conflict is left in the {label}{tests}. {next_steps}"
-            return FlowResult(summary, check=check, full=check is not None)
-        tests = self._test_each_side(job, operation, read_conflicted_files(git))
-        places = sum(conflicts.values())
-        where = f"{count(places, 'place')} of " if places else ""
-        summary = f"The {label} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}. {next_steps}"
-        return FlowResult(summary, sound=False)
-
-    def _test_each_side(self, job: Job, operation: GitOperation, stages: dict[str, StagedVersions]) -> str:
-        """Run the tests with all conflicts resolved to each side. Returns the outcomes as the rest of a sentence."""
-        outcomes = ""
-        theirs = operation.rebased or (operation.theirs.name if operation.theirs else "")
-        for side, name in ((Stage.OURS, operation.ours.name), (Stage.THEIRS, theirs)):
-            reset_worktree(job)
-            side_label = f"{_SIDE_WORDS[side]} ({name})" if name else _SIDE_WORDS[side]
-            job.say(f"With all conflicts taken from {side_label}:")
-            for path, versions in stages.items():
-                _resolve_file(job, path, versions, side)
-            check, outcome = try_whole_suite(job, self.project)
-            if check is None:
-                return outcome  # the tests of the other side cannot run either
-            outcomes += f"; with {side_label}: {describe_check(check)}"
-        reset_worktree(job)
-        return outcomes
+        head = make_operator_git(job).text("rev-parse", "HEAD")
+        onto = resolve_commit(job, self.onto) if self.onto else ""
+        command = f"git -c sequence.editor=: rebase -i --autosquash {onto[:10] or '--root'}"
+        reset_worktree(job, head)
+        before = _read_commits_since(job, onto)
+        squashed = try_git(
+            job, "rebase", "--interactive", "--autosquash", "--no-verify", onto or "--root", environment=_NO_EDITOR
+        )
+        if squashed.stop:
+            report_conflicts(job, squashed.conflicts)
+            job.say(squashed.error)
+            return FlowResult(f"The autosquash {squashed.stop}", sound=False)
+        after = _read_commits_since(job, onto)
+        if len(after) == len(before):
+            return FlowResult(f"Nothing to fold: no fixup of another among {count(len(before), 'commit')}")
+        effect = f"{count(len(before), 'commit')} would become {len(after)}"
+        job.say(f"{effect}:")
+        list_commits(job, after)
+        has_same_files = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
+        if not has_same_files:
+            summary = f"The autosquash changes the files: {effect}, but the result differs from HEAD"
+            return FlowResult(summary, sound=False)
+        check, outcome = try_whole_suite(job, self.project)
+        summary = f"The autosquash is clean: {effect}, with the same files at the end{outcome}; to do it: `{command}`"
+        return FlowResult(summary, check=check, full=check is not None)
 
 
-def _describe_operation(operation: str) -> str:
-    """The name of the operation in a sentence."""
-    return {CONFLICT_OPERATION: "merge of files", "am": "`git am`"}.get(operation, operation)
-
-
-def _report_files(job: Job, operation: GitOperation, conflicts: dict[str, int]) -> None:
-    job.say(f"Ours: {operation.ours.name} “{operation.ours.subject}”")
-    if operation.theirs is not None:
-        job.say(f"Theirs: {operation.theirs.name} “{operation.theirs.subject}”")
-    report_conflicts(job, conflicts)
-    job.say_list([f"resolved  {path}" for path in operation.resolved], MAX_LISTED_FILES)
-
-
-def _describe_next_steps(operation: GitOperation) -> str:
-    """How to continue or abort an unfinished operation, as sentences."""
-    next_step = f"`{operation.continue_command}`"
-    if operation.unmerged:
-        names = quote_paths(operation.unmerged[:5])
-        ellipsis = " …" if len(operation.unmerged) > 5 else ""
-        next_step = f"fix {join_names(operation.unmerged, 3)}, `git add -- {names}{ellipsis}`, then {next_step}"
-    return f"To go on: {next_step}. To give up: `{operation.abort_command}`"
-
-
-def _report_bisect(job: Job, operation: GitOperation) -> FlowResult:
-    bad, good = operation.terms
-    abort = f"`{operation.abort_command}`"
-    job.say(f"Checked out: {read_commit(job, operation.ours.commit)}")
-    for term, commits in ((bad, [operation.bad] if operation.bad else []), (good, operation.good)):
-        for commit in [str(read_commit(job, sha)) for sha in commits] or ["none yet"]:
-            job.say(f"Known to be {term}: {commit}")
-    missing = [
-        f"`git bisect {term} COMMIT`" for term, commit in ((bad, operation.bad), (good, operation.good)) if not commit
-    ]
-    if missing:
-        return FlowResult(f"The bisect waits for {' and '.join(missing)}; to give up: {abort}")
-    if operation.suspects == 1:
-        summary = f"The bisect is over: {read_commit(job, operation.bad)} is the first {bad} commit"
-        return FlowResult(f"{summary}; to end it: {abort}")
-    steps = max(0, operation.suspects.bit_length() - 1)
-    return FlowResult(
-        f"The bisect has {count(operation.suspects, 'revision')} left, about {count(steps, 'step')}; test "
-        f"{operation.ours.commit[:10]}, then `git bisect {good}` or `git bisect {bad}`, or `git bisect skip` if it "
-        f"cannot be tested; to give up: {abort}"
-    )
-
-
-def _resolve_file(job: Job, path: str, versions: StagedVersions, side: Stage) -> None:
-    """Resolve a file in conflict to one side in the worktree. The file is removed if that side removed it.
-
-    Only lines that both sides changed are taken from that side, if both have the file and its lines can be compared.
-    Otherwise its whole file is taken.
-    """
-    version = versions.get(side)
-    if version is None:
-        job.git.run("rm", "--quiet", "--force", "--ignore-unmatch", "--", path, environment=LITERAL_PATHS)
-        return
-    if version.mode == _SUBMODULE:
-        job.say(f"{path} is a submodule and stays as it is")
-        return
-    blob = version.blob
-    are_alike = {Stage.OURS, Stage.THEIRS} <= versions.keys() and len({each.mode for each in versions.values()}) == 1
-    if are_alike and (merged := _merge_lines(job, versions, side)) is not None:
-        blob = job.git.text("hash-object", "-w", "--no-filters", "--stdin", stdin=merged)
-    entry = f"{version.mode} {blob}\t".encode() + _encode_path(path)
-    job.git.run("update-index", "--add", "--replace", "-z", "--index-info", stdin=entry)
-    job.git.run("checkout-index", "--force", "-z", "--stdin", stdin=_encode_path(path))
-
-
-def _merge_lines(job: Job, versions: StagedVersions, side: Stage) -> bytes | None:
-    """The lines of a file, of which those that both sides changed are those of one side. None if its lines cannot be
-    compared, as those of a binary file."""
-    files: list[str] = []
-    for stage in (Stage.OURS, Stage.COMMON, Stage.THEIRS):
-        file = job.scratch / f"version-{stage}"
-        file.write_bytes(job.git.output("cat-file", "blob", versions[stage].blob) if stage in versions else b"")
-        files.append(str(file))
-    merged = job.git.run("merge-file", "-p", "--quiet", f"--{_SIDE_WORDS[side]}", *files, allowed=range(256))
-    return None if merged.returncode else merged.stdout
-
-
-def _encode_path(path: str) -> bytes:
-    return path.encode(errors="surrogateescape") + b"\0"
-
-
-# -- a pull request
-
-MAX_SHOWN_ROWS = 30
-"""Maximum number of commits, and of files, of a pull request in the transcript."""
-
-
-class LookAtPullRequest(Flow):
-    """Says who waits for what, what its branch changes if it is here, and the commands that show the rest."""
-
-    name = "look_at_pull_request"
-    label = "Look at a pull request"
-    work = "review"
-    place = Place.OPERATOR_TREE
-    number: int = Field(ge=1, description="its number")
-    title: Line = Field(default="", description="its title")
-    url: Line = Field(default="", description="where it is")
-    branch: Line = Field(default="", description="the branch to be merged")
-    waits: Line = Field(default="", description="who is waiting for what, and since when")
-
-    def describe(self) -> str:
-        return f"Look at pull request #{self.number} “{self.title}”"
-
-    def run(self, job: Job) -> FlowResult:
-        for line in (f"#{self.number} {self.title}", self.url, self.waits):
-            if line.strip():
-                job.say(line)
-        changed = self._describe_branch(job)
-        job.say(f"Next: gh pr view {self.number} --comments")
-        job.say(f"      gh pr diff {self.number}")
-        job.say(f"      gh pr checkout {self.number}")
-        state = self.waits.rstrip(".") or f"Pull request #{self.number}"
-        return FlowResult(f"{state}; {changed or 'its branch is not here'}")
-
-    def _describe_branch(self, job: Job) -> str:
-        """The changes of the branch against the main branch in words; "" if the repository does not have the branch."""
-        git, base, branch = make_operator_git(job), find_main_branch(job), self.branch
-        of_remote = re.compile(rf"refs/remotes/[^/]+/{re.escape(branch)}")
-        refs = git.lines("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes")
-        ref = next((name for name in refs if name == f"refs/heads/{branch}" or of_remote.fullmatch(name)), "")
-        if not ref or base is None or ref == f"refs/heads/{base}":
-            return ""
-        start = git.text("merge-base", f"refs/heads/{base}", ref, allowed=(0, 1))
-        if not start:
-            return ""
-        commits = git.lines("log", "--no-show-signature", "--format=%h %an: %s", f"{start}..{ref}")
-        files = git.lines("diff", "--stat", "--no-color", start, ref)
-        job.say_list(commits, MAX_SHOWN_ROWS)
-        job.say_list(files, MAX_SHOWN_ROWS)
-        return f"{count(len(commits), 'commit')}, {count(max(len(files) - 1, 0), 'file')} changed against {base}"
+def _read_commits_since(job: Job, onto: str) -> list[str]:
+    return job.git.lines("rev-list", "HEAD", *(["--not", onto] if onto else []))
