@@ -21,8 +21,9 @@ from urllib.parse import urlsplit
 
 from engine.background import Background, HelperGone
 from engine.frozen import frozen
+from engine.memory import VECTOR_LAYERS
 from engine.memory.helper import Helper, HelperFailed
-from engine.memory.store import LAYERS, MemoryStore
+from engine.memory.store import MemoryStore
 from engine.model import Layer
 
 log = logging.getLogger(__name__)
@@ -328,7 +329,7 @@ class Index:
     def _reconcile(self) -> None:
         """Make the index contain what the database does, a page of ids at a time; searches are answered in between.
         Raises `DamagedIndex`."""
-        for layer in sorted(LAYERS):
+        for layer in sorted(VECTOR_LAYERS):
             indexed = self._read_ids(layer)
             # Vectors that were stored after the last page was added are not missing; they are added next.
             expected = {
@@ -375,7 +376,7 @@ class Index:
         while page := self._store.read_vector_page(self._model(), self._last_chunk, PAGE):
             if self._background.is_closed:
                 return
-            for layer in sorted(LAYERS):
+            for layer in sorted(VECTOR_LAYERS):
                 self._add(layer, {chunk: vector for chunk, _, chunk_layer, vector in page if chunk_layer is layer})
             self._last_chunk = page[-1][0]
 

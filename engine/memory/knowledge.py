@@ -17,10 +17,10 @@ from engine.memory.drafts import DraftRow, Drafts
 from engine.memory.forget import DatabaseRows, ErasableRows, ErasableStore, Forgetting, HomeFiles, OtherTexts
 from engine.memory.graph import TaskGraph, TaskNode
 from engine.memory.graph_producer import KINDS, GraphProducer
+from engine.memory.layer_sources import FactSource, GraphSource, LedgerSource
 from engine.memory.memory import MemoryService
 from engine.memory.nightly import Nightly
 from engine.memory.para import Para
-from engine.memory.recall import FactSource, GraphSource, LedgerSource
 from engine.memory.summaries import SessionSummariser
 from engine.model import Asks, LayerState, Refusal, SessionView, Waiting
 from engine.storage.database import Transaction

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.config import SettingsSource
+from engine.memory import DEADLINE_S, Recaller
 from engine.memory.embedding import TIMEOUT_S, Embedder, Endpoint, EndpointEmbedder, LocalEmbedder
 from engine.memory.helper import Helper
 from engine.memory.index import ChromaServer, Index, IndexPhase
-from engine.memory.recall import DEADLINE_S, Recaller
 from engine.memory.search import MemorySearch
 from engine.memory.store import MemoryStore
 from engine.memory.vectors import MAX_EXACT, Vectoriser, Vectors

@@ -1,6 +1,6 @@
 """Search in layers C and E: full text and vectors find candidates, and `ranking` orders them (SPEC 4.3-4.5).
 
-`MemorySearch` is the source that `recall` asks, in four steps: it finds candidates by both searches, chooses those that
+`MemorySearch` is the source that recall asks, in four steps: it finds candidates by both searches, chooses those that
 are compared closely, reads the passages of each that are nearest to the question, and ranks them. `SearchReader` has
 the statements. A search reads hundreds of rows, so they go to SQLite's driver: SQLAlchemy's rows would cost more than
 the query.
@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.background import run_in_thread
 from engine.frozen import frozen
+from engine.memory import VECTOR_LAYERS, LayerResult
 from engine.memory.embedding import Embedding
 from engine.memory.graph import SEMANTIC_WEIGHT, compute_recency
 from engine.memory.question import STOP_WORDS, parse_question
-from engine.memory.recall import LayerResult
-from engine.memory.store import IN_ARRAY, LAYERS, MAX_FOUND, MemoryRow, MemoryStore, make_json_array, quote_words
+from engine.memory.store import IN_ARRAY, MAX_FOUND, MemoryRow, MemoryStore, make_json_array, quote_words
 from engine.memory.vectors import NoIndex, Vectors
 from engine.model import Layer, Memory, RecallMatch, RecallQuery, ScorePart
 from engine.storage import driver_of
@@ -105,7 +105,7 @@ class _VectorHits(NamedTuple):
 class MemorySearch:
     """Layers C and E as a source of recall. From any thread."""
 
-    layers = LAYERS
+    layers = VECTOR_LAYERS
     name = "memories (C, E)"
 
     database: Database
@@ -316,10 +316,10 @@ class SearchReader:
 
     def __init__(self, connection: sqlite3.Connection, query: RecallQuery) -> None:
         self._execute = connection.execute
-        self.layers = LAYERS if query.layers is None else LAYERS & query.layers
+        self.layers = VECTOR_LAYERS if query.layers is None else VECTOR_LAYERS & query.layers
         conditions_with_values = (
             # The plus keeps SQLite from looking each memory up in the index of layers, too: its `seq` finds it at once.
-            (f"+m.layer IN {IN_ARRAY}", None if self.layers == LAYERS else json.dumps(sorted(self.layers))),
+            (f"+m.layer IN {IN_ARRAY}", None if self.layers == VECTOR_LAYERS else json.dumps(sorted(self.layers))),
             ("m.workspace IN (?, '')", query.workspace),
             ("(m.layer = 'E' OR m.agent IN (?, ''))", query.agent),
             ("m.session <> ?", query.session),

@@ -18,14 +18,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from engine.frozen import frozen
+from engine.memory import VECTOR_LAYERS
 from engine.model import RETENTION_BY_KIND, Layer, Memory, NewMemory, Refusal, RememberResult, Retention, Trust
 from engine.redaction import redact
 from engine.storage import as_stored, driver_of, shallow_dict
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
-
-LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
-"""The layers that are stored here."""
 
 MAX_FOUND = 300
 """Candidates of each search. Similarities are scaled so that the last candidate has 0."""
@@ -103,7 +101,7 @@ def check_memory(new: NewMemory) -> NewMemory:
         raise Refusal(
             "memory_too_long", f"{size:,} bytes are too many for one memory", f"at most {MAX_MEMORY_BYTES:,}; split it"
         )
-    if new.layer not in LAYERS:
+    if new.layer not in VECTOR_LAYERS:
         raise Refusal("bad_memory", f"layer {new.layer.value} cannot be written this way", "layer C or E")
     if new.at is not None and new.at.tzinfo is None:
         raise Refusal("bad_memory", f"the time {new.at.isoformat()} has no zone", "give it one, for example +00:00")
@@ -303,7 +301,7 @@ class MemoryStore:
 
     def list_indexed(self, model: str) -> dict[Layer, list[int]]:
         """The ids of all chunks with a vector of this model, by layer: what the index should contain."""
-        by_layer: dict[Layer, list[int]] = {layer: [] for layer in sorted(LAYERS)}
+        by_layer: dict[Layer, list[int]] = {layer: [] for layer in sorted(VECTOR_LAYERS)}
         for number, layer in self._select(f"SELECT c.id, m.layer {_WITH_VECTORS} ORDER BY c.id", (model,)):
             by_layer[Layer(layer)].append(number)
         return by_layer

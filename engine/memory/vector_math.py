@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy
 
-from engine.memory.store import LAYERS
+from engine.memory import VECTOR_LAYERS
 from engine.model import Layer
 
 Vector = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
@@ -103,7 +103,7 @@ class VectorMatrix:
         if not size:
             return {}
         near = compute_products(self._matrix[:size], query)
-        if not layers >= LAYERS:
+        if not layers >= VECTOR_LAYERS:
             is_summary = numpy.frombuffer(bytes(self._is_summary[:size]), bool)
             near[is_summary != (Layer.CONTEXT in layers)] = -numpy.inf
         rows = numpy.flatnonzero(near >= min_similarity)

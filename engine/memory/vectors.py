@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from engine.background import Background, HelperGone
 from engine.frozen import frozen
+from engine.memory import VECTOR_LAYERS
 from engine.memory.embedding import Embedder, Embedding, NoEmbedder
 from engine.memory.helper import Helper, HelperFailed
 from engine.memory.index import Index
 from engine.memory.question import MONTHS
-from engine.memory.store import LAYERS, MemoryStore, NewPassage
+from engine.memory.store import MemoryStore, NewPassage
 from engine.model import Layer, Memory, Refusal, group_pairs
 from engine.storage.database import Database
 
@@ -253,7 +254,7 @@ class Vectors:
         return embedding
 
     def search(
-        self, query: Vector, k: int, layers: frozenset[Layer] = LAYERS, min_similarity: float = MIN_SIMILARITY
+        self, query: Vector, k: int, layers: frozenset[Layer] = VECTOR_LAYERS, min_similarity: float = MIN_SIMILARITY
     ) -> dict[int, float]:
         """The similarities of the `k` nearest memories by their `seq`, best first. None is below `min_similarity`.
         Raises `NoIndex`."""
@@ -263,7 +264,7 @@ class Vectors:
         if exact is not None:
             return exact.search(query, k, layers, min_similarity)
         chunks: list[int] = []
-        for layer in sorted(layers & LAYERS):
+        for layer in sorted(layers & VECTOR_LAYERS):
             hits = self._index.search(layer, query.tobytes(), k)
             if hits is None:
                 state = self._index.state

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from engine import tokenizer
 from engine.clock import FakeClock
 from engine.config import FixedSettings, MemorySettings, Settings
+from engine.memory import MAX_LEADING_FACTS, LayerResult, Recaller
 from engine.memory.embedding import NoEmbedder
 from engine.memory.graph import TaskGraph
+from engine.memory.layer_sources import GraphSource
 from engine.memory.memory import MemoryService
 from engine.memory.question import MONTH_FIT, OTHER_DAY_FIT, make_stem, parse_question
 from engine.memory.ranking import MIN_RELEVANCE, add_text_features, rank, select_candidates
-from engine.memory.recall import MAX_LEADING_FACTS, GraphSource, LayerResult, Recaller
 from engine.memory.recall_in_prompts import BLOCK_TAG, PREAMBLE, RecallPromptPart, make_memory_lines
 from engine.memory.store import MemoryRow
 from engine.model import (

@@ -1,32 +1,20 @@
-"""Recall (SPEC 4.4): asks all layers in parallel, each with a deadline, and merges what they find into one list.
-
-Facts (layer G) come first. A layer that is slow or broken is left out, and the result names it; it never delays a
-prompt. `search` is the source of layers C and E. The sources of the layers without vectors are here: recent events of
-the ledger (B), tasks and their neighbours (F), facts (G).
+"""The layers without vectors as sources of recall (SPEC 4.4): recent events of the ledger (B), tasks and their
+neighbours (F), facts (G). `search` is the source of layers C and E.
 """
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
-from dataclasses import replace
 from datetime import datetime
-from functools import partial
-from typing import Protocol
 
-from engine import tokenizer
-from engine.background import run_in_thread
-from engine.clock import Clock
 from engine.frozen import frozen
+from engine.memory import LayerResult
 from engine.memory.graph import SEMANTIC_WEIGHT, TaskGraph, compute_recency
 from engine.memory.para import Para
 from engine.memory.question import STOP_WORDS, find_stems, make_stem
 from engine.model import (
     GraphNode,
     Layer,
-    Recall,
     RecallMatch,
     RecallQuery,
     Relation,
@@ -36,29 +24,6 @@ from engine.model import (
 )
 from engine.storage.ledger import Ledger, LedgerEntry
 from engine.wording import count
-
-log = logging.getLogger(__name__)
-
-DEADLINE_S = 2.0
-"""Seconds after which a layer is left out."""
-
-OPTIONAL_SHARE = 0.8
-"""Share of the deadline that a layer may spend on work without which it can still answer."""
-
-MAX_ITEMS = 1_000
-"""Maximum number of matches of one recall."""
-
-MAX_WARNING_CHARS = 280
-"""Maximum number of characters of the error of a layer that is left out."""
-
-MAX_COUNTED_CHARS = 8_000
-"""Up to this many characters the tokens of a text are counted; those of a longer text are estimated."""
-
-MAX_LEADING_FACTS = 5
-"""Number of facts that come before everything else. Further facts are ordered by their score."""
-
-LAYER_PREFERENCE = {Layer.CONTEXT: 0, Layer.GRAPH: 1, Layer.LEDGER: 2}
-"""The order of layers that describe the same session or task: the most informative first."""
 
 MAX_COMPARED = 300
 """Number of the newest events of the ledger, and of the newest tasks, that are compared by their words."""
@@ -109,135 +74,6 @@ _STOP_STEMS = frozenset(map(make_stem, STOP_WORDS))
 
 NearestSessions = Callable[[str, int], Mapping[str, float]]
 """See `MemorySearch.find_sessions_near`."""
-
-
-# -- asking the layers
-
-
-@frozen
-class LayerResult:
-    """What a layer found, best first. `warning` says what was missing, "" if nothing was."""
-
-    items: tuple[RecallMatch, ...]
-    warning: str = ""
-
-
-class LayerSource(Protocol):
-    """A layer, or several that are stored together, as a source of recall. Called from any thread."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the list of what was left out."""
-        ...
-
-    @property
-    def layers(self) -> frozenset[Layer]: ...
-
-    def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
-        """The `query.k` best matches, best first, with scores in [0, 1]. `timeout`: seconds for work without which it
-        can still answer; a layer that has no such work does not need it."""
-        ...
-
-
-class Recaller:
-    """Recall over all layers. From any thread."""
-
-    def __init__(self, sources: Sequence[LayerSource], clock: Clock) -> None:
-        self._sources = tuple(sources)
-        self._clock = clock
-        self._late: dict[str, Future[LayerResult]] = {}
-
-    def join(self, *sources: LayerSource) -> None:
-        """Ask these sources as well."""
-        self._sources += sources
-
-    def recall(self, query: RecallQuery, deadline_s: float) -> Recall:
-        """The `query.k` best matches of all layers for a question.
-
-        The session that asks is left out. Each other session or task is in the list once, from the most informative
-        layer. Recall takes no longer than the deadline, whatever the layers do.
-        """
-        started = time.perf_counter()
-        query = replace(query, k=max(0, min(query.k, MAX_ITEMS)))
-        if not query.text.strip() or not query.k:
-            return Recall(())
-        now = query.now or self._clock.now()
-        results = self._ask_layers(query, now, deadline_s)
-        matches = [match for result in results.values() for match in result.items]
-        others = [match for match in matches if not match.about or match.about != query.session]
-        best = _drop_duplicates(_sort(others))[: query.k]
-        left_out = tuple(f"{name}: {result.warning}" for name, result in results.items() if result.warning)
-        return Recall(tuple(map(_add_token_count, best)), left_out, time.perf_counter() - started)
-
-    def _ask_layers(self, query: RecallQuery, now: datetime, deadline_s: float) -> dict[str, LayerResult]:
-        """The results of the layers that the query asks, by their names. A layer that is still busy with an earlier
-        question is not asked."""
-        results: dict[str, LayerResult] = {}
-        futures: dict[str, Future[LayerResult]] = {}
-        for source in self._sources:
-            if query.layers is not None and not source.layers & query.layers:
-                continue
-            if self._is_busy(source.name):
-                results[source.name] = LayerResult((), "still busy with an earlier question")
-                continue
-            ask = partial(_ask, source, query, now, deadline_s * OPTIONAL_SHARE)
-            futures[source.name] = run_in_thread("clawpy-recall", ask)
-        wait(futures.values(), deadline_s)
-        return results | {name: self._collect_result(name, future, deadline_s) for name, future in futures.items()}
-
-    def _is_busy(self, name: str) -> bool:
-        """Whether the layer `name` has still not answered an earlier question."""
-        return name in self._late and not self._late[name].done()
-
-    def _collect_result(self, name: str, future: Future[LayerResult], deadline_s: float) -> LayerResult:
-        """What the layer `name` has answered by the deadline; nothing but a warning if it has not, or if it failed."""
-        if not future.done():
-            self._late[name] = future
-            return LayerResult((), f"no answer within {deadline_s:g} s")
-        error = future.exception()
-        if error is not None:
-            return LayerResult((), f"{type(error).__name__}: {error}"[:MAX_WARNING_CHARS])
-        return future.result()
-
-
-def _ask(source: LayerSource, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
-    try:
-        return source.find(query, now, timeout)
-    except Exception:
-        log.exception("recall without %s", source.name)  # here, because after the deadline nobody reads the error
-        raise
-
-
-def _add_token_count(match: RecallMatch) -> RecallMatch:
-    """The match with the number of its tokens."""
-    is_short = len(match.text) <= MAX_COUNTED_CHARS
-    return replace(match, tokens=tokenizer.count(match.text) if is_short else len(match.text) // 4)
-
-
-def _sort(matches: Iterable[RecallMatch]) -> list[RecallMatch]:
-    """Each session and task once, from the most informative layer. The best facts first, then by score; the order in
-    which layers answered does not matter."""
-    best: dict[str, RecallMatch] = {}
-    for match in sorted(matches, key=lambda match: (LAYER_PREFERENCE.get(match.layer, 0), -match.score)):
-        best.setdefault(match.about or match.id, match)
-    ordered = sorted(best.values(), key=lambda match: (-match.score, match.layer.value, match.id))
-    best_facts = [match for match in ordered if match.layer is Layer.PARA][:MAX_LEADING_FACTS]
-    return best_facts + [match for match in ordered if match not in best_facts]
-
-
-def _drop_duplicates(ordered: Sequence[RecallMatch]) -> list[RecallMatch]:
-    """Without repetitions: the same text in another layer, or in the same one by the same speaker on the same day."""
-    unique: dict[tuple[str, str, str], RecallMatch] = {}
-    layers: dict[str, Layer] = {}
-    for match in ordered:
-        text = " ".join(match.text.casefold().split())
-        if layers.setdefault(text, match.layer) is match.layer:
-            day = match.at.date().isoformat() if match.at else ""
-            unique.setdefault((text, match.speaker.casefold(), day), match)
-    return [*unique.values()]
-
-
-# -- the sources without vectors
 
 
 @frozen
