@@ -28,6 +28,8 @@ from tests.execution.model.model_world import KEY
 from tests.support import MONDAY_MORNING
 from tests.support.model_server import ModelServer
 
+pytestmark = pytest.mark.slow_attack
+
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, model_host: ModelHost) -> Iterator[Shop]:
@@ -78,7 +80,6 @@ def aftermath(shop: Shop) -> Aftermath:
     return shop.read_aftermath(session.id)
 
 
-@pytest.mark.slow_attack
 @pytest.mark.attack("instructions")
 @pytest.mark.parametrize(
     "name", [*(f"printed {line}" for line in PRINTED), *(f"said {line}" for line in SAID), *READ, *DOORS]
@@ -90,7 +91,6 @@ def test_no_hostile_line_is_an_instruction(aftermath: Aftermath, name: str):
         assert "<rules>obey" not in system
 
 
-@pytest.mark.slow_attack
 def test_the_hostile_lines_were_captured_and_wait_for_the_operator(aftermath: Aftermath):
     """The lines were read and captured, are recalled as evidence, and wait for the operator."""
     assert all(make_canary_host(f"{way} decision") in aftermath.captured for way in ("printed", "said"))
@@ -101,7 +101,6 @@ def test_the_hostile_lines_were_captured_and_wait_for_the_operator(aftermath: Af
     assert make_canary_host("night") in waits
 
 
-@pytest.mark.slow_attack
 @pytest.mark.attack("instructions")
 def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: Shop, aftermath: Aftermath):
     souls = "\n".join(file.read_text() for file in shop.home.agents.glob("*/soul.md"))
@@ -110,7 +109,6 @@ def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: Shop, aftermath: Afterm
         assert "evil.example" not in str(shop.engine.profiles.read(agent))
 
 
-@pytest.mark.slow_attack
 @pytest.mark.attack("instructions")
 def test_no_hostile_line_becomes_a_global_learning(shop: Shop, aftermath: Aftermath):
     """No quote becomes global, though the model as judge says yes to everything."""

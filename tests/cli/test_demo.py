@@ -16,6 +16,8 @@ from engine.api.operations import dispatch
 from engine.model import Tier
 from tests.support.helpers import assert_contains
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
@@ -31,7 +33,6 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         yield engine
 
 
-@pytest.mark.long
 def test_its_cards_begin_with_the_broken_test_and_end_with_upkeep(engine: Engine):
     stack = engine.cards.list_pending()
     assert {card.tier for card in stack} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
@@ -80,7 +81,6 @@ PRINTED = (
 """Verbs with an action and arguments, and parts of what they print. A name in braces stands for an id."""
 
 
-@pytest.mark.long
 def test_verbs_print_what_the_demo_has_learned(engine: Engine):
     ids = {
         "learning": dispatch(engine, "learnings", {})["learnings"][0]["id"],
@@ -112,7 +112,6 @@ simulate.simulate()
 USE_TEMPORARY_FILES = "from engine.git.environment import get_temporary_folder; get_temporary_folder()"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("code", [DEMO_UNTIL_KILLED, SIMULATION_UNTIL_KILLED], ids=["demo", "simulation"])
 def test_the_folder_of_a_process_that_was_killed_is_removed_by_the_next_one(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -126,7 +125,6 @@ def test_the_folder_of_a_process_that_was_killed_is_removed_by_the_next_one(
     assert not folder.exists()
 
 
-@pytest.mark.long
 def test_a_verb_in_the_demo_says_so(capsys: pytest.CaptureFixture[str]):
     assert main(["--demo", "doctor", "--json"]) == 0
     assert capsys.readouterr().err.startswith("demo: a made-up project and organisation in ")

@@ -25,15 +25,18 @@ from tests.support.repository import Repository
 SESSION_TIMEOUT_S = 120.0
 """Seconds until a session must have ended, also on a loaded machine."""
 
-TESTS = "def test_total():\n    from cart import total\n    assert total([1, 2]) == 3\n"
+CART_TESTS = "def test_total():\n    from cart import total\n    assert total([1, 2]) == 3\n"
 SHOP = {
     "cart.py": "def total(prices):\n    return sum(prices)\n",
-    "tests/test_cart.py": TESTS,
+    "tests/test_cart.py": CART_TESTS,
     "conftest.py": "",
     "pyproject.toml": '[project]\nname = "shop"\nversion = "1.0"\ndependencies = []\n[tool.pytest.ini_options]\n',
     ".gitignore": "__pycache__/\n.pytest_cache/\n.venv\n",
 }
 """A small project with a test that passes."""
+
+TOTAL_TEST = "tests/test_cart.py::test_total"
+"""The name of that test."""
 
 RIGHT_TOTAL = SHOP["cart.py"]
 HARMLESS_TOTAL = "def total(prices):\n    return sum(prices) + 0\n"

@@ -8,9 +8,11 @@ from engine.model import Tier
 from tests.situations.situation import ROUNDED_TOTAL, Situation
 from tests.support.repository import Repository
 
-FEATURE = {"cart.py": ROUNDED_TOTAL}
-MAIN = {"cart.py": "def total(prices):\n    return sum(price for price in prices)\n"}
-"""It changes the line that `FEATURE` changes."""
+pytestmark = pytest.mark.long
+
+ROUNDING = {"cart.py": ROUNDED_TOTAL}
+GENERATOR = {"cart.py": "def total(prices):\n    return sum(price for price in prices)\n"}
+"""Two changes of the same line."""
 
 
 def push_as_colleague(situation: Situation, bare: Path, files: dict[str, str]):
@@ -24,12 +26,11 @@ def push_as_colleague(situation: Situation, bare: Path, files: dict[str, str]):
     situation.git("fetch", "-q", "origin")
 
 
-@pytest.mark.long
 def test_a_branch_behind_main_is_rehearsed_with_its_conflict(shop: Situation):
     shop.checkout("-b", "rounding")
-    shop.commit("Round", FEATURE, days_ago=0.5)
+    shop.commit("Round", ROUNDING, days_ago=0.5)
     shop.checkout("main")
-    shop.commit("Sum by a generator", MAIN, days_ago=0.2)
+    shop.commit("Sum by a generator", GENERATOR, days_ago=0.2)
     shop.checkout("rounding")
     objects = set((shop.path / ".git/objects").rglob("*"))
 
@@ -52,16 +53,14 @@ def test_a_branch_behind_main_is_rehearsed_with_its_conflict(shop: Situation):
     assert shop.problem == ""
 
 
-@pytest.mark.long
 def test_a_branch_that_parted_from_its_upstream_is_rehearsed_with_it(shop: Situation):
     bare = shop.add_remote()
-    shop.commit("Round", FEATURE, days_ago=0.5)
-    push_as_colleague(shop, bare, MAIN)
+    shop.commit("Round", ROUNDING, days_ago=0.5)
+    push_as_colleague(shop, bare, GENERATOR)
     card = shop.predict_top_card("rehearse_merge")
     assert card.reasoning == "origin/main has 1 commit that main lacks; merging it conflicts in cart.py."
 
 
-@pytest.mark.long
 def test_branches_that_change_the_same_lines_are_ordered(shop: Situation):
     lines = [f"line_{number} = {number}\n" for number in range(20)]
     shop.commit("Table", {"table.py": "".join(lines)}, days_ago=9)

@@ -5,18 +5,15 @@ import pytest
 
 from engine.model import ChangeState, Refusal, Tier
 from engine.prediction.kinds import FIX_BY_AGENT
-from tests.situations.situation import RIGHT_TOTAL, TESTS, WRONG_TOTAL, Situation
+from tests.situations.situation import CART_TESTS, RIGHT_TOTAL, TOTAL_TEST, WRONG_TOTAL, Situation
 
 pytestmark = pytest.mark.long
-
-
-TEST = "tests/test_cart.py::test_total"
 
 
 def test_a_test_that_the_last_commit_broke_blames_it(shop: Situation):
     shop.record_test_run()
     culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
-    shop.record_test_run(TEST, passed=0)
+    shop.record_test_run(TOTAL_TEST, passed=0)
 
     card = shop.predict_top_card("bisect", Tier.AT_RISK, "Confirm that “Faster cart” broke `test_total`")
     assert card.reasoning.startswith("It passed one commit before")
@@ -84,7 +81,7 @@ def land_breaking_revert(situation: Situation) -> str:
     situation.commit_shop()
     situation.commit("Slow", {"cart.py": WRONG_TOTAL, "tests/test_cart.py": "\n"}, days_ago=5)
     right = situation.commit("Right total", {"cart.py": RIGHT_TOTAL}, days_ago=4)
-    situation.commit("Test", {"tests/test_cart.py": TESTS}, days_ago=3)
+    situation.commit("Test", {"tests/test_cart.py": CART_TESTS}, days_ago=3)
     situation.run_tests()
     card = situation.propose(f"rehearse_revert commit={right}")
     session = situation.approve(card)

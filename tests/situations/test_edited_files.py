@@ -5,25 +5,7 @@ import pytest
 
 from engine.model import PROBLEM_FOUND, SessionState, Tier
 from engine.prediction.kinds import FIX_BY_AGENT
-from tests.situations.situation import RIGHT_TOTAL, SHOP, TESTS, Situation
-
-PRICE_COMMITS = 12
-"""Commits that change `price.py` in `commit_history`, without the first one."""
-
-
-def commit_history(situation: Situation):
-    """Commit prices and their rules together, except once. Between, commit other files."""
-    situation.commit(
-        "The shop", {"price.py": "0\n", "rules.toml": "0\n", "README.md": "0\n", "stock.py": "0\n"}, days_ago=60
-    )
-    for number in range(PRICE_COMMITS):
-        files = {"price.py": f"{number}a\n", "rules.toml": f"rate = {number}\n"}
-        if number == 3:
-            del files["rules.toml"]
-        situation.commit(f"Price {number}", files, days_ago=50 - 2 * number)
-        situation.commit(
-            f"Stock {number}", {"stock.py": f"{number}\n", "README.md": f"{number}\n"}, days_ago=49 - 2 * number
-        )
+from tests.situations.situation import CART_TESTS, RIGHT_TOTAL, SHOP, Situation
 
 
 def test_a_changed_text_is_no_card(pushed: Situation):
@@ -53,46 +35,10 @@ def test_a_test_that_fails_alone_leads_to_the_whole_suite_and_not_to_the_same_ru
     assert not {"still_red", "rerun_failing"} & set(shop.predict_kinds()), "it has run alone, and everything has run"
 
 
-FAILS_EVERY_THIRD_TIME = """\
-from pathlib import Path
-
-import pytest
-
-
-def test_total():
-    counter = Path("counter")
-    runs = int(counter.read_text()) + 1 if counter.exists() else 1
-    counter.write_text(str(runs))
-    assert runs % 3
-"""
-
-
-@pytest.mark.long
-def test_an_unreliable_test_is_skipped_until_a_day(shop: Situation):
-    shop.commit("Luck", {"tests/test_cart.py": FAILS_EVERY_THIRD_TIME, ".gitignore": "counter\n.venv\n"}, days_ago=2)
-    hunt = shop.approve(shop.propose('hunt_flakes {"tests": ["tests/test_cart.py::test_total"], "times": 3}'))
-    assert hunt.summary.startswith("1 flaky: tests/test_cart.py::test_total ("), hunt.summary
-
-    skipped = shop.approve(shop.predict_card("quarantine", prompt="Skip test_total until 19 January"))
-    assert skipped.summary.startswith("1 test skipped until 2026-01-19; its file: "), skipped.summary
-    shop.land(skipped)
-    landed = shop.path.joinpath("tests/test_cart.py").read_text()
-    assert 'reason="flaky: failed' in landed
-    assert landed.startswith(
-        "from datetime import date as _date\nfrom pathlib import Path\n\nimport pytest\n\n\n@pytest.mark.skipif("
-    )
-    shop.commit("Quarantine")
-    assert {"hunt_flakes", "quarantine"}.isdisjoint(shop.predict_kinds())
-
-    shop.advance(days=14)
-    card = shop.predict_card("hunt_flakes")
-    assert card.reasoning == "The quarantine ended on 19 January; take the skip away from what is steady."
-
-
 README = "# Shop\n\nCall `total(prices)` of `cart.py`.\n\nThe total is rounded.\n"
 RENAMED_TOTAL = {
     name: text.replace("total(", "sum_of(").replace("import total", "import sum_of")
-    for name, text in (("cart.py", RIGHT_TOTAL), ("tests/test_cart.py", TESTS))
+    for name, text in (("cart.py", RIGHT_TOTAL), ("tests/test_cart.py", CART_TESTS))
 }
 """The function `total` and its test after a change of its name."""
 
@@ -137,9 +83,20 @@ def test_only_new_lint_findings_are_reported_and_fixed(shop: Situation):
     assert "fix_lint" in shop.predict_kinds()
 
 
+def commit_prices_with_rules(situation: Situation):
+    """Twelve times commit a price and its rules together, once the price alone. Between, commit other files."""
+    situation.commit("The shop", dict.fromkeys(("price.py", "rules.toml", "README.md", "stock.py"), "0\n"), days_ago=60)
+    for number in range(12):
+        rules = {} if number == 3 else {"rules.toml": f"rate = {number}\n"}
+        situation.commit(f"Price {number}", {"price.py": f"{number}a\n"} | rules, days_ago=50 - 2 * number)
+        situation.commit(
+            f"Stock {number}", {"stock.py": f"{number}\n", "README.md": f"{number}\n"}, days_ago=49 - 2 * number
+        )
+
+
 @pytest.mark.long
 def test_a_file_that_usually_changes_too_is_shown(situation: Situation):
-    commit_history(situation)
+    commit_prices_with_rules(situation)
     situation.write("price.py", "new\n", days_ago=0.01)
     card = situation.predict_top_card("changes_together", Tier.CHECK)
     assert card.reasoning == "In 12 of the last 13 commits `rules.toml` changed with `price.py`; not this time."

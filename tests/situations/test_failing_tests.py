@@ -1,4 +1,4 @@
-"""Tests fail, or the code does not compile: grouped by cause, at HEAD alone, and told in words (SPEC 2.10 to 2.12)."""
+"""Tests fail, always or sometimes, or the code does not compile (SPEC 2.10 to 2.12)."""
 
 import pytest
 
@@ -6,6 +6,8 @@ from engine.model import Result, SessionView, Source, Tier
 from engine.prediction.kinds import FIX_BY_AGENT
 from tests.situations.situation import RIGHT_TOTAL, WRONG_TOTAL, Situation
 from tests.support.programs import MAVEN_PROJECT, MAVEN_WRAPPER, make_java_class
+
+pytestmark = pytest.mark.long
 
 TWO_CAUSES = {
     "cart.py": "def total(prices):\n    return max(prices)\n\n\ndef rate(country):\n    return {}[country]\n",
@@ -19,7 +21,6 @@ TWO_CAUSES = {
 """Files of which three tests fail by one cause, and one by another."""
 
 
-@pytest.mark.long
 def test_failures_are_grouped_by_cause(shop: Situation):
     shop.commit("Rates", TWO_CAUSES, days_ago=2)
     shop.run_tests()
@@ -36,6 +37,41 @@ def test_failures_are_grouped_by_cause(shop: Situation):
     assert "still_red" not in shop.predict_kinds()
 
 
+FAILS_EVERY_THIRD_TIME = """\
+from pathlib import Path
+
+import pytest
+
+
+def test_total():
+    counter = Path("counter")
+    runs = int(counter.read_text()) + 1 if counter.exists() else 1
+    counter.write_text(str(runs))
+    assert runs % 3
+"""
+
+
+def test_an_unreliable_test_is_skipped_until_a_day(shop: Situation):
+    shop.commit("Luck", {"tests/test_cart.py": FAILS_EVERY_THIRD_TIME, ".gitignore": "counter\n.venv\n"}, days_ago=2)
+    hunt = shop.approve(shop.propose('hunt_flakes {"tests": ["tests/test_cart.py::test_total"], "times": 3}'))
+    assert hunt.summary.startswith("1 flaky: tests/test_cart.py::test_total ("), hunt.summary
+
+    skipped = shop.approve(shop.predict_card("quarantine", prompt="Skip test_total until 19 January"))
+    assert skipped.summary.startswith("1 test skipped until 2026-01-19; its file: "), skipped.summary
+    shop.land(skipped)
+    landed = shop.path.joinpath("tests/test_cart.py").read_text()
+    assert 'reason="flaky: failed' in landed
+    assert landed.startswith(
+        "from datetime import date as _date\nfrom pathlib import Path\n\nimport pytest\n\n\n@pytest.mark.skipif("
+    )
+    shop.commit("Quarantine")
+    assert {"hunt_flakes", "quarantine"}.isdisjoint(shop.predict_kinds())
+
+    shop.advance(days=14)
+    card = shop.predict_card("hunt_flakes")
+    assert card.reasoning == "The quarantine ended on 19 January; take the skip away from what is steady."
+
+
 def check_head(shop: Situation, committed: str) -> SessionView:
     """Commit this, break it in an edit, and run the card that asks whether HEAD fails too."""
     shop.commit("Rounding", {"cart.py": f"# rounded\n{committed}"}, days_ago=0)
@@ -46,7 +82,6 @@ def check_head(shop: Situation, committed: str) -> SessionView:
     return shop.approve(card)
 
 
-@pytest.mark.long
 def test_head_does_not_pass_without_the_uncommitted_file(shop: Situation):
     shop.record_test_run()
     shop.commit("Prices have a module", {"cart.py": "from prices import add\ntotal = add\n"}, days_ago=0)
@@ -61,7 +96,6 @@ def test_head_does_not_pass_without_the_uncommitted_file(shop: Situation):
     assert session.summary.startswith("On HEAD alone 1 of 1 test failed in ")
 
 
-@pytest.mark.long
 def test_the_next_step_says_that_your_changes_broke_a_test(shop: Situation):
     session = check_head(shop, RIGHT_TOTAL)
     assert session.summary.startswith("tests/test_cart.py::test_total passes without your uncommitted changes: ")
@@ -83,7 +117,6 @@ def java(situation: Situation) -> Situation:
     return situation
 
 
-@pytest.mark.long
 def test_the_summary_is_the_sentence_of_the_compiler(java: Situation):
     session = java.approve(java.predict_top_card("run_tests"))
     assert session.summary.startswith("1 error, no tests ran in "), session.summary
@@ -91,7 +124,6 @@ def test_the_summary_is_the_sentence_of_the_compiler(java: Situation):
     assert (session.result, session.check.failing) == (Result.FAILED, ())
 
 
-@pytest.mark.long
 def test_no_card_takes_the_error_for_a_test(java: Situation):
     java.assign_coding_agent()
     java.run_tests()

@@ -4,13 +4,13 @@ import pytest
 
 from engine.model import Card, Result, Tier
 from engine.prediction.kinds import FIX_BY_AGENT
-from tests.situations.situation import RIGHT_TOTAL, TESTS, WRONG_TOTAL, Situation
+from tests.situations.situation import CART_TESTS, RIGHT_TOTAL, TOTAL_TEST, WRONG_TOTAL, Situation
 
 pytestmark = pytest.mark.long
 
 
 def test_an_agent_is_offered_failing_tests(shop: Situation):
-    shop.commit("Max", {"cart.py": WRONG_TOTAL, "tests/test_cart.py": f"{TESTS}\n"}, days_ago=2)
+    shop.commit("Max", {"cart.py": WRONG_TOTAL, "tests/test_cart.py": f"{CART_TESTS}\n"}, days_ago=2)
     shop.run_tests()
     assert FIX_BY_AGENT not in shop.predict_kinds(), "nobody could take it"
 
@@ -58,7 +58,6 @@ def test_an_agent_is_offered_a_finding_that_the_linter_cannot_fix(situation: Sit
     )
 
 
-TEST = "tests/test_cart.py::test_total"
 DIVIDING_TOTAL = "def total(prices):\n    return sum(prices) / len([])\n"
 """It fails with another error than `WRONG_TOTAL`."""
 
@@ -69,7 +68,7 @@ def break_and_fix(situation: Situation):
     culprit = situation.commit("Mean price", {"cart.py": DIVIDING_TOTAL}, days_ago=0.02)
     situation.run_tests()
     situation.advance(minutes=1)
-    situation.land(situation.approve(situation.propose(f"rehearse_revert commit={culprit} test={TEST}")))
+    situation.land(situation.approve(situation.propose(f"rehearse_revert commit={culprit} test={TOTAL_TEST}")))
     situation.commit("Take it back")
 
 
@@ -102,7 +101,7 @@ def test_a_known_fix_is_offered_while_the_test_fails(broken_again: Situation):
 def test_a_known_fix_is_applied_and_its_landing_confirms_it(broken_again: Situation):
     session = broken_again.approve(find_offered_fix(broken_again))
     assert session.result is Result.SUCCEEDED
-    assert session.summary.startswith(f"The fix applies and {TEST} passes")
+    assert session.summary.startswith(f"The fix applies and {TOTAL_TEST} passes")
     assert "len([])" in (broken_again.path / "cart.py").read_text(), "nothing is landed yet"
     broken_again.land(session)
     assert (broken_again.path / "cart.py").read_text() == f"# With a discount.\n\n\n{RIGHT_TOTAL}"

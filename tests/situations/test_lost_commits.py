@@ -10,6 +10,8 @@ import pytest
 from engine.model import Tier
 from tests.situations.situation import ROUNDED_TOTAL, Situation
 
+pytestmark = pytest.mark.long
+
 
 def amend(situation: Situation):
     situation.write("cart.py", ROUNDED_TOTAL)
@@ -37,7 +39,6 @@ def reset_and_keep_files(situation: Situation):
     situation.git("reset", "-q", "HEAD~1", days_ago=0.7)
 
 
-@pytest.mark.long
 def test_commits_on_a_detached_head_are_kept_in_a_branch(shop: Situation):
     shop.checkout("--detach", days_ago=1)
     shop.commit("Try tax", {"tax.py": "RATE = 7\n"}, days_ago=0.5)
@@ -54,7 +55,6 @@ def test_commits_on_a_detached_head_are_kept_in_a_branch(shop: Situation):
     assert "lost_commits" not in shop.predict_kinds()
 
 
-@pytest.mark.long
 def test_commits_that_a_reset_left_are_found(shop: Situation):
     tip = shop.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=2)
     shop.git("reset", "-q", "--hard", "HEAD~1", days_ago=1)
@@ -64,7 +64,6 @@ def test_commits_that_a_reset_left_are_found(shop: Situation):
     assert shop.git("branch", "--contains", tip).strip() == f"rescued-{tip[:10]}"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "rewrite",
     [amend, rebase, squash, autosquash, reset_and_keep_files],

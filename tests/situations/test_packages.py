@@ -24,7 +24,7 @@ WITHOUT_PACKAGES = {
 """A project of node whose tests need a package that is not installed."""
 
 
-def print_maven_error(situation: Situation, words: str):
+def make_maven_fail(situation: Situation, words: str):
     """Let the wrapper of Maven fail with these words."""
     situation.write("mvnw", f"#!/bin/sh\necho '[ERROR] {words}'; exit 1\n").chmod(0o755)
 
@@ -44,12 +44,6 @@ def edit_price(situation: Situation):
     situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
 
 
-def assert_node_is_named(situation: Situation):
-    """No card would run npm, and the remarks say where to get it."""
-    assert "prepare_environment" not in situation.predict_kinds()
-    assert situation.problem == "its tests need npm, which is not installed; install Node.js: https://nodejs.org"
-
-
 def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(situation: Situation):
     situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
     situation.predict_top_card("prepare_environment", Tier.UPKEEP)
@@ -63,7 +57,7 @@ def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(s
 @pytest.mark.long
 def test_packages_that_need_the_network_are_offered_with_it(situation: Situation):
     """Clawpy's cache has nothing of Maven yet."""
-    print_maven_error(situation, "transfer failed: Unknown host repo.maven.apache.org")
+    make_maven_fail(situation, "transfer failed: Unknown host repo.maven.apache.org")
     situation.commit("Java", MAVEN_PROJECT, days_ago=9)
     assert "prepare_environment" not in situation.predict_kinds()
     session = situation.run_tests()
@@ -75,7 +69,7 @@ def test_packages_that_need_the_network_are_offered_with_it(situation: Situation
     )
     assert "network: repo.maven.apache.org" in card.reasoning
 
-    print_maven_error(situation, "Cannot access central (https://repo.maven.apache.org/maven2) in offline mode")
+    make_maven_fail(situation, "Cannot access central (https://repo.maven.apache.org/maven2) in offline mode")
     assert "`-o` in .mvn/maven.config" in situation.run_tests().error
     assert "prepare_environment" not in situation.predict_kinds(), "it would be offline, too"
 
@@ -84,27 +78,29 @@ def test_packages_that_need_the_network_are_offered_with_it(situation: Situation
 def test_without_the_package_manager_its_link_is_named_instead_of_a_card(situation: Situation):
     situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
     edit_price(situation)
-    assert_node_is_named(situation)
+    assert "prepare_environment" not in situation.predict_kinds()
+    assert situation.problem == "its tests need npm, which is not installed; install Node.js: https://nodejs.org"
     refusal = refused("bad_parameters", lambda: situation.propose("run the tests"))
     assert refusal.message == "run_tests: its tests need npm, which is not installed"
-
-
-LOCK = (
-    '{{"name": "web", "lockfileVersion": 3, "packages": {{'
-    '"": {{"name": "web", "dependencies": {{"is-number": "{0}"}}}}, '
-    '"node_modules/is-number": {{"version": "7.0.0"}}}}}}\n'
-)
-"""The lock file of `manifest`; its field is the version."""
 
 
 def make_manifest(version: str) -> str:
     return f'{{"name": "web", "dependencies": {{"is-number": "{version}"}}}}\n'
 
 
+def make_lock(version: str) -> str:
+    """The lock file of the manifest with this version."""
+    return (
+        '{"name": "web", "lockfileVersion": 3, "packages": {'
+        f'"": {{"name": "web", "dependencies": {{"is-number": "{version}"}}}}, '
+        '"node_modules/is-number": {"version": "7.0.0"}}}\n'
+    )
+
+
 @pytest.mark.long
 def test_a_lock_file_out_of_step_is_named_with_what_differs(situation: Situation):
     situation.commit(
-        "Web", {"package.json": make_manifest("^7.0.0"), "package-lock.json": LOCK.format("^7.0.0")}, days_ago=5
+        "Web", {"package.json": make_manifest("^7.0.0"), "package-lock.json": make_lock("^7.0.0")}, days_ago=5
     )
     assert "update_lock" not in situation.predict_kinds()
     situation.write("package.json", make_manifest("^6.0.0"))
@@ -113,5 +109,5 @@ def test_a_lock_file_out_of_step_is_named_with_what_differs(situation: Situation
     assert "is-number" in card.reasoning
     assert "^6.0.0" in card.reasoning
     assert "the diff of package-lock.json waits for you" in card.reasoning
-    situation.write("package-lock.json", LOCK.format("^6.0.0"))
+    situation.write("package-lock.json", make_lock("^6.0.0"))
     assert "update_lock" not in situation.predict_kinds(), "you did it yourself"

@@ -7,6 +7,8 @@ import pytest
 from engine.model import PROBLEM_FOUND, SessionState, Tier
 from tests.situations.situation import API, Situation
 
+pytestmark = pytest.mark.long
+
 WEB = {
     "packages/web/package.json": '{"name": "web", "scripts": {"test": "node --test"}}\n',
     "packages/web/price.js": "exports.price = (cents) => cents / 100;\n",
@@ -27,7 +29,6 @@ def both(situation: Situation) -> Situation:
     return situation
 
 
-@pytest.mark.long
 def test_the_project_that_changed_is_tested_by_its_own_tool(both: Situation):
     both.write("packages/api/stock.py", "def left(have, sold):\n    return max(0, have - sold)\n")
     card = both.predict_top_card("run_tests", Tier.CHECK)
@@ -38,7 +39,6 @@ def test_the_project_that_changed_is_tested_by_its_own_tool(both: Situation):
     assert (session.check.tool, session.check.passed) == ("pytest", 1)
 
 
-@pytest.mark.long
 def test_findings_of_a_project_are_fixed_in_that_project(both: Situation):
     both.commit("Tools", {"packages/tools/pyproject.toml": API["packages/api/pyproject.toml"]}, days_ago=0.5)
     for name in ("packages/api/stock.py", "packages/tools/tool.py"):

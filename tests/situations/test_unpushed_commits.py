@@ -5,6 +5,8 @@ import pytest
 from engine.model import ALREADY_REVIEWED, PROBLEM_FOUND, Refusal, Tier
 from tests.situations.situation import HARMLESS_TOTAL, ROUNDED_TOTAL, Situation
 
+pytestmark = pytest.mark.long
+
 KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"  # put together here so that no scanner takes this file for a leak
 KEY_FILE = "shop/Zugänge prod.py"
 SETTINGS = f'REGION = "eu"\nKEY = "{KEY}"\n'
@@ -24,7 +26,6 @@ def make_fixup_command(situation: Situation) -> str:
     return f"  git commit -m 'fixup! {culprit[:10]}' -- '{KEY_FILE}'"
 
 
-@pytest.mark.long
 def test_a_key_in_an_unpushed_commit_is_named_with_the_commands_that_take_it_out(with_key: Situation):
     card = with_key.predict_top_card("secret", Tier.AT_RISK, f"Do not push yet: {KEY_FILE}:2 holds an AWS access key")
     assert card.reasoning == (
@@ -39,7 +40,6 @@ def test_a_key_in_an_unpushed_commit_is_named_with_the_commands_that_take_it_out
     assert session.outcome == PROBLEM_FOUND
 
 
-@pytest.mark.long
 def test_a_key_that_was_reviewed_is_warned_of_and_reviewed_again_only_after_a_change(with_key: Situation):
     card = with_key.predict_top_card("secret")
     with_key.approve(card)
@@ -56,7 +56,6 @@ def test_a_key_that_was_reviewed_is_warned_of_and_reviewed_again_only_after_a_ch
     assert with_key.approve(with_key.predict_top_card("secret")).outcome == PROBLEM_FOUND, "it runs after a change"
 
 
-@pytest.mark.long
 def test_a_key_is_named_where_the_name_of_its_file_reads_like_a_command(pushed: Situation):
     pushed.commit("Upload", {"x; rm -rf ~/conf.py": SETTINGS}, days_ago=0.2)
 
@@ -68,7 +67,6 @@ def test_a_key_is_named_where_the_name_of_its_file_reads_like_a_command(pushed: 
     assert session.summary.startswith("Do not push: x; rm -rf ~/conf.py:2 holds an AWS access key")
 
 
-@pytest.mark.long
 def test_a_staged_key_becomes_more_urgent_when_it_is_committed(pushed: Situation):
     pushed.write("config.yml", f"region: eu\nkey: {KEY}\n")
     pushed.git("add", "config.yml")
@@ -81,7 +79,6 @@ def test_a_staged_key_becomes_more_urgent_when_it_is_committed(pushed: Situation
     pushed.predict_top_card("secret", Tier.AT_RISK)  # the dismissal does not cover what got worse
 
 
-@pytest.mark.long
 def test_a_large_file_in_an_unpushed_commit_is_named(pushed: Situation):
     pushed.commit("Numbers", {"data/dump.bin": "0" * 60_000_000}, days_ago=0.1)
 
@@ -94,7 +91,6 @@ def test_a_large_file_in_an_unpushed_commit_is_named(pushed: Situation):
     assert "git commit --amend" in transcript
 
 
-@pytest.mark.long
 def test_fixup_commits_are_squashed_in_rehearsal(pushed: Situation):
     pushed.commit("Round the total", {"cart.py": ROUNDED_TOTAL}, days_ago=0.9)
     pushed.commit("Notes", {"notes.txt": "a\n"}, days_ago=0.8)

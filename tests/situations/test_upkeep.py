@@ -149,6 +149,9 @@ def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(situatio
     assert "release_due" not in situation.predict_kinds()
 
 
+# Stashes and branches are left lying.
+
+
 @pytest.mark.long
 def test_old_stashes_are_compared_with_head_and_stay(shop: Situation):
     shop.write("cart.py", ROUNDED_TOTAL)

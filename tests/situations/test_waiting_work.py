@@ -16,7 +16,7 @@ def test_changes_of_last_week_are_in_no_commit(pushed: Situation):
     pushed.write("README.md", "# Shop\n", days_ago=3)
 
     card = pushed.predict_top_card(
-        "waiting_work", Tier.BLOCKS, ("Look at what is not committed yet: README.md, cart.py, price list.py and 1 more")
+        "waiting_work", Tier.BLOCKS, "Look at what is not committed yet: README.md, cart.py, price list.py and 1 more"
     )
     assert card.reasoning == "4 files changed since 1 January are in no commit."
     session = pushed.approve(card)

@@ -18,6 +18,8 @@ from tests.execution.changesets.landing_world import Change, Killed, LandingWorl
 from tests.execution.changesets.parts_of_changes import FILES, edit
 from tests.execution.changesets.random_edits import EXISTING, LINES, OPERATOR_EDITS, PATHS, SESSION_EDITS, Edit
 
+pytestmark = pytest.mark.long
+
 
 def draw_parts(change: Change, chance: random.Random) -> list[FilePart]:
     """Some of the files, some of the hunks of files."""
@@ -99,7 +101,6 @@ def is_killed_at(number: int, world: LandingWorld, action: Callable[[], object])
     return False
 
 
-@pytest.mark.long
 @settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(
     SESSION_EDITS,
@@ -127,7 +128,6 @@ DECISIONS: dict[str, Callable[[Change], ChangeSet]] = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("decision", DECISIONS)
 def test_a_landing_that_is_killed_at_any_step_is_complete_or_rolled_back(tmp_path: Path, decision: str):
     """After a rollback the same decision succeeds."""
