@@ -94,11 +94,12 @@ class Engine(ApiServices):
         self._control: ControlServer | None = None
         self._attach = attach
 
-        foundation.build_storage(self, overrides)
         try:
+            foundation.build_storage(self, overrides)
             self._build_services(overrides)
         except BaseException:
-            self.database.close()
+            if hasattr(self, "database"):
+                self.database.close()
             raise
 
     def _build_services(self, overrides: Overrides) -> None:

@@ -3,14 +3,16 @@
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from engine import Engine
+from engine import Engine, open_engine
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.lock import HomeLock, read_holder
 from engine.model import Refusal
+from engine.services import foundation
 from tests.support.helpers import refused
 
 HOLD_UNTIL_KILLED = """
@@ -51,11 +53,15 @@ def test_kill_dash_nine_frees_the_home(home: Home, clock: FakeClock):
 
 
 def test_a_failing_service_leaves_the_home_free(home: Home, shop_engine: Engine, monkeypatch: pytest.MonkeyPatch):
+    threads = set(threading.enumerate())
     with monkeypatch.context() as patched:
         patched.setattr(shop_engine.notify, "close", None)
-        with pytest.raises(TypeError):
-            shop_engine.close()
+        patched.setattr(foundation, "MemoryService", None)
+        for act in (shop_engine.close, lambda: open_engine(home)):
+            with pytest.raises(TypeError):
+                act()
     assert read_holder(home) is None
+    assert set(threading.enumerate()) < threads, "the database of the second one is closed, too"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x", "since": 3}'])

@@ -287,7 +287,6 @@ class ConsoleSettings(Section):
     theme: str = "clawpy-dark"
     mouse: bool = True
     bell: bool = True
-    emoji: bool = False
 
 
 def _make_first_channels() -> dict[str, ChannelSettings]:

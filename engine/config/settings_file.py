@@ -49,6 +49,9 @@ BOOLEAN_WORDS = {
 _SECRET_NAME = re.compile(r"(?i)key|token|secret|password")
 """Names under which people would write a key of a provider."""
 
+FORMER_KEYS = (("console", "emoji"),)
+"""Keys of earlier checkouts that set nothing any more. A file may still have them."""
+
 MAX_SUGGESTED_KEYS = 4
 """Maximum number of keys that are suggested for an unknown one."""
 
@@ -177,7 +180,7 @@ def read_settings(text: str, *, file: str, environment: Mapping[str, str]) -> Se
     """The settings that `text` (TOML) and `environment` give; the environment wins. Raises `BadConfig`."""
     overriding = find_overriding_variables(environment)
     try:
-        values = _merge_built_ins(tomllib.loads(text))
+        values = _merge_built_ins(_remove_former_keys(tomllib.loads(text)))
         for path, variable in overriding.items():
             _set_at(values, path, parse_value(path, environment[variable]))
         # Strict JSON mode: "yes" is no truth value and 1.5 no whole number, but a list may become a tuple.
@@ -195,6 +198,15 @@ def read_settings(text: str, *, file: str, environment: Mapping[str, str]) -> Se
 def find_overriding_variables(environment: Mapping[str, str]) -> dict[KeyPath, str]:
     """The keys that the environment sets, each with the name of its variable."""
     return {path: variable for variable, path in VARIABLES.items() if variable in environment}
+
+
+def _remove_former_keys(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        section: {name: value for name, value in values.items() if (section, name) not in FORMER_KEYS}
+        if isinstance(values, dict)
+        else values
+        for section, values in data.items()
+    }
 
 
 def _merge_built_ins(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,10 +6,14 @@ from typing import Any
 import pytest
 
 from engine import read_completion_names
+from engine.api.offline import read_rows
 from engine.home import Home
 from tests.cli.conftest import Clawpy, get_document
 from tests.support.helpers import assert_contains, write_settings
 from tests.support.repository import Repository
+
+SHOWN = "SELECT count(shown_at) FROM predictions"
+"""How many cards a person saw."""
 
 
 @pytest.fixture
@@ -21,8 +25,9 @@ def approved_card(clawpy: Clawpy, project: Path) -> dict[str, Any]:
     return get_document(clawpy("approve", card["id"].removeprefix("pred_"), "--json"))
 
 
-def test_verbs_print_what_waits_and_what_they_did(clawpy: Clawpy, project: Path):
+def test_verbs_print_what_waits_and_what_they_did(clawpy: Clawpy, project: Path, home: Home):
     cards = {card["flow"]: card["id"] for card in get_document(clawpy("predict", "--json"))["predictions"]}
+    assert read_rows(home.database, SHOWN) == [(0,)], "a script has read them"
     draft = cards["draft_changelog"]
     listed = clawpy("cards").out
     assert_contains(listed, f"{draft}  upkeep  my shop ü → chronicle-hub\n", "    read-only · runs: run_tests\n")

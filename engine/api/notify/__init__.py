@@ -68,8 +68,8 @@ class Address:
 
     @property
     def service(self) -> str:
-        """The kind of service, such as `ntfy`. It is the scheme of the URL."""
-        return self.url.partition("://")[0]
+        """The kind of service, such as `ntfy`. It is the scheme of the URL, which may be written in capitals."""
+        return self.url.partition("://")[0].lower()
 
 
 class Addresses:
@@ -134,7 +134,7 @@ def find_secret_parts(url: str) -> tuple[str, ...]:
 
 def is_known_service(url: str) -> bool:
     """Whether an address is complete and its service is supported. Raises `Refusal` `not_installed` without Apprise."""
-    if url.partition("://")[0] in (DESKTOP_SCHEME, SPEAK_SCHEME):
+    if url.partition("://")[0].lower() in (DESKTOP_SCHEME, SPEAK_SCHEME):
         return True
     if not has_extra(NOTIFY):
         raise make_not_installed_refusal(NOTIFY)

@@ -123,7 +123,7 @@ def test_a_status_below_500_lasts_unless_it_asks_for_patience(
 def test_a_program_of_the_desktop_shows_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     make_program(tmp_path / "notify-send", f"printf '%s|' \"$@\" > '{tmp_path}/shown'")
-    assert send("desktop://", make_test_note(Form.CARD), Surface.DESKTOP) is None
+    assert send("Desktop://", make_test_note(Form.CARD), Surface.DESKTOP) is None
     shown = (tmp_path / "shown").read_text()
     assert shown.startswith("--app-name=clawpy|--urgency=normal|--|🔮 Cross-Pollination|")
     assert "Run tests on &lt;changed&gt; *modules* @everyone" in shown
