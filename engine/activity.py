@@ -13,16 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from engine.events import (
-    CandidatePromoted,
-    CandidateWeighed,
-    Event,
-    FactPromoted,
-    LearningPromoted,
-    PredictionConfirmed,
-    PredictionRejected,
-    PredictionReopened,
-)
+from engine.events import Event
+from engine.events.learning import CandidatePromoted, CandidateWeighed, FactPromoted, LearningPromoted
+from engine.events.work import PredictionConfirmed, PredictionRejected, PredictionReopened
 from engine.frozen import frozen
 from engine.model import (
     Card,

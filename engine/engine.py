@@ -24,7 +24,7 @@ from engine.api.operations.operation import ApiServices
 from engine.api.status_bar_file import StatusBarFile
 from engine.api_keys import find_key_variables
 from engine.clock import Clock, SystemClock
-from engine.events import EngineStarted, EngineStopped
+from engine.events.engine import EngineStarted, EngineStopped
 from engine.files import remove_temporaries
 from engine.git import find_repository_root
 from engine.home import Home

@@ -17,7 +17,7 @@ from typing import Any
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.events import RowsLetGo
+from engine.events.engine import RowsLetGo
 from engine.frozen import frozen
 from engine.learning.candidates.adaptation import LAST_PROCESSED_KEY
 from engine.storage import as_stored, driver_of

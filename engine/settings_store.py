@@ -30,7 +30,8 @@ from engine.config.settings_file import (
     parse_value,
     read_settings,
 )
-from engine.events import Event, FaultReported, SettingChanged
+from engine.events import Event
+from engine.events.engine import FaultReported, SettingChanged
 from engine.files import read_plain, read_signature, write_atomic
 from engine.model import Refusal
 from engine.storage.database import Database, Transaction

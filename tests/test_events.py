@@ -10,8 +10,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from engine import events
-from engine.events import Event, EventBus, Subscription, TaskAdded
+from engine.events import Event, EventBus, Subscription, engine, learning, work
+from engine.events.work import TaskAdded
 from tests.support.helpers import read_table
 
 
@@ -42,8 +42,9 @@ def test_a_subscriber_that_fails_is_removed_and_harms_no_other(bus: EventBus):
 
 KINDS = [
     kind
-    for kind in vars(events).values()
-    if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event and not kind.volatile
+    for module in (engine, learning, work)
+    for kind in vars(module).values()
+    if kind in Event.kinds.values() and not kind.volatile
 ]
 """Every kind of event that is stored."""
 

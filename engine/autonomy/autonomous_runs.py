@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 
 from engine.config import SettingsSource, WorkspaceAutonomy
-from engine.events import AutonomousCycleFinished
+from engine.events.work import AutonomousCycleFinished
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.inference import wilson_lower_bound

@@ -26,7 +26,8 @@ from engine.autonomy.state import (
 )
 from engine.clock import Clock, is_quiet
 from engine.config import SettingsSource
-from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
+from engine.events.engine import SettingChanged, StateChanged
+from engine.events.work import AutonomousCycleFinished
 from engine.frozen import frozen
 from engine.model import AutonomyState, Hold, HoldKind
 from engine.safety.kill_switch import BY_COST_CAP, KillSwitch

@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Any
 
 from engine.clock import Clock
-from engine.events import FaultReported
+from engine.events.engine import FaultReported
 from engine.frozen import frozen
 from engine.hierarchy.agents import HeartbeatPage
 from engine.prediction.tasks import TaskBoard, read_markdown_lines

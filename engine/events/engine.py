@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.events.event import Event, list_names
+from engine.events import Event, list_names
 from engine.model.rails import split_reasons
 from engine.wording import because, count, describe_first, money
 

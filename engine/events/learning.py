@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.events.event import Event
+from engine.events import Event
 from engine.model.rails import describe_decider
 from engine.wording import because, count, in_words
 

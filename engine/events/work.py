@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from engine.events.event import Event, list_names
+from engine.events import Event, list_names
 from engine.model import Tier
 from engine.model.rails import describe_decider
 from engine.model.sessions import describe_outcome

@@ -18,7 +18,8 @@ from typing import Any
 
 from sqlmodel import Field, Session
 
-from engine.events import ChangeSetCommented, Event
+from engine.events import Event
+from engine.events.work import ChangeSetCommented
 from engine.execution.diffs import make_file_diffs, printable_text
 from engine.execution.session_store import read_check
 from engine.execution.trees import diff_trees, find_missing_objects, make_patch

@@ -25,14 +25,8 @@ from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.events import (
-    ChangeSetBranched,
-    ChangeSetDiscarded,
-    ChangeSetNarrowed,
-    ChangeSetReady,
-    Event,
-    WorkOverlapped,
-)
+from engine.events import Event
+from engine.events.work import ChangeSetBranched, ChangeSetDiscarded, ChangeSetNarrowed, ChangeSetReady, WorkOverlapped
 from engine.execution.change_store import (
     NEXT_STATES,
     ChangeComments,

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.beneath import Beneath
-from engine.events import ChangeSetLanded, Event, LandingUndone
+from engine.events import Event
+from engine.events.work import ChangeSetLanded, LandingUndone
 from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row, store_decision
 from engine.execution.diffs import list_file_changes
 from engine.execution.file_plan import (

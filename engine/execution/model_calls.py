@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 from sqlmodel import Field, Session
 
-from engine.events import ModelCallBegan, ModelCallEnded
+from engine.events.work import ModelCallBegan, ModelCallEnded
 from engine.execution.prompts import add_token_count, remove_secrets
 from engine.frozen import frozen
 from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView

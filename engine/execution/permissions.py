@@ -14,7 +14,7 @@ from datetime import datetime
 
 from sqlmodel import Field, Session
 
-from engine.events import PermissionAnswered, PermissionAsked, PermissionWithdrawn
+from engine.events.work import PermissionAnswered, PermissionAsked, PermissionWithdrawn
 from engine.execution.live_session import LiveSession
 from engine.execution.session_store import AUTONOMOUS
 from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView

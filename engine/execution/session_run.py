@@ -21,7 +21,8 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.config.sections import AUTO, FLOW, MODEL
-from engine.events import EventBus, SessionOutput
+from engine.events import EventBus
+from engine.events.work import SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import CannotRun, CommandBlocked, RetryLater, SessionStopped, WorkFailed
 from engine.execution.runners.flow_runner import PROSE

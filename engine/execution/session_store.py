@@ -17,7 +17,9 @@ from typing import Any
 
 from sqlmodel import Field
 
-from engine.events import Event, EventBus, FaultReported, SessionEnded, SessionQueued, SessionStarted
+from engine.events import Event, EventBus
+from engine.events.engine import FaultReported
+from engine.events.work import SessionEnded, SessionQueued, SessionStarted
 from engine.frozen import frozen
 from engine.model import UNDONE, AgentActivity, Assignment, CheckResult, Permit, Refusal, SessionState, SessionView
 from engine.storage import (

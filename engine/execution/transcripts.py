@@ -20,7 +20,8 @@ from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.events import AgentErred, Event, ToolsUsed
+from engine.events import Event
+from engine.events.work import AgentErred, ToolsUsed
 from engine.model import SessionView, TranscriptLine
 from engine.redaction import CUT, MAX_KEY_CHARS, MIN_SECRET_CHARS, Redactor, redact
 from engine.text import sanitise

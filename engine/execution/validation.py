@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import SettingsSource
-from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
+from engine.events.work import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import CannotRun, CommandResult, WorkFailed
 from engine.execution.runners.flow import Job

@@ -17,7 +17,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from engine.config import SettingsSource
-from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
+from engine.events import Event
+from engine.events.engine import AgentAdded, AgentMoved, AgentRetired, TierAssigned
 from engine.files import INHERITED, TEMPORARY_PREFIX, FileCache, remove_section, write_json
 from engine.frozen import frozen
 from engine.hierarchy import (

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlmodel import Session
 
-from engine.events import ProfileEdited
+from engine.events.engine import ProfileEdited
 from engine.files import FileCache
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.profile_rows import PatternUse, ProfileEntry, ProfileRow, merge_profile

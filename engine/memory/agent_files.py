@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from engine.events import AgentFileChanged
+from engine.events.engine import AgentFileChanged
 from engine.files import write_atomic
 from engine.hierarchy import AGENT_ID
 from engine.model import AgentFile, Layer, LayerState, Refusal

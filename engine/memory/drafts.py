@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 from sqlmodel import Field
 
 from engine.clock import Clock
-from engine.events import FactPromoted, FactRejected
+from engine.events.learning import FactPromoted, FactRejected
 from engine.frozen import frozen
 from engine.memory.capture_rules import digest_sentence, find_corrected
 from engine.memory.captures import Captures

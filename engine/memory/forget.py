@@ -19,7 +19,7 @@ from typing import Protocol
 
 from sqlmodel import Session
 
-from engine.events import MemoryForgotten
+from engine.events.learning import MemoryForgotten
 from engine.files import write_atomic
 from engine.frozen import frozen
 from engine.memory.captures import CaptureRow

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from sqlmodel import Field as ColumnOf
 
 from engine.clock import Clock, find_midnight
-from engine.events import FactPromoted, NightlyFinished
+from engine.events.learning import FactPromoted, NightlyFinished
 from engine.frozen import frozen
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures, WorkReader

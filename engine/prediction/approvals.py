@@ -15,7 +15,7 @@ from typing import Any
 from sqlmodel import Session
 
 from engine.config.sections import AUTO
-from engine.events import PredictionReassigned
+from engine.events.work import PredictionReassigned
 from engine.execution.runners.flow_runner import find_named_flow
 from engine.execution.session_store import CONTINUES
 from engine.execution.sessions import Sessions

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlmodel import Field, Session
 
-from engine.events import PredictionCreated
+from engine.events.work import PredictionCreated
 from engine.execution.runners.flows import describe_changes, gives_change_set, name_work
 from engine.model import (
     COLD_START,

@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 
 from engine.clock import Clock, add_active_time
 from engine.config import SettingsSource, WorkspaceAutonomy
-from engine.events import (
+from engine.events import Event
+from engine.events.work import (
     DismissalExplained,
-    Event,
     PredictionConfirmed,
     PredictionExecuted,
     PredictionExpired,

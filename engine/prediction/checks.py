@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.config import Settings, SettingsSource
-from engine.events import ChangeSetLanded, CycleFinished, LandingUndone
+from engine.events.work import ChangeSetLanded, CycleFinished, LandingUndone
 from engine.frozen import frozen
 from engine.model import Card, CheckReport, Randomness, Refusal, Result
 from engine.prediction.approvals import Approvals

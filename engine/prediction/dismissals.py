@@ -14,7 +14,7 @@ from pathlib import PurePath
 
 from sqlmodel import Field, Session
 
-from engine.events import MuteLifted
+from engine.events.work import MuteLifted
 from engine.frozen import frozen
 from engine.model import DismissReason, Mute, Refusal, Tier, group_pairs
 from engine.prediction.card_rows import CardRow

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlmodel import Field, Session
 
-from engine.events import TaskAdded, TaskChanged
+from engine.events.work import TaskAdded, TaskChanged
 from engine.frozen import frozen
 from engine.model import Randomness, Refusal, Result, SessionView, Status, Task, TaskState
 from engine.prediction.card_rows import CardRow

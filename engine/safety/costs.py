@@ -19,7 +19,7 @@ from sqlmodel import Field, Session, col, select
 
 from engine.clock import HOUR, Clock, find_midnight, find_windows
 from engine.config import SettingsSource
-from engine.events import BudgetExceeded, CostReserved, CostSettled, CostWarned
+from engine.events.engine import BudgetExceeded, CostReserved, CostSettled, CostWarned
 from engine.frozen import frozen
 from engine.model import (
     MICRO,

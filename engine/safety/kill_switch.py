@@ -19,7 +19,7 @@ from sqlmodel import Field, Session
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.events import HoldLifted, HoldPlaced
+from engine.events.engine import HoldLifted, HoldPlaced
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import MAX_REJECTIONS, Hold, HoldKind, RailVerdict, Refusal, StopLevel, Verdict

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Field, col, select
 
-from engine.events import PermitIssued
+from engine.events.engine import PermitIssued
 from engine.frozen import frozen
 from engine.model import Permit, Randomness, Refusal, Trigger, TriggerType
 from engine.safety.kill_switch import KillSwitch

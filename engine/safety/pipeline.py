@@ -22,7 +22,7 @@ from sqlmodel import Field, Session, col, desc, select
 from engine.clock import Clock
 from engine.config import SettingsSource, WorkspaceAutonomy
 from engine.config.sections import FLOW
-from engine.events import LoopDetected, TriggerBlocked
+from engine.events.engine import LoopDetected, TriggerBlocked
 from engine.frozen import frozen, frozen_kw_only
 from engine.model import (
     RULE_FAULT,

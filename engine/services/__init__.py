@@ -17,7 +17,7 @@ from engine import activity
 from engine.activity import DECISION_KINDS, LEARNING_KINDS, ActivitySince, select_activity_since
 from engine.clock import Clock, find_midnight
 from engine.config import WorkspaceAutonomy
-from engine.events import FaultReported, WorkspaceAdded
+from engine.events.engine import FaultReported, WorkspaceAdded
 from engine.frozen import frozen
 from engine.git import find_repository_root
 from engine.git.reader import read_workspace_label

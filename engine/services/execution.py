@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine.api_keys import Keys
-from engine.events import CloudMemoryRecalled
+from engine.events.learning import CloudMemoryRecalled
 from engine.execution.changesets import ChangeSets
 from engine.execution.channel_setup import ChannelSetup
 from engine.execution.housekeeping import Caches, Housekeeping

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.config.sections import AUTO
-from engine.events import TwinAnswered
+from engine.events.learning import TwinAnswered
 from engine.execution.runners.model.single_questions import SingleQuestions
 from engine.execution.runners.toolchains.projects import ProjectCache, find_projects
 from engine.execution.sessions import Sessions

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.events import CloudSyncFailed
+from engine.events.engine import CloudSyncFailed
 from engine.frozen import frozen
 from engine.installed import POSTGRES, make_not_installed_refusal
 from engine.model import Refusal

@@ -18,7 +18,8 @@ from engine.api.operations import dispatch
 from engine.api.operations.memory import RESERVED_NAMES, parse_agent_name
 from engine.clock import FakeClock
 from engine.config.sections import Surface
-from engine.events import EventBus, StateChanged
+from engine.events import EventBus
+from engine.events.engine import StateChanged
 from engine.execution.runners.flows.documents import read_lessons
 from engine.model import (
     ChangeState,

@@ -12,7 +12,7 @@ import pytest
 from engine.autonomy.autonomy import ACT_JOB, STATE_JOB
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
-from engine.events import AutonomousCycleFinished
+from engine.events.work import AutonomousCycleFinished
 from engine.home import Home
 from engine.model import CalibrationCheck, Card, DecidedBy, DecidedCard, DecisionSignal, Randomness, SessionView
 from engine.services import Overrides

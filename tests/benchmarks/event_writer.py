@@ -3,7 +3,7 @@
 import time
 
 from engine.engine import Engine
-from engine.events import PredictionCreated, PredictionExecuted, PredictionExpired, TaskChanged
+from engine.events.work import PredictionCreated, PredictionExecuted, PredictionExpired, TaskChanged
 
 EVENTS_PER_SECOND = 1_000
 

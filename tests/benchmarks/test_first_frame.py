@@ -17,7 +17,8 @@ from contextlib import closing
 from pathlib import Path
 
 from engine.clock import SystemClock
-from engine.events import EventBus, TaskAdded
+from engine.events import EventBus
+from engine.events.work import TaskAdded
 from engine.home import Home
 from engine.storage.database import Database
 from tests.benchmarks.measuring import print_table

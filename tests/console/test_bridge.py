@@ -8,20 +8,10 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.bridge import BATCH_INTERVAL_S, Bridge, EngineChanged, Toast, make_toasts
 from clawpy_console.state import TOPICS
-from engine.events import (
-    ChangeSetReady,
-    CostWarned,
-    Event,
-    EventBus,
-    FaultReported,
-    HoldLifted,
-    HoldPlaced,
-    NotificationsGivenUp,
-    PermissionAsked,
-    PredictionCreated,
-    SessionOutput,
-    TrainingMoved,
-)
+from engine.events import Event, EventBus
+from engine.events.engine import CostWarned, FaultReported, HoldLifted, HoldPlaced, NotificationsGivenUp
+from engine.events.learning import TrainingMoved
+from engine.events.work import ChangeSetReady, PermissionAsked, PredictionCreated, SessionOutput
 from tests.console import stand_in_data
 from tests.console.driving import read_screen, running, until, until_shown
 from tests.console.stand_in import StandIn

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.agent_tree import FoldState, Tree, make_tree_nodes
 from clawpy_console.screens.prompt_dialogs import open_source
-from engine.events import AgentFileChanged
+from engine.events.engine import AgentFileChanged
 from engine.model import AgentActivity, AgentView, BubbleState, PromptSource, SourceKind
 from tests.console.hierarchy_steps import (
     WIDE,

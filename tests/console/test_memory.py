@@ -8,7 +8,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.memory_entries import LAYER_NAMES
 from clawpy_console.screens.prompt_dialogs import open_source
 from clawpy_console.widgets import Rows
-from engine.events import AgentFileChanged
+from engine.events.engine import AgentFileChanged
 from engine.model import Layer, PromptSource, SourceKind, Waiting
 from tests.console.memory_steps import (
     SOUL,

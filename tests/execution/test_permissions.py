@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.events import EventBus, PermissionAnswered, PermissionAsked, PermissionWithdrawn
+from engine.events import EventBus
+from engine.events.work import PermissionAnswered, PermissionAsked, PermissionWithdrawn
 from engine.execution.permissions import Permissions
 from engine.execution.runners import SessionStopped
 from engine.execution.session_store import AUTONOMOUS

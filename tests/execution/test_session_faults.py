@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.events import EventBus, FaultReported
+from engine.events import EventBus
+from engine.events.engine import FaultReported
 from engine.execution.live_session import LiveSession
 from engine.execution.session_processes import find_marked_processes, get_pid_folder
 from engine.execution.session_run import SessionWatch

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.events import EventBus, SessionOutput
+from engine.events import EventBus
+from engine.events.work import SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import WorkFailed
 from engine.execution.session_store import (

@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.events import EventBus, SessionOutput
+from engine.events import EventBus
+from engine.events.work import SessionOutput
 from engine.execution import transcripts
 from engine.execution.live_session import LiveSession
 from engine.execution.transcripts import (

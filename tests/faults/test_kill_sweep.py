@@ -23,7 +23,7 @@ import pytest
 from sqlmodel import col, select
 
 from engine.engine import Engine, open_engine
-from engine.events import EngineStarted
+from engine.events.engine import EngineStarted
 from engine.execution.session_store import SessionRow
 from engine.home import Home
 from engine.model import Card, ChangeSet, ChangeState, SessionState, Status

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.events import SessionEnded
+from engine.events.work import SessionEnded
 from engine.model import (
     ChangeSet,
     ChangeState,

@@ -13,7 +13,7 @@ import pytest
 from clawpy_console.state import TOPICS, ReadScope, read_topics
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
-from engine.events import MemoryForgotten
+from engine.events.learning import MemoryForgotten
 from engine.execution.model_calls import Caller
 from engine.home import Home
 from engine.memory.captures import CaptureRow

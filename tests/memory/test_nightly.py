@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.events import ChangeSetLanded
+from engine.events.work import ChangeSetLanded
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
 from engine.memory.drafts import Day, Drafts, FailingTests

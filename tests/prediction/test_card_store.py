@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.events import ChangeSetDiscarded, ChangeSetLanded, Event, EventBus, LandingUndone
+from engine.events import Event, EventBus
+from engine.events.work import ChangeSetDiscarded, ChangeSetLanded, LandingUndone
 from engine.model import DecidedBy, Outcome, Refusal, SessionState, Source, Status, Tier
 from engine.prediction.card_rows import TRANSITIONS, CardRow, Move, compute_next_status
 from engine.storage.database import Database

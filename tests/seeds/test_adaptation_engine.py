@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.events import BudgetExceeded, RetryRepeated
+from engine.events.engine import BudgetExceeded
+from engine.events.work import RetryRepeated
 from engine.model import DecisionSignal, SessionState
 from engine.model.adaptation import CandidateStatus, PromptFragment
 from tests.seeds.operator_world import GREEN, Document, OperatorWorld

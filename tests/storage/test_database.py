@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from engine.clock import FakeClock
-from engine.events import EventBus, TaskAdded
+from engine.events import EventBus
+from engine.events.work import TaskAdded
 from engine.model import Refusal
 from engine.storage import state
 from engine.storage.database import Database, Transaction

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from engine.events import ChangeSetDiscarded, ChangeSetLanded
+from engine.events.work import ChangeSetDiscarded, ChangeSetLanded
 from engine.memory.captures import ENDED
 from engine.storage import state
 from engine.storage.database import Database

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from keyring.backend import KeyringBackend
 
-from engine.events import SessionEnded
+from engine.events.work import SessionEnded
 from engine.home import Home
 from engine.model import Question, Refusal, SessionState, SessionView
 from tests.support import MONDAY_MORNING

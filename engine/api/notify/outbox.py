@@ -19,7 +19,8 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, col, select
 
 from engine.config.sections import Surface
-from engine.events import Event, NotificationsGivenUp
+from engine.events import Event
+from engine.events.engine import NotificationsGivenUp
 from engine.frozen import frozen
 from engine.model import group_pairs
 from engine.storage import Row

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from engine.config import SettingsSource
 from engine.config.sections import ACP_PREFIX
-from engine.events import ToolRefused
+from engine.events.work import ToolRefused
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.sandbox.host_rules import parse_rules

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import SettingsSource
-from engine.events import ToolRefused
-from engine.events.work import name_command
+from engine.events.work import ToolRefused, name_command
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.runners import CommandBlocked, WorkFailed

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from sqlmodel import Field, Session
 
-from engine.events import (
+from engine.events.learning import (
     CandidateDecisionUndone,
     CandidateDrafted,
     CandidatePromoted,

@@ -19,7 +19,7 @@ from sqlmodel import Field, Session
 
 from engine import tokenizer
 from engine.config import SettingsSource
-from engine.events import OverlayFoundHarmful
+from engine.events.learning import OverlayFoundHarmful
 from engine.frozen import frozen
 from engine.hierarchy.guided_sessions import UNKNOWN, SessionFollower
 from engine.inference import Arms, compute_difference_interval

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
 
 from engine.clock import format_instant
-from engine.events import PairsExported
+from engine.events.learning import PairsExported
 from engine.files import write_atomic
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import DpoPair, PairTexts, Preference, import_pairs, load_pairs

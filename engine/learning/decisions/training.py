@@ -14,7 +14,7 @@ from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from engine.events import TrainingMoved
+from engine.events.learning import TrainingMoved
 from engine.files import write_atomic
 from engine.learning.decisions.decisions import Preference
 from engine.learning.decisions.exporting import Exporter

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from engine.clock import Clock
-from engine.events import LearningJudged, LearningsExtracted
+from engine.events.learning import LearningJudged, LearningsExtracted
 from engine.learning.learnings import (
     Finding,
     SessionRecord,

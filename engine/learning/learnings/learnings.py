@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.events import LearningKept
+from engine.events.learning import LearningKept
 from engine.learning.learnings import SessionSource
 from engine.learning.learnings.chain import FOLLOWED_KINDS, Chain
 from engine.learning.learnings.page import Page, make_change

@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from engine.events import LearningPromoted, LearningReinforced, LearningRetracted, LearningsCompacted
+from engine.events.learning import LearningPromoted, LearningReinforced, LearningRetracted, LearningsCompacted
 from engine.inference import share
 from engine.learning.learnings import FULL_REACH, REACH_WEIGHT, Basis, rate_confidence
 from engine.learning.learnings.page import Change, make_change

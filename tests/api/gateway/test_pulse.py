@@ -12,7 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from engine.events import PredictionExpired, TaskAdded
+from engine.events.work import PredictionExpired, TaskAdded
 from tests.api.gateway.served import SMALL, Serve, Served
 
 SUBSCRIBE = {"type": "subscribe", "channels": ["crosspoll"]}

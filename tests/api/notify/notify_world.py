@@ -13,7 +13,9 @@ from engine.api_keys import Key, Keys
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.config.sections import NotifySettings, Surface, SurfaceSettings
-from engine.events import CostWarned, Event, EventBus, PredictionCreated, SessionEnded, StateChanged
+from engine.events import Event, EventBus
+from engine.events.engine import CostWarned, StateChanged
+from engine.events.work import PredictionCreated, SessionEnded
 from engine.model import Card, CheckResult, Refusal, SessionView, Source, Status, microusd
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

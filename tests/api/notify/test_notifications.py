@@ -20,7 +20,8 @@ from engine.api.notify.notes import Form, Note
 from engine.api.notify.sender import BACKOFF_S, MAX_AGE, MAX_TRIES
 from engine.clock import FakeClock
 from engine.config.sections import Surface
-from engine.events import CostWarned, Event, EventBus, StateChanged
+from engine.events import Event, EventBus
+from engine.events.engine import CostWarned, StateChanged
 from engine.model import SessionState, Tier, microusd
 from engine.storage.database import Database
 from tests.api.notify.notification_server import NotificationServer

@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.clock import Clock
 from engine.config import FixedSettings, Settings
-from engine.events import ToolRefused
+from engine.events.work import ToolRefused
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.processes import Processes

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.events import AgentErred, ToolsUsed
-from engine.events.work import name_command
+from engine.events.work import AgentErred, ToolsUsed, name_command
 from engine.execution.runners import SessionStopped
 from engine.execution.session_processes import find_marked_processes
 from engine.execution.tools.toolbelt import ToolbeltFactory

@@ -8,14 +8,8 @@ from typing import Any
 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode, AdaptationSettings, Settings
-from engine.events import (
-    AgentErred,
-    ChangeSetLanded,
-    Event,
-    RetryRepeated,
-    ValidationFailed,
-    ValidationHealed,
-)
+from engine.events import Event
+from engine.events.work import AgentErred, ChangeSetLanded, RetryRepeated, ValidationFailed, ValidationHealed
 from engine.learning.candidates import HealedTests, ModelsUsed
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.overlays import OverlayRun, Overlays, Trials

@@ -8,23 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config.sections import MODEL
-from engine.events import (
+from engine.events import Event
+from engine.events.engine import (
     BudgetExceeded,
-    ChangeSetLanded,
-    CloudMemoryRecalled,
     CloudSyncFailed,
-    Event,
-    FactPromoted,
     GuidanceApplied,
     GuidanceFoundNoisy,
     GuidanceFoundStale,
     MemoryBubbleFlushed,
-    OverlayFoundHarmful,
-    PermissionAnswered,
-    PredictionConfirmed,
     TeachingRefreshed,
-    WorkOverlapped,
 )
+from engine.events.learning import CloudMemoryRecalled, FactPromoted, OverlayFoundHarmful
+from engine.events.work import ChangeSetLanded, PermissionAnswered, PredictionConfirmed, WorkOverlapped
 from engine.learning.candidates.reflection import ENTRY_CURSOR, EXEC_PREFIX, MIN_RUNS, find_sequences
 from engine.storage import state
 from tests.learning.candidates.adaptation_world import (

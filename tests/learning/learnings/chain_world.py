@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.clock import FakeClock
-from engine.events import Event, FaultReported, SessionStarted
+from engine.events import Event
+from engine.events.engine import FaultReported
+from engine.events.work import SessionStarted
 from engine.learning.learnings import SessionRecord, Statement
 from engine.learning.learnings.learnings import Learnings
 from engine.learning.learnings.recurrence import StoredVectors

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from engine.events import ChangeSetLanded, Event, LandingUndone, SessionStarted
+from engine.events import Event
+from engine.events.work import ChangeSetLanded, LandingUndone, SessionStarted
 from engine.learning.learnings import Basis, Impact, SessionRecord
 from engine.learning.learnings.questions import read_claims, read_verdict
 from engine.model import Answer, LearningEntry, LearningScope, Question
