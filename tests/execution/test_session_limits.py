@@ -1,21 +1,15 @@
-"""A session ends at the limits of time, silence, cost and disk; housekeeping on the disk (SPEC 3.4, 3.8)."""
+"""A session ends at the limits of time, silence, cost and disk (SPEC 3.4, 3.8)."""
 
 import os
-import time
 from datetime import timedelta
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.execution import session_limits, session_run
-from engine.execution.housekeeping import MAX_UNUSED_S, NOT_URGENT_BYTES, URGENT_BYTES, Caches, Housekeeping
 from engine.execution.live_session import LiveSession
 from engine.execution.session_limits import Limits
-from engine.home import Home
 from engine.model import SessionState
 from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
 from tests.support.helpers import wait_until
@@ -120,42 +114,3 @@ def test_a_session_whose_transcript_cannot_be_written_ends(world: ScriptWorld, m
         SessionState.FAILED,
         "its transcript cannot be written: No space left on device",
     )
-
-
-# Housekeeping
-
-
-def test_an_urgent_disk_stays_urgent_up_to_the_second_limit(
-    tmp_path: Path, clock: FakeClock, caches: Caches, monkeypatch: pytest.MonkeyPatch
-):
-    changes: Any = SimpleNamespace(worktrees=SimpleNamespace(list_sessions=dict))
-    housekeeping = Housekeeping(Home.locate(tmp_path), clock, changes=changes, caches=caches, busy=tuple)
-    limits = (URGENT_BYTES, URGENT_BYTES - 1, NOT_URGENT_BYTES - 1, NOT_URGENT_BYTES, URGENT_BYTES)
-    disks = []
-    for free in limits:
-        monkeypatch.setattr(housekeeping, "read_free_space", lambda free=free: (free, 1 << 62))
-        disks.append(housekeeping.find_full_disk())
-    assert [disk.urgent for disk in disks] == [False, True, True, False, False]
-
-
-@pytest.fixture
-def caches(tmp_path: Path) -> Caches:
-    """With a cache for each of six commits that descend from no other, and a file of its name in it."""
-    caches = Caches(tmp_path)
-    for head in "abcdef":
-        with caches.use_cache("/srv/shop", head, lambda commit: False) as folder:
-            (folder / head).touch()
-    return caches
-
-
-def test_a_workspace_keeps_its_last_three_caches(tmp_path: Path, caches: Caches):
-    assert sorted(file.name for file in tmp_path.glob("*/*/files/*")) == ["d", "e", "f"]
-
-
-def test_a_cache_that_no_session_used_for_long_is_swept(tmp_path: Path, caches: Caches):
-    unused, *used = (file.parent.parent for file in tmp_path.glob("*/*/files/*"))
-    long_ago = time.time() - MAX_UNUSED_S - 1
-    os.utime(unused / "head", (long_ago, long_ago))
-    (tmp_path / "workspace" / "without a head").mkdir(parents=True)
-    caches.sweep()
-    assert {*tmp_path.glob("*/*")} == {*used}

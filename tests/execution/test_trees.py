@@ -1,4 +1,4 @@
-"""Snapshots of working trees have all files that are not ignored (SPEC 3.9); names of sessions, paths and branches.
+"""Snapshots of working trees have all files that are not ignored (SPEC 3.9); a text that is no session id.
 
 That they run no program of the repository is tested in `tests/attacks/test_planted_repository.py`.
 """
@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from engine.execution import trees
-from engine.execution.changesets import find_free_branch_name
 from engine.git import Git
 from tests.support.helpers import needs
 from tests.support.repository import Repository
@@ -107,26 +106,10 @@ def test_a_file_that_cannot_be_read_stays_as_in_the_index(repository: Repository
     assert repository.git("ls-tree", "--name-only", tree).split() == ["a.txt", "b.txt"]
 
 
-# Names of sessions, paths and branches
+# Ids of sessions
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a.b", "x" * 81, "a\n"])
 def test_a_text_that_is_unsafe_in_a_path_is_no_session_id(name: str):
     with pytest.raises(ValueError, match="session id"):
         trees.validate_id(name)
-
-
-@pytest.mark.parametrize(
-    "title, name",
-    [
-        ("  fix: lint in cart/*.py (2 files)\nand more", "clawpy/fix-lint-in-cart-py-2-files"),
-        ("größer als -- ~^:?*[ @{ ..lock", "clawpy/größer-als-lock"),
-        ("…", "clawpy/sess_1"),
-        ("word " * 40, "clawpy/word-word-word-word-word-word-word-word"),
-    ],
-)
-def test_a_branch_is_named_after_the_prompt(repository: Repository, title: str, name: str):
-    repository.commit("one", {"a.py": "1"})
-    assert find_free_branch_name(Git(repository.path), title, "sess_1") == name
-    repository.git("branch", name)
-    assert find_free_branch_name(Git(repository.path), title, "sess_1") == f"{name}-2"

@@ -31,6 +31,10 @@ def write_and_wait(live: LiveSession, folder: SessionFolder):
     live.check_running()
 
 
+def find_disk_full(*arguments: object):
+    raise OSError(28, "No space left on device")
+
+
 @pytest.fixture
 def make_agent_world(make_world: MakeWorld, repository: Repository) -> MakeAgentWorld:
     repository.commit("one", {"a.txt": "a\n"})
@@ -130,11 +134,8 @@ def test_a_worktree_whose_changes_cannot_be_captured_is_kept(
     session_id = make_agent_world(do_nothing).interrupt_session("half.txt")
     world = make_agent_world(do_nothing)
 
-    def fail(*arguments: object, **named: object):
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr(world.changes, "capture", fail)
+        patch.setattr(world.changes, "capture", find_disk_full)
         assert "cannot be saved yet" in world.sessions.recover()[1]
     assert (world.worktrees.folder_of(session_id) / "half.txt").exists()
     saved = f"its changes until then are waiting: 1 file ({session_id})"
@@ -161,12 +162,9 @@ def test_git_shows_an_agent_what_it_changed(make_world: MakeWorld, repository: R
 def test_changes_that_cannot_be_saved_at_a_stop_are_saved_by_the_next_start(
     make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch
 ):
-    def fail(*arguments: object, **named: object):
-        raise OSError(28, "No space left on device")
-
     world = make_agent_world(write_and_wait)
     with monkeypatch.context() as patch:
-        patch.setattr(world.changes, "capture", fail)
+        patch.setattr(world.changes, "capture", find_disk_full)
         view = stop_session(world, "stopped by you")
         assert view.change_set_id is None
         wait_until(lambda: any("the next start tries again" in line for line in world.read_lines(view, ("error",))))

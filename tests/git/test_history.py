@@ -1,14 +1,7 @@
-"""The past of a repository: commits, tags, commits that no ref reaches any more; a merge that is tried (SPEC 2.1)."""
-
-from datetime import timedelta
-
-import pytest
+"""The past of a repository: commits and tags; a merge that is tried; the project of a clone (SPEC 2.1)."""
 
 from engine.git import Git
 from engine.git.history import MergeTrial, ProjectIds, read_changes, try_merge
-from engine.git.lost_commits import read_lost_commits
-from engine.git.reader import GitReader
-from tests.support import MONDAY_MORNING as NOW
 from tests.support.repository import Repository
 
 ISO_DAY = "2026-01-0{}T10:00:00+00:00"
@@ -51,35 +44,6 @@ def test_a_project_is_its_first_commit_and_a_shallow_clone_has_none(repository: 
     repository.git("clone", "-q", "--depth=1", repository.path.as_uri(), str(shallow))
     project_ids = ProjectIds()
     assert [project_ids.of(str(path)) for path in (repository.path, shallow, shallow / "missing")] == [first, "", ""]
-
-
-def format_ago(days: float) -> str:
-    return (NOW - timedelta(days=days)).isoformat()
-
-
-@pytest.mark.parametrize("days, found", [(30, True), (32, False)])
-def test_commits_that_no_ref_reaches_are_found_for_a_month_with_their_length(
-    repository: Repository, days: int, found: bool
-):
-    begin = repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(40))
-    repository.commit("one", {"left.txt": "left has words\n"}, at=format_ago(39))
-    tip = repository.commit("two", {"left.txt": "left has others\n"}, at=format_ago(38))
-    repository.git("reset", "-q", "--hard", begin, at=format_ago(days))
-    lost = read_lost_commits(Git(repository.path), GitReader().read(repository.path), NOW)
-    assert [(line.tip, line.number) for line in lost] == ([(tip, 2)] if found else [])
-
-
-@pytest.mark.parametrize("subjects", [["wip"], ["wip", "wip"], ["wip", "cart"]])
-def test_commits_that_a_reset_dropped_are_lost_although_a_later_commit_has_a_subject_of_theirs(
-    repository: Repository, subjects: list[str]
-):
-    begin = repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
-    for number, subject in enumerate(subjects):
-        tip = repository.commit(subject, {f"left{number}.txt": "1\n"}, at=format_ago(4 - number))
-    repository.git("reset", "-q", "--hard", begin, at=format_ago(2))
-    repository.commit("wip", {"other.txt": "1\n"}, at=format_ago(1))
-    lost = read_lost_commits(Git(repository.path), GitReader().read(repository.path), NOW)
-    assert [line.tip for line in lost] == [tip]
 
 
 def test_a_merge_is_tried_without_a_trace(repository: Repository):

@@ -10,7 +10,6 @@ import pytest
 from engine.git.reader import GitReader
 from engine.git.state import FileState, GitState
 from tests.prediction.builders import commit_at, touch
-from tests.support import MONDAY_MORNING as NOW
 from tests.support.repository import Repository
 
 T0 = datetime(2025, 6, 1, 12, tzinfo=UTC)
@@ -74,33 +73,3 @@ def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Reposit
     state = GitReader().read(clone.path)
     assert (state.base, state.upstream, state.ahead, state.behind) == ("origin/stable", "origin/stable", 2, 1)
     assert [commit.subject for commit in state.recent] == ["mine 2", "mine 1", "one"]
-
-
-def test_a_merge_is_due_for_a_branch_with_commits_of_its_own(repository: Repository):
-    repository.commit("begin", {"a.txt": "1\n"})
-    repository.git("branch", "topic")
-    repository.commit("main goes on", {"a.txt": "2\n"})
-    repository.git("switch", "-q", "topic")
-    reader = GitReader()
-    assert reader.inspect(repository.path, reader.read(repository.path), NOW, NOW).merges == ()
-    repository.commit("own", {"b.txt": "1\n"})
-    merges = reader.inspect(repository.path, reader.read(repository.path), NOW, NOW).merges
-    assert [(merge.source, merge.behind, merge.ahead) for merge in merges] == [("main", 1, 1)]
-
-
-def test_a_check_that_fails_is_named_and_tried_again_after_a_change(repository: Repository):
-    """What HEAD has of the changed file is missing in git."""
-    repository.commit("begin", {"a.py": "1\n"})
-    repository.write("a.py", "breakpoint()\n")
-    blob = repository.git("rev-parse", "HEAD:a.py")
-    object_file = repository.path / ".git/objects" / blob[:2] / blob[2:]
-    content = object_file.read_bytes()
-    object_file.unlink()
-    reader = GitReader()
-    state = reader.read(repository.path)
-    unknown = reader.inspect(repository.path, state, NOW, NOW).unknown
-    assert set(unknown) == {"uncommitted", "own"}, "they compare what you changed with what git has"
-    object_file.write_bytes(content)
-    assert reader.inspect(repository.path, state, NOW, NOW).unknown == unknown, "it is not tried again at once"
-    repository.write("a.py", "x = 1\nbreakpoint()\n")
-    assert reader.inspect(repository.path, reader.read(repository.path), NOW, NOW).unknown == {}

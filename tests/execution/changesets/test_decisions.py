@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine.execution.change_store import NEXT_STATES
+from engine.execution.changesets import find_free_branch_name
+from engine.git import Git
 from engine.model import ChangeState, Refusal
 from tests.execution.changesets.landing_world import (
     Change,
@@ -21,6 +23,7 @@ from tests.execution.changesets.landing_world import (
     make_edits,
 )
 from tests.support.helpers import refused, wait_for_threads
+from tests.support.repository import Repository
 
 DECISIONS: dict[Decision, ChangeState] = {
     Change.land: ChangeState.LANDED,
@@ -77,22 +80,17 @@ def test_a_discard_leaves_nothing_behind(world: LandingWorld):
         change.diff()
 
 
-def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: LandingWorld):
+@pytest.mark.parametrize(
+    "gone, code, fix", [(".", "no_folder", "bring it back"), (".git", "no_repository", "bring its .git folder back")]
+)
+def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: LandingWorld, gone: str, code: str, fix: str):
     change = world.make_change(add_line)
-    shutil.rmtree(world.root)
+    shutil.rmtree(world.root / gone)
 
-    assert "bring it back" in refused("no_folder", change.land).fix
+    for decide in (change.land, change.branch):
+        assert fix in refused(code, decide).fix
     assert change.discard().state is ChangeState.DISCARDED
-    refused("no_folder", change.diff)
-
-
-def test_changes_of_a_folder_that_is_no_repository_any_more_can_be_discarded(world: LandingWorld):
-    change = world.make_change(add_line)
-    shutil.rmtree(world.root / ".git")
-
-    assert "bring its .git folder back" in refused("no_repository", change.land).fix
-    assert "bring its .git folder back" in refused("no_repository", change.branch).fix
-    assert change.discard().state is ChangeState.DISCARDED
+    refused(code, change.diff)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +115,22 @@ def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
 
 
 # Branches
+
+
+@pytest.mark.parametrize(
+    "title, name",
+    [
+        ("  fix: lint in cart/*.py (2 files)\nand more", "clawpy/fix-lint-in-cart-py-2-files"),
+        ("größer als -- ~^:?*[ @{ ..lock", "clawpy/größer-als-lock"),
+        ("…", "clawpy/sess_1"),
+        ("word " * 40, "clawpy/word-word-word-word-word-word-word-word"),
+    ],
+)
+def test_a_branch_is_named_after_the_prompt(repository: Repository, title: str, name: str):
+    repository.commit("one", {"a.py": "1"})
+    assert find_free_branch_name(Git(repository.path), title, "sess_1") == name
+    repository.git("branch", name)
+    assert find_free_branch_name(Git(repository.path), title, "sess_1") == f"{name}-2"
 
 
 def test_a_branch_has_only_the_changes_of_the_session(world: LandingWorld):

@@ -31,6 +31,11 @@ def edit_submodule(folder: Path):
     (folder / "vendor/lib/x.txt").write_text("fixed\n")
 
 
+def edit_submodule_and_file(folder: Path):
+    edit_submodule(folder)
+    (folder / "a.txt").write_text("new\n")
+
+
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
 def test_modes_links_deletions_and_folders_land_and_are_undone(world: LandingWorld, object_format: str):
     shutil.rmtree(world.root / ".git")
@@ -121,12 +126,8 @@ def test_a_submodule_with_files_is_listed_with_its_place_and_never_landed(
 
 
 def test_what_is_left_out_waits_in_the_session_s_folder_after_the_landing(world_with_submodule: LandingWorld):
-    def edit(folder: Path):
-        edit_submodule(folder)
-        (folder / "a.txt").write_text("new\n")
-
     world = world_with_submodule
-    before, change_set = world.files, world.make_change(edit)
+    before, change_set = world.files, world.make_change(edit_submodule_and_file)
     place = world.worktrees.folder_of(change_set.session_id) / "vendor/lib/x.txt"
 
     landed = change_set.land()
@@ -146,12 +147,8 @@ def test_what_is_left_out_waits_in_the_session_s_folder_after_the_landing(world_
 def test_a_branch_or_a_continuation_is_refused_while_it_would_delete_what_is_left_out(
     world_with_submodule: LandingWorld,
 ):
-    def edit(folder: Path):
-        edit_submodule(folder)
-        (folder / "a.txt").write_text("new\n")
-
     world = world_with_submodule
-    change_set = world.make_change(edit)
+    change_set = world.make_change(edit_submodule_and_file)
     folder = world.worktrees.folder_of(change_set.session_id)
     assert "vendor/lib/" in refused("unsupported_files", change_set.branch).message
     continuation = refused(

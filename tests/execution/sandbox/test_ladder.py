@@ -18,6 +18,8 @@ from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, m
 from engine.execution.sandbox.supervisor.kernel import JUDGED_CALLS
 from tests.support.helpers import make_program
 
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc, the supervisor and its calls are Linux'")
+
 
 @pytest.fixture(autouse=True)
 def clear_ladder_caches() -> Iterator[None]:
@@ -127,13 +129,13 @@ def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(tmp_path:
     assert all(rung.name != "seatbelt" for rung in ladder.find_rungs())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the program reads /proc")
+@needs_linux
 def test_without_a_sandbox_every_escape_succeeds_but_outliving_the_command():
     succeed = dict.fromkeys(ladder.ESCAPES, ladder.NOT_HELD)
     assert ladder._measure_rung(NoSandbox()) == {**succeed, "outliving the command": ladder.HELD}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no supervisor")
+@needs_linux
 def test_a_command_whose_engine_is_gone_before_it_begins_is_not_run(tmp_path: Path):
     argv = make_supervised_command([], ["touch", str(tmp_path / "made")])
     shell = subprocess.run(["sh", "-c", '"$@"; exit $?', "sh", *argv])  # the parent is the shell
@@ -160,7 +162,7 @@ def test_each_call_that_is_passed_on_is_judged():
     assert passed_on == JUDGED_CALLS
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="these are Linux' system calls")
+@needs_linux
 @pytest.mark.parametrize("listed_as, problem", [("setpriority", ""), ("unlisted", "Operation not permitted")])
 def test_a_call_that_nobody_judges_is_refused(tmp_path: Path, listed_as: str, problem: str):
     landlock = Landlock()

@@ -6,6 +6,7 @@ import pytest
 
 from engine.execution.tools import toolbelt
 from engine.execution.tools.folder_jail import MAX_FILE_BYTES
+from engine.execution.tools.toolbelt import make_unified_diff, replace_once
 from tests.execution.tools.belt_world import BeltWorld
 
 
@@ -52,15 +53,42 @@ def test_read_lists_a_folder(world: BeltWorld):
 
 def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, monkeypatch: pytest.MonkeyPatch):
     file = world.write_file("a.txt", "one two")
-    replace = toolbelt.replace_once
 
     def replace_after_a_save(data: bytes, old: str, new: str) -> tuple[bytes, int]:
         file.write_text("one two, and what somebody else wrote")
-        return replace(data, old, new)
+        return replace_once(data, old, new)
 
     monkeypatch.setattr(toolbelt, "replace_once", replace_after_a_save)
     assert "changed meanwhile" in world.get_problem("edit", path="a.txt", old_text="one", new_text="1")
     assert file.read_text() == "one two, and what somebody else wrote"
+
+
+@pytest.mark.parametrize(
+    "before, old, new, after",
+    [
+        (b"a\r\nb\r\nc\r\n", "a\nb", "x\ny\nz", b"x\r\ny\r\nz\r\nc\r\n"),
+        (b"a\r\nb\r\n", "b", "b\nc", b"a\r\nb\r\nc\r\n"),
+        (b"a\r\nb\r\n", "a\r\nb", "x\r\ny", b"x\r\ny\r\n"),
+        (b"a\nb\r\nc\n", "a", "x\ny", b"x\ny\nb\r\nc\n"),
+        ("\ufeffa\n".encode(), "a", "b", "\ufeffb\n".encode()),
+        (b"gr\xfc\xdf a", "a", "b", b"gr\xfc\xdf b"),
+    ],
+)
+def test_a_replacement_keeps_line_ends_and_other_bytes(before: bytes, old: str, new: str, after: bytes):
+    assert replace_once(before, old, new)[0] == after
+
+
+@pytest.mark.parametrize(
+    "before, after, changes",
+    [
+        pytest.param("a\r\nb\r\n", "a\nb\n", ["-a␍", "-b␍", "+a", "+b"], id="line ends"),
+        pytest.param("a\n", "a", ["-a", "+a", "\\ No newline at end of file"], id="the last newline"),
+        pytest.param("a\u2028b\fc\n", "a\u2028b\fd\n", ["-a\u2028b\fc", "+a\u2028b\fd"], id="one line"),
+        pytest.param("", "a\n", ["+a"], id="a new file"),
+    ],
+)
+def test_a_diff_shows_each_change_that_git_shows(before: str, after: str, changes: list[str]):
+    assert make_unified_diff(before, after, "cart.py").split("\n")[3:] == changes
 
 
 KEY = "sk-ant-0123456789abcdefghij"
