@@ -99,7 +99,10 @@ def _run_command(argv: list[str], terminal: socket.socket | None) -> int:
 
             options = parse(verb_words)
         with _locate_home(common):
-            return _open_console(common, terminal) if options is None else _carry_out(options, common)
+            if options is None:
+                return _open_console(common, terminal)
+            with _interrupt_in_time():
+                return _carry_out(options, common)
     except SystemExit as leaving:  # a signal, or after --help
         return leaving.code if isinstance(leaving.code, int) else DONE
     except WrongUse as error:
@@ -139,6 +142,20 @@ def _locate_home(common: CommonOptions) -> Iterator[None]:
 def _exit_on_signals() -> AbstractContextManager[None]:
     """SIGTERM and a closed terminal end the program in order, so that the engine is closed."""
     return signal_handlers(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), _exit_on_signal))
+
+
+def _interrupt_in_time() -> AbstractContextManager[None]:
+    """Ctrl-C ends a verb within `SHUTDOWN_S` in any case: threads of an engine may wait for a git that does not answer.
+    It stays ignored where it is, as in the background of a script."""
+    ignores = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    return signal_handlers({} if ignores else {signal.SIGINT: _interrupt})
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    from clawpy_console.attach.consoles import exit_after
+
+    exit_after(SHUTDOWN_S, INTERRUPTED)
+    raise KeyboardInterrupt
 
 
 def _exit_on_signal(number: int, _frame: object) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from engine import Home, read_holder
-from tests.support.helpers import is_alive, wait_until
+from tests.support.helpers import is_alive, needs, wait_until
 from tests.support.repository import Repository
 
 CONSOLE = (sys.executable, "-X", "dev", "-m", "clawpy_console")
@@ -111,6 +111,7 @@ def project(tmp_path: Path) -> Path:
 def pane(project: Path, home: Home) -> Iterator[Callable[..., Pane]]:
     """Opens a terminal. At the end terminals and engine are gone; of an engine that was still alive, pytest shows for a
     failed test what it did."""
+    needs("tmux")
     name = f"clawpy-test-{os.getpid()}-{time.monotonic_ns()}"
     panes = []
 

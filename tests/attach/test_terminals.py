@@ -230,3 +230,18 @@ def test_a_console_that_crashes_writes_a_report_and_gives_the_terminal_back(pane
     second.quit()
     second.open(f"clear; {command}")
     second.quit()
+
+
+def test_in_tmux_the_folder_of_a_session_opens_in_a_window_of_its_own(pane: NewPane, command: str, project: Path):
+    terminal = pane()
+    server = terminal.tmux("display-message", "-p", "#{socket_path},#{pid},0").strip()
+    terminal.open(f"export TMUX={server} TMUX_PANE={terminal.id} SHELL=/bin/sh; {command}")
+    terminal.press("Right")
+    terminal.press("2")
+    terminal.wait_for("FINISHED")
+    terminal.press("o")
+    terminal.wait_for("new tmux window")
+    windows = terminal.tmux("list-panes", "-s", "-t", terminal.id, "-F", "#{pane_id} #{pane_current_path}").split()
+    assert windows[2:] == [windows[2], str(project)]
+    terminal.tmux("send-keys", "-t", windows[2], "exit", "Enter")
+    terminal.quit()

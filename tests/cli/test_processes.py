@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from clawpy_console.attach import SHUTDOWN_S
 from engine import open_engine
 from engine.home import Home
 from engine.lock import read_holder
@@ -188,3 +189,23 @@ def test_ctrl_c_ends_the_session_it_waits_for(clawpy: Clawpy, home: Home, projec
         assert waiting.returncode == 130
     [session] = get_document(clawpy("work", "--json"))["sessions"]
     assert session["state"] in ("cancelled", "interrupted", "failed")
+
+
+HANGING_GIT = """#!/bin/sh
+case "$*" in *ls-files*) echo > "$0.hangs"; exec sleep 60;; esac
+PATH=${PATH#*:} exec git "$@"
+"""
+
+
+@pytest.mark.long
+def test_ctrl_c_does_not_wait_for_a_git_that_hangs(
+    home: Home, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    git = tmp_path / "git"
+    git.write_text(HANGING_GIT)
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with run_beside(make_clawpy_command(home.root, "predict"), project) as waiting:
+        wait_until(git.with_name("git.hangs").exists, 30, lambda: "git was not asked")
+        waiting.send_signal(signal.SIGINT)
+        assert waiting.wait(SHUTDOWN_S + 4) == 130, "git itself has 15 seconds"

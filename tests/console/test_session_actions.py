@@ -1,7 +1,6 @@
 """Actions on an agent's session: permissions, replies, continuing, X-ray, its folder (SPEC 9.4, 9.6)."""
 
 import dataclasses
-import subprocess
 from datetime import timedelta
 from pathlib import Path
 
@@ -267,19 +266,3 @@ async def test_a_shell_and_the_editor_get_the_terminal_or_the_path_is_copied(
         sees(result),
     )
     assert ran[1:] == ([] if result else [(["/bin/true", "-w", str(file)], str(tmp_path))])
-
-
-@pytest.mark.long
-async def test_the_folder_opens_in_a_window_of_tmux(
-    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    ran = []
-    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
-    monkeypatch.setenv("SHELL", "/bin/pwd")
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
-    opened = Until("tmux", lambda app: bool(ran))
-    await play(
-        console, *HERE, with_agent_session(cwd=str(tmp_path)), press("o"), opened, sees("new tmux window", "come back")
-    )
-    assert ran[0][:4] == ["tmux", "new-window", "-c", str(tmp_path)]
-    assert ran[0][-1] == "/bin/pwd"

@@ -37,7 +37,7 @@ def _is_reachable(host: str) -> bool:
 def _does_run(program: str) -> bool:
     if shutil.which(program) is None:
         return False
-    argument = "version" if program in ("go", "openssl") else "--version"
+    argument = {"go": "version", "openssl": "version", "tmux": "-V"}.get(program, "--version")
     return subprocess.run([program, argument], capture_output=True).returncode == 0
 
 
