@@ -20,8 +20,8 @@ from engine.execution.permissions import Permissions
 from engine.execution.prompts import IdentityPart, ProjectPart, PromptAssembly, RulesPart, TaskPart
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow_runner import FlowRunner
+from engine.execution.runners.model import ConversationStore
 from engine.execution.runners.model.agent_loop import LoopServices
-from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.runners.model.single_questions import SingleQuestions

@@ -20,7 +20,7 @@ from engine.clock import FakeClock
 from engine.config.sections import Surface
 from engine.events import EventBus
 from engine.events.engine import StateChanged
-from engine.execution.runners.flows.documents import read_lessons
+from engine.execution.runners.flows.agents_md import read_lessons
 from engine.model import (
     ChangeState,
     SessionState,

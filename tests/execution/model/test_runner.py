@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from engine.execution.runners.model.conversation_store import FILE_SUFFIX, ConversationStore
+from engine.execution.runners.model import FILE_SUFFIX, ConversationStore
 from engine.model import Outcome, SessionState, Status
 from tests.execution.model.model_world import ModelWorld
 from tests.support.helpers import wait_until

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.model import Model
-from engine.execution.runners.model.conversation_store import ConversationStore
+from engine.execution.runners.model import ConversationStore, Model
 from engine.model import PromptPart, SourceKind
 from engine.redaction import CUT
 from tests.execution.model.model_world import ModelWorld

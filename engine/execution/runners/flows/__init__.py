@@ -18,8 +18,9 @@ from typing import ClassVar
 
 from engine.execution.runners import Place, WorkFailed
 from engine.execution.runners.flow import Flow, FlowResult, Job
+from engine.execution.runners.flows.agents_md import WriteAgentsMd
 from engine.execution.runners.flows.branches import KeepCommits, LookAtPullRequest, ReportBranches
-from engine.execution.runners.flows.documents import DraftChangelog, LookAtRelease, WriteAgentsMd
+from engine.execution.runners.flows.change_log import DraftChangelog, LookAtRelease
 from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
 from engine.execution.runners.flows.housekeeping import ReclaimSpace, UndoLanding
 from engine.execution.runners.flows.merging import ForecastConflicts, RehearseAutosquash, RehearseMerge

@@ -1,9 +1,9 @@
-"""The text of a change log: which entry a commit becomes, and where the entries go (pure; SPEC 2.11).
+"""The change log of a project (SPEC 2.11): the flows that draft it, which entry a commit becomes, and where that goes.
 
 The subject of a commit decides. `fix(cart)!: rounding` becomes `**Breaking:** Cart: rounding` under "Fixed", and
 `chore: tidy up` becomes nothing, because no user would notice it. `changelog.toml` has the sections of a change log,
 with the words and the types of commits that belong to each. New entries go into the unreleased section, in the style
-that the file has already. All other lines stay as they are. The flows in `documents` call it.
+that the file has already. All other lines stay as they are.
 """
 
 from __future__ import annotations
@@ -11,12 +11,114 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+from pydantic import AfterValidator, Field
+
+from engine.execution.runners import CannotRun, Place
+from engine.execution.runners.flow import Flow, FlowResult, Job, Mark, Revision, check_argument
+from engine.execution.runners.flows.git_steps import make_operator_git, resolve_commit
+from engine.execution.runners.toolchains.projects import find_changelog
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.git.history import Commit
+from engine.git.history import Commit, log_commits
 from engine.text import one_line
+from engine.wording import count, join_names
+
+# -- flows
+
+MAX_COMMITS = 500
+"""Maximum number of commits that are drafted."""
+
+MAX_CHANGELOG_BYTES = 20_000_000
+"""Maximum size of a change log."""
+
+MAX_NAMED_SUBJECTS = 10
+"""Maximum number of subjects of commits that get no entry, in the transcript."""
+
+MAX_SHOWN_ENTRIES = 8
+"""Maximum number of entries of a section in the transcript."""
+
+
+class DraftChangelog(Flow):
+    """Groups the commits and writes them into the unreleased section, under the file's own headings."""
+
+    name = "draft_changelog"
+    label = "Draft the change log"
+    work = "release"
+    place = Place.CHANGE_SET
+    since: Annotated[str, AfterValidator(lambda text: check_argument(text) if text else ""), Mark.DATA] = Field(
+        default="", description='a tag or commit; "" = the last tag'
+    )
+    create: bool = Field(default=False, description="create CHANGELOG.md if the project has no change log")
+
+    def describe(self) -> str:
+        since = self.since or "the last tag"
+        return f"Draft the change log of the commits since {since}"
+
+    def run(self, job: Job) -> FlowResult:
+        commits = self._read_commits(job)
+        name = find_changelog(job.folder)
+        if not name and not self.create:
+            raise CannotRun("this project has no change log", "create one with create=true")
+        name = name or "CHANGELOG.md"
+        text = job.read_document(name, MAX_CHANGELOG_BYTES).decode(errors="surrogateescape")
+        sorted_commits = sort_commits(commits, text)
+        job.say(f"{count(len(commits), 'commit')}, {name} {'exists' if text else 'is new'}")
+        _report_sorted_commits(job, sorted_commits)
+        if not sorted_commits.entries:
+            mentioned = len(sorted_commits.already_there)
+            return FlowResult(
+                f"Nothing to add to {name}: {mentioned} of {count(len(commits), 'commit')} already mentioned, and no "
+                "other that users would notice"
+            )
+        (job.folder / name).write_bytes(add_entries(text, sorted_commits.entries).encode(errors="surrogateescape"))
+        number = sum(map(len, sorted_commits.entries.values()))
+        return FlowResult(f"{name}: {count(number, 'entry', 'entries')} under Unreleased")
+
+    def _read_commits(self, job: Job) -> list[Commit]:
+        """The commits, oldest first, without merges."""
+        until = resolve_commit(job, "HEAD")
+        newest_tag = ("describe", "--tags", "--abbrev=0", until)
+        since = resolve_commit(job, self.since) if self.since else job.git.text(*newest_tag, allowed=(0, 128))
+        span = f"{since}..{until}" if since else until
+        return log_commits(job.git, "--no-merges", f"--max-count={MAX_COMMITS}", "--reverse", span, "--")
+
+
+def _report_sorted_commits(job: Job, commits: SortedCommits) -> None:
+    for section, entries in commits.entries.items():
+        for entry in entries:
+            job.say(f"{section:<10}  {entry}")
+    if commits.left_out:
+        job.say(f"left out: {join_names(commits.left_out, MAX_NAMED_SUBJECTS)}")
+    if commits.already_there:
+        job.say(f"already there: {join_names(commits.already_there, MAX_NAMED_SUBJECTS)}")
+
+
+class LookAtRelease(Flow):
+    """Lists the changes since a tag that users of the project would notice."""
+
+    name = "look_at_release"
+    label = "Look at what a release would hold"
+    work = "release"
+    place = Place.OPERATOR_TREE
+    since: Revision = Field(description="the tag of the last release")
+
+    def describe(self) -> str:
+        return f"List what a release would hold since {self.since}"
+
+    def run(self, job: Job) -> FlowResult:
+        span = f"{resolve_commit(job, self.since)}..HEAD"
+        commits = log_commits(make_operator_git(job), "--no-merges", span)
+        entries = sort_commits(commits, "").entries
+        for section, texts in entries.items():
+            job.say(f"{section}:")
+            job.say_list(texts, MAX_SHOWN_ENTRIES, indent="- ")
+        noticed = sum(map(len, entries.values()))
+        sections = ", ".join(f"{len(texts)} {section.lower()}" for section, texts in entries.items())
+        summary = f"{count(len(commits), 'commit')} since {self.since}, {noticed} that users notice"
+        return FlowResult(f"{summary}: {sections}" if noticed else summary)
+
 
 # -- the entry of a commit
 

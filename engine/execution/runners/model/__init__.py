@@ -4,9 +4,9 @@ The loop, its limits and its tools run in the engine, in the thread of the sessi
 the clients of providers, prices) run in one helper process, the model host, and the engine talks to it over a pipe. So
 neither importing them nor reading a stream can delay a screen. `host_server` runs only in the model host.
 
-This module has what both sides know: a model, the failure of a request, and the messages on the pipe. These are JSON
-objects, one a line. Every message names its `conversation`. A message to the host has a `request`, and is answered with
-messages of these types:
+This module has what both sides know: a model, the failure of a request, the messages on the pipe, and the files from
+which the host takes up a conversation. The messages are JSON objects, one a line. Every message names its
+`conversation`. A message to the host has a `request`, and is answered with messages of these types:
 
     open    model, instructions, tools, history       -> opened or failed
     ask     texts, results, max_tokens, temperature   -> alive, text, thought …, then done or failed
@@ -20,17 +20,24 @@ after `failed` the same request can be made again.
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from engine.frozen import frozen
+from engine.redaction import redact_json
 
 Message = dict[str, Any]
 """One message to the model host, or from it. The docstring of the module has its keys."""
 
 TOKENS_PER_PRICE = 1_000_000
 """Number of tokens for which a price is named."""
+
+
+# -- a model, and the failure of a request
 
 
 class FailureKind(StrEnum):
@@ -107,6 +114,9 @@ class Failure:
     """The number of characters of the answer that came before the failure."""
 
 
+# -- messages
+
+
 def make_failure_message(failure: Failure) -> Message:
     """The message for a failure."""
     return {"type": "failed", **asdict(failure), "kind": failure.kind.value}
@@ -129,3 +139,57 @@ def decode_message(line: bytes) -> Message:
     if not isinstance(message, dict):
         raise ValueError("no object")
     return message
+
+
+# -- stored conversations
+
+FILE_SUFFIX = ".messages.jsonl"
+"""The end of a conversation's file, after the id of its session."""
+
+UNREDACTED_FIELDS = frozenset({"signature", "id", "tool_call_id", "provider_details", "kind", "part_kind", "timestamp"})
+"""Fields that must be sent back to a provider unchanged. They are not searched for secrets."""
+
+
+class ConversationStore:
+    """The conversations of one home, so that another session can continue one (SPEC 9.4). Each is a file with one
+    message a line, in the form of the model host. Secrets are removed."""
+
+    def __init__(self, folder: Path, secrets: Callable[[], Iterable[str]]) -> None:
+        """`folder` is the folder of transcripts. `secrets` are removed from a conversation when it is continued,
+        because a key may have been set since it was stored."""
+        self._folder = folder
+        self._secrets = secrets
+
+    def file(self, session_id: str) -> Path:
+        """The file of a session's conversation, whether it exists or not."""
+        return self._folder / f"{session_id}{FILE_SUFFIX}"
+
+    def has_messages(self, session_id: str) -> bool:
+        """Whether a session has messages that can be continued."""
+        file = self.file(session_id)
+        return file.exists() and file.stat().st_size > 0
+
+    def begin(self, session_id: str, *, continues: str = "") -> Path:
+        """Create an empty conversation, or a copy of that of the session `continues`, which must have messages."""
+        file = self.file(session_id)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as copy:
+            if continues:
+                copy.writelines(self._read_redacted_lines(self.file(continues)))
+        return file
+
+    def _read_redacted_lines(self, file: Path) -> Iterator[bytes]:
+        secrets = tuple(self._secrets())
+        with file.open("rb") as lines:
+            for line in lines:
+                try:
+                    message = redact_json(json.loads(line), secrets, kept=UNREDACTED_FIELDS)
+                except ValueError:
+                    return  # a crash left the last message half-written
+                yield (json.dumps(message, ensure_ascii=False) + "\n").encode(errors="replace")
+
+    def add(self, session_id: str, messages: Sequence[str]) -> None:
+        """Append messages to a session's conversation. Raises OSError."""
+        with self.file(session_id).open("a", encoding="utf-8") as file:
+            file.writelines(f"{message}\n" for message in messages)

@@ -20,8 +20,15 @@ from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
 from engine.execution.model_router import ModelRouter
 from engine.execution.runners import RetryLater, SessionStopped, WorkFailed
-from engine.execution.runners.model import Failure, FailureKind, Message, Model, read_failure, request_limits
-from engine.execution.runners.model.conversation_store import ConversationStore
+from engine.execution.runners.model import (
+    ConversationStore,
+    Failure,
+    FailureKind,
+    Message,
+    Model,
+    read_failure,
+    request_limits,
+)
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.request_limits import Price, PromptSize, RequestBudget
 from engine.execution.runners.runner import AgentServices

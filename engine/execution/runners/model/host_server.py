@@ -46,6 +46,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from engine.config.sections import is_loopback_host
 from engine.execution.runners.model import (
+    UNREDACTED_FIELDS,
     Failure,
     FailureKind,
     Message,
@@ -55,7 +56,6 @@ from engine.execution.runners.model import (
     make_failure_message,
     prices,
 )
-from engine.execution.runners.model.conversation_store import UNREDACTED_FIELDS
 from engine.redaction import CUT, redact, redact_json
 
 Send = Callable[[Message], None]
