@@ -6,8 +6,10 @@ Text from agents, models, files and git is hostile until it was sanitised.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 _ESCAPES = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, ended by BEL or ST
@@ -55,6 +57,34 @@ def tail(path: str, max_length: int = 32) -> str:
     return line if len(line) <= max_length else "…" + line[1 - max_length :]
 
 
+# Letters of other scripts that look like a Latin letter. Those that NFKC converts (full width, bold) are not listed.
+_LOOKALIKE_PAIRS = (
+    "аa вb сc ԁd еe ɡg һh іi јj ԛq кk ӏl ⅼl мm пn оo рp ѕs тt υu ѵv ԝw хx уy ᴢz "
+    "АA ВB СC ЕE НH ІI ЈJ КK МM ОO РP ЅS ТT ХX УY "
+    "αa βb εe ηn ιi κk νv οo ρp τt χx υu γy ΑA ΒB ΕE ΖZ ΗH ΙI ΚK ΜM ΝN ΟO ΡP ΤT ΥY ΧX "
+    "ıi ȷj ɑa ɩi օo ոn սu հh ցg "
+    "‐- ‑- ‒- –- —- ―- −- ﹘- ﹣- "
+    "∕/ ⁄/ ⧸/ ‘' ’' ‚' ‛' “\" ”\" „\" ´' ∣| ｜| ；; ⁏;"
+)
+_LOOKALIKES = str.maketrans({pair[0]: pair[1] for pair in _LOOKALIKE_PAIRS.split()})
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+)
+_SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\x85\r]")
+
+
+def fold_text(text: str) -> str:
+    """`text` as a reader sees it: in NFKC, look-alikes as Latin letters, with plain dashes, quotes and spaces, and
+    without invisible characters. Accents and newlines stay; a line separator becomes a space. Takes linear time.
+    """
+    if text.isascii():
+        return _INVISIBLE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    text = _INVISIBLE.sub("", text.replace("\r\n", "\n"))
+    text = _SPACES.sub(" ", text)
+    return unicodedata.normalize("NFKC", text.translate(_LOOKALIKES)).translate(_LOOKALIKES)
+
+
 def compile_any(*patterns: str) -> re.Pattern[str]:
     """A pattern that matches any of these patterns, in any case."""
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
@@ -70,6 +100,27 @@ _HIDDEN = re.compile(
 def remove_code_and_comments(text: str) -> str:
     """A Markdown text with empty lines in place of fenced code, and of comments that begin a line."""
     return _HIDDEN.sub(lambda hidden: "\n" * hidden[0].count("\n"), text)
+
+
+_MARKDOWN_LINE = re.compile(r" {0,3}(?![ \t])(?:[-*+] \[(?P<mark>.)\] )?(?P<words>.*)")
+"""Matches a line that is not indented as code. It has a `mark` if it is a list item with a check box."""
+
+
+class MarkdownLine(NamedTuple):
+    """A line of a Markdown text that is no code and no comment."""
+
+    number: int
+    """From 1."""
+    mark: str | None
+    """What is in its check box, " " for an empty one; None without a box."""
+    text: str
+
+
+def read_markdown_lines(text: str) -> Iterator[MarkdownLine]:
+    """The lines of a Markdown text without its code and comments."""
+    for number, line in enumerate(remove_code_and_comments(text).splitlines(), 1):
+        if match := _MARKDOWN_LINE.fullmatch(line.rstrip()):
+            yield MarkdownLine(number, match["mark"], match["words"].strip())
 
 
 def remove_invalid_xml(text: str) -> str:

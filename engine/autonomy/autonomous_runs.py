@@ -10,7 +10,8 @@ import itertools
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from engine.config import SettingsSource, WorkspaceAutonomy
@@ -36,8 +37,7 @@ WAITING_RULES = (
 7.4). If any other rule applies, the card is tried, so that the log shows what the gate stopped."""
 
 MAX_STARTS = 3
-"""How often a card is started by itself if its session could not begin. Then it waits for the operator."""
-
+"""How often an engine starts a card by itself if its session cannot begin. Then the card waits for the operator."""
 
 MODE_OFF, TURN_ON = "autonomous mode is off", "clawpy config set autonomousModeEnabled true"
 """The reason why nothing runs by itself in any workspace, and the command that changes it."""
@@ -168,8 +168,27 @@ def _find_objection(verdicts: Sequence[RailVerdict]) -> str:
     return next((verdict.reason for verdict in verdicts if verdict.rail == gate.RAIL and not verdict.allows), "")
 
 
+@dataclass
+class Attempts:
+    """What this engine remembers of the cards that it tried by itself, by their ids. It is not stored: the next engine
+    tries each card as often again."""
+
+    refusals: dict[str, str] = field(default_factory=dict)
+    """Why the human gate refused a card. It is not tried again for the same reason, because each attempt makes a row in
+    the log."""
+    starts: Counter[str] = field(default_factory=Counter)
+    """How often a card was started that is not done yet. Its session could not begin: a provider was down, or the first
+    call would have cost more than the cap of a session."""
+
+    def forget_all_but(self, pending: Collection[str], is_undone: Callable[[str], bool]) -> None:
+        """Forget the refusals of cards that are not pending any more, and the starts of those that are done."""
+        self.refusals = {card_id: why for card_id, why in self.refusals.items() if card_id in pending}
+        self.starts = Counter({card_id: number for card_id, number in self.starts.items() if is_undone(card_id)})
+
+
 class AutonomousRuns:
-    """Runs cards without an approval. `quiet()` says why it is quiet, "" if it is not."""
+    """The two steps of an autonomous cycle (SPEC 7.2): a check of the workspaces, and the run of a card without an
+    approval. `quiet()` says why it is quiet, "" if it is not."""
 
     def __init__(
         self,
@@ -191,12 +210,7 @@ class AutonomousRuns:
         self._decisions = decisions
         self._sessions = sessions
         self._quiet = quiet
-        self._refused_by_gate: dict[str, str] = {}
-        """By card id: the reason why the human gate refused it. A card is not tried again for the same reason, because
-        each attempt makes a row in the log."""
-        self._starts = Counter[str]()
-        """By card id: how often a card that is not done yet was started by itself. Its session could not begin: a
-        provider was down, or the first call would have cost more than the cap of a session."""
+        self._attempts = Attempts()
 
     def run_check(self) -> tuple[str, ...]:
         """Check all workspaces; returns the errors."""
@@ -210,12 +224,9 @@ class AutonomousRuns:
         The event says which card was started, which were blocked by a rail or could not start, and which are kept for
         the operator."""
         acted, blocked, kept = "", list[str](), list[str]()
-        cards = self._cards.list_pending()
-        self._refused_by_gate = {
-            card.id: self._refused_by_gate[card.id] for card in cards if card.id in self._refused_by_gate
-        }
-        self._starts = Counter({card_id: n for card_id, n in self._starts.items() if self._may_come_back(card_id)})
-        for card in sorted(cards, key=lambda card: self._starts[card.id]):
+        cards, attempts = self._cards.list_pending(), self._attempts
+        attempts.forget_all_but({card.id for card in cards}, self._may_come_back)
+        for card in sorted(cards, key=lambda card: attempts.starts[card.id]):
             verdicts = self._cards.preview_rails(card.id)
             objection = _find_objection(verdicts)
             if reason := self._find_reason_to_keep(card, verdicts, objection):
@@ -225,12 +236,12 @@ class AutonomousRuns:
                 break
             try:
                 acted = self._cards.approve(card.id, by=DecidedBy.AUTONOMY).id
-                self._starts[acted] += 1
+                attempts.starts[acted] += 1
                 break
             except Refusal as refusal:
                 blocked.append(f"{card.id}: {refusal.message}")
                 if refusal.rail == gate.RAIL:
-                    self._refused_by_gate[card.id] = objection
+                    attempts.refusals[card.id] = objection
         return AutonomousCycleFinished(acted=acted, blocked=tuple(blocked), kept=tuple(kept))
 
     def _may_come_back(self, card_id: str) -> bool:
@@ -240,12 +251,12 @@ class AutonomousRuns:
 
     def _find_reason_to_keep(self, card: Card, verdicts: Sequence[RailVerdict], objection: str) -> str:
         """Why a card is not tried, "" if it is. `objection` is what the human gate has against it, "" for nothing."""
-        if self._starts[card.id] == MAX_STARTS:
+        if self._attempts.starts[card.id] == MAX_STARTS:
             return f"it was started {MAX_STARTS} times by itself and came back, so it waits for you ({card.note})"
         if self._cards.was_undone(card):
             return "you undid such work lately, so it waits for you"
         reason = find_reason_to_wait(card.kind, verdicts) or self._sessions.find_blocking_reason(card.assignment)
-        return reason or (objection if self._refused_by_gate.get(card.id) == objection else "")
+        return reason or (objection if self._attempts.refusals.get(card.id) == objection else "")
 
     def describe_requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
         """The requirements for cards in these workspaces to run by themselves."""

@@ -1,8 +1,8 @@
 """The service of autonomy: its state, which follows from facts (SPEC 7.1), quiet hours (7.3), and the scheduled jobs.
 
 Of the jobs, three are here: the card cycle (2.9), the autonomous cycle (7.2), and the update of the state with the
-housekeeping of all services. `state` says which state follows from which facts; this module reads the facts, stores the
-state, and starts a cycle when it changes. `autonomous_runs` decides which card runs.
+housekeeping of all services. The package says which state follows from which facts; this module reads the facts, stores
+the state, and starts a cycle when it changes. `autonomous_runs` decides which card runs.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from engine.autonomy.autonomous_runs import AutonomousRuns, AutonomyRequirements, find_reason_not_to_start
-from engine.autonomy.schedule import Job, Schedule
-from engine.autonomy.state import (
+from engine.autonomy import (
     TRANSITIONS,
     AutonomyTrigger,
     Facts,
@@ -24,6 +22,8 @@ from engine.autonomy.state import (
     find_next_trigger,
     find_transitions,
 )
+from engine.autonomy.autonomous_runs import AutonomousRuns, AutonomyRequirements, find_reason_not_to_start
+from engine.autonomy.schedule import Job, Schedule
 from engine.clock import Clock, is_quiet
 from engine.config import SettingsSource
 from engine.events.engine import SettingChanged, StateChanged

@@ -29,10 +29,10 @@ from engine.clock import Clock
 from engine.events.engine import FaultReported
 from engine.frozen import frozen
 from engine.hierarchy.agents import HeartbeatPage
-from engine.prediction.tasks import TaskBoard, read_markdown_lines
+from engine.prediction.tasks import TaskBoard
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.text import hex_hash
+from engine.text import hex_hash, read_markdown_lines
 
 HISTORY_PREFIX = "heartbeat."
 """Prefix of the keys in the state table: what was done with the items of each agent."""
@@ -263,8 +263,8 @@ class Heartbeat:
         items: Sequence[tuple[HeartbeatItem, str]],
         before: Mapping[str, dict[str, Any]],
     ) -> list[str]:
-        """Make a task of each item of a page that is due and whose last task gives way; returns their ids. `items` have
-        their workspaces. `before` has the history of each item by its key, and is stored again if that changes."""
+        """Make a task of each due item of a page, if its last task makes room; returns their ids. `items` have their
+        workspaces. `before` has the history of each item by its key, and is stored again if that changes."""
         zone = self._clock.local().tzinfo
         assert zone is not None
         histories = {key: dict(value) for key, value in before.items()}
@@ -276,8 +276,8 @@ class Heartbeat:
             if at is None or (fired and at <= datetime.fromisoformat(fired)):
                 continue
             history["fired"] = at.isoformat()
-            if self._board.give_way(transaction, history.get("task", "")):
-                history["task"] = self._board.add_due(
+            if self._board.make_room_for_next(transaction, history.get("task", "")):
+                history["task"] = self._board.add_heartbeat_task(
                     transaction,
                     item.text,
                     since=at,

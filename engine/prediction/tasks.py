@@ -6,12 +6,11 @@ is done, failed, or open again.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlmodel import Field, Session
 
@@ -22,10 +21,7 @@ from engine.prediction.card_rows import CardRow
 from engine.redaction import redact, refuse_secret
 from engine.storage import Row, ask, find_by_prefix, load, load_all, read_all, state, value_of
 from engine.storage.database import Database, Transaction
-from engine.text import remove_code_and_comments, sanitise
-
-_LINE = re.compile(r" {0,3}(?![ \t])(?:[-*+] \[(?P<mark>.)\] )?(?P<words>.*)")
-"""Matches a line that is not indented as code. It has a `mark` if it is a list item with a check box."""
+from engine.text import read_markdown_lines, sanitise
 
 LAST_FILE_TASKS = "tasks.written"
 """Key in the state table: the [workspace, title] of each task that was open in the files of `tasksDir` last time."""
@@ -38,23 +34,6 @@ FILE, HEARTBEAT, HEARTBEAT_ORDER = "file", "heartbeat", "order"
 
 ITEM_REMOVED = "its item was ticked or removed from heartbeat.md"
 """The note of a heartbeat task that is done because its item is gone. The task opens again if the item comes back."""
-
-
-class MarkdownLine(NamedTuple):
-    """A line of a Markdown text that is no code and no comment."""
-
-    number: int
-    """From 1."""
-    mark: str | None
-    """What is in its check box, " " for an empty one; None without a box."""
-    text: str
-
-
-def read_markdown_lines(text: str) -> Iterator[MarkdownLine]:
-    """The lines of a Markdown text without its code and comments."""
-    for number, line in enumerate(remove_code_and_comments(text).splitlines(), 1):
-        if match := _LINE.fullmatch(line.rstrip()):
-            yield MarkdownLine(number, match["mark"], match["words"].strip())
 
 
 class TaskRow(Row, table=True):
@@ -76,12 +55,14 @@ class TaskRow(Row, table=True):
     """The ids of the tasks that must be done before this one. They are older, so there are no circles."""
 
 
-_OF_HEARTBEATS = f"""
+_WHERE_OF_HEARTBEATS = f"""
     WHERE source IN ('{HEARTBEAT}', '{HEARTBEAT_ORDER}') AND (state = '{TaskState.OPEN}' OR note = '{ITEM_REMOVED}')
 """
-_OFFERS = f"SELECT 1 FROM predictions WHERE task_id = :task AND status IN ('{Status.PENDING}', '{Status.APPROVED}')"
-_FILE_TASKS = f"WHERE source = '{FILE}'"
-_NEEDING = """WHERE instr(needs, '"' || :task || '"')"""
+_SELECT_OFFERS = (
+    f"SELECT 1 FROM predictions WHERE task_id = :task AND status IN ('{Status.PENDING}', '{Status.APPROVED}')"
+)
+_WHERE_OF_FILES = f"WHERE source = '{FILE}'"
+_WHERE_NEEDS = """WHERE instr(needs, '"' || :task || '"')"""
 
 FileTask = tuple[str, str]
 """The workspace and the title of a task in a file."""
@@ -119,7 +100,7 @@ class TaskBoard:
     def list_needing(self, task_id: str) -> Sequence[Task]:
         """The tasks that need this one done first."""
         with self.database.read() as session:
-            return _make_tasks(session, read_all(session, TaskRow, _NEEDING, {"task": task_id}))
+            return _make_tasks(session, read_all(session, TaskRow, _WHERE_NEEDS, {"task": task_id}))
 
     def add(self, title: str, *, channel: str = "", workspace: str = "", needs: Sequence[str] = ()) -> Task:
         """Add an open task of the operator; the tasks `needs` (ids or prefixes) must be done first.
@@ -137,7 +118,7 @@ class TaskBoard:
 
         return self.database.write(insert)
 
-    def add_due(
+    def add_heartbeat_task(
         self, tx: Transaction, title: str, *, since: datetime, channel: str, workspace: str, run: bool = False
     ) -> str:
         """Add an open task for an item of a heartbeat (SPEC 4.1) that is due `since` then, and may `run` by itself.
@@ -148,14 +129,14 @@ class TaskBoard:
     def has_heartbeat_tasks(self) -> bool:
         """Whether a heartbeat made tasks that are open, or done because their items are gone."""
         with self.database.read() as session:
-            return bool(read_all(session, TaskRow, _OF_HEARTBEATS))
+            return bool(read_all(session, TaskRow, _WHERE_OF_HEARTBEATS))
 
     def update_from_heartbeats(self, tx: Transaction, items: Mapping[str, bool], *, all_read: bool) -> None:
         """Update the tasks of heartbeats from the present pages.
 
         `items` has the id of the last task of each item, and whether the item runs by itself. A task whose item is gone
         is done, but only if `all_read`: all pages could be read. It opens again if the item comes back."""
-        for row in load_all(tx.session, TaskRow, _OF_HEARTBEATS):
+        for row in load_all(tx.session, TaskRow, _WHERE_OF_HEARTBEATS):
             source = HEARTBEAT_ORDER if items.get(row.id) else HEARTBEAT
             if row.source != source:
                 row.source = source
@@ -177,7 +158,7 @@ class TaskBoard:
         present = set(in_files)
         with self.database.read() as session:
             before = state.get(session, LAST_FILE_TASKS)
-            stored = {(row.workspace, row.title): row.state for row in read_all(session, TaskRow, _FILE_TASKS)}
+            stored = {(row.workspace, row.title): row.state for row in read_all(session, TaskRow, _WHERE_OF_FILES)}
         new = [task for task in in_files if task not in stored]
         # A task that was done on the board stays done while the files do not change.
         last = present if before is None else {(workspace, title) for workspace, title in before}
@@ -187,7 +168,7 @@ class TaskBoard:
         after = [list(task) for task in sorted(in_files)]
 
         def apply(tx: Transaction) -> None:
-            for row in load_all(tx.session, TaskRow, _FILE_TASKS):
+            for row in load_all(tx.session, TaskRow, _WHERE_OF_FILES):
                 new_state = states.get((row.workspace, row.title))
                 if new_state and row.state != TaskState.RUNNING:  # a session may have started it since
                     self._change(tx, row, new_state, "")
@@ -198,16 +179,19 @@ class TaskBoard:
         if new or finished or after != before:
             self.database.write(apply)
 
-    def give_way(self, tx: Transaction, task_id: str) -> bool:
-        """Whether the next task of a heartbeat's item may follow this one, which may be unknown or over. One that was
-        tried without success, and that no card offers and no open task needs, is failed: the item is due again."""
+    def make_room_for_next(self, tx: Transaction, task_id: str) -> bool:
+        """Make room for the next task of a heartbeat's item. A task that was tried without success, and that no card
+        offers and no open task needs, fails for that. Returns whether there is room, as there is if the task is unknown
+        or over."""
         row = load(tx.session, TaskRow, task_id)
         if row is None or row.state not in (TaskState.OPEN, TaskState.RUNNING):
             return True
         was_tried = row.state == TaskState.OPEN and row.session_id is not None
-        if not was_tried or ask(tx.session, _OFFERS, {"task": task_id}):
+        if not was_tried or ask(tx.session, _SELECT_OFFERS, {"task": task_id}):
             return False
-        if read_all(tx.session, TaskRow, f"{_NEEDING} AND state = :open", {"task": task_id, "open": TaskState.OPEN}):
+        if read_all(
+            tx.session, TaskRow, f"{_WHERE_NEEDS} AND state = :open", {"task": task_id, "open": TaskState.OPEN}
+        ):
             return False  # they would wait for a task that nothing does any more
         self._change(tx, row, TaskState.FAILED, row.note)
         return True

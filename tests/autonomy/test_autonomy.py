@@ -11,6 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.autonomy import (
+    TRANSITIONS,
+    AutonomyTrigger,
+    Facts,
+    Presence,
+    find_next_trigger,
+    find_transitions,
+)
 from engine.autonomy.autonomous_runs import (
     ApprovalRecord,
     AutonomyRequirements,
@@ -19,14 +27,6 @@ from engine.autonomy.autonomous_runs import (
 )
 from engine.autonomy.autonomy import CARD_JOB, Autonomy
 from engine.autonomy.schedule import Job, Schedule
-from engine.autonomy.state import (
-    TRANSITIONS,
-    AutonomyTrigger,
-    Facts,
-    Presence,
-    find_next_trigger,
-    find_transitions,
-)
 from engine.clock import FakeClock, SystemClock
 from engine.config import FixedSettings, Settings, WorkspaceAutonomy
 from engine.events import EventBus

@@ -59,7 +59,7 @@ def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: DecisionWor
 def test_a_heartbeat_runs_by_itself_only_as_the_operator_wrote_it(world: DecisionWorld, change: str):
     board = TaskBoard(world.database, randomness=Randomness(2))
     task = world.database.write(
-        lambda tx: board.add_due(tx, "run the tests", since=tx.now, channel="koji-core", workspace=SHOP, run=True)
+        lambda tx: board.add_heartbeat_task(tx, "lint", since=tx.now, channel="koji-core", workspace=SHOP, run=True)
     )
     card = world.make_card(kind="heartbeat-1", flow="run_tests", facts={"task": task, RUN_FACT: True}, task_id=task)
     if change == "edited":

@@ -30,7 +30,7 @@ from engine.api.operations.operation import (
 )
 from engine.memory.importing import read_lines
 from engine.model import NewMemory, Recall, RecallQuery, Refusal, find_or_none
-from engine.text import one_line, sanitise
+from engine.text import fold_text, one_line, sanitise
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -206,8 +206,6 @@ def _list_readings(name: str) -> list[str]:
     """The words that a person may read in a name, without signs and accents: as it is spelt, without the number at its
     end, and with letters in place of digits and signs that look like them (`0per@tor` as `operator`, `a1fred` as
     `aifred` and `alfred`)."""
-    from engine.safety.content.shell import fold_text  # imported here, because it loads the whole content filter
-
     plain = unicodedata.normalize("NFKD", fold_text(name)).casefold()
     spelt, sounded = ("".join(filter(str.isalnum, text)) for text in (plain, plain.translate(_LETTER_BY_LOOKALIKE)))
     return [spelt, spelt.rstrip("0123456789"), sounded, sounded.replace("i", "l")]

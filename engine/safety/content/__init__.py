@@ -23,7 +23,8 @@ from engine.safety.content.commands import UNRESOLVED, judge_command
 from engine.safety.content.prompts import judge_prompt
 from engine.safety.content.rulebook import NO_RULES, OwnRules, make_own_rules
 from engine.safety.content.rules import STRICTNESS, Objection
-from engine.safety.content.shell import MAX_COMMAND_LINE_CHARS, fold_text
+from engine.safety.content.shell import MAX_COMMAND_LINE_CHARS
+from engine.text import fold_text
 
 __all__ = [
     "RAIL",

@@ -2,14 +2,13 @@
 
 It runs nothing, and expands only syntax that can hide a word: quotes, `$'\\x72'`, `${IFS}`, braces, and variables set
 in the same text. Anything it does not understand stays as plain words. Text in `$(…)`, backticks and `<(…)` becomes
-`nested`, and text in `>(…)` `readers`, which are parsed separately. Call `fold_text` first: it returns a text as a
-reader sees it.
+`nested`, and text in `>(…)` `readers`, which are parsed separately. The text must be folded already
+(`engine.text.fold_text`).
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -471,31 +470,3 @@ class _Parser:
         begin = self.position
         end = self._find_unescaped(quote, begin) if quote == '"' else self._find(quote, begin)
         self.position = min(end + 1, len(self.text))
-
-
-# Letters of other scripts that look like a Latin letter. Those that NFKC converts (full width, bold) are not listed.
-_LOOKALIKE_PAIRS = (
-    "аa вb сc ԁd еe ɡg һh іi јj ԛq кk ӏl ⅼl мm пn оo рp ѕs тt υu ѵv ԝw хx уy ᴢz "
-    "АA ВB СC ЕE НH ІI ЈJ КK МM ОO РP ЅS ТT ХX УY "
-    "αa βb εe ηn ιi κk νv οo ρp τt χx υu γy ΑA ΒB ΕE ΖZ ΗH ΙI ΚK ΜM ΝN ΟO ΡP ΤT ΥY ΧX "
-    "ıi ȷj ɑa ɩi օo ոn սu հh ցg "
-    "‐- ‑- ‒- –- —- ―- −- ﹘- ﹣- "
-    "∕/ ⁄/ ⧸/ ‘' ’' ‚' ‛' “\" ”\" „\" ´' ∣| ｜| ；; ⁏;"
-)
-_LOOKALIKES = str.maketrans({pair[0]: pair[1] for pair in _LOOKALIKE_PAIRS.split()})
-_INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
-)
-_SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\x85\r]")
-
-
-def fold_text(text: str) -> str:
-    """`text` as a reader sees it: in NFKC, look-alikes as Latin letters, with plain dashes, quotes and spaces, and
-    without invisible characters. Accents and newlines stay; a line separator becomes a space. Takes linear time.
-    """
-    if text.isascii():
-        return _INVISIBLE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    text = _INVISIBLE.sub("", text.replace("\r\n", "\n"))
-    text = _SPACES.sub(" ", text)
-    return unicodedata.normalize("NFKC", text.translate(_LOOKALIKES)).translate(_LOOKALIKES)
