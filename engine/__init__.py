@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.engine import Engine, open_engine
     from engine.lock import Holder, read_holder
     from engine.model import Refusal
-    from engine.prediction.kinds import kind_title
+    from engine.prediction import kind_title
     from engine.simulation.simulate import simulate
     from engine.storage.ledger import LedgerEntry
 
@@ -70,7 +70,7 @@ _MODULES = {
     "get_gateway_token": "engine.api.gateway.access",
     "store_address": "engine.api.notify",
     "store_key": "engine.api.model_checks",
-    "kind_title": "engine.prediction.kinds",
+    "kind_title": "engine.prediction",
     "serve_mcp": "engine.api.mcp",
     "open_engine": "engine.engine",
     "read_holder": "engine.lock",

@@ -39,7 +39,7 @@ from engine.model import (
     dollars,
 )
 from engine.model.base import label_trust
-from engine.prediction.kinds import kind_title
+from engine.prediction import kind_title
 
 Document = dict[str, Any]
 

@@ -22,9 +22,9 @@ from engine.inference import wilson_lower_bound
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, GateRuleName, RailVerdict, Refusal, Status
 from engine.model.base import find_or_none
+from engine.prediction import ALWAYS_ASK, get_kind, kind_title
 from engine.prediction.cards import Cards
 from engine.prediction.checks import CardChecks
-from engine.prediction.kinds import ALWAYS_ASK, get_kind, kind_title
 from engine.prediction.twin import EmbeddedTwin
 from engine.safety import gate
 from engine.storage.database import Database

@@ -42,9 +42,9 @@ from engine.model import (
     Trigger,
     TriggerType,
 )
+from engine.prediction import ALWAYS_ASK, REVIEWED_IN, REVIEWED_STATE, RUN_FACT, is_heartbeat
 from engine.prediction.card_rows import CardRow, Move, compute_next_status, load_card, make_card_of_row
 from engine.prediction.card_store import CardStore
-from engine.prediction.kinds import ALWAYS_ASK, REVIEWED_IN, REVIEWED_STATE, RUN_FACT, is_heartbeat
 from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.offers import make_default_parameters
 from engine.prediction.twin import EmbeddedTwin

@@ -33,6 +33,7 @@ from engine.model import (
     Source,
     Status,
 )
+from engine.prediction import OWN_PROMPT, SUGGESTED_KIND, get_kind
 from engine.prediction.approvals import ApprovalRequest, Approvals
 from engine.prediction.card_rows import (
     CardRow,
@@ -46,7 +47,6 @@ from engine.prediction.card_rows import (
 from engine.prediction.card_store import CardStore
 from engine.prediction.checks import CardChecks
 from engine.prediction.dismissals import describe_switch_off, end_mute, read_mute_index, read_mutes
-from engine.prediction.kinds import OWN_PROMPT, SUGGESTED_KIND, get_kind
 from engine.prediction.routing import Route, Router
 from engine.prediction.selection import MAX_COOL_DOWN
 from engine.prediction.stack import MAX_SUGGESTED, find_ids_without_place, sort_cards

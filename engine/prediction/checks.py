@@ -22,6 +22,7 @@ from engine.config import Settings, SettingsSource
 from engine.events.work import ChangeSetLanded, CycleFinished, LandingUndone
 from engine.frozen import frozen
 from engine.model import Card, CheckReport, Randomness, Refusal, Result
+from engine.prediction import find_next_kinds
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import (
     CardRow,
@@ -33,7 +34,6 @@ from engine.prediction.card_rows import (
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.dismissals import read_mute_index
-from engine.prediction.kinds import find_next_kinds
 from engine.prediction.problems import find_unsolved_problem, had_failing_tests, knows_problems
 from engine.prediction.routing import Router
 from engine.prediction.selection import (

@@ -17,8 +17,8 @@ from sqlmodel import Field, Session
 from engine.events.work import MuteLifted
 from engine.frozen import frozen
 from engine.model import DismissReason, Mute, Refusal, Tier, group_pairs
+from engine.prediction import kind_title
 from engine.prediction.card_rows import CardRow
-from engine.prediction.kinds import kind_title
 from engine.storage import Row, ask, load, shallow_dict
 from engine.storage.database import Transaction
 from engine.text import hex_hash

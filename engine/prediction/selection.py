@@ -33,6 +33,7 @@ from engine.model import (
     Status,
     Tier,
 )
+from engine.prediction import get_kind, is_ordered
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import (
     CardRow,
@@ -44,7 +45,6 @@ from engine.prediction.card_rows import (
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.dismissals import read_mute_index
-from engine.prediction.kinds import get_kind, is_ordered
 from engine.prediction.routing import Router
 from engine.prediction.stack import Room, find_exclusive_group, rank_cards
 from engine.prediction.twin import EmbeddedTwin, find_band

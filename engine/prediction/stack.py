@@ -14,11 +14,11 @@ from pathlib import Path
 from engine.config import Settings
 from engine.frozen import frozen
 from engine.model import Card, Source, Tier
-from engine.prediction.kinds import get_kind, is_ordered
+from engine.prediction import get_kind, is_ordered
 from engine.text import hex_hash
 
 FRESHNESS_STEPS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
-"""Limits between groups of evidence by age. Cards in the same group are ordered by kind (`kinds.Kind.place`), so that
+"""Limits between groups of evidence by age. Cards in the same group are ordered by kind (`Kind.place`), so that
 a few minutes make no difference."""
 
 

@@ -23,16 +23,16 @@ from engine.learning.decisions.insights import InsightsReader
 from engine.learning.decisions.training import Training
 from engine.learning.decisions.training_runs import TwinModel
 from engine.model import Assignment
-from engine.prediction import templates
+from engine.prediction import FIX_BY_AGENT, get_kind, templates
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.checks import CardChecks, CheckPreparation, CheckSources
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
-from engine.prediction.kinds import FIX_BY_AGENT, get_kind
+from engine.prediction.placing import PromptPlacer
 from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, TwinTraining
-from engine.prediction.routing import PromptPlacer, Router
+from engine.prediction.routing import Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard, name_workspaces
 from engine.prediction.templates.tasks import propose_learned_flows

@@ -193,15 +193,15 @@ def find_mended_tests(before: Sequence[ValidationRun], after: ValidationRun) -> 
     return mended
 
 
-def find_flipped_tests(runs: Sequence[ValidationRun]) -> list[tuple[str, str]]:
+def find_unreliable_tests(runs: Sequence[ValidationRun]) -> list[tuple[str, str]]:
     """(test, tree) for tests that both passed and failed on the same files, those of the newest runs first."""
-    flipped: dict[str, str] = {}
+    unreliable: dict[str, str] = {}
     for run in runs:
         same_files = [candidate for candidate in runs if candidate.tree == run.tree and run.tree]
         for test in run.check.failing:
-            if test not in flipped and any(read_verdict_on(candidate, test) for candidate in same_files):
-                flipped[test] = run.tree
-    return list(flipped.items())
+            if test not in unreliable and any(read_verdict_on(candidate, test) for candidate in same_files):
+                unreliable[test] = run.tree
+    return list(unreliable.items())
 
 
 def find_seconds_of(run: ValidationRun, test: str) -> float | None:

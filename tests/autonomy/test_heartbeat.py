@@ -23,7 +23,7 @@ from engine.autonomy.heartbeat import (
 from engine.clock import FakeClock
 from engine.hierarchy.agents import HeartbeatPage
 from engine.model import Card, Randomness, TriggerType
-from engine.prediction.kinds import is_heartbeat
+from engine.prediction import is_heartbeat
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

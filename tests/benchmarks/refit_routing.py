@@ -1,4 +1,4 @@
-"""Fit the weights of `engine.prediction.routing` again (SPEC 2.4), and print how well they work.
+"""Fit the weights of `engine.prediction.placing` again (SPEC 2.4), and print how well they work.
 
 python -m tests.benchmarks.refit_routing [--write]
 
@@ -21,7 +21,7 @@ import numpy
 from engine.config import Settings
 from engine.memory.embedding import LocalEmbedder
 from engine.memory.helper import Helper
-from engine.prediction import routing
+from engine.prediction import placing
 from tests.benchmarks.adam import minimise
 
 HERE = Path(__file__).parent
@@ -85,7 +85,7 @@ def main():
 
     pairs = make_prompts()
     texts = [text for _, text in pairs]
-    words = routing.WORD_WEIGHT * numpy.stack([routing.hash_words_and_pairs(text) for text in texts])
+    words = placing.WORD_WEIGHT * numpy.stack([placing.hash_words_and_pairs(text) for text in texts])
     rows = numpy.concatenate([embed(texts), words, numpy.ones((len(texts), 1))], 1)
     acts, weights = fit(rows, [act for act, _ in pairs])
     if "--write" in sys.argv:
@@ -95,22 +95,22 @@ def main():
 
 
 def store_weights(acts: list[str], weights: Any):
-    """Store the weights where `engine.prediction.routing` reads them."""
+    """Store the weights where `engine.prediction.placing` reads them."""
     roles = [act.split("/")[0] for act in acts]
     channels = [CHANNEL_OF_ROLE[role] for role in roles]
-    numpy.savez_compressed(routing.WEIGHTS_FILE, roles=roles, channels=channels, weights=weights.astype(numpy.float16))
+    numpy.savez_compressed(placing.WEIGHTS_FILE, roles=roles, channels=channels, weights=weights.astype(numpy.float16))
 
 
 def print_thresholds(embed: Callable[[list[str]], Any]):
     """Print for each threshold how many of the tuning prompts go to the right channel, to a wrong one, or to none."""
     tuning = [json.loads(line) for line in TUNING.read_text().splitlines()]
     prompts = [line["prompt"] for line in tuning]
-    shares = routing._compute_probabilities(prompts, embed(prompts))
+    shares = placing._compute_probabilities(prompts, embed(prompts))
     print(f"{'threshold':>9}{'right':>7}{'wrong':>7}{'left alone':>12}{'no work, left alone':>21}")
     for threshold in THRESHOLDS:
         counts = Counter()
         for line, row in zip(tuning, shares, strict=True):
-            channels = routing._sum_by_channel(row, Settings())
+            channels = placing._sum_by_channel(row, Settings())
             best = max(channels, key=lambda name: channels[name])
             counts[judge_channel(line["channel"], best if channels[best] >= threshold else "")] += 1
         print(f"{threshold:>9}{counts['right']:>7}{counts['wrong']:>7}{counts['alone']:>12}{counts['no work']:>21}")

@@ -21,7 +21,7 @@ from engine.model import (
     Status,
     TriggerType,
 )
-from engine.prediction.kinds import RUN_FACT
+from engine.prediction import RUN_FACT
 from engine.prediction.tasks import TaskBoard
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from engine.execution.runners.flows import FLOWS
 from engine.git.inspection import Inspection
 from engine.model import Tier
-from engine.prediction.kinds import (
+from engine.prediction import (
     KINDS,
 )
 

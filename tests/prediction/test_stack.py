@@ -23,8 +23,8 @@ from engine.model import (
     Status,
     Tier,
 )
+from engine.prediction import KINDS
 from engine.prediction.card_rows import CardRow, make_row
-from engine.prediction.kinds import KINDS
 from engine.prediction.selection import EXPLORED_BELOW, adjust_tier, is_cooling_down, select_rows
 from engine.prediction.stack import (
     NO_PLACE,

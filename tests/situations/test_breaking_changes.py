@@ -4,7 +4,7 @@ landing undone (SPEC 2.10, 2.11)."""
 import pytest
 
 from engine.model import ChangeState, Refusal, Tier
-from engine.prediction.kinds import FIX_BY_AGENT
+from engine.prediction import FIX_BY_AGENT
 from tests.situations.situation import CART_TESTS, RIGHT_TOTAL, TOTAL_TEST, WRONG_TOTAL, Situation
 
 pytestmark = pytest.mark.long

@@ -4,7 +4,7 @@ that no test runs (SPEC 2.10, 2.11)."""
 import pytest
 
 from engine.model import PROBLEM_FOUND, SessionState, Tier
-from engine.prediction.kinds import FIX_BY_AGENT
+from engine.prediction import FIX_BY_AGENT
 from tests.situations.situation import CART_TESTS, RIGHT_TOTAL, SHOP, Situation
 
 

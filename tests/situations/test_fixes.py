@@ -3,7 +3,7 @@
 import pytest
 
 from engine.model import Card, Result, Tier
-from engine.prediction.kinds import FIX_BY_AGENT
+from engine.prediction import FIX_BY_AGENT
 from tests.situations.situation import CART_TESTS, RIGHT_TOTAL, TOTAL_TEST, WRONG_TOTAL, Situation
 
 pytestmark = pytest.mark.long

@@ -7,7 +7,7 @@ import pytest
 
 from engine.model import CheckResult, Refusal, SessionView
 from engine.storage.database import Database
-from engine.storage.validation_runs import ValidationRuns, find_flipped_tests, read_verdict_on
+from engine.storage.validation_runs import ValidationRuns, find_unreliable_tests, read_verdict_on
 from tests.support.helpers import make_session_view
 from tests.support.past_run import PastRun
 
@@ -22,9 +22,9 @@ def test_a_test_passed_if_it_was_measured_or_the_whole_suite_ran():
 
 def test_a_flip_needs_the_same_files():
     red, green = PastRun("h", failing=("t",), tree="1"), PastRun("h", tree="1")
-    assert find_flipped_tests([red, green]) == [("t", "1")]
-    assert find_flipped_tests([red, dataclasses.replace(green, tree="2")]) == []
-    assert find_flipped_tests([dataclasses.replace(red, tree=""), dataclasses.replace(green, tree="")]) == []
+    assert find_unreliable_tests([red, green]) == [("t", "1")]
+    assert find_unreliable_tests([red, dataclasses.replace(green, tree="2")]) == []
+    assert find_unreliable_tests([dataclasses.replace(red, tree=""), dataclasses.replace(green, tree="")]) == []
 
 
 BROKEN = CheckResult("go", 3, 0, errors=1, error="cart.go:2: undefined: total")

@@ -13,9 +13,9 @@ from functools import partial
 
 from engine.frozen import frozen
 from engine.model import Proposal
+from engine.prediction import get_kind, is_heartbeat
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.kinds import get_kind, is_heartbeat
-from engine.prediction.templates import agent_fixes, branches, changes, failures, history, runs, tasks
+from engine.prediction.templates import agent_fixes, branches, changes, failures, history, runs, tasks, unreliable_tests
 
 Template = Callable[[WorkspaceContext], Sequence[Proposal]]
 """Proposes cards for a workspace."""
@@ -63,8 +63,8 @@ PART_TEMPLATES: tuple[PartTemplate, ...] = (
     runs.rerun_failing,
     runs.run_tests,
     runs.check_clean_head,
-    runs.hunt_flakes,
-    runs.quarantine,
+    unreliable_tests.hunt_flakes,
+    unreliable_tests.quarantine,
     runs.slower_tests,
     changes.uncovered_lines,
     changes.fix_lint,

@@ -32,8 +32,8 @@ from engine.prediction.templates.offers import (
 )
 from engine.storage.validation_runs import (
     ValidationRun,
-    find_flipped_tests,
     find_test_that_failed_alone,
+    find_unreliable_tests,
     read_verdict_on,
 )
 from engine.text import plain
@@ -221,7 +221,7 @@ def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     red = part.find_failed_run(git.head)
     if red is None or not red.check.counted:
         return
-    unfit = {test for test, _ in find_flipped_tests(part.runs)} | _find_bisected_tests(context, part)
+    unfit = {test for test, _ in find_unreliable_tests(part.runs)} | _find_bisected_tests(context, part)
     failing = [test for test in select_usable_failures(red) if test not in unfit]
     older = [run for run in part.runs[part.runs.index(red) + 1 :] if run.clean and run.head in context.ancestors]
     passing = next(((test, run) for test in failing for run in older if read_verdict_on(run, test)), None)
@@ -302,8 +302,10 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         for run in part.runs
         if run.head == last.head and run.ran_at <= landed_at and context.saw_tree(run, landing.tree_before)
     ]
-    flaky = {test for test, _ in find_flipped_tests(part.runs)}
-    broken = [test for test in select_usable_failures(last) if test not in flaky and _find_newest_verdict(before, test)]
+    unreliable = {test for test, _ in find_unreliable_tests(part.runs)}
+    broken = [
+        test for test in select_usable_failures(last) if test not in unreliable and _find_newest_verdict(before, test)
+    ]
     if not broken:
         return
     passed = max(run.ran_at for run in before if read_verdict_on(run, broken[0]))

@@ -20,8 +20,8 @@ from engine.git.leftovers import SECRET_KIND
 from engine.git.state import GitState, is_byproduct
 from engine.git.unpushed import UnpushedProblem, find_unpushed_span
 from engine.model import PartOfDay, SessionView, Tier
+from engine.prediction import REVIEWED_IN, REVIEWED_STATE
 from engine.prediction.context import WorkspaceContext, describe_result
-from engine.prediction.kinds import REVIEWED_IN, REVIEWED_STATE
 from engine.prediction.signals import find_nearest_meeting
 from engine.prediction.templates.offers import (
     Offer,

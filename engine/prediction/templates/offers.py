@@ -15,8 +15,8 @@ from typing import Any
 from engine.frozen import frozen
 from engine.git.state import GitState
 from engine.model import Proposal, SessionState, SessionView, Signal, Task, Tier, Verdict
+from engine.prediction import KINDS, Kind, get_kind
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.kinds import KINDS, Kind, get_kind
 from engine.prediction.signals import make_signal, make_task_signal
 from engine.safety.content import check_prompt
 from engine.storage.validation_runs import ValidationRun
@@ -68,7 +68,7 @@ def template(find: Callable[..., Iterable[Offer]]) -> Callable[..., list[Proposa
 
 
 def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part | None = None) -> Proposal:
-    """The proposal of an offer, with its six signals and with the defaults of its kind (`kinds.KINDS`).
+    """The proposal of an offer, with its six signals and with the defaults of its kind (`KINDS`).
 
     `part` is the project that it is about, which is added to the subject, the facts and the parameters.
     """

@@ -1,5 +1,5 @@
-"""Cards that offer to run tests: of changed files, tests that failed or got slower, HEAD without your uncommitted
-files, and unreliable tests.
+"""Cards that offer to run tests: of changed files, tests that failed or got slower, and HEAD without your uncommitted
+files.
 
 Each compares the test runs of a project (`Part.runs`) with what changed since. A run is offered only if it can say
 something new: after a change, on other files, or of other tests than the last one.
@@ -8,7 +8,7 @@ something new: after a change, on other files, or of other tests than the last o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
@@ -26,7 +26,6 @@ from engine.prediction.templates.offers import (
     find_earliest,
     find_ended_sessions,
     find_head_time,
-    find_last_success,
     is_usable,
     is_usable_path,
     select_usable_failures,
@@ -36,9 +35,9 @@ from engine.prediction.templates.offers import (
 )
 from engine.storage.validation_runs import (
     ValidationRun,
-    find_flipped_tests,
     find_seconds_of,
     find_test_that_failed_alone,
+    find_unreliable_tests,
 )
 from engine.text import plain
 from engine.wording import count, join_shortened, moment
@@ -229,12 +228,12 @@ def _offer_check_of_failures(context: WorkspaceContext, part: Part) -> Iterator[
     git, last = context.repository, part.tree_runs[0] if part.tree_runs else None
     if last is None or last.clean or last.head != git.head or part.changed:
         return
-    flaky = {test for test, _ in find_flipped_tests(part.runs)}
+    unreliable = {test for test, _ in find_unreliable_tests(part.runs)}
     new_files = {part.project.path_inside(file.path) for file in git.untracked}
     failing = [
         test
         for test in select_usable_failures(last)
-        if test not in flaky and test.partition("::")[0] not in new_files  # HEAD has no test of a new file
+        if test not in unreliable and test.partition("::")[0] not in new_files  # HEAD has no test of a new file
     ]
     is_unnamed = not last.check.failing and bool(last.check.failed or last.check.errors)
     if not (failing or is_unnamed):
@@ -326,106 +325,3 @@ def _measure_slowdown(test: str, runs: Sequence[ValidationRun], ancestors: Colle
     fast_runs = [run for seconds, run in earlier if run.clean and seconds <= usual * 1.5 and run.head in ancestors]
     is_slower = min(last) >= SLOWER * usual and min(last) - usual >= SLOWER_SECONDS
     return _Slowdown(min(last) - usual, usual, test, fast_runs[0].head) if fast_runs and is_slower else None
-
-
-# -- unreliable tests, which pass and fail on the same files
-
-RUNS = 20
-"""Number of times that an unreliable test is run."""
-
-QUARANTINE = timedelta(days=14)
-"""How long an unreliable test is skipped."""
-
-MAX_HUNTED = 5
-"""Maximum number of unreliable tests run at once."""
-
-
-@template
-def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """Tests failed and passed on the same files, or the quarantine of a test is over."""
-    if part.tool is None or not part.tool.runs_single_tests:
-        return
-    today = context.local.date()
-    quarantined = _find_quarantined(context, part)
-    resting = {test for test, until in quarantined if until > today}
-    over = [(test, until) for test, until in quarantined if until <= today and is_usable(test)][:MAX_HUNTED]
-    flipped = [(test, tree) for test, tree in find_flipped_tests(part.runs) if strip_parameters(test) not in resting]
-    flipped = [(test, tree) for test, tree in flipped if is_usable(test)][:MAX_HUNTED]
-    if over:
-        until_days = [until.isoformat() for _, until in over]
-        yield _make_hunt_offer([test for test, _ in over], _describe_over(over), {"until": until_days}, None)
-    elif flipped:
-        reason = "Two runs of the same files disagree about " + ("it." if len(flipped) == 1 else "them.")
-        tests, facts = [test for test, _ in flipped], {"tree": flipped[0][1]}
-        yield _make_hunt_offer(tests, reason, facts, part.runs[0].ran_at)
-
-
-def _make_hunt_offer(tests: Sequence[str], reason: str, facts: Mapping[str, Any], at: datetime | None) -> Offer:
-    """The offer to run these tests `RUNS` times, for a reason that arose at a time."""
-    names = join_shortened((shorten_test(test) for test in tests), 2, 40)
-    return Offer(
-        f"Run {names} {RUNS} times: unreliable?",
-        reason,
-        subject=" ".join(sorted(tests)),
-        facts={"tests": sorted(tests), **facts},
-        parameters={"tests": list(tests), "times": RUNS},
-        evidence_at=at,
-    )
-
-
-def _describe_over(over: Sequence[tuple[str, date]]) -> str:
-    """Say of which days the quarantine of these tests ended, and what to do if they are steady."""
-    days = ", ".join(dict.fromkeys(f"{until.day} {until:%B}" for _, until in over))
-    return f"The quarantine ended on {days}; take the skip away from what is steady."
-
-
-def strip_parameters(test: str) -> str:
-    """A test of pytest without its parameters: `t.py::test_a` for `t.py::test_a[1-2]`."""
-    return test.partition("[")[0]
-
-
-def _find_quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
-    """(test, last day) of the tests of a project that are in quarantine. Tests have the names of the project's tool."""
-    return [
-        (test, quarantined.until)
-        for quarantined in context.inspection.quarantined
-        if part.holds(quarantined.test) and (test := part.project.path_inside(quarantined.test)) is not None
-    ]
-
-
-@template
-def quarantine(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """A session found unreliable tests. The card offers to skip them for two weeks; `hunt_flakes` then comes back to
-    them."""
-    if part.tool is None:
-        return
-    last = find_last_success(context, part.project.path, "hunt_flakes")
-    today = context.local.date()
-    resting = {test for test, until in _find_quarantined(context, part) if until > today}
-    results = last.facts.get("tests", ()) if last is not None else ()
-    flaky = [
-        result
-        for result in results
-        if result["verdict"] == "flaky"
-        and ".py::" in result["test"]
-        and is_usable(result["test"])
-        and strip_parameters(result["test"]) not in resting
-    ]
-    if last is None or not flaky:
-        return
-    until, tests = today + QUARANTINE, [result["test"] for result in flaky[:MAX_HUNTED]]
-    failed, times = flaky[0]["failed"], flaky[0]["runs"]
-    most = "up to " if len(tests) > 1 else ""  # the first failed most, and the reason is written above all of them
-    names = join_shortened((shorten_test(test) for test in tests), 2, 40)
-    yield Offer(
-        f"Skip {names} until {until.day} {until:%B}",
-        f"{shorten_test(tests[0])} failed {failed} of {times} times; a card comes back when the two weeks are over.",
-        subject=" ".join(sorted(tests)),
-        facts={"hunt": last.id},
-        parameters={
-            "tests": tests,
-            "until": until.isoformat(),
-            "why": f"flaky: failed {most}{failed} of {times}",
-        },
-        evidence_at=last.ended_at,
-    )

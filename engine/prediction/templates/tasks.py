@@ -12,8 +12,8 @@ from datetime import datetime
 from engine.execution.runners.flow_runner import ALIASES, find_named_flow
 from engine.frozen import frozen
 from engine.model import Proposal, Task, TaskState
+from engine.prediction import BLOCKING_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.kinds import BLOCKING_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
 from engine.prediction.signals import FULLY_STALE, list_open_tasks
 from engine.prediction.tasks import HEARTBEAT, HEARTBEAT_ORDER
 from engine.prediction.templates.offers import (

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from engine.git.github import GitHubState, PullRequest
-from engine.prediction.templates.runs import failing_ci, hunt_flakes, slower_tests
+from engine.prediction.templates.runs import failing_ci, slower_tests
+from engine.prediction.templates.unreliable_tests import hunt_flakes
 from tests.prediction.builders import NOW, get_only
 from tests.prediction.sensing import SensedWorkspace
 from tests.support.past_run import PastRun

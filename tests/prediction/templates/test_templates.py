@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from engine.execution.runners.flows import FLOWS
-from engine.prediction.kinds import KINDS
+from engine.prediction import KINDS
 from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates.history import secret
 from engine.prediction.templates.offers import find_day_begin, is_usable, is_usable_path

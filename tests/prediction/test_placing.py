@@ -12,7 +12,8 @@ from engine.hierarchy.agent_folders import load_first_roles
 from engine.memory.embedding import LocalEmbedder
 from engine.memory.helper import Helper
 from engine.model import AgentView
-from engine.prediction.routing import PromptPlacer, Route
+from engine.prediction.placing import PromptPlacer
+from engine.prediction.routing import Route
 from engine.storage.database import Database
 from tests.prediction.deciding import DecisionWorld
 
