@@ -16,7 +16,7 @@ from engine.engine import Engine
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import Card, DecidedBy, Refusal, Source, Status
-from engine.simulation.world import PRODUCTION_FILES, SimulatedProject
+from engine.simulation import PRODUCTION_FILES, SimulatedProject
 
 ACTION_MINUTES = (8, 18)
 """Minimum and maximum minutes between two actions of the operator."""
