@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, cast
 from engine.home import Home
 from engine.lock import find_version_problem, is_free, make_held_refusal, read_holder
 from engine.model import Refusal
-from engine.safety.stop_file import STOPPED, request_stop
+from engine.safety import STOPPED, request_stop
 from engine.wording import count
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The kill switch (SPEC 3.7), and the holds that stop or pause work.
 
 Each of four levels stops everything: `crossPollEnabled = false`, the API's switch for this run, F12 in the console, and
-the stop file (`engine.safety.stop_file`). F12 and the stop file place the hold `stop`, which survives a restart. The
+the stop file (`engine.safety`). F12 and the stop file place the hold `stop`, which survives a restart. The
 hold `pause` (three rejections in a row) lasts two hours. It stops work that runs by itself, but not work that the
 operator approves (SPEC 3.2, 3.6). The hold `month` stops everything until the operator resumes it. The other two levels
 are shown as the holds `config` and `api` while they stop everything.
@@ -23,7 +23,7 @@ from engine.events.engine import HoldLifted, HoldPlaced
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import MAX_REJECTIONS, Hold, HoldKind, RailVerdict, Refusal, StopLevel, Verdict
-from engine.safety import stop_file
+from engine.safety import STOPPED, get_stop_file, is_stop_requested, read_stop_request, request_stop
 from engine.storage import Row, load, read_all, state, value_of
 from engine.storage.database import Database, Transaction
 from engine.text import sanitise
@@ -136,7 +136,7 @@ class KillSwitch:
         self._database = database
         self._settings = settings
         self._clock = clock
-        self._file = stop_file.get_stop_file(data)
+        self._file = get_stop_file(data)
         self.decisions = decisions
         self._stop_sessions = stop_sessions
         self._on_change = on_change
@@ -213,9 +213,9 @@ class KillSwitch:
         The stop file is written first, so that the stop lasts even if the database hangs or this process dies.
         Raises `Refusal` if the stop cannot be recorded; it holds all the same.
         """
-        self._stopping = Hold(HoldKind.STOP, sanitise(reason) or stop_file.STOPPED, self._clock.now(), by=by)
+        self._stopping = Hold(HoldKind.STOP, sanitise(reason) or STOPPED, self._clock.now(), by=by)
         try:
-            stop_file.request_stop(self._file.parent, reason, by)
+            request_stop(self._file.parent, reason, by)
         except OSError:
             log.exception("the stop file could not be written; the stop continues without it")
         try:
@@ -236,7 +236,7 @@ class KillSwitch:
             self.set_enabled(True)
             return
         with self._changing:
-            has_file = word == HoldKind.STOP and stop_file.is_requested(self._file)
+            has_file = word == HoldKind.STOP and is_stop_requested(self._file)
             active = [hold.word for hold in self.holds()]
             if word not in active and not has_file:
                 active_holds = (
@@ -312,7 +312,7 @@ class KillSwitch:
         everything since the last check."""
         facts = self._make_facts(self._holds)
         if facts.stop_request and not self._stopping:
-            request = stop_file.read_request(self._file)
+            request = read_stop_request(self._file)
             self.stop(request.reason, request.by)
             facts = self._make_facts(self._holds)
         now = self._clock.now()
@@ -337,8 +337,8 @@ class KillSwitch:
         stop_request = ""
         if (stopping := self._stopping) is not None:
             stop_request = stopping.reason
-        elif stop_file.is_requested(self._file):
-            stop_request = stop_file.STOPPED
+        elif is_stop_requested(self._file):
+            stop_request = STOPPED
         return KillFacts(
             enabled=self._settings.current.cross_poll_enabled,
             enabled_this_run=self._enabled_this_run,

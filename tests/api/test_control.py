@@ -18,7 +18,7 @@ from engine.clock import FakeClock
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Refusal
-from engine.safety.stop_file import get_stop_file, is_requested
+from engine.safety import get_stop_file, is_stop_requested
 from tests.support.helpers import refused
 
 Serve = Callable[[Callable[[str, Any], Any]], ControlServer]
@@ -139,5 +139,5 @@ def test_a_copied_home_has_no_engine_and_a_stop_of_its_own(home: Home, clock: Fa
         shutil.copyfile(home.data / "engine.json", copy.data / "engine.json")
         assert call(copy, "status", {}, opener=open_engine)["state"] == "WATCHING"
         assert not control.stop(copy, "it is a copy")["reached"]
-    assert is_requested(get_stop_file(copy.data))
-    assert not is_requested(get_stop_file(home.data))
+    assert is_stop_requested(get_stop_file(copy.data))
+    assert not is_stop_requested(get_stop_file(home.data))

@@ -14,7 +14,7 @@ from clawpy_console.cli.verbs import VERBS
 from engine import open_engine
 from engine.execution.permissions import PermissionRow
 from engine.home import Home
-from engine.safety.stop_file import get_stop_file, is_requested
+from engine.safety import get_stop_file, is_stop_requested
 from tests.cli.conftest import Clawpy
 from tests.support.helpers import assert_contains
 from tests.support.repository import Repository
@@ -46,7 +46,7 @@ def test_stop_works_with_no_engine_and_anywhere(
     result = clawpy("stop", "looking", "into", "it")
     assert result.code == 0
     assert "clawpy resume" in result.out
-    assert is_requested(get_stop_file(home.data))
+    assert is_stop_requested(get_stop_file(home.data))
     assert json.loads(get_stop_file(home.data).read_text())["reason"] == "looking into it"
 
 
@@ -114,7 +114,7 @@ def test_a_value_that_a_setting_does_not_take_is_refused_with_what_is_expected(c
 def test_clawpy_home_names_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CLAWPY_HOME", str(tmp_path / "elsewhere"))
     assert main(["stop"]) == 0
-    assert is_requested(get_stop_file(Home.locate(tmp_path / "elsewhere").data))
+    assert is_stop_requested(get_stop_file(Home.locate(tmp_path / "elsewhere").data))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from clawpy_console.attach import SHUTDOWN_S
 from engine import open_engine
 from engine.home import Home
 from engine.lock import read_holder
-from engine.safety.stop_file import get_stop_file, is_requested
+from engine.safety import get_stop_file, is_stop_requested
 from tests.cli.conftest import Clawpy, get_document
 from tests.support.helpers import wait_until
 from tests.support.programs import make_clawpy_command, run_beside, run_python
@@ -127,7 +127,7 @@ def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(
     assert stopped.code == 0
     assert "no engine answered" in stopped.out
     assert time.monotonic() - started < 10
-    assert is_requested(get_stop_file(home.data))
+    assert is_stop_requested(get_stop_file(home.data))
     holder.send_signal(signal.SIGCONT)
     wait_until(
         lambda: get_document(clawpy("status", "--json"))["holds"], describe=lambda: "the stop file was not found"

@@ -10,7 +10,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.model import HoldKind, Refusal, Verdict
-from engine.safety import stop_file
+from engine.safety import is_stop_requested, kill_switch, request_stop
 from engine.safety.kill_switch import PAUSE_DURATION
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -37,7 +37,7 @@ LEVELS: dict[str, tuple[Callable[[Rails], object], Callable[[Rails], object], st
         "F12 pressed",
     ),
     "outside": (
-        lambda rails: stop_file.request_stop(rails.data, "enough", "ann"),
+        lambda rails: request_stop(rails.data, "enough", "ann"),
         lambda rails: rails.kill_switch.resume("stop"),
         "stop",
         "enough",
@@ -102,7 +102,7 @@ def test_a_stop_holds_when_the_database_does_not_answer(
         raise OSError("No space left on device")
 
     if disk_is_full:
-        monkeypatch.setattr(stop_file, "request_stop", fail)
+        monkeypatch.setattr(kill_switch, "request_stop", fail)
     rails.database.close()
     with pytest.raises(Refusal):
         rails.kill_switch.stop("F12", "console")
@@ -140,7 +140,7 @@ def test_each_hold_ends_by_its_own_word_only(rails: Rails):
 
 def test_a_stop_file_blocks_at_once_and_becomes_a_hold(rails: Rails, tmp_path: Path):
     rails.kill_switch.start()
-    file = stop_file.request_stop(tmp_path / "data", "the demo \x1b[31mwent wrong", "ann")
+    file = request_stop(tmp_path / "data", "the demo \x1b[31mwent wrong", "ann")
     assert rails.kill_switch.current_verdict().verdict == "block"
     wait_until(lambda: rails.stopped)
     wait_until(lambda: not file.exists())
@@ -164,11 +164,11 @@ def test_an_empty_stop_file_found_at_start_is_adopted(database: Database, clock:
 
 def test_a_folder_that_cannot_be_searched_counts_as_a_stop(tmp_path: Path):
     (tmp_path / "data").touch()
-    assert stop_file.is_requested(tmp_path / "data" / "STOP")
+    assert is_stop_requested(tmp_path / "data" / "STOP")
 
 
 def test_resume_removes_a_stop_file_or_says_that_it_cannot(rails: Rails, tmp_path: Path):
-    file = stop_file.request_stop(tmp_path / "data", "enough", "ann")
+    file = request_stop(tmp_path / "data", "enough", "ann")
     rails.kill_switch.resume("stop")
     assert not file.exists()
     assert rails.find_blocking_rule() == ""
