@@ -112,7 +112,7 @@ def _list_housekeeping_steps(
 
 def _make_jobs(services: Services) -> tuple[Job, ...]:
     """The scheduled jobs besides the checks and cycles."""
-    training = _AutomaticTraining(services)
+    training = AutomaticTraining(services)
     may_begin = partial(_may_begin, services)
     return (
         Job(PULSE, lambda: PULSE_EVERY, partial(_run_heartbeats, services), may_begin),
@@ -211,7 +211,7 @@ def _find_workspace_of_items(services: Services, name: str) -> str | None:
     return (name_known_workspaces(services).get(name) or None) if name else next(iter(services.workspaces), "")
 
 
-class _AutomaticTraining:
+class AutomaticTraining:
     """Starts trainings that are due, and moves the current one on. A new training costs money, so it begins only while
     nothing at all is held; one in progress goes on during a pause."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.learning.candidates.drafting import Draft, NothingToDraft, draft_candidate
-from engine.learning.candidates.effects import MAX_LINE_CHARS, MAX_LINES, make_preview, validate_effect
+from engine.learning.candidates.effects import MAX_LINE_CHARS, MAX_LINES, make_preview, needs_shell, validate_effect
 from engine.learning.candidates.evaluation import Opportunity, find_candidate_types
 from engine.model import Trust
 from engine.model.adaptation import (
@@ -163,11 +163,17 @@ def preview(*effects: Effect) -> list[str]:
         (FlowOffload("ok_flow", "x", ("git 'status",)), "not a command"),
         (FlowOffload("ok_flow", "x", ("--help",)), "not a command"),
         (FlowOffload("ok_flow", "x", ("pytest -q | tail",)), "needs a shell"),
-        (FlowOffload("ok_flow", "x", ("echo '|'", 'echo "$CI"')), "CI\"' needs a shell"),
     ],
 )
 def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: str):
     assert reason in str(refused("bad_effect", lambda: validate_effect(effect)))
+
+
+def test_a_command_needs_a_shell_for_what_a_shell_does():
+    """Patterns of files, variables and operators, but not what stands in quotes, and no test's name."""
+    needing = ["ls *.py", "ls [a-c]x", "! pytest", "FOO=1 pytest", "env CI=1 pytest", "echo $HOME", 'echo "$CI"']
+    plain = ["pytest a.py::test_b[1]", r'grep "\|" x', "echo ';'", "find . ! -name x", "pytest --cov=shop"]
+    assert list(filter(needs_shell, needing + plain)) == needing
 
 
 @pytest.mark.parametrize(

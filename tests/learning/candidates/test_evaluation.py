@@ -8,12 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.inference import Arms
-from engine.learning.candidates.evaluation import (
-    compute_score,
-    evaluate,
-    select_opportunities,
-    select_supporting,
-)
+from engine.learning.candidates.evaluation import compute_score, evaluate, select_opportunities, select_supporting
 from engine.learning.candidates.overlays import make_fragment_lines, measure_lift
 from engine.model.adaptation import (
     Candidate,
@@ -26,6 +21,9 @@ from engine.model.adaptation import (
     PromptFragment,
 )
 from tests.learning.candidates.adaptation_world import AGENT, AdaptationWorld, make_record
+from tests.support.helpers import read_table
+
+ROWS = read_table(__file__)
 
 
 def make_candidate(drafted_from: LearningRecord) -> Candidate:
@@ -48,20 +46,7 @@ def test_a_record_is_an_opportunity_from_60_points_on(score: float, opportunitie
 # Scores and supporting records
 
 
-@pytest.mark.parametrize(
-    "drafted, scores, expected",
-    [
-        (100.0, [], 45.0),
-        (30.0, [], 30.0),
-        (80.0, [80.0], 73.0),
-        (80.0, [64.8], 60.08),
-        (80.0, [64.7], 59.995),  # just below the minimum for review
-        (80.0, [80.0] * 4, 83.0),  # the bonus ends at 15
-        (80.0, [100.0] * 3, 100.0),
-        (80.0, [0.0] * 9, 45.0),  # at least the score without support
-        (80.0, [90.0, 30.0], 81.5),  # at least the score with the strongest record alone
-    ],
-)
+@pytest.mark.parametrize("drafted, scores, expected", ROWS["scores"])
 def test_the_score_is_that_of_the_specification(drafted: float, scores: list[float], expected: float):
     assert compute_score(drafted, scores) == expected
 
@@ -96,22 +81,9 @@ def test_a_command_that_could_not_run_speaks_against_the_flow_that_runs_it():
 FRAGMENT = Overlay("over_1", "cand_1", CandidateType.PROMPT_FRAGMENT, "", "", "", PromptFragment(("First.",)), None)
 
 
-@pytest.mark.parametrize(
-    "arms, verdict",
-    [
-        (Arms(), "not enough evidence"),
-        (Arms(40, 0, 0, 0), "not enough evidence"),  # nothing to compare with
-        (Arms(4, 0, 1, 1), "not enough evidence"),
-        (Arms(8, 0, 4, 4), "harms"),
-        (Arms(40, 10, 10, 9), "harms"),
-        (Arms(10, 10, 10, 0), "helps"),
-        (Arms(40, 28, 10, 7), "not enough evidence"),  # no difference was seen, but one of any size could be there
-        (Arms(2000, 1000, 500, 250), "makes no difference"),
-        (Arms(40, 20, 10, 7), "not enough evidence"),  # chance does this at one of many checks
-    ],
-)
-def test_verdicts(arms: Arms, verdict: str):
-    assert measure_lift("over_1", [arms]).verdict == verdict
+@pytest.mark.parametrize("counts, verdict", ROWS["verdicts"])
+def test_an_overlay_helps_or_harms_only_beyond_chance(counts: list[int], verdict: str):
+    assert measure_lift("over_1", [Arms(*counts)]).verdict == verdict
 
 
 def test_an_overlay_is_withheld_from_a_fifth_of_the_sessions_and_always_from_the_same(world: AdaptationWorld):

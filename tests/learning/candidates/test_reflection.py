@@ -77,36 +77,34 @@ def make_permission_answered(answer: str) -> Event:
 @pytest.mark.parametrize(
     "event, expected",
     [
-        (make_validation_failed("sess_1"), [(f"failed_tdd/{TOTAL}", "workspace", SHOP, 80.0)]),
-        (make_retry_repeated("sess_1"), [("repeated_retry", "agent", AGENT, 85.0)]),
-        (OVERLAPPED, [("task_conflict", "agent", AGENT, 66.5)]),
-        (BudgetExceeded(subject=AGENT, spent=1_500_000, budget=1_000_000), [("budget_incident", "agent", AGENT, 80.0)]),
-        (APPROVED, [("human_approval/card", "workspace", SHOP, 20.0)]),
+        (make_validation_failed("sess_1"), [f"failed_tdd/{TOTAL} workspace {SHOP} 80.0"]),
+        (make_retry_repeated("sess_1"), [f"repeated_retry agent {AGENT} 85.0"]),
+        (OVERLAPPED, [f"task_conflict agent {AGENT} 66.5"]),
+        (BudgetExceeded(subject=AGENT, spent=1_500_000, budget=1_000_000), [f"budget_incident agent {AGENT} 80.0"]),
+        (APPROVED, [f"human_approval/card workspace {SHOP} 20.0"]),
         (PredictionConfirmed(subject="pred_1", **HERE, decided_by="autonomy"), []),
-        (EDITED, [("human_approval/edited:koji-core:run-tests", "agent", AGENT, 82.9)]),
-        (make_permission_answered("allow-once"), [("human_approval/permission:exec", "workspace", SHOP, 25.0)]),
+        (EDITED, [f"human_approval/edited:koji-core:run-tests agent {AGENT} 82.9"]),
+        (make_permission_answered("allow-once"), [f"human_approval/permission:exec workspace {SHOP} 25.0"]),
         (make_permission_answered("deny-once"), []),
-        (LANDED, [("human_approval/change_set", "workspace", SHOP, 29.0)]),
-        (KEPT, [("human_approval/fact:prices-are-whole-cents", "workspace", SHOP, 65.0)]),
-        (make_agent_erred("sess_1"), [("agent_error/edit/no_match", "agent", AGENT, 60.0)]),
-        (make_agent_erred("sess_1", MODEL), [(f"agent_error/{MODEL}/no_match", "agent", AGENT, 40.0)]),
-        (FLUSHED, [("successful_bubble", "agent", AGENT, 80.0), ("successful_bubble", "agent", "other", 67.5)]),
-        (GUIDED, [("guidance_applied", "agent", AGENT, 31.0)]),
-        (NOISY, [("guidance_noisy", "agent", AGENT, 68.0)]),
-        (HARMFUL, [("guidance_noisy/overlay", "agent", AGENT, 69.6)]),
-        (STALE, [("stale_guidance", "leader", "cto", 50.2)]),
-        (TeachingRefreshed(taught=3, unchanged=1), [("teaching_refresh", "leader", "", 40.0)]),
-        (UNSHARED, [("cloud_sync_failure/leadership", "leader", "", 60.0)]),
-        (RECALLED, [(f"cloud_memory_recall_hit/mem_{number}", "agent", AGENT, 45.0) for number in (1, 2)]),
+        (LANDED, [f"human_approval/change_set workspace {SHOP} 29.0"]),
+        (KEPT, [f"human_approval/fact:prices-are-whole-cents workspace {SHOP} 65.0"]),
+        (make_agent_erred("sess_1"), [f"agent_error/edit/no_match agent {AGENT} 60.0"]),
+        (make_agent_erred("sess_1", MODEL), [f"agent_error/{MODEL}/no_match agent {AGENT} 40.0"]),
+        (FLUSHED, [f"successful_bubble agent {AGENT} 80.0", "successful_bubble agent other 67.5"]),
+        (GUIDED, [f"guidance_applied agent {AGENT} 31.0"]),
+        (NOISY, [f"guidance_noisy agent {AGENT} 68.0"]),
+        (HARMFUL, [f"guidance_noisy/overlay agent {AGENT} 69.6"]),
+        (STALE, ["stale_guidance leader cto 50.2"]),
+        (TeachingRefreshed(taught=3, unchanged=1), ["teaching_refresh leader  40.0"]),
+        (UNSHARED, ["cloud_sync_failure/leadership leader  60.0"]),
+        (RECALLED, [f"cloud_memory_recall_hit/mem_{number} agent {AGENT} 45.0" for number in (1, 2)]),
     ],
 )  # fmt: skip
-def test_each_event_becomes_its_records_once(
-    world: AdaptationWorld, event: Event, expected: list[tuple[str, str, str, float]]
-):
+def test_each_event_becomes_its_records_once(world: AdaptationWorld, event: Event, expected: list[str]):
     world.record(event)
     assert world.adaptation.catch_up() == len(expected)
     records = world.adaptation.list_records()[::-1]
-    assert [(record.source_label, record.scope_type, record.scope_id, record.score) for record in records] == expected
+    assert [f"{item.source_label} {item.scope_type} {item.scope_id} {item.score}" for item in records] == expected
     assert all(record.reason and record.id.startswith("rec_") and record.ledger_id for record in records)
     # The entries are read again, as after a crash before the cursor was stored.
     world.database.write(lambda tx: state.put(tx, ENTRY_CURSOR, 0))

@@ -3,6 +3,7 @@ which model stays in use (SPEC 8.4)."""
 
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,6 +21,7 @@ from engine.learning.decisions.training_runs import (
     may_replace,
 )
 from engine.model import Refusal
+from engine.services.acting import AutomaticTraining
 from engine.storage.database import Database
 from tests.learning.decisions.training_world import TrainingWorld
 
@@ -97,6 +99,27 @@ def test_after_a_failed_run_the_next_begins_by_itself_a_day_later(world: Trainin
     assert world.training.list_runs()[0].state == RunState.FAILED
     assert not world.training.may_start(clock.now() + timedelta(hours=23, minutes=59))
     assert world.training.may_start(clock.now() + timedelta(days=1))
+
+
+def test_a_training_that_begins_by_itself_reports_a_refusal_once(world: TrainingWorld, clock: FakeClock):
+    services = Mock(training=world.training, clock=clock)
+    services.safety.kill_switch.block_reason = lambda: world.stop_reason
+    automatic = AutomaticTraining(services)
+    assert not automatic.is_due()
+    world.add_pairs(60)
+    assert automatic.is_due()
+    world.stop_reason = "stopped"
+    assert not automatic.is_due()
+    world.base_model = ""
+    automatic.step()
+    automatic.step()
+    services.report.assert_called_once_with(
+        "training", "no model to train is set; clawpy config set training.baseModel MODEL"
+    )
+    world.base_model = "base"
+    automatic.step()
+    assert world.training.list_runs()[0].state == RunState.UPLOADED
+    assert automatic.is_due(), "one in progress goes on"
 
 
 # Steps, also after crashes and errors
