@@ -13,8 +13,9 @@ Each of the other modules reads one subject and returns frozen values:
 | `state` | branches and the files of the working tree |
 | `unfinished` | the merge, rebase or the like that is not finished |
 | `patch` | your own work as one patch |
-| `own_changes`, `leftovers` | what your work left behind, such as debugging |
+| `leftovers` | lines of your work that should not stay, such as debugging |
 | `stale_mentions` | documentation with names that your work removed |
+| `secrets` | what looks like a key or a password |
 | `unpushed` | secrets and other problems in what is not pushed or not committed |
 | `lost_commits` | commits that are on no branch |
 

@@ -9,20 +9,23 @@ fixup commits and tests in quarantine are found here, the rest in modules of the
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.history import Commit, Stash, log_commits, read_reflog, read_stashes, try_merge
-from engine.git.leftovers import QUARANTINE_WORDS, QuarantinedTest, find_quarantined_tests
+from engine.git.leftovers import Leftover, find_own_leftovers
 from engine.git.lost_commits import LostCommits, read_lost_commits
-from engine.git.own_changes import OwnChanges, find_own_changes
+from engine.git.patch import read_own_patch
+from engine.git.stale_mentions import Mention, find_stale_mentions
 from engine.git.state import Branch, GitState, read_modified_at
 from engine.git.unfinished import GitOperation, read_operation, read_operation_stamp
 from engine.git.unpushed import (
@@ -53,8 +56,6 @@ MAX_COLLIDING = 4
 RETRY_S = 600.0
 """Seconds until a check that failed is tried again although nothing has changed."""
 
-NO_OWN_CHANGES = OwnChanges()
-
 
 @frozen
 class DueMerge:
@@ -80,6 +81,18 @@ class Collision:
 
 
 @frozen
+class OwnChanges:
+    """The findings in your own commits and uncommitted files."""
+
+    digest: str = ""
+    """See `Patch.digest`."""
+    leftovers: tuple[Leftover, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+    added_lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """The numbers of the added lines of each changed file, by its path."""
+
+
+@frozen
 class Inspection:
     """The results of the checks of one repository."""
 
@@ -93,7 +106,7 @@ class Inspection:
     unpushed: UnpushedWork = NOTHING_UNPUSHED
     uncommitted: tuple[UnpushedProblem, ...] = ()
     """Problems of the index and of tracked files, secrets first."""
-    own: OwnChanges = NO_OWN_CHANGES
+    own: OwnChanges = OwnChanges()
     quarantined: tuple[QuarantinedTest, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
     """Why a check failed, by the name of its field. Its result is then unknown."""
@@ -246,6 +259,20 @@ def _pair_branches(state: GitState) -> list[tuple[Branch, Branch]]:
     ]
 
 
+# -- your own changes
+
+
+def find_own_changes(git: Git, state: GitState, since: datetime | None) -> OwnChanges:
+    """The findings in your own commits and uncommitted files. A TODO counts if its file is not committed and was
+    written after `since`, and not at all if that is None. Raises `GitError`."""
+    patch = read_own_patch(git, state)
+    leftovers = find_own_leftovers(git, state, patch, since)
+    if state.operation:  # during a merge or the like, nothing else is of interest
+        return OwnChanges(patch.digest, leftovers)
+    added_lines = {path: [line.line for line in lines] for path, lines in patch.lines_of.items()}
+    return OwnChanges(patch.digest, leftovers, find_stale_mentions(git, patch), added_lines)
+
+
 # -- the checks
 
 Check = Callable[[InspectionSubject], object]
@@ -326,7 +353,6 @@ def _is_target(target: str, commit: Commit) -> bool:
 
 # -- tests in quarantine: skipped until a day, because they are unreliable
 
-
 GREP_TIMEOUT_S = 5.0
 """Maximum time in seconds that git may search."""
 
@@ -338,6 +364,56 @@ MAX_LINES_OF_FILE = 2_000
 
 MAX_GREP_BYTES = 4_000_000
 """Maximum size of the lines of all files together."""
+
+QUARANTINE_WORDS = "quarantined until"
+"""The words in the reason of a skip mark after which the day stands."""
+
+_QUARANTINE_MARK = re.compile(rf"^\s*(?:@|reason\s*=).*{QUARANTINE_WORDS} (\d{{4}}-\d\d-\d\d)")
+"""Matches a decorator, or an argument of a decorator on its own line, but not the same words in other text."""
+
+_TEST_DEFINITION = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
+_CLASS_DEFINITION = re.compile(r"^(\s*)class\s+(\w+)")
+
+
+@frozen
+class QuarantinedTest:
+    """A test that is skipped until a day."""
+
+    test: str
+    """Its name, as pytest has it."""
+    until: date
+    """The first day on which it runs again."""
+
+
+class _MarkedClass(NamedTuple):
+    """A class of tests, and until when a mark on it skips them; None for no mark."""
+
+    name: str
+    indent: int
+    until: date | None
+
+
+def find_quarantined_tests(path: str, rows: Sequence[str]) -> list[QuarantinedTest]:
+    """The tests of one file that are in quarantine. `rows` are the lines with marks and definitions of tests and
+    classes."""
+    tests: list[QuarantinedTest] = []
+    scopes: list[_MarkedClass] = []
+    marked_until: date | None = None
+    for row in rows:
+        if match := _QUARANTINE_MARK.search(row):
+            with suppress(ValueError):  # no day of any month
+                marked_until = date.fromisoformat(match[1])
+        elif match := _CLASS_DEFINITION.match(row):
+            scopes = [scope for scope in scopes if scope.indent < len(match[1])]
+            scopes.append(_MarkedClass(match[2], len(match[1]), marked_until))
+            marked_until = None
+        elif match := _TEST_DEFINITION.match(row):
+            inside = [scope for scope in scopes if scope.indent < len(match[1])]
+            by_class = (scope.until for scope in reversed(inside) if match[2].startswith("test"))
+            if until := marked_until or next(filter(None, by_class), None):
+                tests.append(QuarantinedTest("::".join([path, *(scope.name for scope in inside), match[2]]), until))
+            marked_until = None
+    return tests
 
 
 def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ...]:

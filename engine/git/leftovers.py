@@ -1,29 +1,30 @@
-"""Recognises lines that should not stay or be pushed: debugging, conflict markers, TODOs, secrets, and marks of tests
-in quarantine.
+"""Finds and removes leftovers, which are lines that you added and that should not stay (SPEC 2.11): debugging, conflict
+markers and TODOs.
 
-`own_changes` scans what you added, and `unpushed` what you would push, both with `scan_line`. The flow that mends
-leftovers calls `remove_lines`.
-
-It also finds and removes debugging statements whose removal cannot break the program. Of a secret only the kind is
-returned, never its text. Tests, examples, lock files and placeholders hold no secret, because false alarms would cost
-the operator's trust.
+`scan_line` recognises a line; `unpushed` uses it as well, for what you would push. The added lines of your own work are
+then judged in their file. A debugging statement is removed only if that cannot break the program.
 """
 
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from datetime import date
+from datetime import datetime
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
-from engine.files import read_table
+from engine.files import read_plain_or_nothing, read_table
 from engine.frozen import frozen
+from engine.git import Git
+from engine.git.patch import MAX_FILE_BYTES, Patch, PatchLine
+from engine.git.secrets import MAX_LINE_CHARS, find_secret_kind
+from engine.git.stale_mentions import DOCUMENT_SUFFIXES
+from engine.git.state import GitState
+from engine.text import compute_text_hash
 from engine.wording import count, join_names
+
+# -- recognising a line
 
 CONFLICT_MARKER = "conflict marker"
 """The kind of a line with a conflict marker."""
@@ -32,15 +33,12 @@ TODO_KINDS = frozenset({"TODO", "FIXME"})
 """The kinds of lines that name something to do."""
 
 SECRET_KIND = "likely secret"
-"""The kind of a leftover with a secret, before the kind of the secret."""
-
-MAX_LINE_CHARS = 2000
-"""Maximum number of characters of a line that are searched. Longer lines are generated."""
+"""The kind of a line with a secret, before the kind of the secret."""
 
 
 @frozen
-class Leftover:
-    """Something in a line that should not be pushed. A secret matters even if a later commit removes it."""
+class LineProblem:
+    """Why a line should not stay or be pushed. A secret matters even if a later commit removes the line."""
 
     kind: str
     is_secret: bool = False
@@ -69,23 +67,23 @@ _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.
 """Paths of tests."""
 
 
-def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
+def scan_line(path: str, line: str, after: str = "") -> list[LineProblem]:
     """The problems of an added line of a file. `after` is the line that follows it."""
     line = line[:MAX_LINE_CHARS]
     kind = find_secret_kind(path, line, after)
-    leftovers = [Leftover(f"{SECRET_KIND}: {kind}", is_secret=True)] if kind else []
+    problems = [LineProblem(f"{SECRET_KIND}: {kind}", is_secret=True)] if kind else []
     if _CONFLICT_MARKER.match(line):
-        leftovers.append(Leftover(CONFLICT_MARKER))
-    leftovers += [
-        Leftover(debugging.kind)
+        problems.append(LineProblem(CONFLICT_MARKER))
+    problems += [
+        LineProblem(debugging.kind)
         for debugging in _DEBUGGING_PATTERNS
         if path.endswith(debugging.suffixes)
         and debugging.pattern.search(line)
         and not _is_intended_output(path, debugging.kind)
     ]
     if match := _TODO_COMMENT.search(line):
-        leftovers.append(Leftover(match[1]))
-    return leftovers
+        problems.append(LineProblem(match[1]))
+    return problems
 
 
 def _is_intended_output(path: str, kind: str) -> bool:
@@ -109,6 +107,111 @@ def count_kinds(kinds: Iterable[str]) -> str:
         [f"{number} `{kind}`" if kind in _CODE_KINDS else count(number, kind) for kind, number in numbers]
     )
 
+
+# -- the leftovers in your own work
+
+MAX_LEFTOVERS = 100
+"""Maximum number of leftovers that are kept."""
+
+_EXAMPLE_PATH = re.compile(
+    r"(?:^|/)(?:tests?|specs?|__tests__|fixtures|testdata)/|(?:^|/)test_|_test\.|\.(?:test|spec)\."
+)
+"""Paths of tests, whose examples may look like conflicts or leftovers."""
+
+_VENDORED_PATH = re.compile(r"(?:^|/)(?:vendor|third_party|dist|node_modules)/|\.min\.")
+"""Paths of the code of others."""
+
+_WHOLE_CONFLICT = re.compile(r"^<{7}(?=\s).*?^={7}(?=\s).*?^>{7}(?=\s)", re.MULTILINE | re.DOTALL)
+"""A conflict with both sides. A single mark may be an underline or a quotation."""
+
+
+@frozen
+class Leftover:
+    """A line that you added, and that probably should not stay."""
+
+    kind: str
+    path: str
+    line: int
+    """From 1."""
+    text_hash: str = ""
+    """The hash of its text, by which it is known when its line has another number."""
+
+    @property
+    def place(self) -> str:
+        """`cart.py:12`, with the path as git has it."""
+        return f"{self.path}:{self.line}"
+
+
+def find_own_leftovers(git: Git, state: GitState, patch: Patch, since: datetime | None) -> tuple[Leftover, ...]:
+    """At most `MAX_LEFTOVERS` leftovers among the added lines of `patch`, conflict markers first."""
+    leftovers: list[Leftover] = []
+    for path, lines in patch.lines_of.items():
+        if not _VENDORED_PATH.search(path):
+            leftovers += _find_leftovers_of_file(git, path, lines)
+    recent_paths = {file.path for file in state.files if since and file.modified_at and file.modified_at >= since}
+    leftovers = [item for item in leftovers if item.kind not in TODO_KINDS or item.path in recent_paths]
+    if state.operation:
+        leftovers = [leftover for leftover in leftovers if leftover.kind == CONFLICT_MARKER]
+    leftovers.sort(key=lambda item: (item.kind != CONFLICT_MARKER, item.kind in TODO_KINDS, item.path, item.line))
+    return tuple(leftovers[:MAX_LEFTOVERS])
+
+
+def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Iterator[Leftover]:
+    """The leftovers among the added lines of one file. Those in comments and strings are left out."""
+    matches = [
+        (line, problem.kind)
+        for line in lines
+        for problem in scan_line(path, line.text)
+        if not problem.is_secret and _is_reported(path, problem.kind)
+    ]
+    if not matches:
+        return
+    text, is_python = read_text(git, path), path.endswith(".py")
+    tree = parse_python(text) if is_python else None
+    quoted = find_quoted_lines(tree) if is_python else _find_fenced_lines(text)
+    breakpoints, has_conflict = find_breakpoint_lines(tree), _has_conflict(path, text)
+    for line, kind in matches:
+        is_leftover = line.line not in quoted
+        if kind in ("breakpoint", "debugger import") and breakpoints is not None:
+            is_leftover &= line.line in breakpoints
+        elif kind == CONFLICT_MARKER:
+            is_leftover &= has_conflict and line.text.startswith("<<<<<<<")
+        if is_leftover:
+            yield Leftover(kind, path, line.line, compute_text_hash(line.text.strip()))
+
+
+def _is_reported(path: str, kind: str) -> bool:
+    """Whether a line with this problem is a leftover in this file."""
+    if kind == "debug print" and path.endswith(".py"):
+        return False  # most Python programs print on purpose
+    if path.endswith(DOCUMENT_SUFFIXES):
+        return kind == CONFLICT_MARKER
+    return kind != "dbg!" or not _EXAMPLE_PATH.search(path)
+
+
+def read_text(git: Git, path: str) -> str:
+    """A file of the working tree as text. "" if it cannot be read or is too large."""
+    return read_plain_or_nothing(git.folder / path, MAX_FILE_BYTES, follow=False).decode(errors="replace")
+
+
+def _find_fenced_lines(text: str) -> frozenset[int]:
+    """The lines of a document that are between fences."""
+    is_inside, numbers = False, []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.lstrip().startswith("```"):
+            is_inside = not is_inside
+        elif is_inside:
+            numbers.append(number)
+    return frozenset(numbers)
+
+
+def _has_conflict(path: str, text: str) -> bool:
+    """Whether a file has the three markers in their order. A document or a patch among tests quotes them."""
+    is_quoted = _EXAMPLE_PATH.search(path) and path.endswith((*DOCUMENT_SUFFIXES, ".diff", ".patch", ".orig"))
+    return not is_quoted and _WHOLE_CONFLICT.search(text) is not None
+
+
+# -- statements that only debug
 
 _DEBUGGING_CALLS = {"breakpoint", "pdb.set_trace", "ipdb.set_trace", "pudb.set_trace"}
 _DEBUGGER_MODULES = {"pdb", "ipdb", "pudb"}
@@ -231,174 +334,3 @@ def _is_whole_statement(rows: list[str], index: int) -> bool:
     before = next((line for line in reversed(rows[:index]) if line.strip()), "")
     after = next((line for line in rows[index + 1 :] if line.strip()), "")
     return not _UNFINISHED_LINE.search(before) and not _CONTINUING_LINE.match(after)
-
-
-SECRET_HINT = re.compile(
-    r"-----BEGIN|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hooks\.slack|k_live_|AIza|sk-|SG\.|pypi-|npm_|://"
-    r"|(?i:api[_-]?key|access_?key|secret|token|passw|credential)"
-)
-"""A text that does not match contains no secret that can be recognised by its form."""
-
-_TOKEN_PATTERNS = {kind: re.compile(pattern) for kind, pattern in read_table(__file__, "secrets.toml").items()}
-"""The patterns of tokens that are recognised by their form, by the kind of each."""
-
-_PRIVATE_KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
-_PRIVATE_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
-"""What follows in a real key, in the same line or in the next one. Code that only names the first line has no such
-text."""
-
-_URL_WITH_PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%])([^\s/:@'\"]{6,})@([A-Za-z0-9.-]+)")
-"""`scheme://user:password@host`, unless the password is a variable, such as `$PASSWORD` or `{password}`."""
-
-_HARMLESS_HOST = re.compile(
-    r"^(?:localhost|[^.]+|127\..*|0\.0\.0\.0|.*\.(?:localhost|local|test|invalid)|(?:.*\.)?example\.\w+)$"
-)
-"""Hosts for which a password is not secret: this machine, a container on it, an example."""
-
-_NAMED_SECRET = re.compile(
-    r"(?:api[_-]?key|secret|token|passw(?:or)?d|credential)[\w-]*[\"']?\s*(?::|=>?|:=)\s*[\"']([^\"'\s]{12,})[\"']",
-    re.I,
-)
-"""A name and a value in quotes: `api_key = "8f3k…"`, `"token": "8f3k…"`."""
-
-_UNQUOTED_SETTING = re.compile(
-    r"^\s*(?:export\s+|-\s+)?[\w.-]*(?:api_?key|secret(?:_?key)?|token|passw(?:or)?d|access_?key)\s*[:=]\s*"
-    r"([A-Za-z0-9+/=_.!@#%^&*~-]{12,})\s*$",
-    re.I,
-)
-"""A value without quotes, as in files of settings: `export API_KEY=8f3k…`."""
-
-_SETTINGS_FILE = re.compile(r"(?:^|/)\.env[^/]*$|\.(?:env|ya?ml|ini|cfg|conf|toml|properties|tfvars)$", re.I)
-"""Files in which a value may stand without quotes."""
-
-_VALUE_PLACEHOLDER = re.compile(
-    r"example|change.?me|placeholder|dummy|your|xxx|test|fake|sample|passw|insecure|redacted|1234567"
-    r"|\$[{(]|\{\{|<|\*\*\*|^(.)\1+$",
-    re.I,
-)
-"""Words of a value that is no secret, such as `changeme`, or a variable, such as `${TOKEN}`."""
-
-_TOKEN_PLACEHOLDER = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
-"""Words of a placeholder that has the form of a token."""
-
-_SECRET_FILE = re.compile(
-    r"(?:^|/)(?:\.env(?:\.(?:local|production|prod|staging))?|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|\.pypirc|\.htpasswd"
-    r"|(?!debug\.)[^/]+\.(?:p12|pfx|jks|keystore|kdbx|ppk))$"
-)
-"""Files that are secret as a whole, such as `.env`, `id_ed25519` and `server.p12`."""
-
-_HARMLESS_PATH = re.compile(
-    r"(?:^|/)(?:t|tests?|testing|testdata|unit|test[-_]data|specs?|__tests__|__mocks__|mocks?|fixtures?|cassettes|examples?|samples?"
-    r"|demos?|node_modules|vendor|third_party)/"
-    r"|(?:^|/)(?:test_|conftest\.py$)|[._-](?:test|tests|spec|example|sample|template|dist|fixture)s?(?:\.[^/]*)?$"
-    r"|(?:^|/)(?:[^/]*[.-]lock(?:\.json|\.ya?ml|file)?|npm-shrinkwrap\.json|go\.sum|[^/]*\.(?:min\.js|min\.css|map|svg|snap))$",
-    re.I,
-)
-"""Paths where a secret does not count: tests, examples, code of others, lock files."""
-
-_PROSE_FILE = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
-"""Paths where only known forms of tokens count, because manuals show invented values."""
-
-MIN_TOKEN_ENTROPY = 2.5
-"""Bits per character. A token with less is not random, such as `AKIAAAAAAAAAAAAAAAAA`."""
-
-MIN_VALUE_ENTROPY = 3.2
-"""Bits per character. A quoted value with less is more like a word than like a secret."""
-
-
-def find_secret_kind(path: str, line: str, after: str = "") -> str:
-    """The kind of secret that a line seems to have, "" for none. `after` is the line that follows it."""
-    line = line[:MAX_LINE_CHARS]
-    if not SECRET_HINT.search(line) or _HARMLESS_PATH.search(path):
-        return ""
-    if _begins_private_key(line, after):
-        return "private key"
-    for kind, pattern in _TOKEN_PATTERNS.items():
-        match = pattern.search(line)
-        if match and not _TOKEN_PLACEHOLDER.search(match[0]) and _compute_entropy(match[0]) > MIN_TOKEN_ENTROPY:
-            return kind
-    for user, password, host in _URL_WITH_PASSWORD.findall(line):
-        if password != user and not _HARMLESS_HOST.match(host) and _looks_secret(password, MIN_TOKEN_ENTROPY):
-            return "password in a URL"
-    if _PROSE_FILE.search(path):
-        return ""
-    match = _NAMED_SECRET.search(line) or (_UNQUOTED_SETTING.match(line) if _SETTINGS_FILE.search(path) else None)
-    return "value that looks like a key" if match and _looks_secret(match[1]) else ""
-
-
-def _begins_private_key(line: str, after: str) -> bool:
-    begins = _PRIVATE_KEY_BEGIN.search(line)
-    return begins is not None and bool(_PRIVATE_KEY_BODY.search(begins[1]) or _PRIVATE_KEY_BODY.match(after.strip()))
-
-
-def is_secret_file(path: str) -> bool:
-    """Whether a file with this name contains keys."""
-    return bool(_SECRET_FILE.search(path)) and not _HARMLESS_PATH.search(path)
-
-
-def _looks_secret(value: str, min_entropy: float = MIN_VALUE_ENTROPY) -> bool:
-    if _VALUE_PLACEHOLDER.search(value) or _compute_entropy(value) < min_entropy or not re.search(r"\d", value):
-        return False
-    # Words with dashes or dots are names: `my-app-tls-2024`, `settings.key2`.
-    return not re.fullmatch(
-        r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+|\d+|v\d+)(?:[-_./:](?:[a-z]+\d?|[A-Z]+|[A-Z][a-z]+|\d+|v\d+))+", value
-    )
-
-
-def _compute_entropy(text: str) -> float:
-    """Shannon entropy in bits per character; 0 for an empty text."""
-    counts = Counter(text)
-    return -sum(number / len(text) * math.log2(number / len(text)) for number in counts.values()) if text else 0.0
-
-
-# -- tests in quarantine: skipped until a day, because they are unreliable
-
-QUARANTINE_WORDS = "quarantined until"
-"""The words in the reason of a skip mark after which the day stands."""
-
-_QUARANTINE_MARK = re.compile(rf"^\s*(?:@|reason\s*=).*{QUARANTINE_WORDS} (\d{{4}}-\d\d-\d\d)")
-"""Matches a decorator, or an argument of a decorator on its own line, but not the same words in other text."""
-
-_TEST_DEFINITION = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
-_CLASS_DEFINITION = re.compile(r"^(\s*)class\s+(\w+)")
-
-
-@frozen
-class QuarantinedTest:
-    """A test that is skipped until a day."""
-
-    test: str
-    """Its name, as pytest has it."""
-    until: date
-    """The first day on which it runs again."""
-
-
-class _MarkedClass(NamedTuple):
-    """A class of tests, and until when a mark on it skips them; None for no mark."""
-
-    name: str
-    indent: int
-    until: date | None
-
-
-def find_quarantined_tests(path: str, rows: Sequence[str]) -> list[QuarantinedTest]:
-    """The tests of one file that are in quarantine. `rows` are the lines with marks and definitions of tests and
-    classes."""
-    tests: list[QuarantinedTest] = []
-    scopes: list[_MarkedClass] = []
-    marked_until: date | None = None
-    for row in rows:
-        if match := _QUARANTINE_MARK.search(row):
-            with suppress(ValueError):  # no day of any month
-                marked_until = date.fromisoformat(match[1])
-        elif match := _CLASS_DEFINITION.match(row):
-            scopes = [scope for scope in scopes if scope.indent < len(match[1])]
-            scopes.append(_MarkedClass(match[2], len(match[1]), marked_until))
-            marked_until = None
-        elif match := _TEST_DEFINITION.match(row):
-            inside = [scope for scope in scopes if scope.indent < len(match[1])]
-            by_class = (scope.until for scope in reversed(inside) if match[2].startswith("test"))
-            if until := marked_until or next(filter(None, by_class), None):
-                tests.append(QuarantinedTest("::".join([path, *(scope.name for scope in inside), match[2]]), until))
-            marked_until = None
-    return tests

@@ -3,8 +3,8 @@
 The present files are compared with the commit at which your branch left its upstream or its base. So a line that a
 later commit removed again is not in the patch.
 
-`own_changes` looks for leftovers in it, `unpushed` for secrets, and templates for the lines that a failing test may be
-about.
+`leftovers` and `stale_mentions` are found in it, and templates look there for the lines that a failing test may be
+about. `unpushed` reads patches of commits in the same way.
 """
 
 from __future__ import annotations

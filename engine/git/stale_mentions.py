@@ -1,7 +1,7 @@
 """Finds documentation with names that your own changes removed (SPEC 2.11). Cards offer to mend it.
 
 For example a commit renames `load` to `read_all`. Then a line of the README with `load()` is a stale mention, if no
-source has that name any more. `own_changes` asks for the mentions, and a flow replaces the names.
+source has that name any more. `inspection` asks for the mentions, and a flow replaces the names.
 """
 
 from __future__ import annotations

@@ -20,8 +20,9 @@ from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import LITERAL_PATHS, Git
 from engine.git.history import read_file_at
-from engine.git.leftovers import SECRET_HINT, SECRET_KIND, Leftover, is_secret_file, scan_line
+from engine.git.leftovers import SECRET_KIND, LineProblem, scan_line
 from engine.git.patch import FilePatch, PatchLine, read_patch
+from engine.git.secrets import SECRET_HINT, is_secret_file
 from engine.git.state import FileState, GitState
 from engine.wording import article
 
@@ -243,9 +244,9 @@ def _find_problems_of_lines(git: Git, path: str) -> list[UnpushedProblem] | None
         return None  # a link, or too large
     lines = text.split("\n")
     return [
-        UnpushedProblem(leftover.kind, path, number)
+        UnpushedProblem(problem.kind, path, number)
         for number, (line, after) in enumerate(itertools.zip_longest(lines, lines[1:], fillvalue=""), 1)
-        for leftover in scan_line(path, line, after)
+        for problem in scan_line(path, line, after)
     ]
 
 
@@ -271,8 +272,8 @@ def read_since(git: Git, base: str, paths: Iterable[str]) -> tuple[UnpushedProbl
             environment=LITERAL_PATHS,
         )  # fmt: skip
         problems += [
-            UnpushedProblem(leftover.kind, line.path, line.line)
-            for _, line, leftover in _scan_lines(patch, leftovers=False)
+            UnpushedProblem(problem.kind, line.path, line.line)
+            for _, line, problem in _scan_lines(patch, leftovers=False)
         ]
     return _sort_problems({(problem.kind, problem.path, problem.line): problem for problem in problems}.values())
 
@@ -377,7 +378,7 @@ def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[U
     removed the line again, it is a problem only if it contains a secret."""
     texts: dict[str, list[str]] = {}
     problems: dict[tuple[str, str, int], UnpushedProblem] = {}
-    for sha, added, leftover in _scan_lines(patch, leftovers=leftovers):
+    for sha, added, found in _scan_lines(patch, leftovers=leftovers):
         if added.path not in texts:
             text = read_file_at(git, head, added.path).decode(errors="surrogateescape")
             texts[added.path] = [line.rstrip("\r") for line in text.split("\n")]
@@ -385,8 +386,8 @@ def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[U
         is_there, line = added.text in present, added.line
         if is_there and present[line - 1 : line] != [added.text]:
             line = present.index(added.text) + 1
-        if is_there or leftover.is_secret:
-            problem = UnpushedProblem(leftover.kind, added.path, line, sha, is_in_history_only=not is_there)
+        if is_there or found.is_secret:
+            problem = UnpushedProblem(found.kind, added.path, line, sha, is_in_history_only=not is_there)
             problems[(problem.kind, problem.path, problem.line)] = problem  # the last one is of the oldest commit
         if len(problems) >= MAX_PROBLEMS:
             break
@@ -408,7 +409,7 @@ class _FoundLine(NamedTuple):
 
     sha: str
     line: PatchLine
-    leftover: Leftover
+    problem: LineProblem
 
 
 def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[_FoundLine]:
@@ -416,10 +417,8 @@ def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[_FoundLine]:
     for file in _select_files_to_scan(patch, leftovers=leftovers):
         for line, following in itertools.zip_longest(file.added, file.added[1:]):
             after = following.text if following is not None and following.hunk == line.hunk else ""
-            problems = [
-                leftover for leftover in scan_line(line.path, line.text, after) if leftovers or leftover.is_secret
-            ]
-            yield from (_FoundLine(file.commit, line, leftover) for leftover in problems)
+            problems = [problem for problem in scan_line(line.path, line.text, after) if leftovers or problem.is_secret]
+            yield from (_FoundLine(file.commit, line, problem) for problem in problems)
 
 
 def _select_files_to_scan(patch: bytes, *, leftovers: bool) -> Iterator[FilePatch]:

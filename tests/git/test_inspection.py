@@ -4,8 +4,7 @@ from collections.abc import Callable
 from datetime import date
 
 from engine.git import Git
-from engine.git.inspection import Inspection, read_quarantined_tests
-from engine.git.leftovers import QuarantinedTest
+from engine.git.inspection import Inspection, QuarantinedTest, read_quarantined_tests
 from engine.git.reader import GitReader
 from tests.support import MONDAY_MORNING as NOW
 from tests.support.repository import Repository

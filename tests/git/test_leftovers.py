@@ -1,15 +1,19 @@
-"""Lines that should not stay or be pushed: leftovers in code, and secrets (SPEC 2.1, 2.9)."""
+"""Lines that should not stay or be pushed: found, and removed (SPEC 2.11)."""
+
+from datetime import UTC, datetime
 
 import pytest
 
+from engine.git import Git
+from engine.git.inspection import find_own_changes
 from engine.git.leftovers import (
     find_removable_lines,
-    find_secret_kind,
-    is_secret_file,
     remove_lines,
     scan_line,
 )
-from tests.support.helpers import GITHUB_TOKEN, read_table
+from engine.git.reader import GitReader
+from tests.support.helpers import read_table
+from tests.support.repository import Repository
 
 TABLE = read_table(__file__)
 
@@ -44,33 +48,30 @@ def test_other_languages_are_judged_by_their_lines(path: str, text: str, expecte
     assert find_removable_lines(path, text, range(1, 5)) == expected
 
 
-SECRETS = [
-    # put together here so that no scanner takes this file for a leak
-    ("config.py", "AK" + "IA" + "Q7W2E9R4T1Y8U3I6", "AWS access key"),
-    ("config.py", "-----BEGIN RSA " + "PRIVATE KEY-----", "private key"),
-    ("config.py", "xo" + "xb-123456789012-abcdef", "Slack token"),
-    ("config.py", "postgres://app:" + "s3cr3tpw@db.internal/x", "password in a URL"),
-    ("config.py", "api_key = " + "'q8Zr2Lk9Xw4Tn7Bv'", "value that looks like a key"),
-    ("deploy.yml", "  password: k9Zr2-Lk9Xw4Tn7B", "value that looks like a key"),
-    (".env.production", "aws_secret_access_key=" + "q8Zr2Lk9Xw4Tn7Bv+/" * 2 + "a1b2", "AWS secret key"),
-    ("docs/config.rst", f"TOKEN = '{GITHUB_TOKEN}'", "GitHub token"),
-    ("t/unit/__init__.py", f"TOKEN = '{GITHUB_TOKEN}'", ""),
-]
-"""Paths, lines, and the kind of secret in each; none counts in a test."""
+# In your own work
 
 
-@pytest.mark.parametrize("path, line, kind", [*SECRETS, *((*row, "") for row in TABLE["lines_without_a_secret"])])
-def test_a_line_that_holds_a_secret_is_told_from_one_that_only_looks_like_it(path: str, line: str, kind: str):
-    after = "MIIEowIBAAKCAQEA" * 4 if kind else ""  # only with such a line behind it is a "BEGIN PRIVATE KEY" a secret
-    assert find_secret_kind(path, line, after) == kind
-    assert [hit.kind for hit in scan_line(path, line, after) if hit.is_secret] == (
-        [f"likely secret: {kind}"] if kind else []
-    )
+LEFTOVERS = {
+    "a.py": ('x = 1\nbreakpoint()\n# breakpoint()\ntext = """\nbreakpoint()\n"""\nprint(x)\n', ["a.py:2"]),
+    "b.js": ("debugger\n", ["b.js:1"]),
+    "conflict.txt": ("<<<<<<< ours\na\n=======\nb\n>>>>>>> theirs\n", ["conflict.txt:1"]),
+    "half.txt": ("<<<<<<< ours\na\n", []),
+    "manual.md": ("```\n<<<<<<< ours\n=======\n>>>>>>> theirs\n```\nbreakpoint()\n# TODO\n", []),
+    "src/lib.rs": ("dbg!(x);\n", ["src/lib.rs:1"]),
+    "tests/lib.rs": ("dbg!(x);\n", []),
+    "vendor/b.js": ("debugger\n", []),
+}
+"""The text of each file, and the places of the leftovers in it."""
 
 
-@pytest.mark.parametrize(
-    "name, holds_keys",
-    [(".env", True), ("a/id_rsa", True), ("b.pfx", True), (".env.example", False), ("id_rsa.pub", False)],
-)
-def test_files_that_hold_keys_are_known_by_their_names(name: str, holds_keys: bool):
-    assert is_secret_file(name) is holds_keys
+def test_debugging_that_was_left_in_is_told_from_lines_that_look_like_it(repository: Repository):
+    repository.commit("one", {"z.py": "z = 1\n"})
+    repository.git("switch", "-q", "-c", "work")
+    repository.commit("all", {"older.py": "# TODO\n", **{path: text for path, (text, _) in LEFTOVERS.items()}})
+    repository.write("fresh.py", "# TODO\n")
+    expected = sorted(place for _, places in LEFTOVERS.values() for place in places)
+    expected.sort(key=lambda place: not place.startswith("conflict"))
+    leftovers = find_own_changes(
+        Git(repository.path), GitReader().read(repository.path), datetime.fromtimestamp(0, UTC)
+    ).leftovers
+    assert [leftover.place for leftover in leftovers] == [*expected, "fresh.py:1"]

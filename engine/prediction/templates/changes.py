@@ -12,8 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from engine.execution.runners.toolchains.project_tools import Linter
-from engine.git.leftovers import CONFLICT_MARKER, TODO_KINDS
-from engine.git.own_changes import LocatedLeftover
+from engine.git.leftovers import CONFLICT_MARKER, TODO_KINDS, Leftover
 from engine.git.stale_mentions import Mention
 from engine.git.state import GitState
 from engine.model import Tier
@@ -228,9 +227,7 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     )
 
 
-def _collect_evidence(
-    shown_leftovers: Sequence[LocatedLeftover], all_leftovers: Sequence[LocatedLeftover]
-) -> dict[str, Any]:
+def _collect_evidence(shown_leftovers: Sequence[Leftover], all_leftovers: Sequence[Leftover]) -> dict[str, Any]:
     """The subject and the facts of a card, as arguments of `Offer`.
 
     The subject lists the kinds in `shown_leftovers` with their files, so that dismissing a TODO does not hide a

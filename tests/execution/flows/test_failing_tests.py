@@ -7,7 +7,7 @@ import pytest
 
 from engine.execution.runners.flows.failing_tests import Cause, find_cause
 from engine.execution.runners.flows.unreliable_tests import add_skip_mark, tally_runs
-from engine.git.leftovers import QuarantinedTest, find_quarantined_tests
+from engine.git.inspection import QuarantinedTest, find_quarantined_tests
 from engine.model import CheckResult
 from tests.execution.flows.flow_run import CART, RunFlow, commit_shop
 from tests.support.helpers import read_table

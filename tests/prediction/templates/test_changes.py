@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from engine.git.own_changes import OwnChanges
+from engine.git.inspection import OwnChanges
 from engine.git.stale_mentions import Mention
 from engine.prediction.templates.changes import update_docs
 from tests.prediction.builders import NOW, get_only, make_session

@@ -15,7 +15,7 @@ from engine.execution.runners.flows.git_steps import quote_paths
 from engine.frozen import frozen
 from engine.git import LITERAL_PATHS, Git
 from engine.git.history import log_commits
-from engine.git.leftovers import is_secret_file
+from engine.git.secrets import is_secret_file
 from engine.git.state import Status
 from engine.git.unfinished import find_operation_name
 from engine.git.unpushed import CommitSpan, UnpushedProblem, read_since

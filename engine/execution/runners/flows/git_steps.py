@@ -23,9 +23,9 @@ from engine.execution.runners.toolchains.project_tools import ProjectTool
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git, update_index
-from engine.git.leftovers import find_secret_kind
-from engine.git.own_changes import OwnChanges, find_own_changes
+from engine.git.inspection import OwnChanges, find_own_changes
 from engine.git.reader import USUAL_BASES, GitReader
+from engine.git.secrets import find_secret_kind
 from engine.git.unfinished import read_conflicted_files
 from engine.wording import count, join_names
 

@@ -31,8 +31,16 @@ from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.habits import is_group
-from engine.git.leftovers import CONFLICT_MARKER, TODO_KINDS, count_kinds, find_removable_lines, remove_lines, scan_line
-from engine.git.own_changes import LocatedLeftover, read_text
+from engine.git.leftovers import (
+    CONFLICT_MARKER,
+    TODO_KINDS,
+    Leftover,
+    count_kinds,
+    find_removable_lines,
+    read_text,
+    remove_lines,
+    scan_line,
+)
 from engine.git.stale_mentions import Mention
 from engine.model import CheckResult, group_pairs
 from engine.text import sanitise
@@ -85,7 +93,7 @@ class LookForLeftovers(Flow):
         return FlowResult(summary, sound=False, facts=facts)
 
 
-def _show_leftover(job: Job, finding: LocatedLeftover, text: str) -> None:
+def _show_leftover(job: Job, finding: Leftover, text: str) -> None:
     """Show a leftover with the lines around it. `text` is that of its file."""
     job.say(f"{finding.place}  {finding.kind}")
     rows = text.split("\n")
@@ -126,7 +134,7 @@ class RemoveLeftovers(Flow):
         outcome = "no tests ran" if check is None else describe_compared(check)
         return FlowResult(f"{summary}; {outcome}", check=check)
 
-    def _remove_from_file(self, job: Job, path: str, findings: Sequence[LocatedLeftover]) -> list[int]:
+    def _remove_from_file(self, job: Job, path: str, findings: Sequence[Leftover]) -> list[int]:
         """Remove statements from one file of the worktree. Returns the numbers of the removed lines."""
         try:
             before = read_plain(job.folder / path, MAX_FILE_BYTES, follow=False).decode()

@@ -37,7 +37,7 @@ from engine.execution.runners.flows.suite_runs import (
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.files import read_plain
 from engine.frozen import frozen
-from engine.git.leftovers import QUARANTINE_WORDS
+from engine.git.inspection import QUARANTINE_WORDS
 from engine.model import CheckResult
 from engine.text import one_line
 from engine.wording import count, join_names
