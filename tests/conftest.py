@@ -32,6 +32,10 @@ pytest_plugins = ["tests.collection"]
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Nothing reads the developer's keyring. It is chosen once in a process, and an engine that a module shares is opened
+# before the fixtures of a test.
+os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
+
 # No test is judged by its time, which a busy machine makes long. Each run draws other examples, so that few are enough.
 settings.register_profile("clawpy", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("clawpy")
@@ -65,12 +69,11 @@ def _own_git_identity(git_config: Path, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture(autouse=True)
 def _no_environment_of_the_developer(monkeypatch: pytest.MonkeyPatch):
-    """Tests and their child processes see no keys, places or authors from the developer's environment or keyring."""
+    """Tests and their child processes see no keys, places or authors from the developer's environment."""
     for variable in ("CLAWPY_HOME", "CLAWPY_SHARED_DATABASE_URL", "UV_PROJECT_ENVIRONMENT"):
         monkeypatch.delenv(variable, raising=False)
     for variable in filter(re.compile(r"CLAWPY_\w+_API_KEY|GIT_(AUTHOR|COMMITTER)_\w+").fullmatch, list(os.environ)):
         monkeypatch.delenv(variable)
-    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
 
 
 @pytest.fixture(scope="session")

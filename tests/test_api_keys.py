@@ -17,7 +17,8 @@ from engine.api_keys import KEYRING_TIMEOUT_S, KeyFile, Keyring, Keys, NoKeyring
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.model import Refusal
-from tests.support.helpers import MemoryKeyring, refused
+from tests.support.checks import refused
+from tests.support.keys import MemoryKeyring
 from tests.support.programs import find_imported
 
 SECRET = "sk-hush-hush-0123456789abcdef"

@@ -12,7 +12,7 @@ import pytest
 
 from engine.events import Event, EventBus, Subscription, engine, learning, work
 from engine.events.work import TaskAdded
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 
 def read_titles(subscription: Subscription) -> list[str]:

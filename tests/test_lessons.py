@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.lessons import distil_rule, find_added_sentences, make_lesson_id, remove_lessons, split_sentences
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 ROWS = read_table(__file__)
 

@@ -13,7 +13,7 @@ from engine.home import Home
 from engine.lock import HomeLock, read_holder
 from engine.model import Refusal
 from engine.services import foundation
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 HOLD_UNTIL_KILLED = """
 import sys

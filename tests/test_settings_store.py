@@ -14,7 +14,7 @@ from engine.model import Refusal
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 SECOND = timedelta(seconds=1)
 WRITTEN = """# how I like it

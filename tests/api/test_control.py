@@ -19,7 +19,7 @@ from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Refusal
 from engine.safety import get_stop_file, is_stop_requested
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 Serve = Callable[[Callable[[str, Any], Any]], ControlServer]
 

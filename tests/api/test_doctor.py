@@ -22,8 +22,9 @@ from engine.config.sections import PROVIDERS, NotifySettings, SurfaceSettings
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.storage.database import create_or_check
-from tests.support.helpers import MemoryKeyring, write_settings
+from tests.support.keys import MemoryKeyring
 from tests.support.repository import Repository
+from tests.support.settings import write_settings
 
 
 @pytest.fixture(autouse=True)

@@ -29,8 +29,10 @@ from engine.storage.database import Database
 from tests.api.notify.notify_world import NotifyWorld
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.hierarchy.guidance_world import make_learning
-from tests.support.helpers import make_session_view, read_table, refused
+from tests.support import read_table
+from tests.support.checks import refused
 from tests.support.repository import Repository
+from tests.support.sessions import make_session_view
 
 TABLE = read_table(__file__)
 

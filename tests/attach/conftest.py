@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from engine import Home, read_holder
-from tests.support.helpers import is_alive, needs, wait_until
+from tests.support.checks import wait_until
+from tests.support.programs import is_alive, needs
 from tests.support.repository import Repository
 
 CONSOLE = (sys.executable, "-X", "dev", "-m", "clawpy_console")

@@ -19,7 +19,7 @@ from clawpy_console.attach.host import DUE_COLLECTIONS, IDLE_S, OVERDUE_COLLECTI
 from engine import Home, Refusal
 from engine.api.control import ControlServer, ask
 from tests.console.stand_in import StandIn
-from tests.support.helpers import refused, wait_until
+from tests.support.checks import refused, wait_until
 
 DESCRIPTION = {"environment": {"TERM": "xterm"}, "size": [100, 30], "workspaces": [], "folder": "/"}
 

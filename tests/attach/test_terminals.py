@@ -11,7 +11,8 @@ import pytest
 
 from engine import Home, read_holder
 from tests.attach.conftest import CONSOLE, Pane
-from tests.support.helpers import is_alive, wait_until
+from tests.support.checks import wait_until
+from tests.support.programs import is_alive
 from tests.support.repository import Repository
 
 pytestmark = pytest.mark.long

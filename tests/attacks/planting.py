@@ -23,7 +23,7 @@ from engine.git.reader import GitReader, read_workspace_label
 from engine.model import Refusal
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.execution.flows.flow_run import ProcessSession
-from tests.support.helpers import make_program
+from tests.support.programs import make_program
 from tests.support.repository import Repository
 
 

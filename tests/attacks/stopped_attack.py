@@ -15,8 +15,9 @@ import psutil
 
 from engine.execution.sandbox import Sandbox
 from tests.attacks.victim import find_sleepers, make_unique_seconds
-from tests.support.helpers import is_alive, read_table, wait_until
-from tests.support.programs import make_clawpy_command
+from tests.support import read_table
+from tests.support.checks import wait_until
+from tests.support.programs import is_alive, make_clawpy_command
 
 CHILDREN = read_table(__file__)["children"]
 """Code that starts twenty children, by what makes them hard to end."""

@@ -16,7 +16,7 @@ from engine.model import PermissionAnswer
 from engine.storage.database import Database
 from tests.execution.session_world import ClaimsToConfine
 from tests.execution.tools.belt_world import SECRET, BeltWorld
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 DESTRUCTIVE_COMMANDS = read_table(__file__)["destroy"]
 

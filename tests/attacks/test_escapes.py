@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.victim import Victim
-from tests.support.helpers import read_table
+from tests.support import read_table
 from tests.support.repository import Repository
 
 ATTEMPTS = read_table(__file__)

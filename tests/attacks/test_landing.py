@@ -20,7 +20,7 @@ from tests.attacks.landing_files import (
     make_all_changes,
 )
 from tests.execution.changesets.landing_world import Change, LandingWorld, make_edit
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 pytestmark = pytest.mark.attack("landing")
 

@@ -15,8 +15,9 @@ from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
 from engine.model import Card, DecidedBy, Refusal
 from engine.services import Overrides
-from tests.support.helpers import refused, write_settings
+from tests.support.checks import refused
 from tests.support.repository import Repository
+from tests.support.settings import write_settings
 
 pytestmark = pytest.mark.attack("no sandbox")
 

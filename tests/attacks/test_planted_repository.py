@@ -24,7 +24,7 @@ from tests.attacks.planting import (
     use_operator_tree,
 )
 from tests.execution.changesets.landing_world import LandingWorld
-from tests.support.helpers import read_table
+from tests.support import read_table
 from tests.support.programs import run_git
 from tests.support.repository import Repository
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.execution.sandbox import Sandbox
 from tests.attacks.victim import PYTHON, Victim, folder_outside_tmp, make_canary
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 PLACES = read_table(__file__)
 

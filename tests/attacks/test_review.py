@@ -12,7 +12,8 @@ from engine.api.documents import document
 from engine.execution.diffs import explain_automatic_use
 from engine.model import ChangeSet, FileChange, Refusal
 from tests.execution.changesets.landing_world import LandingWorld
-from tests.support.helpers import assert_contains, read_table
+from tests.support import read_table
+from tests.support.checks import assert_contains
 from tests.support.programs import run_git
 from tests.support.repository import Repository
 

@@ -15,7 +15,7 @@ from engine.git import Git
 from engine.git.github import GitHub
 from engine.git.reader import GitReader
 from tests.attacks.planting import Trap
-from tests.support.helpers import read_table
+from tests.support import read_table
 from tests.support.programs import make_clawpy_command
 from tests.support.repository import Repository
 

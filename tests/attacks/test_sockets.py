@@ -13,7 +13,7 @@ import pytest
 
 from engine.execution.sandbox.host_gate import HostGate
 from tests.attacks.victim import Victim, make_canary
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 TABLE = read_table(__file__)
 

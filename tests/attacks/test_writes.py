@@ -5,7 +5,7 @@ import pytest
 
 from engine.execution.sandbox.mounts import list_written_files
 from tests.attacks.victim import PYTHON, Victim
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 ATTACKS = read_table(__file__)
 

@@ -23,7 +23,7 @@ from engine.execution.sandbox import PRIVATE_FOLDERS, Confinement, Sandbox
 from engine.execution.sandbox.host_paths import find_secret_places, link_tools, make_session_environment
 from engine.files import remove_folder
 from engine.home import Home
-from tests.support.helpers import read_table
+from tests.support import read_table
 from tests.support.programs import run_git
 from tests.support.repository import Repository
 

@@ -28,7 +28,7 @@ from engine.model import (
 )
 from tests.autonomy.autonomy_world import CHANNEL, FLOW, AutonomyWorld
 from tests.support.card_rows import make_card_row
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 
 pytestmark = pytest.mark.slow
 

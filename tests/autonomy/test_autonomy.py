@@ -34,7 +34,7 @@ from engine.learning.decisions.decisions import Decisions
 from engine.model import AutonomyState, HoldKind
 from engine.safety.kill_switch import BY_CONSOLE, PAUSE_DURATION, KillSwitch
 from engine.storage.database import Database
-from tests.support.helpers import read_table
+from tests.support import read_table
 from tests.support.programs import find_imported
 
 SETTINGS = FixedSettings(Settings(autonomous_mode_enabled=True))

@@ -12,7 +12,7 @@ from engine.engine import Engine
 from engine.model import Outcome, Status
 from engine.prediction.workspace_watch import SETTLE_TIME
 from tests.autonomy.autonomy_world import AutonomyWorld
-from tests.support.helpers import refused
+from tests.support.checks import refused
 from tests.support.repository import Repository
 
 pytestmark = pytest.mark.slow

@@ -19,8 +19,8 @@ from engine.home import Home
 from engine.lock import read_holder
 from tests.benchmarks.measuring import compute_p95, print_table
 from tests.benchmarks.terminal import Terminal
-from tests.support.helpers import write_settings
 from tests.support.repository import Repository
+from tests.support.settings import write_settings
 
 SETTLE = 0.25
 """Seconds between two keys, as a person types. The console also ignores keys for a moment after the engine replaced the

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from engine.memory.capture_rules import digest_sentence
 from engine.model import Layer, NewMemory
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 """When questions are asked."""

@@ -19,7 +19,7 @@ from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Randomness, SessionView
 from engine.model.adaptation import Candidate, CandidateStatus
 from tests.execution.model.model_world import ModelWorld
-from tests.support.helpers import read_table
+from tests.support import read_table
 from tests.support.model_server import ModelServer, Reply, Request, make_call
 
 MODULE = '"""Functions about {rule}."""\n\n\n'

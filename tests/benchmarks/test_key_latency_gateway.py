@@ -15,7 +15,7 @@ from engine.lock import read_holder
 from tests.benchmarks.key_bench import open_key_bench
 from tests.benchmarks.measuring import compute_p95
 from tests.benchmarks.pulse_clients import connect_clients
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 
 CLIENTS = 200
 TOKEN = "clawpy_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"

@@ -9,7 +9,7 @@ import pytest
 from clawpy_console.cli.batch import is_sentence
 from engine.home import Home
 from tests.cli.conftest import Clawpy
-from tests.support.helpers import write_settings
+from tests.support.settings import write_settings
 
 
 def test_check_needs_no_quotes_and_no_engine(clawpy: Clawpy):

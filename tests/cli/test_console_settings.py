@@ -9,8 +9,8 @@ from engine.home import Home
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
 from tests.cli.conftest import Clawpy
-from tests.support.helpers import write_settings
 from tests.support.repository import Repository
+from tests.support.settings import write_settings
 
 
 def test_a_theme_that_does_not_exist_is_not_set(clawpy: Clawpy, shop: Repository, home: Home):

@@ -14,7 +14,8 @@ from clawpy_console.cli.main import main, render_document
 from engine import Engine, Home, open_engine
 from engine.api.operations import dispatch
 from engine.model import Tier
-from tests.support.helpers import assert_contains
+from tests.support import read_table
+from tests.support.checks import assert_contains
 
 pytestmark = pytest.mark.long
 
@@ -42,55 +43,16 @@ def test_its_cards_begin_with_the_broken_test_and_end_with_upkeep(engine: Engine
     assert dispatch(engine, "status", {})["phase"]["decisions"] == 0, "nobody has pressed a key yet"
 
 
-PRINTED = (
-    ("guidance", {"id": "backend_builder"}, "backend_builder → backend_lead → cto → ceo → owner\n"),
-    ("guidance", {"id": "dreamer", "reportsTo": "cto"}, "  chain     - cino → ceo → owner\n", "+ cto → ceo → owner\n"),
-    ("profile", {"id": "cto", "text": "## Domain\n\ntechnology\n"}, "Not saved. Add `--yes` to save it."),
-    ("bubbles", {}, "✗ 2 confidence: 0.50 of 0.75"),
-    ("bubbles flush", {}, "backend_lead ← bub_"),
-    ("learnings", {}, "project shop, how things are done here, confidence 0.75, from 3 sessions\n"),
-    ("learnings scopes", {}, "project shop  2 how things are done, 0 about work, 0 about you\n"),
-    ("learnings show", {"id": "{learning}"}, "  came from   lrn_", "  lesson      les_"),
-    ("candidates", {}, "guidance in prompts, for every agent, all runs in shop; evidence for: "),
-    (
-        "candidates show",
-        {"id": "{candidate}"},
-        "  ✓ detect  ",
-        "  + - Decision: ",
-        "\ndrafted from\n  human approval: 65 of",
-    ),
-    ("candidates reject", {"id": "{candidate}"}, "✗ rejected", "It is proposed again only if new evidence"),
-    (
-        "metrics",
-        {},
-        "  phase     0: the Twin starts after 30",
-        "\n  Test that broke              1       0        –",
-    ),
-    ("train", {}, "no Twin model is set\n50 more pairs"),
-    (
-        "work",
-        {},
-        "  problem found  shop → koji-core",
-        "  finished  shop → chronicle-hub",
-        "  4 commits, 4 files changed",
-    ),
-    ("learnings retract", {"id": "{learning}"}, "Retracted  {learning}\n"),
-    ("learnings keep", {"id": "{learning}"}, "It is valid.  {learning}  Decision: "),
-    ("forget", {"what": "whole cents from the cart"}, "would be forgotten\n"),
-)
-"""Verbs with an action and arguments, and parts of what they print. A name in braces stands for an id."""
-
-
 def test_verbs_print_what_the_demo_has_learned(engine: Engine):
     ids = {
         "learning": dispatch(engine, "learnings", {})["learnings"][0]["id"],
         "candidate": dispatch(engine, "candidates", {})["candidates"][0]["id"],
     }
-    for words, arguments, *parts in PRINTED:
-        verb, _, action = words.partition(" ")
-        filled = {name: value.format(**ids) for name, value in arguments.items()}
-        document = dispatch(engine, verb, filled | ({"action": action} if action else {}))
-        assert_contains(render_document(verb, document, action), *(part.format(**ids) for part in parts))
+    for row in read_table(__file__)["verb"]:
+        verb, _, action = row["words"].partition(" ")
+        arguments = {name: value.format(**ids) for name, value in row.get("arguments", {}).items()}
+        document = dispatch(engine, verb, arguments | ({"action": action} if action else {}))
+        assert_contains(render_document(verb, document, action), *(part.format(**ids) for part in row["parts"]))
 
 
 DEMO_UNTIL_KILLED = """

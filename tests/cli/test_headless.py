@@ -16,7 +16,7 @@ from clawpy_console.cli.printing.system import print_new_token
 from engine import read_holder
 from engine.home import Home
 from tests.cli.conftest import Clawpy
-from tests.support.helpers import assert_contains, wait_until
+from tests.support.checks import assert_contains, wait_until
 from tests.support.programs import make_clawpy_command, run_beside
 from tests.support.repository import Repository
 

@@ -11,8 +11,8 @@ import pytest
 from clawpy_console.cli.verbs import VERBS
 from engine.home import Home
 from tests.cli.conftest import Clawpy
-from tests.support.helpers import write_settings
 from tests.support.programs import make_clawpy_command
+from tests.support.settings import write_settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 

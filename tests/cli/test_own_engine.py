@@ -9,8 +9,9 @@ from engine import read_completion_names
 from engine.api.offline import read_rows
 from engine.home import Home
 from tests.cli.conftest import Clawpy, get_document
-from tests.support.helpers import assert_contains, write_settings
+from tests.support.checks import assert_contains
 from tests.support.repository import Repository
+from tests.support.settings import write_settings
 
 SHOWN = "SELECT count(shown_at) FROM predictions"
 """How many cards a person saw."""

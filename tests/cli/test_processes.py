@@ -16,7 +16,7 @@ from engine.home import Home
 from engine.lock import read_holder
 from engine.safety import get_stop_file, is_stop_requested
 from tests.cli.conftest import Clawpy, get_document
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 from tests.support.programs import make_clawpy_command, run_beside, run_python
 
 LATE_MODULES = {

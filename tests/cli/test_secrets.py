@@ -16,7 +16,8 @@ from engine.config.sections import PROVIDERS
 from engine.home import Home
 from engine.lock import HomeLock
 from tests.cli.conftest import Clawpy
-from tests.support.helpers import MemoryKeyring, write_settings
+from tests.support.keys import MemoryKeyring
+from tests.support.settings import write_settings
 from tests.support.web_server import LoopbackServer, send_reply
 
 SECRET = "sk-hush-hush-0123456789abcdef"

@@ -8,7 +8,7 @@ import pytest
 from engine.config import Settings
 from engine.config.sections import PROVIDERS, find_model_problem, find_runner_problem, find_url_problem
 from engine.config.settings_file import BadConfig, read_settings
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 TABLE = read_table(__file__)
 

@@ -10,7 +10,8 @@ from engine.config import Settings, WorkspaceAutonomy
 from engine.config.settings_file import VARIABLES, BadConfig, describe_accepted, parse_key, read_settings
 from engine.home import Home
 from engine.model import Refusal
-from tests.support.helpers import read_table, write_settings
+from tests.support import read_table
+from tests.support.settings import write_settings
 
 TABLE = read_table(__file__)
 

@@ -24,7 +24,7 @@ from engine.model import (
     Tier,
     TranscriptLine,
 )
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 T = TypeVar("T")
 

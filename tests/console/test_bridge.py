@@ -16,7 +16,7 @@ from tests.console import stand_in_data
 from tests.console.driving import read_screen, running, until, until_shown
 from tests.console.stand_in import StandIn
 from tests.console.stories import Until, carry_out, press
-from tests.support.helpers import make_session_ended
+from tests.support.sessions import make_session_ended
 
 
 async def test_many_events_at_once_are_a_few_messages_and_each_toast_comes_in_order():

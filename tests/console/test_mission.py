@@ -35,7 +35,7 @@ from tests.console.stories import (
     sees,
     select,
 )
-from tests.support.helpers import make_session_ended, make_session_view
+from tests.support.sessions import make_session_ended, make_session_view
 
 PANES = ("queue", "tasks", "agents", "sessions", "live")
 

@@ -29,7 +29,7 @@ from tests.console.card_steps import find_stack
 from tests.console.driving import make_console, read_screen, running, until_loaded, until_shown
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
-from tests.support.helpers import assert_contains
+from tests.support.checks import assert_contains
 
 HEAVY = (
     "sqlalchemy", "sqlmodel", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",

@@ -8,7 +8,7 @@ from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.frame import make_state_line
 from engine.model import MICRO, AutonomyState, CostState
 from tests.console.stand_in_data import NOW
-from tests.support.helpers import assert_contains
+from tests.support.checks import assert_contains
 
 NOTHING_SPENT = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
 

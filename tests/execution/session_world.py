@@ -4,11 +4,11 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pydantic import Field
 
 from engine.clock import Clock
@@ -20,7 +20,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners import Place
 from engine.execution.runners.flow import Flow
 from engine.execution.runners.runner import Runner, RunnerResult
-from engine.execution.sandbox.ladder import NoSandbox
+from engine.execution.sandbox.ladder import NoSandbox, find_best_sandbox
 from engine.execution.session_folders import SessionFolders
 from engine.execution.session_limits import SessionRails
 from engine.execution.sessions import Sessions
@@ -39,8 +39,9 @@ from engine.model import (
     Verdict,
 )
 from engine.storage.database import Database, Transaction
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 from tests.support.repository import Repository
+from tests.support.settings import MutableSettings
 
 PYTHON = sys.executable
 SLEEP = "import os,time; print(os.getpid(), flush=True); time.sleep(60)"
@@ -60,17 +61,14 @@ class StandInPermits:
         self.used.add(permit.id)
 
 
+needs_sandbox = pytest.mark.skipif(not find_best_sandbox().confines, reason="no sandbox works here")
+"""Skips a test where no sandbox works."""
+
+
 class ClaimsToConfine(NoSandbox):
     """Confines nothing and claims to, so that a session may run by itself and only the content filter asks a person."""
 
     confines = True
-
-
-@dataclass
-class ChangingSettings:
-    """Settings that a test may change."""
-
-    current: Settings
 
 
 def make_rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **replacements: Any) -> SessionRails:
@@ -182,7 +180,7 @@ class SessionWorld:
         self.started: list[SessionView] = []
         self.ended: list[SessionView] = []
         channels = {"koji-core": ChannelSettings.model_validate({"agent": "builder", **(channel or {})})}
-        self.settings = ChangingSettings((settings or Settings()).model_copy(update={"channels": channels}))
+        self.settings = MutableSettings((settings or Settings()).model_copy(update={"channels": channels}))
         self._numbers = itertools.count(1)
         randomness = Randomness()  # worlds of parallel tests must not end each other's processes
         self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=randomness)

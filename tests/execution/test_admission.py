@@ -14,7 +14,7 @@ from engine.execution.runners.flow_runner import PROSE as PROSE_EDIT
 from engine.execution.session_run import Admission
 from engine.model import Assignment, Refusal, RunnerInfo
 from tests.execution.session_world import make_rails
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 PROSE = Assignment("explain the cart", "koji-core", "/w", "auto")
 

@@ -16,7 +16,8 @@ from engine.execution.channel_setup import MAX_MODELS, TIMEOUT_S, ChannelSetup, 
 from engine.execution.model_router import FIRST_KEY
 from engine.model import Refusal, SetupStep
 from engine.settings_store import SettingsStore
-from tests.support.helpers import make_program, refused
+from tests.support.checks import refused
+from tests.support.programs import make_program
 from tests.support.web_server import WebServer
 
 Build = Callable[..., ChannelSetup]

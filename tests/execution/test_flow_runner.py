@@ -26,7 +26,8 @@ from engine.execution.sandbox.ladder import NoSandbox
 from engine.model import CheckResult, Refusal, SessionState, Verdict
 from tests.execution.flow_world import FlowWorld
 from tests.execution.session_world import MakeWorld, RerunTests
-from tests.support.helpers import read_table, refused
+from tests.support import read_table
+from tests.support.checks import refused
 from tests.support.repository import Repository
 
 TABLE = read_table(__file__)

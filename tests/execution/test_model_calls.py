@@ -17,7 +17,7 @@ from engine.model import (
     SourceKind,
 )
 from engine.storage.database import Database
-from tests.support.helpers import make_session_view
+from tests.support.sessions import make_session_view
 
 SECRET = "hunter2hunter2"
 

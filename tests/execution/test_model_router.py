@@ -13,7 +13,8 @@ from engine.execution import model_router
 from engine.execution.model_router import ModelRouter
 from engine.installed import make_extras_command
 from engine.model import Refusal
-from tests.support.helpers import read_table, refused
+from tests.support import read_table
+from tests.support.checks import refused
 
 
 class StandInKeys:

@@ -17,7 +17,7 @@ from engine.execution.session_store import AUTONOMOUS
 from engine.model import PermissionAnswer, Randomness
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import BeltWorld
-from tests.support.helpers import refused, wait_until
+from tests.support.checks import refused, wait_until
 
 DEPLOY = {"tool": "exec", "title": "run make deploy", "detail": "make deploy", "reason": "sends to the outside"}
 

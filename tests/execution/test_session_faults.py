@@ -17,7 +17,7 @@ from engine.execution.session_store import SessionStore
 from engine.model import Refusal, SessionState
 from engine.storage.database import Database
 from tests.execution.session_world import MakeWorld, ScriptWorld
-from tests.support.helpers import wait_for_threads, wait_until
+from tests.support.checks import wait_for_threads, wait_until
 
 # Crashes
 

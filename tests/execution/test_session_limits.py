@@ -12,7 +12,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.session_limits import Limits
 from engine.model import SessionState
 from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from engine.execution.processes import Processes, ProcessesClosed
 from engine.execution.session_processes import find_marked_processes
 from engine.model import Randomness, Refusal, SessionState, SessionView
 from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
-from tests.support.helpers import is_alive, wait_for_threads, wait_until
+from tests.support.checks import wait_for_threads, wait_until
+from tests.support.programs import is_alive
 
 
 @contextmanager

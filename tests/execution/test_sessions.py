@@ -18,7 +18,7 @@ from engine.model import Refusal, SessionState, Verdict
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import MakeWorld, ScriptWorld, run_python
-from tests.support.helpers import refused, wait_until
+from tests.support.checks import refused, wait_until
 
 
 def test_a_session_goes_from_its_permit_to_its_summary(world: ScriptWorld, database: Database):

@@ -11,7 +11,7 @@ import pytest
 
 from engine.execution import trees
 from engine.git import Git
-from tests.support.helpers import needs
+from tests.support.programs import needs
 from tests.support.repository import Repository
 
 

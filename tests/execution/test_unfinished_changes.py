@@ -13,8 +13,8 @@ from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_folders import SessionFolder
 from engine.model import UNDONE, ChangeState, SessionState, SessionView
 from tests.execution.agent_world import AgentWork, AgentWorld, do_nothing
-from tests.execution.session_world import MakeWorld
-from tests.support.helpers import wait_for_threads, wait_until
+from tests.execution.session_world import MakeWorld, needs_sandbox
+from tests.support.checks import wait_for_threads, wait_until
 from tests.support.repository import Repository
 
 MakeAgentWorld = Callable[[AgentWork], AgentWorld]
@@ -142,7 +142,7 @@ def test_a_worktree_whose_changes_cannot_be_captured_is_kept(
     assert make_agent_world(do_nothing).sessions.recover() == [saved]
 
 
-@pytest.mark.skipif(not find_best_sandbox().confines, reason="no sandbox works here")
+@needs_sandbox
 def test_git_shows_an_agent_what_it_changed(make_world: MakeWorld, repository: Repository):
     """Agents run git in their worktree all the time. There it reads the repository."""
     repository.commit("Begin", {"a.txt": "a\n"})

@@ -29,7 +29,7 @@ from engine.model import Layer, NewMemory, PromptRequest, RecallQuery
 from engine.text import sanitise
 from tests.memory.conftest import MakeMemory
 from tests.memory.hostile_pieces import HOSTILE_PIECES
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 
 HOSTILE = int(os.environ.get("CLAWPY_HOSTILE", "10000"))
 LONG_EVERY = 50

@@ -8,7 +8,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.git.github import GitHub, ask_github, find_address, parse_pull_requests
-from tests.support.helpers import make_program, read_table
+from tests.support import read_table
+from tests.support.programs import make_program
 from tests.support.repository import Repository
 
 TABLE = read_table(__file__)

@@ -13,7 +13,7 @@ from engine.git.habits import (
     measure_release_rhythm,
 )
 from engine.git.history import Change
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 TABLE = read_table(__file__)
 

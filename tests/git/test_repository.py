@@ -9,7 +9,7 @@ import pytest
 
 from engine.git import Git, environment, find_repository_root
 from engine.git.repository import find_workspace_refusal
-from tests.support.helpers import refused
+from tests.support.checks import refused
 from tests.support.programs import run_git
 from tests.support.repository import Repository
 

@@ -4,7 +4,8 @@ import pytest
 
 from engine.git.leftovers import scan_line
 from engine.git.secrets import find_secret_kind, is_secret_file
-from tests.support.helpers import GITHUB_TOKEN, read_table
+from tests.support import read_table
+from tests.support.keys import GITHUB_TOKEN
 
 TABLE = read_table(__file__)
 

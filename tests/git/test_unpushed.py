@@ -9,7 +9,7 @@ from engine.git import Git, unpushed
 from engine.git.inspection import Inspection
 from engine.git.reader import GitReader
 from engine.git.unpushed import CommitSpan, UnpushedProblem, UnpushedWork, read_commits
-from tests.support.helpers import GITHUB_TOKEN
+from tests.support.keys import GITHUB_TOKEN
 from tests.support.repository import Repository
 
 

@@ -10,7 +10,7 @@ from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from engine.lessons import make_lesson_id
 from engine.model import AgentView, BubbleState, LeaderProfile, OfferedFinding, ProfileItem, Refusal, Trust
 from engine.storage.database import Database
 from tests.hierarchy.guidance_world import Organisation, list_learned_texts, make_learning
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 ROWS = read_table(__file__)
 

@@ -16,7 +16,7 @@ from engine.hierarchy.guided_sessions import (
 from engine.inference import Arms
 from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import Organisation, edit_profile
-from tests.support.helpers import make_session_ended
+from tests.support.sessions import make_session_ended
 
 
 class GuidedWork:

@@ -16,7 +16,8 @@ from engine.hierarchy import (
     resolve_tier,
 )
 from engine.model import AgentView
-from tests.support.helpers import read_table, refused
+from tests.support import read_table
+from tests.support.checks import refused
 
 ROWS = read_table(__file__)
 

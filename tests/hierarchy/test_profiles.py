@@ -21,7 +21,7 @@ from tests.hierarchy.guidance_world import (
     Organisation,
     edit_profile,
 )
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.shared import SharedDatabase
 from tests.hierarchy.guidance_world import Organisation, edit_profile, make_world, read_versions
-from tests.support.helpers import refused
+from tests.support.checks import refused
 from tests.support.shared_database import LocalSharedDatabase
 
 

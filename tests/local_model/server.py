@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 
 HERE = Path(__file__).parent
 TOOLS = str(HERE / "tools.jinja")

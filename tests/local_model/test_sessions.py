@@ -11,7 +11,7 @@ from engine.model import Outcome, SessionState, Status
 from tests.execution.model.model_world import ModelWorld
 from tests.local_model.conftest import SESSION_TIMEOUT_S, keyless_world
 from tests.local_model.server import Proxy, Smollm2
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 
 PROMPT = "Look into readme.md"
 

@@ -18,7 +18,7 @@ from engine.model import (
 )
 from engine.storage.database import Database
 from tests.support import MONDAY_MORNING as NOW
-from tests.support.helpers import make_session_view
+from tests.support.sessions import make_session_view
 
 
 def make_view(name: str = "session_1", **fields: Any) -> SessionView:

@@ -13,7 +13,7 @@ from engine.memory.agent_files import MAX_FILE_BYTES, AgentFiles
 from engine.model import AgentFile
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.support.helpers import refused, wait_until
+from tests.support.checks import refused, wait_until
 
 
 @pytest.fixture

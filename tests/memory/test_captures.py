@@ -9,7 +9,7 @@ from engine.memory.capture_rules import MAX_LENGTH, capture_sentences, classify_
 from engine.memory.captures import Captures
 from engine.storage.database import Database
 from tests.memory.stand_in_work import StandInWork, make_view
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 ROWS = read_table(__file__)
 

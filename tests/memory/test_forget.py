@@ -36,7 +36,7 @@ from engine.storage.database import Database
 from engine.storage.state import unfinished_intents
 from tests.hierarchy.guidance_world import edit_profile
 from tests.support import MONDAY_MORNING
-from tests.support.helpers import refused
+from tests.support.checks import refused
 from tests.support.repository import Repository
 
 pytestmark = pytest.mark.slow

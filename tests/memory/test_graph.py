@@ -15,7 +15,7 @@ from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
 from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry
 from tests.memory.stand_in_work import NOW, StandInWork
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 
 @pytest.fixture

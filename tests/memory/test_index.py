@@ -26,7 +26,7 @@ from engine.memory.vectors import MAX_CHUNK_TOKENS, NoIndex, cut_into_chunks
 from engine.model import Layer, NewMemory, RecallQuery
 from engine.storage.database import Database
 from tests.memory.conftest import MakeMemory, WordVectors, make_turns
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 
 LONG = 90.0
 """Seconds: the helper loads its libraries, on a machine that may be busy."""

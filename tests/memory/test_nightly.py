@@ -25,7 +25,8 @@ from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRuns
 from tests.memory.stand_in_work import StandInWork, make_view, record_end
-from tests.support.helpers import NobodyAsks, refused
+from tests.support.checks import refused
+from tests.support.questions import NobodyAsks
 
 TODAY = date(2026, 1, 5)
 DECISION = "We decided to keep the new parser."

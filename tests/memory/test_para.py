@@ -12,7 +12,7 @@ from engine.memory.para import NewFact, Para, find_broken_files
 from engine.model import Bucket, ParaFact
 from engine.storage.database import Database
 from engine.storage.state import unfinished_intents
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 PORT = NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "session_1:4")
 

@@ -12,7 +12,7 @@ from engine.memory.store import MAX_MEMORY_BYTES
 from engine.model import Layer, NewMemory, RecallQuery, Retention
 from engine.storage.database import Database
 from tests.memory.conftest import MakeMemory, WordVectors, make_turns
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 
 def read_texts(memory: MemoryService, words: str = "") -> list[str]:

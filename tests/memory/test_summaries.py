@@ -25,7 +25,7 @@ from engine.storage.ledger import Ledger
 from engine.storage.shared import SharedRow
 from tests.memory.stand_in_work import NOW, StandInWork, make_view, record_end
 from tests.support import MONDAY_MORNING
-from tests.support.helpers import NobodyAsks
+from tests.support.questions import NobodyAsks
 from tests.support.shared_database import LocalSharedDatabase
 
 # The summary of one session

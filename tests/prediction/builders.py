@@ -11,8 +11,8 @@ from engine.model import Proposal, SessionState, SessionView, Task
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates import propose
 from tests.support import MONDAY_MORNING as NOW
-from tests.support.helpers import make_session_view
 from tests.support.repository import Repository
+from tests.support.sessions import make_session_view
 
 
 def commit_at(repository: Repository, message: str, files: dict[str, str], at: datetime) -> str:

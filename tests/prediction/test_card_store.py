@@ -20,7 +20,7 @@ from engine.prediction.card_rows import TRANSITIONS, CardRow, Move, compute_next
 from engine.storage.database import Database
 from tests.prediction.deciding import DecisionWorld, find_refusal_code, make_proposal
 from tests.support import MONDAY_MORNING
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 STEPS = {
     (Status.PENDING, Status.APPROVED),

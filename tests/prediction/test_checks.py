@@ -19,7 +19,7 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.selection import is_done_by_operator
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal, make_proposals
 from tests.support import MONDAY_MORNING
-from tests.support.helpers import refused
+from tests.support.checks import refused
 from tests.support.past_run import PastRun
 
 

@@ -15,7 +15,7 @@ from engine.model import (
 )
 from engine.safety.trigger_history import find_chain_start
 from tests.prediction.deciding import DecisionWorld, make_proposal, make_proposals
-from tests.support.helpers import make_session_ended
+from tests.support.sessions import make_session_ended
 
 RED = CheckResult("pytest", passed=3, failed=1)
 

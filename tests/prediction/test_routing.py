@@ -11,7 +11,7 @@ from engine.config import ChannelSettings, Settings
 from engine.model import Randomness
 from engine.prediction.routing import RECENT_TRIGGER_AGE, Route, Router
 from tests.support import MONDAY_MORNING as NOW
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 AGENT_BY_CHANNEL = {"koji-core": "backend_builder", "chronicle-hub": "chronicler", "garden": "gardener"}
 

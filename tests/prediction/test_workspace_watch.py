@@ -10,7 +10,7 @@ from engine.clock import FakeClock
 from engine.prediction import workspace_watch
 from engine.prediction.workspace_watch import SETTLE_TIME, ChangedWorkspaces, WorkspaceWatch
 from tests.support import MONDAY_MORNING
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 from tests.support.repository import Repository
 
 INSTANT = timedelta(microseconds=1)

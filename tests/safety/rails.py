@@ -24,19 +24,10 @@ from engine.safety.kill_switch import KillSwitch
 from engine.safety.pipeline import CrosspollLog, Hooks
 from engine.safety.safety import Safety
 from engine.storage.database import Database
-from tests.support.helpers import make_session_view
+from tests.support.sessions import make_session_view
+from tests.support.settings import MutableSettings
 
 WORKSPACE = "/srv/shop"
-
-
-@dataclass
-class MutableSettings:
-    """Settings that a test may exchange."""
-
-    current: Settings
-
-    def change(self, **values: Any):
-        self.current = self.current.model_copy(update=values)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from engine.safety.production_targets import (
     find_targets_of_trigger,
 )
 from tests.safety.rails import make_approval
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 CLEAR: dict[str, Any] = {
     "confidence": 0.95, "estimate": 0, "targets": (), "novel_pair": "", "rejections": 0, "decisions": 10,
@@ -119,16 +119,7 @@ ROWS = read_table(__file__)
 
 @pytest.mark.parametrize(
     "prompt, parameters, expected",
-    [
-        ("restart https://me@shop.example.com:8443/x", {}, "host shop.example.com"),
-        ("run kubectl --context=live get pods", {}, "context live"),
-        ("push it to heroku/x", {}, "remote heroku"),
-        ("do it", {"branch": "stable"}, "branch stable"),
-        ("do it", {"file": "infra/dns.tf"}, "path infra/dns.tf"),
-        ("do it", {"branch": "feature", "other": "heroku"}, ""),
-        ("merge feature/x into stable", {}, "branch stable"),
-        ("explain the stable function", {}, ""),
-    ],
+    ROWS["prompts"],
 )
 def test_production_targets_are_found_in_prompts_and_parameters(prompt: str, parameters: dict[str, str], expected: str):
     production = ProductionSettings(

@@ -15,7 +15,7 @@ from engine.safety.kill_switch import PAUSE_DURATION
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.safety.rails import WORKSPACE, Rails, make_acting_settings, make_approval, make_rails, make_unattended
-from tests.support.helpers import refused, wait_until
+from tests.support.checks import refused, wait_until
 
 LEVELS: dict[str, tuple[Callable[[Rails], object], Callable[[Rails], object], str, str]] = {
     "config": (

@@ -5,7 +5,7 @@ import pytest
 from engine.model import Result, SessionView, Source, Tier
 from engine.prediction import FIX_BY_AGENT
 from tests.situations.situation import RIGHT_TOTAL, WRONG_TOTAL, Situation
-from tests.support.programs import MAVEN_PROJECT, MAVEN_WRAPPER, make_java_class
+from tests.support.maven import MAVEN_PROJECT, MAVEN_WRAPPER, make_java_class
 
 pytestmark = pytest.mark.long
 

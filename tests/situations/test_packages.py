@@ -8,8 +8,8 @@ import pytest
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import SessionState, Tier
 from tests.situations.situation import Situation
-from tests.support.helpers import refused
-from tests.support.programs import MAVEN_PROJECT
+from tests.support.checks import refused
+from tests.support.maven import MAVEN_PROJECT
 
 WITHOUT_PACKAGES = {
     "package.json": '{"name": "web", "scripts": {"test": "mocha"}, "devDependencies": {"mocha": "^10.0.0"}}\n',

@@ -10,7 +10,7 @@ import pytest
 from engine.model import Tier
 from engine.prediction.context_reader import ContextReader
 from tests.situations.situation import Situation
-from tests.support.helpers import make_program
+from tests.support.programs import make_program
 
 CHANGES_REQUESTED = {
     "number": 7,

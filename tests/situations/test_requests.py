@@ -6,7 +6,7 @@ import pytest
 
 from engine.model import Refusal, Status
 from tests.situations.situation import HARMLESS_TOTAL, Situation
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 
 @pytest.mark.parametrize(

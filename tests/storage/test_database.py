@@ -19,7 +19,7 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.state import Intent, begin_intent
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 
 def test_an_event_is_in_the_ledger_before_it_is_published(database: Database, bus: EventBus):

@@ -7,7 +7,7 @@ import pytest
 from engine.prediction.tasks import TaskRow
 from engine.storage import ask, find_by_prefix, load, load_all
 from engine.storage.database import Database, Transaction
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

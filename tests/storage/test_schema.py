@@ -28,7 +28,7 @@ from engine.model import (
 )
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
 from engine.storage.database import SCHEMA_FILE, SCHEMA_VERSION, create_or_check, read_stored_version
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 ENUM_COLUMNS: dict[tuple[str, str], Iterable[str]] = {
     ("bubbles", "state"): BubbleState,

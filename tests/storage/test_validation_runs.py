@@ -8,8 +8,8 @@ import pytest
 from engine.model import CheckResult, Refusal, SessionView
 from engine.storage.database import Database
 from engine.storage.validation_runs import ValidationRuns, find_unreliable_tests, read_verdict_on
-from tests.support.helpers import make_session_view
 from tests.support.past_run import PastRun
+from tests.support.sessions import make_session_view
 
 
 def test_a_test_passed_if_it_was_measured_or_the_whole_suite_ran():

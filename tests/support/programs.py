@@ -1,12 +1,47 @@
-"""Programs that tests run: git, Python and `clawpy` in processes of their own."""
+"""Programs that tests run in processes of their own: git, Python, `clawpy`, and those that not every machine has."""
 
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import psutil
+import pytest
+
+
+@cache
+def _is_reachable(host: str) -> bool:
+    try:
+        with socket.create_connection((host, 443), timeout=3):
+            return True
+    except OSError:
+        return False
+
+
+@cache
+def _does_run(program: str) -> bool:
+    if shutil.which(program) is None:
+        return False
+    argument = {"go": "version", "openssl": "version", "tmux": "-V"}.get(program, "--version")
+    return subprocess.run([program, argument], capture_output=True).returncode == 0
+
+
+def needs(*programs: str, host: str = ""):
+    """Skip the test if a program does not run here, or if `host` does not answer.
+
+    The program of a version manager may be installed, and have no version to run.
+    """
+    for program in programs:
+        if not _does_run(program):
+            pytest.skip(f"{program} does not run here")
+    if host and not _is_reachable(host):
+        pytest.skip(f"{host} does not answer here")
 
 
 def run_git(folder: Path, *arguments: str) -> str:
@@ -55,30 +90,17 @@ def run_beside(command: Sequence[str], folder: Path, out: int = subprocess.PIPE)
             process.kill()
 
 
-MAVEN_WRAPPER = r"""#!/bin/sh
-# Prints what Maven prints. Cart.java compiles if each `return` ends with a semicolon; -Dtest finds no test.
-if grep -n 'return[^;]*$' Cart.java; then
-  echo '[WARNING] Failed to create parent directories for tracking file x.lastUpdated'
-  echo '[INFO] BUILD FAILURE'
-  echo '[ERROR] COMPILATION ERROR : '
-  echo "[ERROR] $PWD/Cart.java:[1,42] ';' expected"
-  exit 1
-fi
-case "$*" in *-Dtest=*) echo '[INFO] BUILD SUCCESS'; exit 0;; esac
-if grep -q 'a - b' Cart.java; then
-  echo '[ERROR] CartTest.adds -- Time elapsed: 0.01 s <<< FAILURE!'
-  echo '[ERROR] CartTest.more -- Time elapsed: 0.01 s <<< FAILURE!'
-  echo '[ERROR] Tests run: 2, Failures: 2, Errors: 0, Skipped: 0'
-  exit 1
-fi
-echo '[INFO] Tests run: 2, Failures: 0, Errors: 0, Skipped: 0'
-"""
-"""A stand-in for Maven's wrapper, in a project with one class."""
-
-MAVEN_PROJECT = {"pom.xml": "<project/>", "src/test/java/CartTest.java": "class CartTest {}\n"}
-"""The files of that project besides the wrapper and its class."""
+def make_program(file: Path, body: str = "exit 1") -> Path:
+    """Write a shell script that can be executed."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{body}\n")
+    file.chmod(0o755)
+    return file
 
 
-def make_java_class(statement: str) -> str:
-    """The text of `Cart.java`, whose method has this statement."""
-    return f"class Cart {{ static int total(int a, int b) {{\n{statement}\n}} }}\n"
+def is_alive(pid: int) -> bool:
+    """Whether a process runs: it neither ended nor waits to be reaped."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

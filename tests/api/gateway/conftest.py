@@ -19,7 +19,6 @@ def serve(
     opened = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_CONFIG_GLOBAL", str(git_config))
-        patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
         patch.delenv("CLAWPY_GATEWAY_API_KEY", raising=False)
 
         def open_next(**options: Any) -> Served:

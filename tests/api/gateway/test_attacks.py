@@ -13,7 +13,7 @@ from engine.api.gateway.access import PASS_PREFIX
 from engine.api.gateway.routes import OperationRunner
 from engine.model import Status
 from tests.api.gateway.served import SMALL, Serve, Served, parse_error
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 
 @pytest.fixture

@@ -17,7 +17,9 @@ from engine.config import GatewaySettings
 from engine.home import Home
 from engine.storage.database import Database
 from tests.api.gateway.served import Serve
-from tests.support.helpers import MemoryKeyring, needs, refused
+from tests.support.checks import refused
+from tests.support.keys import MemoryKeyring
+from tests.support.programs import needs
 
 
 @pytest.mark.parametrize(

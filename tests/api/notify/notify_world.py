@@ -20,13 +20,7 @@ from engine.model import Card, CheckResult, Refusal, SessionView, Source, Status
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.support.card_rows import make_card
-
-
-@dataclass
-class MutableSettings:
-    """Settings that a test may exchange."""
-
-    current: Settings
+from tests.support.settings import MutableSettings
 
 
 class StandInKeys(Keys):

@@ -18,9 +18,12 @@ from engine.config.sections import NotifySettings, Surface, SurfaceSettings, fin
 from engine.config.settings_file import BadConfig, read_settings
 from engine.home import Home
 from tests.api.notify.notification_server import NotificationServer
-from tests.api.notify.notify_world import MutableSettings, StandInKeys
+from tests.api.notify.notify_world import StandInKeys
 from tests.support import MONDAY_MORNING as NOW
-from tests.support.helpers import make_program, read_table, refused
+from tests.support import read_table
+from tests.support.checks import refused
+from tests.support.programs import make_program
+from tests.support.settings import MutableSettings
 
 ADDRESSES = read_table(__file__)
 

@@ -22,7 +22,7 @@ from engine.config import Settings
 from engine.config.sections import Surface
 from engine.model import Tier
 from tests.support import MONDAY_MORNING as NOW
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 # The table of SPEC 10.2: seven kinds of event, six surfaces
 

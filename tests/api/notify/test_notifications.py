@@ -27,7 +27,7 @@ from engine.storage.database import Database
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.notify_world import COST, EVERYWHERE, ONE_FAILED, PAUSED, NotifyWorld, make_created, make_ended
 from tests.support import MONDAY_MORNING
-from tests.support.helpers import make_session_view
+from tests.support.sessions import make_session_view
 
 
 def read_forms(world: NotifyWorld) -> dict[Surface, Form]:

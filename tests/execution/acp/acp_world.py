@@ -30,7 +30,7 @@ from engine.model import (
 from tests.execution.acp.steps import Step, make_script
 from tests.execution.session_world import SessionWorld
 from tests.support import acp_agent
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 
 
 class StandInToolbelt:

@@ -23,7 +23,7 @@ from engine.execution.runners.acp.turns import UsageCounter
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import find_readable_places
 from engine.model import microusd
-from tests.support.helpers import make_program
+from tests.support.programs import make_program
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -21,7 +21,7 @@ from tests.execution.acp.steps import (
     write,
 )
 from tests.execution.session_world import ClaimsToConfine
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 
 pytestmark = pytest.mark.long
 

@@ -23,11 +23,12 @@ from tests.execution.acp.steps import (
     tell_environment,
     write,
 )
-from tests.support.helpers import wait_until
+from tests.execution.session_world import needs_sandbox
+from tests.support.checks import wait_until
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(not find_best_sandbox().confines, reason="no sandbox works here"),
+    needs_sandbox,
 ]
 
 ALL_TOOLS = ["read", "write", "edit", "exec", "web_search", "web_fetch"]

@@ -23,7 +23,8 @@ from tests.execution.acp.steps import (
     write,
     write_by_itself,
 )
-from tests.support.helpers import wait_until
+from tests.execution.session_world import needs_sandbox
+from tests.support.checks import wait_until
 
 pytestmark = pytest.mark.long
 
@@ -92,7 +93,7 @@ def test_a_turn_that_did_not_end_well_fails_the_session(world: AcpWorld, reason:
 # In the sandbox
 
 
-@pytest.mark.skipif(not find_best_sandbox().confines, reason="no sandbox works here")
+@needs_sandbox
 def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make_acp_world: MakeAcpWorld):
     world = make_acp_world(sandbox=find_best_sandbox())
     secret = world.root / "outside.txt"

@@ -17,7 +17,7 @@ from engine.home import Home
 from engine.model import ChangeSet, ChangeState, CheckResult, FileDiff, FilePart, Randomness, Refusal
 from engine.storage.database import Database
 from tests.support import MONDAY_MORNING
-from tests.support.helpers import refused
+from tests.support.checks import refused
 from tests.support.repository import Repository
 
 TEXT = "\n".join(f"line {number}" for number in range(20)) + "\n"

@@ -6,7 +6,7 @@ import pytest
 
 from engine.model import ChangeState, CheckResult, FileChange
 from tests.execution.changesets.landing_world import Change, LandingWorld, add_line, make_edits
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 
 def test_a_change_set_has_its_files_state_and_check(world: LandingWorld):

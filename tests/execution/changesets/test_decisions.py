@@ -22,7 +22,7 @@ from tests.execution.changesets.landing_world import (
     make_edit,
     make_edits,
 )
-from tests.support.helpers import refused, wait_for_threads
+from tests.support.checks import refused, wait_for_threads
 from tests.support.repository import Repository
 
 DECISIONS: dict[Decision, ChangeState] = {

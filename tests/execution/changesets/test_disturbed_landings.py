@@ -14,7 +14,7 @@ from engine.model import ChangeState, Refusal
 from engine.storage.state import unfinished_intents
 from tests.execution.changesets.landing_scenarios import find_refusal
 from tests.execution.changesets.landing_world import FILES, TEXT, Change, LandingWorld, kill_at, make_edit, make_edits
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 
 @pytest.fixture

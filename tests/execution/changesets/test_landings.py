@@ -8,7 +8,7 @@ import pytest
 from engine.beneath import Beneath
 from engine.model import FilePart
 from tests.execution.changesets.landing_world import FILES, TEXT, LandingWorld, assert_landing_is_refused, make_edit
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from engine.execution.diffs import apply_hunks, find_hunks
 from engine.model import ChangeState, FilePart
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.execution.changesets.parts_of_changes import FILES, TEXT, edit, make_text
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 
 @pytest.fixture

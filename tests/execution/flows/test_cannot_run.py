@@ -10,7 +10,8 @@ import pytest
 
 from engine.execution.runners import CannotRun
 from tests.execution.flows.flow_run import RunFlow
-from tests.support.helpers import needs, read_table
+from tests.support import read_table
+from tests.support.programs import needs
 from tests.support.repository import Repository
 
 

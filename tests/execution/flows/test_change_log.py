@@ -12,7 +12,7 @@ from engine.execution.runners.flows.change_log import add_entries, make_entry
 from engine.files import INHERITED, LEARNT, find_section, write_section
 from engine.text import one_line
 from tests.execution.flows.flow_run import RunFlow
-from tests.support.helpers import read_table
+from tests.support import read_table
 from tests.support.repository import Repository
 
 TABLE = read_table(__file__)

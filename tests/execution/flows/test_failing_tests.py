@@ -10,7 +10,7 @@ from engine.execution.runners.flows.unreliable_tests import add_skip_mark, tally
 from engine.git.inspection import QuarantinedTest, find_quarantined_tests
 from engine.model import CheckResult
 from tests.execution.flows.flow_run import CART, RunFlow, commit_shop
-from tests.support.helpers import read_table
+from tests.support import read_table
 from tests.support.repository import Repository
 
 TABLE = read_table(__file__)

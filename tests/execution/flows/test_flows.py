@@ -11,7 +11,7 @@ from engine.execution.runners.flow import Flow, FlowResult, Job
 from engine.execution.runners.flows import FLOWS
 from engine.git import Git
 from tests.execution.flows.flow_run import ProcessSession
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 

@@ -5,7 +5,8 @@ import pytest
 from engine.execution.runners import CannotRun, WorkFailed
 from tests.execution.flows.flow_run import RunFlow, commit_shop
 from tests.execution.flows.unpushed_histories import WITH_KEY
-from tests.support.helpers import GITHUB_TOKEN, read_table
+from tests.support import read_table
+from tests.support.keys import GITHUB_TOKEN
 from tests.support.repository import Repository
 
 TABLE = read_table(__file__)

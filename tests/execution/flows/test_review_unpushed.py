@@ -11,7 +11,7 @@ from engine.git.lost_commits import read_lost_commits
 from engine.git.reader import GitReader
 from tests.execution.flows.flow_run import RunFlow
 from tests.execution.flows.unpushed_histories import ABOVE_A_COMMIT, FILE, HISTORIES, KEEPING_HISTORIES, WITH_KEY
-from tests.support.helpers import GITHUB_TOKEN
+from tests.support.keys import GITHUB_TOKEN
 from tests.support.repository import Repository
 
 # What it advises

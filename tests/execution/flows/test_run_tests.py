@@ -9,7 +9,7 @@ import pytest
 
 from engine.execution.runners import CannotRun
 from tests.execution.flows.flow_run import TEST_CART, RunFlow, commit_shop
-from tests.support.helpers import make_program
+from tests.support.programs import make_program
 from tests.support.repository import Repository
 
 pytestmark = pytest.mark.long

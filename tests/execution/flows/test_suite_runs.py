@@ -18,7 +18,8 @@ from engine.execution.runners.flows.suite_runs import ToolCheck, combine_checks,
 from engine.execution.runners.toolchains import TEST_RUNNERS
 from engine.model import CheckResult
 from tests.execution.flows.flow_run import RunFlow
-from tests.support.helpers import needs, read_table
+from tests.support import read_table
+from tests.support.programs import needs
 from tests.support.repository import Repository
 
 

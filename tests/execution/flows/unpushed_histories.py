@@ -5,7 +5,7 @@ Each is made on top of what a repository has, and leaves what must not be pushed
 
 from collections.abc import Callable
 
-from tests.support.helpers import GITHUB_TOKEN
+from tests.support.keys import GITHUB_TOKEN
 from tests.support.repository import Repository
 
 FILE = "einstellungen ü.py"

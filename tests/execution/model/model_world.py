@@ -19,9 +19,9 @@ from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_processes import find_marked_processes
 from engine.model import Card, ModelCall, Randomness, SessionState, SessionView
 from engine.services import Overrides
-from tests.support.helpers import write_settings
 from tests.support.model_server import ModelServer
 from tests.support.repository import Repository
+from tests.support.settings import write_settings
 
 PROMPT = "Write a greeting into hello.txt"
 KEY = "sk-test-0123456789abcdefghijklmnop"

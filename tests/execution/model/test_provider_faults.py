@@ -13,7 +13,7 @@ import pytest
 
 from engine.model import Outcome, SessionState, SessionView, Status
 from tests.execution.model.model_world import KEY, ModelWorld
-from tests.support.helpers import read_table
+from tests.support import read_table
 from tests.support.model_server import Call, Reply
 
 

@@ -9,7 +9,7 @@ import pytest
 from engine.execution.runners.model import FILE_SUFFIX, ConversationStore
 from engine.model import Outcome, SessionState, Status
 from tests.execution.model.model_world import ModelWorld
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 from tests.support.model_server import Call, Reply, make_call
 
 pytestmark = pytest.mark.long

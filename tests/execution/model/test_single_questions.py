@@ -15,7 +15,7 @@ from engine.execution.runners.model.host_client import Conversation
 from engine.model import Assignment, Layer, ModelCall, NoAnswer, Question
 from engine.safety.costs import CostEntry
 from tests.execution.model.model_world import GPT, KEY, ModelWorld
-from tests.support.helpers import refused
+from tests.support.checks import refused
 from tests.support.model_server import ModelServer, Reply
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.execution.sandbox.host_gate import read_server_name
 from tests.execution.sandbox.gate_world import LISTED, PUBLIC_ADDRESS, GateOpener
-from tests.support.helpers import wait_until
+from tests.support.checks import wait_until
 
 
 def make_client_hello(name: str | None) -> bytes:

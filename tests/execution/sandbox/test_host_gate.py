@@ -18,7 +18,8 @@ from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import SessionState
 from tests.execution.sandbox.gate_world import LISTED, PUBLIC_ADDRESS, GateOpener
 from tests.execution.session_world import MakeWorld, ScriptWorld, run_python
-from tests.support.helpers import read_table, wait_until
+from tests.support import read_table
+from tests.support.checks import wait_until
 
 ROWS = read_table(__file__)
 

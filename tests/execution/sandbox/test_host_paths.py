@@ -17,7 +17,8 @@ from engine.execution.sandbox.host_paths import (
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.sandbox.programs import Bubblewrap
 from engine.home import Home
-from tests.support.helpers import make_program, read_table
+from tests.support import read_table
+from tests.support.programs import make_program
 
 TABLE = read_table(__file__)
 

@@ -15,7 +15,8 @@ from engine.execution.sandbox.host_rules import (
     parse_rules,
     split_host_and_port,
 )
-from tests.support.helpers import read_table, refused
+from tests.support import read_table
+from tests.support.checks import refused
 
 ROWS = read_table(__file__)
 

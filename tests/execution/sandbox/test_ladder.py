@@ -16,7 +16,7 @@ from engine.execution.sandbox.landlock import Landlock, read_landlock_version
 from engine.execution.sandbox.programs import Bubblewrap, Seatbelt
 from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, make_filter_file, read_passed_on_calls
 from engine.execution.sandbox.supervisor.kernel import JUDGED_CALLS
-from tests.support.helpers import make_program
+from tests.support.programs import make_program
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc, the supervisor and its calls are Linux'")
 

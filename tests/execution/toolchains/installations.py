@@ -10,7 +10,7 @@ from engine.execution.runners.toolchains.projects import find_packages
 from engine.model import SessionState, SessionView
 from tests.execution.flow_world import FlowWorld
 from tests.execution.session_world import SessionWorld
-from tests.support.helpers import make_program
+from tests.support.programs import make_program
 
 PYPI, NPM = "pypi.org", "registry.npmjs.org"
 UV_PROJECT = {

@@ -42,7 +42,7 @@ from tests.execution.toolchains.installations import (
     make_npm_project,
     run_successfully,
 )
-from tests.support.helpers import needs
+from tests.support.programs import needs
 from tests.support.repository import Repository
 
 LEFT_PAD = make_npm_project(

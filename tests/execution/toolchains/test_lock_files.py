@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.runners.toolchains.lock_files import find_mismatches
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 TABLE = read_table(__file__)
 

@@ -10,7 +10,7 @@ from engine.execution.runners.toolchains import LINTERS, TEST_FILE, TEST_RUNNERS
 from engine.execution.runners.toolchains.project_tools import Finding, Linter, Toolchain
 from engine.execution.runners.toolchains.python_projects import find_related_tests
 from engine.execution.runners.toolchains.run_results import FinishedRun, read_failures, read_result
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 TABLE = read_table(__file__)
 

@@ -10,7 +10,8 @@ import pytest
 from engine.execution.runners.toolchains.detection import make_environment_command
 from engine.execution.runners.toolchains.projects import Project, find_projects, read_project
 from tests.execution.toolchains.installations import make_environment
-from tests.support.helpers import make_program, read_table
+from tests.support import read_table
+from tests.support.programs import make_program
 from tests.support.repository import Repository
 
 TABLE = read_table(__file__)

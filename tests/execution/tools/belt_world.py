@@ -25,7 +25,7 @@ from engine.model import Assignment, PermissionAnswer, Randomness, SessionState,
 from engine.safety.content import check_command, make_own_rules
 from engine.storage.database import Database
 from tests.execution.session_world import make_rails
-from tests.support.helpers import make_session_view
+from tests.support.sessions import make_session_view
 from tests.support.web_server import WebServer
 
 SECRET = "the operator's own"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.execution.tools.belt_world import SECRET, BeltWorld
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 TABLE = read_table(__file__)
 

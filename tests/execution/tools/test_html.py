@@ -5,7 +5,7 @@ import time
 import pytest
 
 from engine.execution.tools.web import convert_html_to_text
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 TABLE = read_table(__file__)
 

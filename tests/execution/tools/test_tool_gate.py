@@ -13,8 +13,9 @@ from engine.execution.tools import TOOL_NAMES, Policy
 from engine.execution.tools.tool_gate import AgentToolCall
 from engine.model import PermissionAnswer, Refusal, Verdict
 from engine.safety.content import find_programs
+from tests.execution.session_world import needs_sandbox
 from tests.execution.tools.belt_world import BeltWorld, MakeBeltWorld
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 TABLE = read_table(__file__)
 
@@ -73,8 +74,6 @@ def test_exactly_the_tools_that_may_be_allowed_are_offered(allow: set[str], ask:
 
 ALLOW_ONCE, ALLOW_SESSION = PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_SESSION
 DENY_ONCE = PermissionAnswer.DENY_ONCE
-
-needs_sandbox = pytest.mark.skipif(not find_best_sandbox().confines, reason="no sandbox works here")
 
 
 def list_offered_tools(world: BeltWorld) -> list[str]:

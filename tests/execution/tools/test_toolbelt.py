@@ -13,7 +13,8 @@ from engine.hierarchy.agent_folders import Tools
 from engine.model import Refusal
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import BeltWorld
-from tests.support.helpers import read_table, wait_until
+from tests.support import read_table
+from tests.support.checks import wait_until
 
 TABLE = read_table(__file__)
 

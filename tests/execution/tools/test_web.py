@@ -13,7 +13,7 @@ from engine.execution.tools import TOOL_NAMES, Policy
 from engine.execution.tools.web import MAX_PAGE_BYTES, parse_url
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld, MakeBeltWorld, make_url, open_world
-from tests.support.helpers import read_table
+from tests.support import read_table
 from tests.support.web_server import WebServer
 
 TABLE = read_table(__file__)

@@ -20,7 +20,7 @@ from tests.learning.candidates.adaptation_world import (
     AdaptationWorld,
     make_retry_repeated,
 )
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 REVIEW, ACTIVE = CandidateStatus.REVIEW, CandidateStatus.ACTIVE
 

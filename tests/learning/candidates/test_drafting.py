@@ -29,7 +29,7 @@ from tests.learning.candidates.adaptation_world import (
     make_transcript,
 )
 from tests.support import MONDAY_MORNING
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 SECRET = "sk-a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4"
 

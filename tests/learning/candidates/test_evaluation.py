@@ -21,7 +21,7 @@ from engine.model.adaptation import (
     PromptFragment,
 )
 from tests.learning.candidates.adaptation_world import AGENT, AdaptationWorld, make_record
-from tests.support.helpers import read_table
+from tests.support import read_table
 
 ROWS = read_table(__file__)
 

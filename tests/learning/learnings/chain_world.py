@@ -26,7 +26,8 @@ from engine.model import (
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
 from tests.support import MONDAY_MORNING
-from tests.support.helpers import NobodyAsks, make_session_ended, make_session_view
+from tests.support.questions import NobodyAsks
+from tests.support.sessions import make_session_ended, make_session_view
 
 SHOP = "/srv/shop"
 """The workspace of sessions."""

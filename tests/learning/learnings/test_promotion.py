@@ -22,7 +22,7 @@ from engine.storage.erasing import SearchTerms
 from tests.learning.learnings.chain_world import ChainWorld
 from tests.learning.learnings.made_up_entries import make_angle_vectors, make_entry, make_no_vectors
 from tests.support import MONDAY_MORNING
-from tests.support.helpers import refused
+from tests.support.checks import refused
 
 # What recurs in three sessions, at a cosine of 0.8
 

@@ -9,7 +9,7 @@ from engine.prediction.signals import Meeting
 from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, prepare_meeting
 from tests.prediction.builders import NOW, commit_at
 from tests.prediction.sensing import SensedWorkspace
-from tests.support.helpers import read_table
+from tests.support import read_table
 from tests.support.repository import Repository
 
 
