@@ -186,6 +186,9 @@ def _describe_answer(context: WorkspaceContext, part: Part, tests: Sequence[str]
             sha, subject = find_culprit(session)
             if sha:
                 return f"{sha} “{plain(subject, 50)}” broke `{shorten_test(session.facts['test'])}`"
+            if suspects := session.facts.get("suspects"):
+                commits = join_shortened([suspect[:10] for suspect in suspects], 3)
+                return f"it cannot run at {commits}, and one of these broke it"
     return _make_advice(context, part, tests)
 
 

@@ -38,6 +38,13 @@ def test_a_failed_test_stays_a_problem_until_it_passes(
     assert find_unsolved_problem(world.sense()) == problem
 
 
+def test_commits_that_a_bisect_could_not_test_are_named(world: SensedWorkspace, repository: Repository):
+    world.runs = [PastRun(repository.git("rev-parse", "HEAD"), ("t.py::test_a",))]
+    world.sessions = [make_session("bisect", facts={"test": "t.py::test_a", "suspects": ["1" * 40, "2" * 40]})]
+    problem = find_unsolved_problem(world.sense())
+    assert problem.endswith("; it cannot run at 1111111111 and 2222222222, and one of these broke it")
+
+
 def test_the_situation_in_words(world: SensedWorkspace, repository: Repository):
     repository.git("tag", "v1.2")
     repository.write("a.py", "2")

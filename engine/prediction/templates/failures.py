@@ -387,7 +387,8 @@ def _collect_bisected_tests(context: WorkspaceContext, part: Part) -> set[str]:
 @template
 def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The last run failed, and nothing changed since. The card offers to group the failures by cause. A single failing
-    test is run without the others, once; if it was alone already, that would be the same run."""
+    test is run without the others, once; if it was alone already, that would be the same run. If only a bisect ran it
+    alone, and found no commit, nothing else would be offered for it."""
     last = part.tree_runs[0] if part.tree_runs else None
     if part.tool is None or last is None or last.check.green or part.changed:
         return
@@ -397,7 +398,12 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     narrowed = find_ended_sessions(context, part.project.path, "narrow_failures")
     if any(session.id == last.session_id or session.created_at > last.ran_at for session in narrowed):
         return
-    ran_alone = any(run.tree == last.tree and find_test_that_failed_alone(run) == tests[0] for run in part.tree_runs)
+    bisects = find_ended_sessions(context, part.project.path, "bisect")
+    undecided = {session.id for session in bisects if not find_culprit(session)[0]}
+    ran_alone = any(
+        run.tree == last.tree and find_test_that_failed_alone(run) == tests[0] and run.session_id not in undecided
+        for run in part.tree_runs
+    )
     if len(tests) == 1 and (ran_alone or part.passes_without_changes(context.repository.head)):
         return  # it would be the same run, or the answer is known
     if _collect_bisected_tests(context, part).issuperset(tests):

@@ -18,6 +18,7 @@ def test_a_test_that_a_bisect_explained_is_not_run_alone(world: SensedWorkspace,
     world.runs = [PastRun(head, failing=(CART,), tree="t2", ran_at=bisected.ran_at + timedelta(hours=1)), bisected]
     world.sessions = [make_session("bisect", facts={"culprit": "0" * 40, "subject": "Faster cart"})]
     assert still_red(*world.sense_top()) == []
+    world.runs[1] = replace(bisected, tree="t2")
     world.sessions = [make_session("bisect", facts={})]
     assert get_only(still_red(*world.sense_top())).prompt.startswith("Run `test_cart` alone")
 

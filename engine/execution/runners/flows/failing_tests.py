@@ -297,7 +297,7 @@ class Bisect(ProjectFlow):
             job.say("The test cannot run at these commits; one of them broke it:")
             job.say_list([read_commit(job, sha) for sha in outcome.suspects], len(outcome.suspects))
             summary = f"Broken by one of {count(len(outcome.suspects), 'commit')} at which the test cannot run"
-            return FlowResult(summary, check=at_bad, facts=facts)
+            return FlowResult(summary, check=at_bad, facts={**facts, "suspects": outcome.suspects})
         culprit = read_commit(job, outcome.suspects[0])
         show_diff(job, culprit.sha)
         facts |= {"culprit": culprit.sha, "subject": culprit.subject, "next": "rehearse_revert"}
