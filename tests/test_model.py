@@ -13,7 +13,7 @@ from engine.frozen import frozen
 from engine.model import Assignment
 from engine.model.base import dollars, microusd
 from engine.text import sanitise
-from engine.wording import join_names, join_shortened
+from engine.wording import describe_first, join_names, join_shortened
 
 
 @given(st.integers(min_value=0, max_value=10**9))
@@ -53,7 +53,8 @@ def test_escapes_and_controls_never_reach_a_terminal(hostile: str, harmless: str
     assert sanitise(hostile) == harmless
 
 
-def test_names_are_joined_in_words_and_cut_from_the_left():
+def test_names_and_reasons_are_joined_in_words():
+    assert [describe_first(["a"] * number) for number in range(3)] == ["", "a", "a, and for 1 other reason"]
     assert join_names([]) == ""
     assert join_names(["a"]) == "a"
     assert join_names(["a", "b", "c"]) == "a, b and c"

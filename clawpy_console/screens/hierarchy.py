@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -54,35 +54,19 @@ if TYPE_CHECKING:
     from engine import Engine
     from engine.model import Guidance, SessionView
 
-TABS = ("who", "guidance", "findings", "teaching", "work")
-"""The tabs of an agent, in their order."""
+FIRST_TAB = "who"
+"""The tab that is shown at first, and for an agent without the tab that was chosen."""
 
 
 @frozen
 class AgentDetail:
-    """What the tabs of an agent show, or those of the owner. There is no tab for what is None. `dict` is a document of
-    the operation of the same name."""
+    """An agent, or the owner, as the tabs show it."""
 
     id: str
-    who: Sequence[Field]
-    guidance: dict[str, Any] | None = None
+    contents: Mapping[str, Any]
+    """What each tab shows, from left to right; see `TABS`. There is no tab for what is not there."""
     guidance_block: Guidance | None = None
     """The guidance as it stands in the agent's prompts."""
-    findings: Sequence[Bubble] | None = None
-    """Its own findings and those that were sent up to it."""
-    sessions: Sequence[SessionView] | None = None
-    """Its sessions, newest first, in the tab "work"."""
-
-    @property
-    def tabs(self) -> list[str]:
-        """The names of its tabs, from left to right."""
-        contents = {
-            "guidance": self.guidance,
-            "findings": self.findings,
-            "teaching": self.guidance,
-            "work": self.sessions,
-        }
-        return [name for name in TABS if name == "who" or contents[name] is not None]
 
 
 class HierarchyScreen(ConsoleScreen):
@@ -105,7 +89,7 @@ class HierarchyScreen(ConsoleScreen):
         super().__init__()
         self._changes = AgentChanges(self.app, self._on_agents_changed)
         self._folds = FoldState()
-        self._chosen_tab = TABS[0]  # the tab that was chosen last, which not every agent has
+        self._chosen_tab = FIRST_TAB  # the tab that was chosen last, which not every agent has
         self._detail: AgentDetail | None = None  # None for a row that is no agent
         self._agent_to_select = ""  # as soon as it is in the tree
 
@@ -133,8 +117,7 @@ class HierarchyScreen(ConsoleScreen):
             self.read_again()
 
     def draw_times(self) -> None:
-        if self.tab == "work":
-            self._draw_items()
+        self._draw_items()
 
     def apply_filter(self) -> None:
         self._draw_tree()
@@ -170,11 +153,11 @@ class HierarchyScreen(ConsoleScreen):
     @property
     def tab(self) -> str:
         """The tab that is shown."""
-        return self._chosen_tab if self._chosen_tab in self._tabs else TABS[0]
+        return self._chosen_tab if self._chosen_tab in self._tabs else FIRST_TAB
 
     @property
     def _tabs(self) -> Sequence[str]:
-        return self._detail.tabs if self._detail else ()
+        return [*self._detail.contents] if self._detail else ()
 
     def _draw_detail(self) -> None:
         """Draw the tab that is chosen."""
@@ -189,12 +172,10 @@ class HierarchyScreen(ConsoleScreen):
         self.refresh_bindings()
 
     def _draw_tab_line(self) -> None:
-        counts = {
-            "findings": len(self._detail.findings or ()) if self._detail else 0,
-            "work": self.agent.activity.sessions if self.agent else 0,
-        }
-        names = self._tabs or (self.tab,)
-        labels = [(name, f"{name} {counts.get(name) or ''}".rstrip()) for name in names]
+        contents = self._detail.contents if self._detail else {self.tab: ()}
+        labels = [
+            (name, f"{name} {TABS[name].count_items(content, self)}".rstrip()) for name, content in contents.items()
+        ]
         self.query_one(TabLine).show(labels, self.tab)
 
     def _draw_guidance_block(self) -> None:
@@ -208,60 +189,22 @@ class HierarchyScreen(ConsoleScreen):
             block.seek(SourceKind.LEADER)
 
     def _draw_items(self) -> None:
-        groups: dict[str, list[Row]] = {}
-        if self._detail and self.tab == "findings":
-            groups = self._make_finding_groups(self._detail)
-        elif self._detail and self.tab == "work" and self.agent is not None:
-            activity = self.agent.activity
-            session_count, cost = formats.count(activity.sessions, "session"), formats.money(activity.total_cost)
-            title = f"{session_count}  {activity.total_tokens:,} tokens  {cost}"
-            groups = {
-                title: [
-                    make_session_row(session, self.now, self.state.make_place_prefix(session.workspace))
-                    for session in self._detail.sessions or ()
-                ]
-            }
-        rows = group_rows(groups)
+        rows = group_rows(TABS[self.tab].make_groups(self._detail.contents[self.tab], self) if self._detail else {})
         self._items.show(rows)
         self._items.display = bool(rows)
 
-    def _make_finding_groups(self, detail: AgentDetail) -> dict[str, list[Row]]:
-        """The findings of an agent itself, and those that others sent up to it, by their headings."""
-        findings = detail.findings or ()
-        own = [finding for finding in findings if finding.learning.agent == detail.id]
-        others = [finding for finding in findings if finding.learning.agent != detail.id]
-        titles = {"FOUND BY IT": own, "SENT UP TO IT" if self.agent else "ON THEIR WAY UP": others}
-        return {
-            f"{title}  {len(group)}": [_make_finding_row(finding, self.now) for finding in group]
-            for title, group in titles.items()
-        }
-
     def _draw_story(self) -> None:
-        self.show_fields("#detail", self._make_tab_fields())
-        self._story.display = self.tab != "work" or not (self._detail and self._detail.sessions)
+        fields = [*self._make_tab_fields()]
+        self.show_fields("#detail", fields)
+        self._story.display = bool(fields)
 
     def _make_tab_fields(self) -> Iterable[Field]:
         """The fields of the tab that is shown."""
-        detail = self._detail
-        if detail is None:  # folded agents, or the heading of a group
-            text = self.node.text if self.node is not None and self.node.agent is None else ""
-            return [
-                text_line(text),
-                text_line(f"{self.key_of('tree.unfold')} shows these agents", "grey"),
-            ]
-        match self.tab:
-            case "guidance" if detail.guidance is not None:
-                return agent_fields.make_guidance_fields(detail.guidance)
-            case "teaching" if detail.guidance is not None:
-                return agent_fields.make_teaching_fields(detail.guidance["teaching"], self.now)
-            case "findings":
-                selected_id = self._items.current
-                finding = next((finding for finding in detail.findings or () if finding.id == selected_id), None)
-                return agent_fields.make_finding_fields(document(finding), self.now)
-            case "work":
-                return [text_line("No sessions yet.", "grey")]
-            case _:
-                return detail.who
+        if self._detail is not None:
+            return TABS[self.tab].make_fields(self._detail.contents[self.tab], self)
+        # folded agents, or the heading of a group
+        text = self.node.text if self.node is not None and self.node.agent is None else ""
+        return [text_line(text), text_line(f"{self.key_of('tree.unfold')} shows these agents", "grey")]
 
     def make_column_titles(self) -> Mapping[str, str]:
         return {"left": "organisation", "right": crop(self.agent.id if self.agent else OWNER, 40)}
@@ -287,6 +230,11 @@ class HierarchyScreen(ConsoleScreen):
             self._story.scroll_home(animate=False)
 
     # Moving about
+
+    @property
+    def item_id(self) -> str:
+        """The id under the cursor of the list on the right, "" for none."""
+        return self._items.current
 
     @property
     def node(self) -> Node | None:
@@ -335,7 +283,7 @@ class HierarchyScreen(ConsoleScreen):
 
     def _go_to_detail(self) -> None:
         """Go to the first pane of the tab."""
-        self.go_to_first(("block", "story") if self.tab == "guidance" else ("items", "story"))
+        self.go_to_first(("block", "items", "story"))
 
     def action_show_tab(self, name: str) -> None:
         """Show the tab `name`."""
@@ -353,14 +301,14 @@ class HierarchyScreen(ConsoleScreen):
 
     @on(Rows.Moved, "#items")
     def _on_item_moved(self) -> None:
-        if self.tab == "findings":
-            self._draw_story()
+        self._draw_story()
 
     @on(Rows.Opened, "#items")
     def _on_item_opened(self, message: Rows.Opened) -> None:
-        if self.tab == "findings":
-            self.go_to("story")
-        elif any(session.id == message.row_id for session in self.state.sessions):
+        """Go to the text of a finding, or open a session, which has no text here."""
+        if self.go_to("story"):
+            return
+        if any(session.id == message.row_id for session in self.state.sessions):
             self.app.open("work", message.row_id)
         else:
             self.app.show_toast("This session is older than those listed in work.", "warning")
@@ -410,10 +358,9 @@ class HierarchyScreen(ConsoleScreen):
     def action_edit(self) -> None:
         """Edit the profile of a leader where it is shown, else the file."""
         agent, name = self.agent, find_editable_file(self.agent)
-        guidance = self._detail.guidance if self._detail else None
         if agent is None or not name:
             return
-        if self.tab == "guidance" and guidance is not None and "profile" in guidance and not agent.broken:
+        if self.tab == "guidance" and self._detail and "profile" in self._detail.contents["guidance"]:
             self._changes.edit_profile(agent.id)
         else:
             edit_file(self.app, agent.id, name, lambda: self.app.reload(["agents"]))
@@ -434,6 +381,30 @@ class HierarchyScreen(ConsoleScreen):
         self._changes.undo()
 
 
+MAX_ITEMS = 200
+"""Maximum number of findings, and of sessions, of an agent that are listed."""
+
+
+class Tab(NamedTuple):
+    """How a tab shows its content: as fields, and as rows below headings; and the number of its items, "" for none."""
+
+    make_fields: Callable[[Any, HierarchyScreen], Iterable[Field]]
+    make_groups: Callable[[Any, HierarchyScreen], Mapping[str, Sequence[Row]]] = lambda content, screen: {}
+    count_items: Callable[[Any, HierarchyScreen], object] = lambda content, screen: ""
+
+
+def _make_finding_groups(findings: Sequence[Bubble], screen: HierarchyScreen) -> Mapping[str, Sequence[Row]]:
+    """The findings of an agent itself, and those that others sent up to it, by their headings."""
+    id = screen.agent.id if screen.agent else OWNER
+    own = [finding for finding in findings if finding.learning.agent == id]
+    others = [finding for finding in findings if finding.learning.agent != id]
+    titles = {"FOUND BY IT": own, "SENT UP TO IT" if screen.agent else "ON THEIR WAY UP": others}
+    return {
+        f"{title}  {len(group)}": [_make_finding_row(finding, screen.now) for finding in group]
+        for title, group in titles.items()
+    }
+
+
 def _make_finding_row(finding: Bubble, now: datetime) -> Row:
     label = agent_fields.FINDING_STATES[finding.state]
     if finding.refused_by:
@@ -444,8 +415,40 @@ def _make_finding_row(finding: Bubble, now: datetime) -> Row:
     return Row(finding.id, one_line(finding.learning.text), label.sign, right, "ink", label.tone, state_style)
 
 
-MAX_ITEMS = 200
-"""Maximum number of findings, and of sessions, of an agent that are listed."""
+def _make_finding_fields(findings: Sequence[Bubble], screen: HierarchyScreen) -> Iterable[Field]:
+    """The finding under the cursor."""
+    finding = next((finding for finding in findings if finding.id == screen.item_id), None)
+    return agent_fields.make_finding_fields(document(finding), screen.now)
+
+
+def _count_findings(findings: Sequence[Bubble], _: HierarchyScreen) -> str:
+    more = "+" if len(findings) == MAX_ITEMS else ""
+    return f"{len(findings) or ''}{more}"
+
+
+def _make_session_groups(sessions: Sequence[SessionView], screen: HierarchyScreen) -> Mapping[str, Sequence[Row]]:
+    """The sessions of an agent, below the sums of all of them."""
+    if screen.agent is None:
+        return {}
+    activity, prefix = screen.agent.activity, screen.state.make_place_prefix
+    session_count, cost = formats.count(activity.sessions, "session"), formats.money(activity.total_cost)
+    title = f"{session_count}  {activity.total_tokens:,} tokens  {cost}"
+    return {title: [make_session_row(session, screen.now, prefix(session.workspace)) for session in sessions]}
+
+
+TABS: Mapping[str, Tab] = {
+    "who": Tab(lambda fields, _: fields),
+    "guidance": Tab(lambda guidance, _: agent_fields.make_guidance_fields(guidance)),
+    "findings": Tab(_make_finding_fields, _make_finding_groups, _count_findings),
+    "teaching": Tab(lambda teaching, screen: agent_fields.make_teaching_fields(teaching, screen.now)),
+    "work": Tab(
+        lambda sessions, _: [] if sessions else [text_line("No sessions yet.", "grey")],
+        _make_session_groups,
+        lambda _, screen: (screen.agent.activity.sessions if screen.agent else 0) or "",
+    ),
+}
+"""The tabs by their names, from left to right. The contents are fields, the document of `guidance`, findings newest
+first, its part `teaching`, and sessions newest first."""
 
 
 def read_agent(engine: Engine, id: str) -> AgentDetail:
@@ -453,13 +456,15 @@ def read_agent(engine: Engine, id: str) -> AgentDetail:
     if id == OWNER:
         queued = engine.bubbles.list(state=BubbleState.QUEUED, limit=MAX_ITEMS)
         problems = agent_fields.make_problem_fields(dispatch(engine, "agents", {})["problems"])
-        return AgentDetail(id, [Field("folder", str(engine.home.agents)), *problems], findings=queued)
+        return AgentDetail(id, {"who": [Field("folder", str(engine.home.agents)), *problems], "findings": queued})
     agent = dispatch(engine, "agents", {"action": "show", "id": id})
-    detail = AgentDetail(id, [*agent_fields.make_agent_fields(agent)])
+    contents: dict[str, Any] = {"who": [*agent_fields.make_agent_fields(agent)]}
     if agent.get("retired"):
-        return detail
+        return AgentDetail(id, contents)
+    block = None
     if not agent["agent"]["broken"]:
-        guidance = dispatch(engine, "guidance", {"id": id})
-        detail = replace(detail, guidance=guidance, guidance_block=engine.cascade.guidance(id))
-    findings = engine.bubbles.list(agent=id, limit=MAX_ITEMS)
-    return replace(detail, findings=findings, sessions=engine.sessions.list_newest(agent=id, limit=MAX_ITEMS))
+        guidance, block = dispatch(engine, "guidance", {"id": id}), engine.cascade.guidance(id)
+        contents |= {"guidance": guidance, "teaching": guidance["teaching"]}
+    contents["findings"] = engine.bubbles.list(agent=id, limit=MAX_ITEMS)
+    contents["work"] = engine.sessions.list_newest(agent=id, limit=MAX_ITEMS)
+    return AgentDetail(id, {name: contents[name] for name in TABS if name in contents}, block)

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.screens import hierarchy
 from clawpy_console.screens.agent_tree import FoldState, Tree, make_tree_nodes
 from clawpy_console.screens.prompt_dialogs import open_source
 from engine.events.engine import AgentFileChanged
@@ -148,6 +149,11 @@ async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp
 def make_agent(id: str, reports_to: str, *, worked: bool = True, tier: int = 4, broken: str = "") -> AgentView:
     activity = AgentActivity("broken" if broken else "idle", sessions=int(worked))
     return AgentView(id, "", reports_to, tier, "default", "", (), activity, broken)
+
+
+def test_more_findings_than_are_listed_have_a_sign():
+    counts = {number: hierarchy.TABS["findings"].count_items([None] * number, None) for number in (0, 2, 200)}
+    assert counts == {0: "", 2: "2", 200: "200+"}
 
 
 NAMES = [f"n{number}" for number in range(12)]
