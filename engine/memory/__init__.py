@@ -7,7 +7,7 @@
 | `store` | the rows of layers C and E |
 | `captures`, `capture_rules` | layer D: what is kept of a session, and the rules that find it |
 | `summaries` | what layer E contains: a summary of each session; how machines share them |
-| `graph`, `graph_producer` | layer F: the task graph, and how events get into it |
+| `graph` | layer F: the task graph, and how events get into it |
 | `para`, `drafts` | layer G: facts, and those that are drafted from a day and wait for the operator |
 | `embedding`, `vectors` | who makes vectors; when they are made, and how they are searched |
 | `vector_math` | how vectors of texts and of single words are compared |
@@ -23,7 +23,7 @@
 
 Here is recall (SPEC 4.4): it asks all layers in parallel, each with a deadline, and merges what they find into one
 list. Facts (layer G) come first. A layer that is slow or broken is left out, and the result names it; it never delays a
-prompt.
+prompt. `WorkReader` is how the modules of this package read sessions and tasks.
 
 It may import hierarchy, storage, config, events, model, clock, and the modules of the engine that any package uses,
 such as `files` and `background`.
@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime
@@ -44,12 +44,16 @@ from engine import tokenizer
 from engine.background import run_in_thread
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.model import Layer, Recall, RecallMatch, RecallQuery
+from engine.model import ChangeSet, Layer, Recall, RecallMatch, RecallQuery, SessionView, Task, TranscriptLine
+from engine.model.base import find_or_none
 
 log = logging.getLogger(__name__)
 
 VECTOR_LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
 """The layers whose memories have vectors: C and E."""
+
+ReadTranscript = Callable[..., Sequence[TranscriptLine]]
+"""Reads a page of a session's transcript: `(session_id, after=number, limit=lines)`."""
 
 DEADLINE_S = 2.0
 """Seconds after which a layer is left out."""
@@ -71,6 +75,29 @@ MAX_LEADING_FACTS = 5
 
 LAYER_PREFERENCE = {Layer.CONTEXT: 0, Layer.GRAPH: 1, Layer.LEDGER: 2}
 """The order of layers that describe the same session or task: the most informative first."""
+
+
+@frozen
+class WorkReader:
+    """How memory reads sessions, their changes, and tasks of the board. `session` raises `Refusal` `unknown_session`,
+    `task` raises `Refusal` `unknown_task`."""
+
+    session: Callable[[str], SessionView]
+    transcript: ReadTranscript
+    continued_session: Callable[[str], str]
+    """The id of the session that a session continues, "" for none."""
+    running_sessions: Callable[[], Sequence[SessionView]]
+    task: Callable[[str], Task]
+    dependent_tasks: Callable[[str], Sequence[Task]]
+    """The tasks that need this one done first."""
+    change_set: Callable[[str], ChangeSet | None]
+    """The changes of a session."""
+    secrets: Callable[[], Iterable[str]]
+    """Values that nothing remembered may contain (SPEC 11.1)."""
+
+    def find_session(self, session_id: str) -> SessionView | None:
+        """A session, None for an unknown one."""
+        return find_or_none(self.session, session_id)
 
 
 @frozen

@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 from sqlmodel import Field, Session
 
 from engine.frozen import frozen
+from engine.memory import ReadTranscript, WorkReader
 from engine.memory.capture_rules import (
     CapturedSentence,
     CaptureKind,
@@ -25,16 +26,13 @@ from engine.memory.capture_rules import (
 )
 from engine.model import (
     Capture,
-    ChangeSet,
     Layer,
     LayerState,
     NewMemory,
     SessionView,
-    Task,
     TranscriptLine,
     Trust,
 )
-from engine.model.base import find_or_none
 from engine.storage import Row, ask, load_first, read_all, value_of
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
@@ -65,32 +63,6 @@ SPEAKERS = {
 
 Remember = Callable[[Sequence[NewMemory]], object]
 """Remembers in layers C and E. To remember the same again adds nothing."""
-
-ReadTranscript = Callable[..., Sequence[TranscriptLine]]
-"""Reads a page of a session's transcript: `(session_id, after=number, limit=lines)`."""
-
-
-@frozen
-class WorkReader:
-    """How memory reads sessions, their changes, and tasks of the board. `session` raises `Refusal` `unknown_session`,
-    `task` raises `Refusal` `unknown_task`."""
-
-    session: Callable[[str], SessionView]
-    transcript: ReadTranscript
-    continued_session: Callable[[str], str]
-    """The id of the session that a session continues, "" for none."""
-    running_sessions: Callable[[], Sequence[SessionView]]
-    task: Callable[[str], Task]
-    dependent_tasks: Callable[[str], Sequence[Task]]
-    """The tasks that need this one done first."""
-    change_set: Callable[[str], ChangeSet | None]
-    """The changes of a session."""
-    secrets: Callable[[], Iterable[str]]
-    """Values that nothing remembered may contain (SPEC 11.1)."""
-
-    def find_session(self, session_id: str) -> SessionView | None:
-        """A session, None for an unknown one."""
-        return find_or_none(self.session, session_id)
 
 
 class CaptureRow(Row, table=True):

@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable
 
 from engine.home import Home
+from engine.memory import WorkReader
 from engine.memory.agent_files import AgentFiles
-from engine.memory.captures import ENDED, CaptureRow, Captures, WorkReader
+from engine.memory.captures import ENDED, CaptureRow, Captures
 from engine.memory.drafts import DraftRow, Drafts
 from engine.memory.forget import DatabaseRows, ErasableRows, ErasableStore, Forgetting, HomeFiles, OtherTexts
-from engine.memory.graph import TaskGraph, TaskNode
-from engine.memory.graph_producer import KINDS, GraphProducer
+from engine.memory.graph import FOLLOWED_KINDS, GraphProducer, TaskGraph, TaskNode
 from engine.memory.layer_sources import FactSource, GraphSource, LedgerSource
 from engine.memory.memory import MemoryService
 from engine.memory.nightly import Nightly
@@ -182,7 +182,7 @@ def _list_consumers(
     """What follows the ledger, in the order in which an entry is handled."""
     consumers = (
         ("capture", ENDED, captures.handle),
-        ("graph", KINDS, producer.handle),
+        ("graph", FOLLOWED_KINDS, producer.handle),
         ("context", ENDED, summariser.handle),  # may ask a model: the others first
         ("likeness", frozenset({"SessionEnded"}), producer.link_similar),
     )

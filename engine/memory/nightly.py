@@ -21,8 +21,9 @@ from sqlmodel import Field as ColumnOf
 from engine.clock import Clock, find_midnight
 from engine.events.learning import FactPromoted, NightlyFinished
 from engine.frozen import frozen
+from engine.memory import WorkReader
 from engine.memory.agent_files import AgentFiles
-from engine.memory.captures import Captures, WorkReader
+from engine.memory.captures import Captures
 from engine.memory.drafts import MAX_FACTS, Day, Drafts, FailingTests
 from engine.memory.para import GROUP, MAX_FACT_CHARS, Para
 from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, Trust

@@ -19,7 +19,8 @@ from pydantic import TypeAdapter
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.memory.captures import Captures, WorkReader
+from engine.memory import WorkReader
+from engine.memory.captures import Captures
 from engine.memory.search import SUMMARY_PREFIX
 from engine.memory.store import MemoryStore, check_memory, make_memory_id
 from engine.model import (

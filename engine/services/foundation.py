@@ -27,8 +27,8 @@ from engine.hierarchy.teaching import Teaching
 from engine.learning.candidates.life_cycle import CandidateEraser
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.exporting import Exporter
+from engine.memory import WorkReader
 from engine.memory.agent_files import AgentFiles
-from engine.memory.captures import WorkReader
 from engine.memory.embedding import Endpoint
 from engine.memory.forget import OtherTexts
 from engine.memory.importing import Importer, load_reply_pairs

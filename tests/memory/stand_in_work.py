@@ -33,7 +33,7 @@ def make_view(name: str = "session_1", **fields: Any) -> SessionView:
 
 @dataclass
 class StandInWork:
-    """Sessions, their transcripts and changes, as `engine.memory.captures.WorkReader` has them; all that is
+    """Sessions, their transcripts and changes, as `engine.memory.WorkReader` has them; all that is
     remembered."""
 
     views: dict[str, SessionView] = field(default_factory=dict)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.memory.graph import TaskGraph
-from engine.memory.graph_producer import GraphProducer
+from engine.memory.graph import GraphProducer, TaskGraph
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
 from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry

@@ -1,29 +1,27 @@
 """Reflection (SPEC 5.1): reads new ledger entries into learning records, which say what happened from which an agent
 could learn, each with a score, and stores them in a table.
 
-`entry_readers` reads single entries. `find_sequences` finds commands that an agent repeats over many sessions, more
-often than by chance. The id of a record is derived from its entry and its subject, so reading an entry again after a
-crash adds nothing. `evaluation` says what the records mean for candidates.
+`entry_readers` reads single entries, and `sequences` finds commands that an agent repeats. The id of a record is
+derived from its entry and its subject, so reading an entry again after a crash adds nothing. `evaluation` says what the
+records mean for candidates.
 """
 
 from __future__ import annotations
 
-import math
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field
 
 from engine.clock import Clock
-from engine.frozen import frozen
 from engine.inference import share
 from engine.learning.candidates import Sources
 from engine.learning.candidates.entry_readers import READER_OF_KIND, EntryReading, RecordIdentity, RecordScope
+from engine.learning.candidates.sequences import CallSequence, find_sequences
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.storage import Row, ask, read_all, shallow_dict, value_of
 from engine.storage.database import Database, Transaction
@@ -43,7 +41,8 @@ SEQUENCE_SPAN = timedelta(days=30)
 """Maximum age of these sessions."""
 
 
-# -- the table of records
+MAX_PER_SCOPE = 500
+"""Maximum number of records of one scope that are read, the newest first."""
 
 
 class LearningRecordRow(Row, table=True):
@@ -68,9 +67,6 @@ class LearningRecordRow(Row, table=True):
     """The id of the ledger entry that it was made from."""
     details: dict[str, Any]
 
-
-MAX_PER_SCOPE = 500
-"""Maximum number of records of one scope that are read, the newest first."""
 
 _OF_KINDS = "kind IN (SELECT value FROM json_each(:kinds))"
 _BY_ID = "id IN (SELECT value FROM json_each(:ids))"
@@ -127,9 +123,6 @@ class Records:
         with self._database.read() as session:
             rows = read_all(session, LearningRecordRow, clauses, values)
         return [value_of(row, LearningRecord) for row in rows]
-
-
-# -- from the ledger to the table
 
 
 class Reflection:
@@ -239,168 +232,3 @@ def _make_sequence_record(
     }
     scope = ("agent", reading.entry.payload["agent"])
     return reading.record(RecordKind.TOOL_SEQUENCE, scope, parts, details, RecordIdentity(cause=steps, key=steps))
-
-
-# -- sequences of calls
-
-MIN_LENGTH, MAX_LENGTH = 3, 5
-"""Minimum and maximum number of calls of a sequence."""
-
-MIN_RUNS = 3
-"""Minimum number of distinct sessions that must have a sequence."""
-
-EXEC_PREFIX = "exec:"
-"""Prefix of calls that run a command, see `events.ToolsUsed`."""
-
-Calls = tuple[str, ...]
-"""The calls of a sequence or of a run, in order."""
-
-Places = Mapping[int, Sequence[int]]
-"""The indexes where a sequence begins, by the number of the run."""
-
-
-@frozen
-class CallSequence:
-    """A sequence of calls that occurs more often than by chance."""
-
-    calls: Calls
-    count: int
-    """Number of occurrences without overlaps."""
-    expected: float
-    """Number of runs that would have it by chance."""
-    z: float
-    """Standard deviations between the number of runs and `expected`."""
-    runs: tuple[int, ...]
-    """The numbers of the runs that have it, in ascending order."""
-
-
-def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
-    """The repeated sequences of commands in `runs` (the calls of one session each, in order), highest `z` first. Other
-    calls separate sequences, because a flow cannot run them.
-
-    Sessions are counted, not occurrences, so a single session that loops proves nothing. A sequence must occur in more
-    of them than if each session's own calls were in random order. The longest comes first; shorter ones are searched in
-    the calls that are left.
-    """
-    lines = [_separate_commands(run, number) for number, run in enumerate(runs)]
-    counts = [Counter(line) for line in lines]
-    places = {length: _find_places(lines, length) for length in range(MIN_LENGTH - 1, MAX_LENGTH + 1)}
-    sequences: list[CallSequence] = []
-    used_calls: set[tuple[int, int]] = set()  # (number of the run, index of the call)
-    for length in range(MAX_LENGTH, MIN_LENGTH - 1, -1):
-        for calls in _select_repeated(places, length):
-            unused_places = _leave_out(places[length][calls], length, used_calls)
-            if sequence := _test_against_chance(calls, unused_places, counts):
-                sequences.append(sequence)
-                used_calls |= {
-                    (run, start + step)
-                    for run, starts in unused_places.items()
-                    for start in starts
-                    for step in range(length)
-                }
-    return sorted(sequences, key=lambda sequence: (-sequence.z, sequence.calls))
-
-
-def _separate_commands(run: Sequence[str], number: int) -> Calls:
-    """The calls of a run. A call that is no command becomes a value that occurs only once, so that no repeated sequence
-    goes through it."""
-    return tuple(call if call.startswith(EXEC_PREFIX) else f"\0{number}:{index}" for index, call in enumerate(run))
-
-
-def _find_places(lines: Sequence[Calls], length: int) -> dict[Calls, dict[int, list[int]]]:
-    """All sequences of a length with their places. If places overlap, only the first of them counts."""
-    by_calls: dict[Calls, dict[int, list[int]]] = defaultdict(dict)
-    for number, line in enumerate(lines):
-        for start in range(len(line) - length + 1):
-            starts = by_calls[line[start : start + length]].setdefault(number, [])
-            if not starts or start >= starts[-1] + length:
-                starts.append(start)
-    return by_calls
-
-
-def _select_repeated(places: Mapping[int, Mapping[Calls, Places]], length: int) -> list[Calls]:
-    """The sequences of a length that are in enough runs: those in most runs first, and of parts of one longer sequence
-    the earlier one. `places` has the places of all sequences, by length."""
-
-    def rank(calls: Calls) -> tuple[int, float, Calls]:
-        starts_by_run = places[length][calls]
-        mean_start = sum(starts[0] for starts in starts_by_run.values()) / len(starts_by_run)
-        return -len(starts_by_run), mean_start, calls
-
-    repeated = [
-        calls
-        for calls, starts_by_run in places[length].items()
-        if len(starts_by_run) >= MIN_RUNS
-        and not any(call == following for call, following in pairwise(calls))  # agents often repeat a call
-    ]
-    if length > MIN_LENGTH:
-        repeated = [calls for calls in repeated if _is_dominant(calls, places)]
-    return sorted(repeated, key=rank)
-
-
-DOMINANT_SHARE = 2 / 3
-"""A sequence must be in this share of the sessions that have it without its first or its last call: otherwise that
-call is only frequent around it."""
-
-
-def _is_dominant(calls: Calls, places: Mapping[int, Mapping[Calls, Places]]) -> bool:
-    """Whether enough of the runs that have a sequence without its first or its last call have all of it
-    (`DOMINANT_SHARE`)."""
-    shorter = places[len(calls) - 1]
-    most_runs_of_part = max(len(shorter[calls[1:]]), len(shorter[calls[:-1]]))
-    return len(places[len(calls)][calls]) >= DOMINANT_SHARE * most_runs_of_part
-
-
-def _leave_out(places: Places, length: int, used_calls: set[tuple[int, int]]) -> Places:
-    """The places of a sequence of this length that have no call of a longer sequence."""
-    unused = {
-        run: [start for start in starts if used_calls.isdisjoint((run, start + step) for step in range(length))]
-        for run, starts in places.items()
-    }
-    return {run: starts for run, starts in unused.items() if starts}
-
-
-MIN_DEVIATIONS = 3.0
-"""Minimum number of standard deviations above the sessions expected by chance."""
-
-MAX_PROBABILITY = 0.01
-"""Maximum probability that any sequence of its length occurs as often by chance."""
-
-
-def _test_against_chance(calls: Calls, places: Places, runs: Sequence[Counter[str]]) -> CallSequence | None:
-    """The sequence with these places if it occurs in more `runs` than by chance. `runs` are the numbers of each call in
-    each run: by chance means that they are in random order."""
-    if len(places) < MIN_RUNS:
-        return None
-    probabilities = [_estimate_probability(calls, run) for run in runs]
-    expected = sum(probabilities)
-    spread = math.sqrt(sum(probability * (1 - probability) for probability in probabilities))
-    z = (len(places) - expected) / spread if spread else 0.0
-    if z < MIN_DEVIATIONS:
-        return None
-    runs_with = Counter(call for run in runs for call in run)
-    possible_sequences = sum(number >= MIN_RUNS for number in runs_with.values()) ** len(calls)
-    if compute_poisson_tail(len(places), expected) * possible_sequences > MAX_PROBABILITY:
-        return None
-    return CallSequence(calls, sum(map(len, places.values())), expected, z, tuple(sorted(places)))
-
-
-def _estimate_probability(calls: Calls, run: Counter[str]) -> float:
-    """The probability that a run with these numbers of each call has a sequence in random order."""
-    probability, total = 1.0, run.total()
-    for index, call in enumerate(calls):
-        probability *= max(0, run[call] - calls[:index].count(call)) / max(1, total - index)
-    return 1 - (1 - probability) ** max(0, total - len(calls) + 1)
-
-
-def compute_poisson_tail(count: int, mean: float) -> float:
-    """The Poisson probability of `count` or more where `mean` are expected, 0 < `mean` < `count`. This is an upper
-    bound for trials with different probabilities."""
-    # From the largest term on, which is the first one: nothing cancels, however small the sum is.
-    term = math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
-    total = 0.0
-    while term > total * 1e-12:
-        total += term
-        count += 1
-        term *= mean / count
-    return min(1.0, total)

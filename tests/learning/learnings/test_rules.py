@@ -4,23 +4,9 @@ from typing import Any
 
 import pytest
 
-from engine.learning.learnings import (
-    Basis,
-    Finding,
-    Impact,
-    SessionRecord,
-    Statement,
-    rate_confidence,
-    rate_importance,
-)
+from engine.learning.learnings import Basis, Finding, Impact, SessionRecord, Statement, rate_confidence, rate_importance
 from engine.learning.learnings.rules import find_learnings
-from engine.model import (
-    LearningKind,
-    LearningType,
-    PermissionAnswer,
-    PermissionRequest,
-    Score,
-)
+from engine.model import LearningKind, LearningType, PermissionAnswer, PermissionRequest, Score
 from tests.learning.learnings.chain_world import make_view
 from tests.support import MONDAY_MORNING
 
@@ -71,14 +57,14 @@ def test_confidence_comes_from_how_it_was_established():
 
 
 @pytest.mark.parametrize(
-    "impact, value",
+    "effects, value",
     [
-        (Impact(reach=0), 0.0),
-        (Impact(failure_avoided=True, seconds=600, cost=100_000, reach=2), 0.6),
-        (Impact(True, 1800, 500_000, 5), 1.0),
-        (Impact(True, 1e9, 10**12, 10**6), 1.0),
+        ((False, 0.0, 0, 0), 0.0),
+        ((True, 600, 100_000, 2), 0.6),
+        ((True, 1800, 500_000, 5), 1.0),
+        ((True, 1e9, 10**12, 10**6), 1.0),
     ],
 )
-def test_importance_comes_from_what_was_affected(impact: Impact, value: float):
-    assert rate_importance(impact).value == value
-    assert rate_importance(impact).reasons
+def test_importance_comes_from_what_was_affected(effects: Any, value: float):
+    assert (importance := rate_importance(Impact(*effects))).value == value
+    assert importance.reasons
