@@ -1,5 +1,5 @@
-"""The console's app: opens the engine after the first frame, draws the state wherever it changed, and has the global
-actions.
+"""The console's app: opens the engine after the first frame, follows its events (`Bridge`), draws the state wherever it
+changed, and has the global actions.
 
 `Consoles` runs one `ConsoleApp` for each terminal. Its bases have the rest: `Console` the state and the calls of the
 engine, `CardConsole` the decisions about cards, `TerminalApp` the terminal. `Presence` notes what the operator does.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -20,13 +21,13 @@ from typing import TYPE_CHECKING, Any, cast
 from textual import events, on
 from textual.app import SystemCommand
 from textual.content import Content
+from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 
 from clawpy_console import formats
 from clawpy_console.appearance import Appearance
 from clawpy_console.attach.host import Host
-from clawpy_console.bridge import Bridge, EngineChanged, make_toasts
 from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.console import StopKey
 from clawpy_console.fields import TONES
@@ -34,6 +35,7 @@ from clawpy_console.keys import bindings, find_key_line_actions, format_key
 from clawpy_console.presence import Presence
 from clawpy_console.screens import ConsoleScreen, TypeAhead
 from clawpy_console.state import TOPICS
+from clawpy_console.toasts import TOAST_MAKERS, make_toasts
 from clawpy_console.widgets.frame import SCREENS, find_gravest_hold
 from engine.home import Home
 from engine.model import Refusal
@@ -43,12 +45,69 @@ if TYPE_CHECKING:
 
     from clawpy_console.attach.terminal import Terminal
     from engine import Engine
+    from engine.events import Event, EventBus
 
 
 log = logging.getLogger(__name__)
 
 FIRST_MODE = "mission"
 """The screen that the console opens with."""
+
+
+@dataclass
+class EngineChanged(Message):
+    """The engine reported events since the last message."""
+
+    topics: frozenset[str]
+    """The topics that changed."""
+    sessions: frozenset[str]
+    """The sessions that wrote output."""
+    toast_events: tuple[Event, ...]
+    """The events that may become toasts, in their order."""
+
+
+BATCH_INTERVAL_S = 0.1
+"""Minimum number of seconds between two messages."""
+
+
+class Bridge:
+    """Passes the events of an engine on to an app, at most ten times a second. Created and closed on the event loop."""
+
+    def __init__(self, bus: EventBus, post: Callable[[EngineChanged], object]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._post = post
+        self._delivered_at = float("-inf")
+        self._closed = False
+        self._subscription = bus.subscribe(self._wake)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed = True
+        self._subscription.close()
+
+    def _wake(self) -> None:
+        if not self._closed and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._schedule)
+
+    def _schedule(self) -> None:
+        """Deliver now or at the end of the interval. A later timer finds nothing to deliver, so none is cancelled."""
+        wait = self._delivered_at + BATCH_INTERVAL_S - self._loop.time()
+        if wait > 0:
+            self._loop.call_later(wait, self._deliver)
+        else:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        if self._closed:
+            return
+        self._delivered_at = self._loop.time()
+        events = self._subscription.drain()
+        if not events:
+            return
+        topics = frozenset(topic for event in events if event.kind != "SessionOutput" for topic in event.topics)
+        sessions = frozenset(event.subject for event in events if event.kind == "SessionOutput")
+        toast_events = tuple(event for event in events if event.kind in TOAST_MAKERS)
+        self._post(EngineChanged(topics, sessions, toast_events))
 
 
 def _make_screen(mode: str) -> Screen[None]:

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from clawpy_console.app import ConsoleApp
-from clawpy_console.bridge import BATCH_INTERVAL_S, Bridge, EngineChanged, Toast, make_toasts
+from clawpy_console.app import BATCH_INTERVAL_S, Bridge, ConsoleApp, EngineChanged
 from clawpy_console.state import TOPICS
+from clawpy_console.toasts import Toast, make_toasts
 from engine.events import Event, EventBus
 from engine.events.engine import CostWarned, FaultReported, HoldLifted, HoldPlaced, NotificationsGivenUp
 from engine.events.learning import TrainingMoved
@@ -57,6 +57,8 @@ def test_a_session_that_ends_with_changes_has_one_toast():
     assert texts == [("1 changed file to land", "warning"), toast]
     late = [item.text for item in make_toasts([ended, ready])]
     assert late == [toast[0]], "also if the changes of a session that was ended come after its end"
+    [stopped] = make_toasts([ready, make_session_ended("s", "cancelled", summary="stopped by you")])
+    assert (stopped.about, stopped.screen) == ("stop", "work"), "it takes the place of the toast about the stop"
 
 
 TOASTS: dict[Event, Toast | None] = {

@@ -1,18 +1,13 @@
-"""Passes the engine's events on to the app, at most ten times a second, and words the toasts about them.
-
-A message names the topics that changed, which the app then reads again. It also has the events of `TOAST_MAKERS`.
+"""The toasts about what happened in the engine: which events become toasts, and how they are worded.
 
 For example the end of a session becomes `Finished: 12 tests passed · 2 changed files to land`. `ConsoleApp` shows it.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from textual.message import Message
 from textual.notifications import SeverityLevel
 
 from clawpy_console import formats
@@ -20,66 +15,7 @@ from clawpy_console.fields import WORDS
 from engine.model import SessionState, describe_outcome
 
 if TYPE_CHECKING:
-    from engine.events import Event, EventBus
-
-
-@dataclass
-class EngineChanged(Message):
-    """The engine reported events since the last message."""
-
-    topics: frozenset[str]
-    """The topics that changed."""
-    sessions: frozenset[str]
-    """The sessions that wrote output."""
-    toast_events: tuple[Event, ...]
-    """The events that may become toasts, in their order."""
-
-
-BATCH_INTERVAL_S = 0.1
-"""Minimum number of seconds between two messages."""
-
-MAX_TOASTS = 20
-"""Maximum number of events in one message that may become toasts."""
-
-
-class Bridge:
-    """Listens to the bus of one engine for one app. Created and closed on the event loop."""
-
-    def __init__(self, bus: EventBus, post: Callable[[EngineChanged], object]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._post = post
-        self._delivered_at = float("-inf")
-        self._closed = False
-        self._subscription = bus.subscribe(self._wake)
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._closed = True
-        self._subscription.close()
-
-    def _wake(self) -> None:
-        if not self._closed and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._schedule)
-
-    def _schedule(self) -> None:
-        """Deliver now or at the end of the interval. A later timer finds nothing to deliver, so none is cancelled."""
-        wait = self._delivered_at + BATCH_INTERVAL_S - self._loop.time()
-        if wait > 0:
-            self._loop.call_later(wait, self._deliver)
-        else:
-            self._deliver()
-
-    def _deliver(self) -> None:
-        if self._closed:
-            return
-        self._delivered_at = self._loop.time()
-        events = self._subscription.drain()
-        if not events:
-            return
-        topics = frozenset(topic for event in events if event.kind != "SessionOutput" for topic in event.topics)
-        sessions = frozenset(event.subject for event in events if event.kind == "SessionOutput")
-        toast_events = [event for event in events if event.kind in TOAST_MAKERS][-MAX_TOASTS:]
-        self._post(EngineChanged(topics, sessions, tuple(toast_events)))
+    pass
 
 
 class Toast(NamedTuple):
@@ -97,9 +33,14 @@ class Toast(NamedTuple):
     """The screen that shows more, "" for none."""
 
 
-def make_toasts(events: Sequence[Any]) -> Iterator[Toast]:
+MAX_TOASTS = 20
+"""Maximum number of toasts about events that came together; those about the latest are shown."""
+
+
+def make_toasts(events: Sequence[Any]) -> list[Toast]:
     """The toasts about `events`, all of kinds in `TOAST_MAKERS`, in their order. A session that ends and leaves changes
     records both at once, and gets one toast."""
+    toasts = []
     ended = {event.subject for event in events if event.kind == "SessionEnded"}
     changes = {event.session_id: event for event in events if event.kind == "ChangeSetReady"}
     for event in events:
@@ -108,9 +49,11 @@ def make_toasts(events: Sequence[Any]) -> Iterator[Toast]:
         toast = TOAST_MAKERS[event.kind](event)
         if toast is not None and event.kind == "SessionEnded" and event.subject in changes:
             text = f"{toast.text} · {_describe_files_to_land(changes[event.subject])}"
-            toast = Toast(text, "error" if toast.severity == "error" else "warning", screen="work")
+            severity: SeverityLevel = "error" if toast.severity == "error" else "warning"
+            toast = toast._replace(text=text, severity=severity, screen="work")
         if toast is not None:
-            yield toast._replace(workspace=event.workspace)
+            toasts.append(toast._replace(workspace=event.workspace))
+    return toasts[-MAX_TOASTS:]
 
 
 SESSION_OUTCOMES = WORDS["session_toast"]
