@@ -78,7 +78,7 @@ is shown to the operator as a diff; the operator decides what becomes of it.
 _TASK_END = re.compile(r"<(?=\s*/\s*task)", re.IGNORECASE)
 
 
-Answer = PromptPart | Contribution | None
+MadePart = PromptPart | Contribution | None
 """What a source makes for a prompt."""
 
 
@@ -88,7 +88,7 @@ class PartSource(Protocol):
     name: str
     """The name of the part in notes, for example "project guidance"."""
 
-    def make_part(self, request: PromptRequest, /) -> Answer:
+    def make_part(self, request: PromptRequest, /) -> MadePart:
         """The part, or None. It escapes the text of others (`quote_lines`)."""
 
 
@@ -108,7 +108,7 @@ class PromptAssembly:
         self._deadlines = deadlines
         self._secrets = secrets
         self._lock = threading.Lock()
-        self._late: dict[str, Future[Answer]] = {}
+        self._late: dict[str, Future[MadePart]] = {}
         """The parts that were not ready at their deadline, by name. One that hangs costs a thread, not one a call."""
 
     def assemble(self, request: PromptRequest) -> Prompt:
@@ -128,7 +128,7 @@ class PromptAssembly:
                 parts.append(add_token_count(remove_secrets(contribution.part, secrets)))
         return Prompt(tuple(parts), tuple(notes), provenance)
 
-    def _start_part(self, source: PartSource, request: PromptRequest) -> Future[Answer] | None:
+    def _start_part(self, source: PartSource, request: PromptRequest) -> Future[MadePart] | None:
         """Make a part in a thread. None when its last thread is still running."""
         with self._lock:
             late = self._late.get(source.name)
@@ -137,7 +137,7 @@ class PromptAssembly:
             self._late.pop(source.name, None)
         return run_in_thread(f"clawpy-prompt-{source.name}", partial(source.make_part, request))
 
-    def _wait_for_part(self, name: str, pending: Future[Answer] | None, began: float) -> Contribution:
+    def _wait_for_part(self, name: str, pending: Future[MadePart] | None, began: float) -> Contribution:
         """Wait for a part until its deadline. Without an answer the contribution is a note that says why. `began` is
         when the parts were started, in monotonic seconds."""
         if pending is None:

@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import field, replace
@@ -25,7 +26,7 @@ from engine.execution.runners.toolchains import MissingItem, find_usual_fix
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.host_gate import HostGate
 from engine.execution.sandbox.host_paths import find_secret_places, link_tools, make_session_environment
-from engine.execution.transcripts import LineSplitter, Tail
+from engine.execution.transcripts import LineSplitter
 from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
@@ -64,6 +65,26 @@ class Echo(Enum):
     OUTPUT = auto()
     """Its output and its end. The transcript has the command already."""
     NOTHING = auto()
+
+
+class _Tail:
+    """The end of a command's output: about `max_length` characters of whole lines."""
+
+    def __init__(self, max_length: int) -> None:
+        self._max_length = max_length
+        self._lines: deque[str] = deque()
+        self._size = 0
+
+    def add(self, lines: list[str]) -> None:
+        """Add the next lines."""
+        self._lines.extend(lines)
+        self._size += sum(map(len, lines)) + len(lines)
+        while self._size > self._max_length and len(self._lines) > 1:
+            self._size -= len(self._lines.popleft()) + 1
+
+    def text(self) -> str:
+        """The lines that are kept."""
+        return "".join(f"{line}\n" for line in self._lines)
 
 
 class SessionCommands:
@@ -138,7 +159,7 @@ class SessionCommands:
         confinement = command.confinement or self.confinement
         environment = self._prepare(command, confinement, echo)
         is_shown = echo is not Echo.NOTHING
-        splitter, tail = LineSplitter(Redactor(self._secrets)), Tail(MAX_OUTPUT_CHARS)
+        splitter, tail = LineSplitter(Redactor(self._secrets)), _Tail(MAX_OUTPUT_CHARS)
         refused_hosts: list[str] = []
 
         def add(lines: list[str]) -> None:

@@ -288,26 +288,6 @@ def _select_visible_lines(data: bytes) -> list[str]:
     return sanitise(text).split("\n")
 
 
-class Tail:
-    """The end of a command's output: about `max_length` characters of whole lines."""
-
-    def __init__(self, max_length: int) -> None:
-        self._max_length = max_length
-        self._lines: deque[str] = deque()
-        self._size = 0
-
-    def add(self, lines: list[str]) -> None:
-        """Add the next lines."""
-        self._lines.extend(lines)
-        self._size += sum(map(len, lines)) + len(lines)
-        while self._size > self._max_length and len(self._lines) > 1:
-            self._size -= len(self._lines.popleft()) + 1
-
-    def text(self) -> str:
-        """The lines that are kept."""
-        return "".join(f"{line}\n" for line in self._lines)
-
-
 # -- text that streams in
 
 _LAST_WORD = re.compile(rf"(?<![!-~])(?:{re.escape(CUT)}|[!-~])+$")

@@ -4,9 +4,6 @@ A worktree is a detached git worktree with a snapshot of the operator's files, a
 repository's `.worktreeinclude` names. It has an intent row, which is written before the worktree is made and removed
 after it is gone, so that a crash loses none. Programs in a worktree may change its `.git` file, so that file is never
 read here. `ChangeSets` has one `Worktrees`, and `SessionFolders` opens them through it.
-
-The lock of a workspace keeps a snapshot from overlapping with a landing. So `Landings` and `SessionFolders` use the
-same `WorkspaceLocks`.
 """
 
 from __future__ import annotations
@@ -17,14 +14,12 @@ import logging
 import os
 import stat
 import tempfile
-import threading
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import field
 from pathlib import Path
 
 from engine.beneath import Beneath, parents
+from engine.execution import WorkspaceLocks
 from engine.execution.diffs import leads_out
 from engine.execution.trees import (
     Snapshot,
@@ -48,65 +43,6 @@ from engine.storage.state import Intent, begin_intent, finish_intent_now, read_i
 from engine.text import sanitise
 
 log = logging.getLogger(__name__)
-
-# -- locks of workspaces
-
-_EVERYWHERE = ""
-"""The place of a session without a sandbox, which may write in every workspace."""
-
-
-class WorkspaceLocks:
-    """Keeps landings, undos and snapshots of one workspace from overlapping, with each other and with sessions that may
-    write there (SPEC 3.9): one lock for each workspace, and the sessions that write in it."""
-
-    def __init__(self) -> None:
-        self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
-        self._guard = threading.Lock()
-        self._writers: dict[str, str] = {}
-        """The place in which each session may write, by the session's id."""
-
-    @contextmanager
-    def hold(self, workspace: str) -> Iterator[None]:
-        """Hold the lock of a workspace."""
-        with self._guard:
-            lock = self._locks[os.path.realpath(workspace)]
-        with lock:
-            yield
-
-    @contextmanager
-    def hold_exclusively(self, workspace: str) -> Iterator[None]:
-        """Hold the lock of a workspace. Raises `Refusal` `session_writes` while a session may write there."""
-        path = os.path.realpath(workspace)
-        with self.hold(workspace):
-            with self._guard:
-                writers = [writer for writer in self._writers.items() if writer[1] in (path, _EVERYWHERE)]
-            if writers:
-                writer_id, place = writers[0]
-                cause = "runs without a sandbox" if place == _EVERYWHERE else "works in these files"
-                raise Refusal(
-                    "session_writes",
-                    f"session {writer_id} {cause} and could change them in the meantime; nothing was changed",
-                    "wait until it has finished, or stop it on the work screen, then try again",
-                )
-            yield
-
-    @contextmanager
-    def register_writer(self, session_id: str, workspace: Path, *, is_confined: bool) -> Iterator[None]:
-        """Block landings while the commands of a session may write the operator's files. Without a sandbox
-        (`is_confined`) these are the files of every workspace. Waits for a landing that is under way there."""
-        path = os.path.realpath(workspace) if is_confined else _EVERYWHERE
-        with self._guard:
-            self._writers[session_id] = path
-            locks = [lock for locked_path, lock in self._locks.items() if path in (locked_path, _EVERYWHERE)]
-        try:
-            for lock in locks:
-                with lock:
-                    pass  # its holder checked for writers before this one was registered
-            yield
-        finally:
-            with self._guard:
-                self._writers.pop(session_id, None)
-
 
 # -- ignored files that a worktree gets as well
 

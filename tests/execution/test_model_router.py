@@ -40,7 +40,7 @@ def make_router(*keys: str, config: str = "", models: Mapping[str, str] | None =
 
 
 CHANNEL = '[channels.koji-core]\nmodel = "{}"\n'
-ROWS = read_table(__file__)
+TABLE = read_table(__file__)
 
 
 def choose_model(router: ModelRouter, run_kind: str = "task") -> str:
@@ -51,7 +51,7 @@ def find_refusal(router: ModelRouter) -> Refusal:
     return refused("no_model", lambda: choose_model(router))
 
 
-@pytest.mark.parametrize("row", ROWS["choice"], ids=lambda row: row["name"])
+@pytest.mark.parametrize("row", TABLE["choice"], ids=lambda row: row["name"])
 def test_a_hint_comes_before_the_agents_tools_the_channel_and_the_first_provider(row: dict[str, Any]):
     router = make_router(
         *row["keys"], config=row.get("config", ""), models=row.get("tools_json"), hint=row.get("hint", "")
@@ -59,7 +59,7 @@ def test_a_hint_comes_before_the_agents_tools_the_channel_and_the_first_provider
     assert choose_model(router, row.get("run_kind", "task")) == row["model"]
 
 
-@pytest.mark.parametrize("default, hint, model", ROWS["local"])
+@pytest.mark.parametrize("default, hint, model", TABLE["local"])
 def test_a_hint_never_moves_work_from_a_local_model_to_a_remote_one(default: str, hint: str, model: str):
     router = make_router(
         "openai", config='[providers.ollama]\nmodel = "qwen3"\n', models={"default": default}, hint=hint
@@ -72,7 +72,7 @@ def test_the_model_of_the_agent_is_never_replaced_by_another(model: str):
     assert find_refusal(make_router("openai", models={"task": model})).fix
 
 
-@pytest.mark.parametrize("has_extra, keys, config, commands", ROWS["missing_steps"])
+@pytest.mark.parametrize("has_extra, keys, config, commands", TABLE["missing_steps"])
 def test_each_missing_step_is_named_and_no_other(
     monkeypatch: pytest.MonkeyPatch, has_extra: bool, keys: tuple[str, ...], config: str, commands: list[str]
 ):

@@ -21,7 +21,7 @@ from tests.execution.session_world import MakeWorld, ScriptWorld, run_python
 from tests.support import read_table
 from tests.support.checks import wait_until
 
-ROWS = read_table(__file__)
+TABLE = read_table(__file__)
 
 
 # Hosts and addresses
@@ -60,7 +60,7 @@ def test_plain_http_reaches_a_listed_port_without_headers_for_the_proxy(open_gat
         assert answer.endswith(f"{asked} localhost:{server} None".encode())
 
 
-@pytest.mark.parametrize("target", ROWS["a_host_that_is_not_listed_is_refused_and_not_resolved"])
+@pytest.mark.parametrize("target", TABLE["a_host_that_is_not_listed_is_refused_and_not_resolved"])
 def test_a_host_that_is_not_listed_is_refused_and_not_resolved(open_gate: GateOpener, target: str):
     gate = open_gate("api.example.com", "api.example.com:81", addresses={})
     assert gate.send(f"{target} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
