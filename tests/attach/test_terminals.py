@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine import Home, read_holder
-from tests.attach.conftest import CONSOLE, Pane
+from tests.attach.conftest import CONSOLE
+from tests.attach.pane import Pane
 from tests.support.checks import wait_until
 from tests.support.programs import is_alive
 from tests.support.repository import Repository

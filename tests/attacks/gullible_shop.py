@@ -15,9 +15,9 @@ import pytest
 from engine.api.operations import dispatch
 from engine.hierarchy.teaching import run_round
 from engine.model import OfferedFinding, Refusal, Score
-from tests.execution.model.model_world import ModelWorld
 from tests.support import read_table
 from tests.support.model_server import Reply, Request, make_call
+from tests.support.model_world import ModelWorld
 
 
 def make_canary_host(name: str) -> str:

@@ -17,10 +17,8 @@ import pytest
 from engine.api.control import ControlServer, ask
 from engine.api.gateway.guard import GatewayLimits
 from engine.home import Home
-from tests.api.gateway.conftest import serve
 from tests.api.gateway.served import Serve, Served
-
-__all__ = ["serve"]
+from tests.api.gateway.served import serve as serve
 
 pytestmark = pytest.mark.attack("doors")
 

@@ -24,9 +24,9 @@ from tests.attacks.gullible_shop import (
     make_canary_host,
     remove_quotes,
 )
-from tests.execution.model.model_world import KEY
 from tests.support import MONDAY_MORNING
 from tests.support.model_server import ModelServer
+from tests.support.model_world import KEY
 
 pytestmark = pytest.mark.slow_attack
 

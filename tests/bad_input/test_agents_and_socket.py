@@ -10,7 +10,8 @@ import pytest
 from engine import Engine, open_engine
 from engine.home import Home
 from engine.lock import read_holder
-from tests.bad_input.conftest import Clawpy, assert_refused, get_document, list_cards, read_doctor_check
+from tests.bad_input.results import assert_refused, list_cards, read_doctor_check
+from tests.cli.calls import Clawpy, get_document
 from tests.support.repository import Repository
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from engine.home import Home
-from tests.bad_input.conftest import Clawpy, assert_refused, get_document, list_cards
-from tests.cli.conftest import A_FORMER_DAY, add_conflicting_branches
-from tests.support.repository import Repository
+from tests.bad_input.results import assert_refused, list_cards
+from tests.cli.calls import Clawpy, get_document
+from tests.support.repository import A_FORMER_DAY, Repository, add_conflicting_branches
 
 
 @pytest.fixture

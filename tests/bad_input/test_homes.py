@@ -10,17 +10,10 @@ import pytest
 from engine import open_engine
 from engine.home import Home
 from engine.model import Refusal
-from tests.bad_input.conftest import (
-    Clawpy,
-    FailedStart,
-    assert_refused,
-    fill_disk,
-    get_document,
-    list_cards,
-    mount_disk,
-    read_doctor_check,
-    read_files,
-)
+from tests.bad_input.conftest import FailedStart
+from tests.bad_input.disks import fill_disk, mount_disk
+from tests.bad_input.results import assert_refused, list_cards, read_doctor_check, read_files
+from tests.cli.calls import Clawpy, get_document
 from tests.support.repository import Repository
 
 

@@ -9,7 +9,8 @@ import pytest
 from engine import Engine, open_engine
 from engine.home import Home
 from engine.model import Refusal, SessionState
-from tests.bad_input.conftest import Clawpy, list_cards
+from tests.bad_input.results import list_cards
+from tests.cli.calls import Clawpy
 from tests.support.repository import Repository
 
 FILES = (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.execution.model.model_world import KEY
 from tests.support.model_server import ModelServer
+from tests.support.model_world import KEY
 
 
 @pytest.hookimpl(tryfirst=True)

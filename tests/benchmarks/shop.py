@@ -18,9 +18,9 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Randomness, SessionView
 from engine.model.adaptation import Candidate, CandidateStatus
-from tests.execution.model.model_world import ModelWorld
 from tests.support import read_table
 from tests.support.model_server import ModelServer, Reply, Request, make_call
+from tests.support.model_world import ModelWorld
 
 MODULE = '"""Functions about {rule}."""\n\n\n'
 """The beginning of a module of the shop."""

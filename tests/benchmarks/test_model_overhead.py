@@ -17,8 +17,8 @@ from engine.clock import SystemClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import SessionState
 from tests.benchmarks.measuring import print_table, time_in_turns
-from tests.execution.model.model_world import ModelWorld
 from tests.support.model_server import ModelServer, Reply, make_call
+from tests.support.model_world import ModelWorld
 
 SESSIONS, WARM = 25, 3
 """Sessions that are measured, and sessions before them."""

@@ -13,13 +13,11 @@ import time
 from dataclasses import dataclass
 
 from engine.api.gateway.guard import GatewayLimits
-from tests.api.gateway.conftest import serve
 from tests.api.gateway.served import Serve, Served
+from tests.api.gateway.served import serve as serve
 from tests.benchmarks.event_writer import EVENTS_PER_SECOND, EventWriter
 from tests.benchmarks.measuring import compute_p95
 from tests.benchmarks.pulse_clients import ClientReport, connect_clients
-
-__all__ = ["serve"]
 
 CLIENTS, STALLED = 200, 10
 SECONDS = 20

@@ -8,7 +8,7 @@ import pytest
 
 from clawpy_console.cli.batch import is_sentence
 from engine.home import Home
-from tests.cli.conftest import Clawpy
+from tests.cli.calls import Clawpy
 from tests.support.settings import write_settings
 
 

@@ -8,7 +8,7 @@ from clawpy_console.appearance import check_setting
 from engine.home import Home
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
-from tests.cli.conftest import Clawpy
+from tests.cli.calls import Clawpy
 from tests.support.repository import Repository
 from tests.support.settings import write_settings
 

@@ -15,7 +15,7 @@ import pytest
 from clawpy_console.cli.printing.system import print_new_token
 from engine import read_holder
 from engine.home import Home
-from tests.cli.conftest import Clawpy
+from tests.cli.calls import Clawpy
 from tests.support.checks import assert_contains, wait_until
 from tests.support.programs import make_clawpy_command, run_beside
 from tests.support.repository import Repository

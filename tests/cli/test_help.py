@@ -10,7 +10,7 @@ import pytest
 
 from clawpy_console.cli.verbs import VERBS
 from engine.home import Home
-from tests.cli.conftest import Clawpy
+from tests.cli.calls import Clawpy
 from tests.support.programs import make_clawpy_command
 from tests.support.settings import write_settings
 

@@ -15,7 +15,7 @@ from engine import open_engine
 from engine.execution.permissions import PermissionRow
 from engine.home import Home
 from engine.safety import get_stop_file, is_stop_requested
-from tests.cli.conftest import Clawpy
+from tests.cli.calls import Clawpy
 from tests.support.checks import assert_contains
 from tests.support.repository import Repository
 

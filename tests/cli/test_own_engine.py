@@ -8,7 +8,7 @@ import pytest
 from engine import read_completion_names
 from engine.api.offline import read_rows
 from engine.home import Home
-from tests.cli.conftest import Clawpy, get_document
+from tests.cli.calls import Clawpy, get_document
 from tests.support.checks import assert_contains
 from tests.support.repository import Repository
 from tests.support.settings import write_settings

@@ -15,7 +15,7 @@ from engine import open_engine
 from engine.home import Home
 from engine.lock import read_holder
 from engine.safety import get_stop_file, is_stop_requested
-from tests.cli.conftest import Clawpy, get_document
+from tests.cli.calls import Clawpy, get_document
 from tests.support.checks import wait_until
 from tests.support.programs import make_clawpy_command, run_beside, run_python
 

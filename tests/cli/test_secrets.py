@@ -15,7 +15,7 @@ from engine.clock import FakeClock
 from engine.config.sections import PROVIDERS
 from engine.home import Home
 from engine.lock import HomeLock
-from tests.cli.conftest import Clawpy
+from tests.cli.calls import Clawpy
 from tests.support.keys import MemoryKeyring
 from tests.support.settings import write_settings
 from tests.support.web_server import LoopbackServer, send_reply

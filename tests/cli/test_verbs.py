@@ -8,7 +8,7 @@ import pytest
 from clawpy_console.cli import split_options
 from clawpy_console.cli.verbs import VERBS, parse_span
 from engine import __version__
-from tests.cli.conftest import Clawpy
+from tests.cli.calls import Clawpy
 
 
 @pytest.mark.parametrize("verb", VERBS)

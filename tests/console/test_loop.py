@@ -12,8 +12,8 @@ from clawpy_console.app import ConsoleApp
 from engine import open_engine
 from engine.home import Home
 from engine.model import SessionState
-from tests.benchmarks.key_bench import make_busy_repository
 from tests.console.driving import until, until_loaded
+from tests.support.busy_repository import make_busy_repository
 
 pytestmark = pytest.mark.usefixtures("frames_at_60_hz")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.memory.conftest import make_memory as make_memory
+from tests.memory.memory_services import make_memory as make_memory
 
 
 @pytest.fixture(autouse=True)

@@ -27,8 +27,8 @@ from engine.memory.recall_in_prompts import BLOCK_TAG, RecallPromptPart
 from engine.memory.vectors import MAX_CHUNKS
 from engine.model import Layer, NewMemory, PromptRequest, RecallQuery
 from engine.text import sanitise
-from tests.memory.conftest import MakeMemory
 from tests.memory.hostile_pieces import HOSTILE_PIECES
+from tests.memory.memory_services import MakeMemory
 from tests.support.checks import wait_until
 
 HOSTILE = int(os.environ.get("CLAWPY_HOSTILE", "10000"))

@@ -16,7 +16,7 @@ import pytest
 from engine.memory import vectors
 from engine.memory.memory import MemoryService
 from engine.model import NewMemory, RecallQuery
-from tests.memory.conftest import MakeMemory, WordVectors
+from tests.memory.memory_services import MakeMemory, WordVectors
 from tests.support.programs import run_python
 
 MEMORIES = int(os.environ.get("CLAWPY_MEMORIES", "2000"))

@@ -16,7 +16,7 @@ from engine.memory.memory import MemoryService
 from engine.model import Layer
 from engine.storage.database import Database
 from tests.faults.kill import run_until_killed
-from tests.memory.conftest import WordVectors
+from tests.memory.memory_services import WordVectors
 
 
 def open_memory(folder: Path) -> tuple[MemoryService, Database]:

@@ -9,8 +9,7 @@ import pytest
 
 from engine.git.reader import GitReader
 from engine.git.state import FileState, GitState
-from tests.prediction.builders import commit_at, touch
-from tests.support.repository import Repository
+from tests.support.repository import Repository, commit_at, touch
 
 T0 = datetime(2025, 6, 1, 12, tzinfo=UTC)
 Read = Callable[[], GitState]

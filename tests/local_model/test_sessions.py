@@ -8,10 +8,10 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Outcome, SessionState, Status
-from tests.execution.model.model_world import ModelWorld
 from tests.local_model.conftest import SESSION_TIMEOUT_S, keyless_world
 from tests.local_model.server import Proxy, Smollm2
 from tests.support.checks import wait_until
+from tests.support.model_world import ModelWorld
 
 PROMPT = "Look into readme.md"
 

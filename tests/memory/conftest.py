@@ -1,71 +1,13 @@
-"""A memory service over a real database, whose embedder is the real helper process or counts words."""
-
-import hashlib
-import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
-from pathlib import Path
+"""A memory service for each test."""
 
 import pytest
 
-from engine.clock import FakeClock
-from engine.config import FixedSettings
-from engine.memory.embedding import Embedding, make_unit_vector
 from engine.memory.memory import MemoryService
-from engine.model import NewMemory
-from engine.storage.database import Database
-
-
-class WordVectors:
-    """An embedder for which texts with the same words are near: the sum of a fixed random direction for each word."""
-
-    def __init__(self, dimensions: int = 32, name: str = "words"):
-        self.dimensions = dimensions
-        self.name = name
-
-    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
-        return [Embedding(make_unit_vector(self._sum(text))) for text in texts]
-
-    def _sum(self, text: str) -> list[float]:
-        total = [1e-6] * self.dimensions
-        for word in text.lower().split():
-            chance = random.Random(hashlib.sha256(word.encode(errors="replace")).digest())
-            total = [value + chance.gauss(0, 1) for value in total]
-        return total
-
-
-MakeMemory = Callable[..., MemoryService]
-"""Makes a memory service; see the fixture `make_memory`."""
-
-
-@pytest.fixture
-def make_memory(tmp_path: Path, database: Database, clock: FakeClock) -> Iterator[MakeMemory]:
-    """Makes services over the test's database; with an `embedder` the service is started."""
-    with ExitStack() as stack:
-
-        def make(*, embedder: WordVectors | None = None, running: frozenset[str] = frozenset()) -> MemoryService:
-            memory = MemoryService(
-                database,
-                settings=FixedSettings(),
-                clock=clock,
-                folder=tmp_path / "chroma",
-                running=lambda: running,
-                embedder=embedder,
-            )
-            stack.enter_context(closing(memory))
-            if embedder is not None:
-                memory.start()
-            return memory
-
-        yield make
+from tests.memory.memory_services import MakeMemory, WordVectors
+from tests.memory.memory_services import make_memory as make_memory
 
 
 @pytest.fixture
 def memory(make_memory: MakeMemory) -> MemoryService:
     """A started service, which makes vectors quickly."""
     return make_memory(embedder=WordVectors())
-
-
-def make_turns(*texts: str, session: str = "s1", speaker: str = "Ada") -> list[NewMemory]:
-    """Turns of a conversation."""
-    return [NewMemory(text, session=session, speaker=speaker) for text in texts]

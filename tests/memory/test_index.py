@@ -25,7 +25,7 @@ from engine.memory.memory import MemoryService
 from engine.memory.vectors import MAX_CHUNK_TOKENS, NoIndex, cut_into_chunks
 from engine.model import Layer, NewMemory, RecallQuery
 from engine.storage.database import Database
-from tests.memory.conftest import MakeMemory, WordVectors, make_turns
+from tests.memory.memory_services import MakeMemory, WordVectors, make_turns
 from tests.support.checks import wait_until
 
 LONG = 90.0

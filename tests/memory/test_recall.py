@@ -39,8 +39,8 @@ from engine.model import (
 )
 from engine.storage.database import Database
 from engine.text import sanitise
-from tests.memory.conftest import MakeMemory, WordVectors, make_turns
 from tests.memory.hostile_pieces import HOSTILE_PIECES
+from tests.memory.memory_services import MakeMemory, WordVectors, make_turns
 
 NOW = datetime(2025, 6, 15, tzinfo=UTC)
 

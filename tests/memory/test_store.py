@@ -11,7 +11,7 @@ from engine.memory.memory import MemoryService
 from engine.memory.store import MAX_MEMORY_BYTES
 from engine.model import Layer, NewMemory, RecallQuery, Retention
 from engine.storage.database import Database
-from tests.memory.conftest import MakeMemory, WordVectors, make_turns
+from tests.memory.memory_services import MakeMemory, WordVectors, make_turns
 from tests.support.checks import refused
 
 

@@ -1,9 +1,7 @@
 """Builders of what contexts and proposals are made of: commits, files of a certain time, sessions, tasks."""
 
-import os
 from dataclasses import replace
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 from engine.execution.runners.flows import FLOWS
@@ -11,18 +9,7 @@ from engine.model import Proposal, SessionState, SessionView, Task
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates import propose
 from tests.support import MONDAY_MORNING as NOW
-from tests.support.repository import Repository
 from tests.support.sessions import make_session_view
-
-
-def commit_at(repository: Repository, message: str, files: dict[str, str], at: datetime) -> str:
-    """Commit these files at a time; returns the commit."""
-    return repository.commit(message, files, at=at.isoformat())
-
-
-def touch(path: Path, at: datetime):
-    """Set the time of a file."""
-    os.utime(path, (at.timestamp(), at.timestamp()))
 
 
 def make_session(

@@ -16,9 +16,9 @@ from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.model import SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
-from tests.prediction.builders import NOW, commit_at, touch
+from tests.prediction.builders import NOW
 from tests.support.past_run import PastRun
-from tests.support.repository import Repository
+from tests.support.repository import Repository, commit_at, touch
 
 _FOLDER = Path("/srv/shop")
 PYTEST_PROJECT = Project(

@@ -18,9 +18,9 @@ from engine.prediction.predictors import (
     ModelTwin,
     PredictorHook,
 )
-from tests.prediction.builders import NOW, commit_at
+from tests.prediction.builders import NOW
 from tests.prediction.sensing import SensedWorkspace
-from tests.support.repository import Repository
+from tests.support.repository import Repository, commit_at
 
 GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
 

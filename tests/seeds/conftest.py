@@ -10,9 +10,9 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import DecisionSignal
-from tests.execution.model.model_world import KEY
 from tests.seeds.operator_world import OperatorWorld
 from tests.support.model_server import ModelServer
+from tests.support.model_world import KEY
 
 
 @pytest.fixture

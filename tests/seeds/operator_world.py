@@ -15,8 +15,8 @@ from sqlalchemy import text
 from engine import Engine
 from engine.api.operations import dispatch
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, SessionView
-from tests.execution.model.model_world import CHANNEL, ModelWorld
 from tests.support.model_server import Request
+from tests.support.model_world import CHANNEL, ModelWorld
 
 RAW_OF_APPROVED, RAW_OF_DISMISSED = 0.95, 0.3
 """What the Twin foresaw of recorded decisions, before its calibration."""

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from engine.model import DecisionSignal, Refusal, SessionState
-from tests.cli.conftest import add_conflicting_branches
 from tests.seeds.operator_world import GREEN, OperatorWorld, find_verdict
 from tests.support.model_server import Reply, make_call
+from tests.support.repository import add_conflicting_branches
 
 
 def test_signals(closed_world: OperatorWorld):

@@ -11,9 +11,9 @@ import pytest
 from websockets.sync.client import connect
 
 from engine.model import Refusal
-from tests.cli.conftest import add_conflicting_branches
 from tests.seeds.operator_world import OperatorWorld
 from tests.support.model_server import Reply
+from tests.support.repository import add_conflicting_branches
 from tests.support.training_server import TrainingServer
 
 pytestmark = pytest.mark.long

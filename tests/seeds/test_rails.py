@@ -8,9 +8,9 @@ import json
 import pytest
 
 from engine.model import Assignment, AutonomyState, DecidedBy, Refusal, SessionState, Trigger, TriggerType
-from tests.execution.model.model_world import CHANNEL
 from tests.seeds.operator_world import OperatorWorld, find_verdict
 from tests.support.model_server import make_call
+from tests.support.model_world import CHANNEL
 
 RAILS = {"rate", "loop", "cost", "content", "gate", "kill"}
 

@@ -1,10 +1,11 @@
-"""A real git repository in which a test writes history."""
+"""A real git repository in which a test writes history, with the times of commits and files."""
 
 import atexit
 import os
 import shutil
 import subprocess
 import tempfile
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 
@@ -57,3 +58,26 @@ class Repository:
             return self.git("rev-parse", "HEAD")
         head = (folder / "HEAD").read_text().strip()
         return (folder / head.removeprefix("ref: ")).read_text().strip() if head.startswith("ref: ") else head
+
+
+A_FORMER_DAY = "2026-01-02T12:00:00+00:00"
+"""The time of commits that are not from today."""
+
+
+def add_conflicting_branches(repository: Repository):
+    """Add two branches that change the same line. At any hour of the day there is a card about them."""
+    current_branch = repository.git("branch", "--show-current").strip()
+    for name in ("gifts", "express"):
+        repository.git("switch", "--quiet", "--create", name, current_branch)
+        repository.commit(name, {"cart.py": f"total = {len(name)}\n"}, at=A_FORMER_DAY)
+    repository.git("switch", "--quiet", current_branch)
+
+
+def commit_at(repository: Repository, message: str, files: dict[str, str], at: datetime) -> str:
+    """Commit these files at a time; returns the commit."""
+    return repository.commit(message, files, at=at.isoformat())
+
+
+def touch(path: Path, at: datetime):
+    """Set the time of a file."""
+    os.utime(path, (at.timestamp(), at.timestamp()))

@@ -2,13 +2,14 @@
 
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from engine import open_engine
 from engine.api.gateway.gateway import Gateway
@@ -126,3 +127,26 @@ def call(served: Served, method: str, params: dict[str, Any] | None = None) -> d
     """The document of a reply to a call over JSON-RPC."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method} | ({} if params is None else {"params": params})
     return request(served, "POST", "/rpc", json=body)
+
+
+@pytest.fixture(scope="module")
+def serve(
+    tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[], bytes], git_config: Path
+) -> Iterator[Serve]:
+    """Opens engines with a gateway; closes them after the module."""
+    opened = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_CONFIG_GLOBAL", str(git_config))
+        patch.delenv("CLAWPY_GATEWAY_API_KEY", raising=False)
+
+        def open_next(**options: Any) -> Served:
+            place = tmp_path_factory.mktemp("served")
+            home = Home.locate(place / "home")
+            home.data.mkdir(parents=True)
+            home.database.write_bytes(empty_database())
+            opened.append(open_served(place, **options))
+            return opened[-1]
+
+        yield open_next
+        for served in opened:
+            served.engine.close()

@@ -19,7 +19,7 @@ from engine.engine import Engine
 from engine.lock import read_holder
 from engine.model import Answer, DecidedBy, Question, Refusal, SessionState, Status, TriggerType, Verdict
 from tests.api.gateway.served import Serve, Served, call, request, trigger
-from tests.api.notify.notification_server import NotificationServer
+from tests.support.notification_server import NotificationServer
 
 
 def test_a_card_is_rejected_taken_back_and_snoozed(served: Served, engine: Engine):

@@ -7,8 +7,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.storage.database import Database
-from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.notify_world import EVERYWHERE, NotifyWorld
+from tests.support.notification_server import NotificationServer
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from engine.config import Settings
 from engine.config.sections import NotifySettings, Surface, SurfaceSettings, find_address_problem
 from engine.config.settings_file import BadConfig, read_settings
 from engine.home import Home
-from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.notify_world import StandInKeys
 from tests.support import MONDAY_MORNING as NOW
 from tests.support import read_table
 from tests.support.checks import refused
+from tests.support.notification_server import NotificationServer
 from tests.support.programs import make_program
 from tests.support.settings import MutableSettings
 

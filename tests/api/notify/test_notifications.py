@@ -24,9 +24,9 @@ from engine.events import Event, EventBus
 from engine.events.engine import CostWarned, StateChanged
 from engine.model import SessionState, Tier, microusd
 from engine.storage.database import Database
-from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.notify_world import COST, EVERYWHERE, ONE_FAILED, PAUSED, NotifyWorld, make_created, make_ended
 from tests.support import MONDAY_MORNING
+from tests.support.notification_server import NotificationServer
 from tests.support.sessions import make_session_view
 
 

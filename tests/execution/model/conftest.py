@@ -7,8 +7,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support.model_server import ModelServer
+from tests.support.model_world import KEY, ModelWorld
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from engine.execution.runners.model.agent_loop import FIRST_BYTE_S, IDLE_S
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.session_limits import Limits
 from engine.model import SessionState
-from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support.checks import wait_until
 from tests.support.model_server import Reply, make_call
+from tests.support.model_world import KEY, ModelWorld
 from tests.support.programs import is_alive
 
 pytestmark = pytest.mark.long

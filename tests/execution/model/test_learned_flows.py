@@ -16,7 +16,7 @@ from engine.model.adaptation import (
     FlowOffload,
 )
 from engine.storage.database import Transaction
-from tests.execution.model.model_world import ModelWorld
+from tests.support.model_world import ModelWorld
 
 
 @contextmanager

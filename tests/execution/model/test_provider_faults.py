@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from engine.model import Outcome, SessionState, SessionView, Status
-from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support import read_table
 from tests.support.model_server import Call, Reply
+from tests.support.model_world import KEY, ModelWorld
 
 
 @dataclass(frozen=True)

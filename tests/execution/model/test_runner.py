@@ -8,9 +8,9 @@ import pytest
 
 from engine.execution.runners.model import FILE_SUFFIX, ConversationStore
 from engine.model import Outcome, SessionState, Status
-from tests.execution.model.model_world import ModelWorld
 from tests.support.checks import wait_until
 from tests.support.model_server import Call, Reply, make_call
+from tests.support.model_world import ModelWorld
 
 pytestmark = pytest.mark.long
 

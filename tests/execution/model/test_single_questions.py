@@ -14,9 +14,9 @@ from engine.background import HelperGone
 from engine.execution.runners.model.host_client import Conversation
 from engine.model import Assignment, Layer, ModelCall, NoAnswer, Question
 from engine.safety.costs import CostEntry
-from tests.execution.model.model_world import GPT, KEY, ModelWorld
 from tests.support.checks import refused
 from tests.support.model_server import ModelServer, Reply
+from tests.support.model_world import GPT, KEY, ModelWorld
 
 
 @pytest.fixture

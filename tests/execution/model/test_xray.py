@@ -8,8 +8,8 @@ import pytest
 from engine.execution.runners.model import ConversationStore, Model
 from engine.model import PromptPart, SourceKind
 from engine.redaction import CUT
-from tests.execution.model.model_world import ModelWorld
 from tests.support.model_server import make_call
+from tests.support.model_world import ModelWorld
 
 pytestmark = pytest.mark.long
 

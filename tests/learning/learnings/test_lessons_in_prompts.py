@@ -9,8 +9,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.lessons import make_lesson_id
 from engine.model.adaptation import CandidateStatus
-from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support.model_server import ModelServer
+from tests.support.model_world import KEY, ModelWorld
 
 RULE = "docs end with a full stop"
 LESSON = make_lesson_id(RULE)

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from tests.prediction.builders import NOW, commit_at
+from tests.prediction.builders import NOW
 from tests.prediction.sensing import SensedWorkspace
-from tests.support.repository import Repository
+from tests.support.repository import Repository, commit_at
 
 
 @pytest.fixture

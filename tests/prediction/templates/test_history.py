@@ -7,10 +7,10 @@ import pytest
 
 from engine.prediction.signals import Meeting
 from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, prepare_meeting
-from tests.prediction.builders import NOW, commit_at
+from tests.prediction.builders import NOW
 from tests.prediction.sensing import SensedWorkspace
 from tests.support import read_table
-from tests.support.repository import Repository
+from tests.support.repository import Repository, commit_at
 
 
 @pytest.mark.parametrize("subject, routine", read_table(__file__)["subjects"])

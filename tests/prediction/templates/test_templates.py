@@ -12,9 +12,9 @@ from engine.prediction import KINDS
 from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates.history import secret
 from engine.prediction.templates.offers import find_day_begin, is_usable, is_usable_path
-from tests.prediction.builders import NOW, commit_at, make_session, propose_all
+from tests.prediction.builders import NOW, make_session, propose_all
 from tests.prediction.sensing import SensedWorkspace
-from tests.support.repository import Repository
+from tests.support.repository import Repository, commit_at
 
 DAY = timedelta(days=1)
 
