@@ -25,7 +25,7 @@ from engine.events import EventBus
 from engine.events.work import SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import CannotRun, CommandBlocked, RetryLater, SessionStopped, WorkFailed
-from engine.execution.runners.flow_runner import PROSE
+from engine.execution.runners.flows import PROSE
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED, find_best_sandbox

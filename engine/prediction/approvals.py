@@ -16,7 +16,7 @@ from sqlmodel import Session
 
 from engine.config.sections import AUTO
 from engine.events.work import PredictionReassigned
-from engine.execution.runners.flow_runner import find_named_flow
+from engine.execution.runners.flows import find_named_flow
 from engine.execution.session_store import CONTINUES
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from engine.config import Settings
 from engine.config.sections import ACP_PREFIX
-from engine.execution.runners.flow_runner import find_missing_file, find_named_flow, find_similar_flow
-from engine.execution.runners.flows import gives_change_set
+from engine.execution.runners.flows import find_missing_file, find_named_flow, find_similar_flow, gives_change_set
 from engine.execution.sessions import Sessions
 from engine.model import (
     UNDONE,

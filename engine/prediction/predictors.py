@@ -25,7 +25,7 @@ from engine.api_keys import TWIN, Key, Keys
 from engine.clock import in_utc
 from engine.config import SettingsSource
 from engine.execution.model_router import ModelChoice, ModelRouter
-from engine.execution.runners.flow_runner import find_named_flow
+from engine.execution.runners.flows import find_named_flow
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import SIDE_SEPARATOR
 from engine.learning.decisions.exporting import TWIN_INSTRUCTION

@@ -20,8 +20,7 @@ from engine.config import Settings
 from engine.engine import Engine, open_engine
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import Place
-from engine.execution.runners.flow_runner import edit_parameters
-from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flows import FLOWS, edit_parameters
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.frozen import frozen

@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import SystemClock
 from engine.config import ChannelSettings, FixedSettings, Settings
-from engine.execution.runners.flow_runner import PROSE as PROSE_EDIT
+from engine.execution.runners.flows import PROSE as PROSE_EDIT
 from engine.execution.session_run import Admission
 from engine.model import Assignment, Refusal, RunnerInfo
 from tests.execution.session_world import make_rails

@@ -16,12 +16,14 @@ from pydantic import TypeAdapter
 from engine.config import Settings, WorkspaceSettings
 from engine.execution.runners import Place, WorkFailed
 from engine.execution.runners.flow import FlowResult, Job, RepoPath
-from engine.execution.runners.flow_runner import (
+from engine.execution.runners.flows import (
+    FLOWS,
+    LearnedFlow,
     edit_parameters,
     find_named_flow,
     find_similar_flow,
+    make_learned_flow,
 )
-from engine.execution.runners.flows import FLOWS, LearnedFlow, make_learned_flow
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.model import CheckResult, Refusal, SessionState, Verdict
 from tests.execution.flow_world import FlowWorld

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from engine.execution.runners.flow_runner import ALIASES, find_named_flow
+from engine.execution.runners.flows import ALIASES, find_named_flow
 from engine.frozen import frozen
 from engine.model import Proposal, Task, TaskState
 from engine.prediction import BLOCKING_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
