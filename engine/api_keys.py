@@ -278,7 +278,7 @@ def check_name(name: str) -> None:
 
 # -- the keyring of the system
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 SERVICE = "clawpy-console"
 """The service name of keys in the keyring."""
@@ -365,7 +365,7 @@ class Keyring:
 
         return self._call(work)
 
-    def _call(self, work: Callable[[KeyringBackend], Answer]) -> Answer:
+    def _call(self, work: Callable[[KeyringBackend], Result]) -> Result:
         """Run `work` with the keyring. Raises `NoKeyring` if it fails or takes too long."""
         with self._lock:
             if self._request is not None and not self._request.done():
@@ -376,7 +376,7 @@ class Keyring:
                 raise NoKeyring(f"{message}; if a window asks for its password, enter it, then try again")
         error = request.exception()
         if error is None:
-            answer: Answer = request.result()
+            answer: Result = request.result()
             return answer
         if isinstance(error, NoKeyring):
             raise error

@@ -30,8 +30,8 @@ from engine.git import find_repository_root
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Card, Randomness, Refusal, SessionState
-from engine.retention import Retention
-from engine.services import Overrides, acting, candidates, execution, foundation, learnings, prediction
+from engine.retention import RowRetention
+from engine.services import Overrides, autonomy, candidates, execution, foundation, learnings, prediction
 
 if TYPE_CHECKING:
     from engine.api.gateway.server import Server
@@ -112,8 +112,8 @@ class Engine(ApiServices):
         prediction.build_prediction(self, sessions, overrides)
         foundation.build_knowledge(self, overrides)
         candidates.build_adaptation(self)
-        self.retention = Retention(self.database, self.clock, self.settings, self.ledger.cursor_keys)
-        acting.build(self, sessions, follow_gateway=lambda: self.gateway.apply_settings())
+        self.retention = RowRetention(self.database, self.clock, self.settings, self.ledger.cursor_keys)
+        autonomy.build(self, sessions, follow_gateway=lambda: self.gateway.apply_settings())
         self.gateway = Gateway(self, _build_gateway, announce=self._lock.announce_gateway)
         self.notify = Notifications(self, issue_pass=self.gateway.issue_pass)
         services_that_wait = (self.knowledge, self.bubbles, self.adaptation, self.learnings, self.notify)

@@ -147,7 +147,7 @@ RETENTION_RULES = (RECORD_RULE, RUN_RULE, COST_RULE, TRIGGER_RULE, EVENT_RULE)
 """The rules in their order. Records are deleted before the ledger entries from which they were made."""
 
 
-class Retention:
+class RowRetention:
     """Deletes old rows. The settings have the number of days for which each table keeps its rows."""
 
     def __init__(self, database: Database, clock: Clock, settings: SettingsSource, cursors: Set[str]) -> None:

@@ -13,7 +13,7 @@ from engine.config.settings_file import BadConfig, describe_accepted, parse_key,
 from engine.events.work import ChangeSetLanded
 from engine.learning.candidates.adaptation import LAST_PROCESSED_KEY
 from engine.model.adaptation import RecordKind
-from engine.retention import Retention
+from engine.retention import RowRetention
 from engine.storage import as_stored, ask, state
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -46,8 +46,8 @@ def make_settings(document: str = "") -> Settings:
     return read_settings(document, file="config.toml", environment={})
 
 
-def make_retention(database: Database, clock: FakeClock, document: str = "") -> Retention:
-    return Retention(database, clock, FixedSettings(make_settings(document)), {READER, OTHER_READER})
+def make_retention(database: Database, clock: FakeClock, document: str = "") -> RowRetention:
+    return RowRetention(database, clock, FixedSettings(make_settings(document)), {READER, OTHER_READER})
 
 
 def put_row(database: Database, table: str, **values: Any):

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from engine.prediction.threads import Threads
     from engine.prediction.twin import Calibrator, EmbeddedTwin, EmbeddingCache
     from engine.prediction.workspace_watch import WorkspaceWatch
-    from engine.retention import Retention
+    from engine.retention import RowRetention
     from engine.safety.safety import Safety
     from engine.settings_store import SettingsStore
     from engine.storage.database import Database
@@ -162,13 +162,13 @@ class Services:
     training: Training
     insights: InsightsReader
 
-    # work without the operator (`acting`)
+    # work without the operator (`autonomy`)
     autonomy: Autonomy
     heartbeat: Heartbeat
     workspace_watch: WorkspaceWatch
 
     # deletion of old rows, and the sources of the queue besides changes, sessions and permissions (`engine.engine`)
-    retention: Retention
+    retention: RowRetention
     waiting_sources: Sequence[Callable[[], Sequence[Waiting]]]
 
     @property

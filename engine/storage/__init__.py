@@ -193,7 +193,7 @@ Convert = Callable[[Any], Any]
 """Converts a value of a column between its stored form and that of Python."""
 
 
-class Answer(list[tuple[Any, ...]]):
+class FoundRows(list[tuple[Any, ...]]):
     """What a statement found: of each row, in order, the values of its columns."""
 
     def scalar(self) -> Any:
@@ -201,7 +201,7 @@ class Answer(list[tuple[Any, ...]]):
         return self[0][0] if self else None
 
 
-def ask(session: Session, statement: str, values: Mapping[str, Any] | None = None) -> Answer:
+def ask(session: Session, statement: str, values: Mapping[str, Any] | None = None) -> FoundRows:
     """Execute SQL in the session's transaction. Changes of the session's objects are written first.
 
     It returns what is stored, such as the text of an instant. An instant among the `values` becomes such a text, and a
@@ -210,7 +210,7 @@ def ask(session: Session, statement: str, values: Mapping[str, Any] | None = Non
     if not session.info[READ_ONLY]:
         session.flush()
     parameters = {name: _to_parameter(value) for name, value in (values or {}).items()}
-    return Answer(driver_of(session).execute(statement, parameters))
+    return FoundRows(driver_of(session).execute(statement, parameters))
 
 
 def _to_parameter(value: Any) -> Any:

@@ -19,14 +19,13 @@ from engine.api.operations.memory import RESERVED_NAMES, parse_agent_name
 from engine.clock import FakeClock
 from engine.config.sections import Surface
 from engine.events import EventBus
-from engine.events.engine import StateChanged
 from engine.execution.runners.flows.agents_md import read_lessons
 from engine.model import (
     ChangeState,
     SessionState,
 )
 from engine.storage.database import Database
-from tests.api.notify.notify_world import NotifyWorld
+from tests.api.notify.notify_world import PAUSED_EVENT, NotifyWorld
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.hierarchy.guidance_world import make_learning
 from tests.support import read_table
@@ -150,7 +149,7 @@ def test_a_test_notification_says_how_it_went(world: NotifyWorld):
 def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: NotifyWorld):
     world.set_addresses(phone="ntfy://topic")
     world.courier.failures[Surface.PHONE] = DeliveryFailure("the server answers 401", lasting=True)
-    world.record_events(StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row"))
+    world.record_events(PAUSED_EVENT)
     world.deliver()
     shown = render_document("notify", carry_out_notify(world))
     assert "1 not delivered: the server answers 401; clawpy notify retry phone" in shown

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.engine import Engine
 from engine.memory.importing import Importer, read_lines
 from engine.model import RETENTION_BY_KIND, Retention
-from engine.services.acting import find_last_operator_activity
+from engine.services.autonomy import find_last_operator_activity
 from engine.services.prediction import find_last_workspace_activity
 from engine.storage.database import Database
 from tests.memory.stand_in_work import StandInWork

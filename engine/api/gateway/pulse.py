@@ -97,7 +97,7 @@ class _Disconnect(Exception):
         self.reason = reason
 
 
-Answer = Callable[[str, Mapping[str, Any] | None, str | int | None], Document]
+AnswerCall = Callable[[str, Mapping[str, Any] | None, str | int | None], Document]
 """Carries out a call of JSON-RPC: (method, parameters, id of the call) → reply. Never raises."""
 
 
@@ -105,7 +105,7 @@ class Pulse:
     """Follows the ledger and serves the clients, on the gateway's event loop."""
 
     def __init__(
-        self, engine: Services, answer: Answer, access: Access, limits: GatewayLimits, counts: ClientCounts
+        self, engine: Services, answer: AnswerCall, access: Access, limits: GatewayLimits, counts: ClientCounts
     ) -> None:
         self.engine = engine
         self.answer = answer

@@ -88,7 +88,7 @@ class NotifyWorld:
             ledger=Ledger(database),
             cards=self.cards,
             sessions=SimpleNamespace(get=self._get_session),
-            autonomy=SimpleNamespace(find_quiet_reason=lambda: self.quiet),
+            autonomy=SimpleNamespace(find_quiet_reason=lambda: "quiet hours" if self.quiet else ""),
         )
         self.notifications = Notifications(
             engine,
@@ -143,6 +143,6 @@ def make_ended(state: str = "succeeded", summary: str = "41 passed") -> SessionE
     return SessionEnded(subject="sess_a", prediction_id="pred_a", state=state, summary=summary, cost=0)
 
 
-ONE_FAILED = CheckResult("pytest", passed=40, failed=1, errors=0, skipped=0, seconds=1.0, failing=("test_a",))
-PAUSED = StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row")
-COST = CostWarned(window="day", spent=microusd(16.4), cap=microusd(20))
+ONE_FAILED_TEST = CheckResult("pytest", passed=40, failed=1, errors=0, skipped=0, seconds=1.0, failing=("test_a",))
+PAUSED_EVENT = StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row")
+COST_WARNING = CostWarned(window="day", spent=microusd(16.4), cap=microusd(20))

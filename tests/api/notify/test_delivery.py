@@ -61,11 +61,11 @@ def test_addresses_without_a_secret_may_stand_in_the_settings(url: str):
 @pytest.mark.parametrize("url", ADDRESSES["secret"])
 def test_addresses_that_may_hold_a_secret_are_refused_and_not_repeated(url: str):
     assert find_address_problem(url)
-    with pytest.raises(BadConfig) as refused:
+    with pytest.raises(BadConfig) as raised:
         read_settings(f'[notify.phone]\nurl = "{url}"\n', file="config.toml", environment={})
-    assert "hunter2" not in str(refused.value)
-    assert "tk_abc" not in str(refused.value)
-    assert "config.toml:2: notify.phone.url" in str(refused.value)
+    assert "hunter2" not in str(raised.value)
+    assert "tk_abc" not in str(raised.value)
+    assert "config.toml:2: notify.phone.url" in str(raised.value)
 
 
 def test_secret_parts_of_known_addresses_are_listed():

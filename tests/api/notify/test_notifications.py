@@ -3,29 +3,31 @@
 
 import io
 import logging
-import tempfile
 import threading
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from engine.api.notify import Address, outbox
-from engine.api.notify.delivery import Button, DeliveryFailure
-from engine.api.notify.notes import Form, Note
+from engine.api.notify.delivery import DeliveryFailure
+from engine.api.notify.notes import Form
 from engine.api.notify.sender import BACKOFF_S, MAX_AGE, MAX_TRIES
 from engine.clock import FakeClock
 from engine.config.sections import Surface
 from engine.events import Event, EventBus
-from engine.events.engine import CostWarned, StateChanged
-from engine.model import SessionState, Tier, microusd
+from engine.model import SessionState, Tier
 from engine.storage.database import Database
-from tests.api.notify.notify_world import COST, EVERYWHERE, ONE_FAILED, PAUSED, NotifyWorld, make_created, make_ended
-from tests.support import MONDAY_MORNING
+from tests.api.notify.notify_world import (
+    COST_WARNING,
+    EVERYWHERE,
+    ONE_FAILED_TEST,
+    PAUSED_EVENT,
+    NotifyWorld,
+    make_created,
+    make_ended,
+)
 from tests.support.notification_server import NotificationServer
 from tests.support.sessions import make_session_view
 
@@ -45,7 +47,6 @@ def read_forms(world: NotifyWorld) -> dict[Surface, Form]:
         (Tier.BLOCKS, True, 0.6, True),
         (Tier.BLOCKS, True, 0.59, False),
         (Tier.BLOCKS, False, 0.9, False),  # a confidence that is not stated says nothing
-        (Tier.UPKEEP, True, 0.6, True),
     ],
 )
 def test_a_card_is_high_if_it_is_at_risk_or_likely_wanted(
@@ -64,12 +65,12 @@ def test_a_card_is_high_if_it_is_at_risk_or_likely_wanted(
         (make_ended(), "Problem found: 41 passed"),
         (make_ended("failed", "2 tests"), "Failed: 2 tests"),
         (make_ended("interrupted", ""), "Failed: Run the tests"),
-        (COST, "82 % of the day's cap: $16.40 of $20.00"),
-        (PAUSED, "Paused: 3 dismissals in a row"),
+        (COST_WARNING, "82 % of the day's cap: $16.40 of $20.00"),
+        (PAUSED_EVENT, "Paused: 3 dismissals in a row"),
     ],
 )
 def test_the_phone_shows_an_entry_in_these_words(phone_world: NotifyWorld, event: Event, words: str):
-    session = make_session_view(prompt="Run the tests", state=SessionState.SUCCEEDED, check=ONE_FAILED)
+    session = make_session_view(prompt="Run the tests", state=SessionState.SUCCEEDED, check=ONE_FAILED_TEST)
     phone_world.sessions["sess_a"] = session
     phone_world.record_events(event)
     phone_world.deliver()
@@ -102,7 +103,7 @@ def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(
     monkeypatch.setattr(outbox, "MAX_READ_ROWS", 2)  # an urgent one is read before others that wait for longer
     phone_world.add_card()
     phone_world.quiet = True
-    phone_world.record_events(make_created(), make_ended("failed", "2 tests"), COST)
+    phone_world.record_events(make_created(), make_ended("failed", "2 tests"), COST_WARNING)
     phone_world.deliver()
     assert [note.body[:4] for note in phone_world.courier.find_notes(Surface.PHONE)] == ["82 %"]
     clock.advance(timedelta(hours=8))
@@ -136,7 +137,7 @@ def test_no_part_of_an_address_is_written_anywhere(
     server.status = 401
     world = NotifyWorld(database, clock, bus, real=True)
     world.environment["CLAWPY_NOTIFY_PHONE_URL"] = f"ntfy://tk_verysecrettoken@127.0.0.1:{server.port}/secrettopic"
-    world.record_events(StateChanged(before="WATCHING", after="PAUSED", cause="cost cap reached"))
+    world.record_events(PAUSED_EVENT)
     world.deliver()
     assert server.posts[0].headers["authorization"] == "Bearer tk_verysecrettoken"
     texts = "".join(waiting.title for waiting in world.notifications.waiting()) + log_text.getvalue()
@@ -150,7 +151,7 @@ def test_no_part_of_an_address_is_written_anywhere(
 
 def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(phone_world: NotifyWorld, clock: FakeClock):
     phone_world.courier.failures[Surface.PHONE] = DeliveryFailure("it cannot be reached")
-    phone_world.record_events(PAUSED)
+    phone_world.record_events(PAUSED_EVENT)
     waits = []
     while (wait := phone_world.notifications.senders[Surface.PHONE].deliver_due()) is not None:
         waits.append(wait)
@@ -165,9 +166,9 @@ def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(phone_world: 
 
 
 def test_an_entry_older_than_a_day_is_skipped(phone_world: NotifyWorld, clock: FakeClock):
-    phone_world.database.write(lambda tx: tx.record(PAUSED))
+    phone_world.database.write(lambda tx: tx.record(PAUSED_EVENT))
     clock.advance(MAX_AGE)
-    phone_world.record_events(COST)
+    phone_world.record_events(COST_WARNING)
     phone_world.deliver()
     assert [note.body[:4] for note in phone_world.courier.find_notes(Surface.PHONE)] == ["82 %"]
 
@@ -190,91 +191,8 @@ def test_a_dead_surface_delays_no_other(world: NotifyWorld):
     world.set_addresses(phone=EVERYWHERE["phone"], watch=EVERYWHERE["watch"])
     world.notifications.start()
     try:
-        world.database.write(lambda tx: tx.record(PAUSED))
+        world.database.write(lambda tx: tx.record(PAUSED_EVENT))
         assert delivered.wait(20)
     finally:
         release.set()
         world.notifications.close()
-
-
-# Each is delivered at least once, and twice only after a crash, whatever fails and when
-
-
-class Crash(BaseException):
-    """The process ends here."""
-
-
-class StandInPhone:
-    """Takes notes, unless it fails, or crashes after it took one."""
-
-    def __init__(self):
-        self.counts: Counter[str] = Counter()
-        """How often it took a note with each amount."""
-        self.fails = self.crashes = False
-
-    def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> DeliveryFailure | None:
-        if self.fails:
-            return DeliveryFailure("it cannot be reached")
-        self.counts.update(word for word in note.body.split() if word.startswith("$") and word.endswith("7"))
-        if self.crashes:
-            self.crashes = False
-            raise Crash
-        return None
-
-
-STEP = st.sampled_from(
-    ["happen", "happen", "read", "deliver", "deliver", "fail", "recover", "wait", "restart", "crash", "quiet"]
-)
-
-
-def check_steps(steps: list[str], database: Database, clock: FakeClock):
-    """Carry the steps out, then let everything be delivered, and count the notes on the phone."""
-    phone, amounts, crashed = StandInPhone(), [], False
-
-    def restart() -> NotifyWorld:
-        world = NotifyWorld(database, clock, EventBus())
-        world.set_addresses(phone=EVERYWHERE["phone"])
-        world.courier.deliver = phone.deliver
-        return world
-
-    world = restart()
-    for step in [*steps, "recover", "restart", "read", "wait", "deliver", "wait", "deliver"]:
-        if step == "happen":
-            amounts.append(f"${len(amounts)}.07")
-            spent = microusd(float(amounts[-1][1:]))
-            database.write(lambda tx, spent=spent: tx.record(CostWarned(window="day", spent=spent, cap=microusd(1))))
-        elif step == "read":
-            world.notifications.catch_up()
-        elif step in ("fail", "recover"):
-            phone.fails = step == "fail"
-        elif step == "wait":
-            clock.advance(timedelta(minutes=31))
-        elif step == "quiet":
-            world.quiet = not world.quiet
-        elif step == "restart":
-            world = restart()
-        else:
-            phone.crashes = step == "crash"
-            try:
-                world.deliver([Surface.PHONE])
-            except Crash:
-                crashed = True
-                world = restart()
-            phone.crashes = False
-    missed = {notes.surface for notes in world.notifications.outbox.undelivered()}
-    assert set(phone.counts) == set(amounts) or missed
-    if not crashed:
-        assert all(number == 1 for number in phone.counts.values())
-
-
-@pytest.mark.long
-@settings(max_examples=25)
-@given(steps=st.lists(STEP, max_size=25))
-def test_no_notification_is_lost_or_doubled_whatever_fails(steps: list[str]):
-    clock = FakeClock(MONDAY_MORNING)
-    with tempfile.TemporaryDirectory() as folder:
-        database = Database(Path(folder) / "clawpy.db", clock=clock, bus=EventBus())
-        try:
-            check_steps(steps, database, clock)
-        finally:
-            database.close()
