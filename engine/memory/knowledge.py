@@ -1,8 +1,8 @@
-"""The service `engine.knowledge` (SPEC 4): layers D, F and G with what fills them, the writer of layer E, the night,
-and forgetting.
+"""The service `engine.knowledge` (SPEC 4): what memory keeps of sessions. It has layers D, F and G, and fills them and
+layer E by following the ledger in a thread of its own. The night and forgetting are here because both need all layers.
 
 It is built on `MemoryService`, which has what other services need before there are sessions: layers C and E, and
-recall. Here is what reads the sessions, most of it by following the ledger in a thread of its own.
+recall.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ MAX_TASKS_AT_END = 2_000
 
 
 class Knowledge:
-    """`engine.knowledge`. Its parts are services of their own: `captures` (layer D), `graph` (F), `para` and `drafts`
-    (G), `nightly` and `forgetting`. All methods may be called from any thread."""
+    """What memory keeps of sessions. Its parts are services of their own: `captures` (layer D), `graph` (F), `para` and
+    `drafts` (G), `nightly` and `forgetting`. All methods may be called from any thread."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class Knowledge:
         other_texts: OtherTexts,
         report: Callable[[str, str], None],
     ) -> None:
-        """If the operator named a `model`, it summarises sessions and evaluates days. `other_texts` are forgotten, too.
-        Recall asks these layers from now on."""
+        """If the operator named a `model`, it summarises sessions and evaluates days. `other_texts`, of services beside
+        memory, are forgotten with the others. Recall asks these layers from now on."""
         database, clock = memory.database, memory.clock
         self._memory = memory
         self._other_texts = other_texts

@@ -8,13 +8,12 @@
 | `sequences` | finds commands that an agent repeats |
 | `evaluation` | from which records candidates are drafted, and the evidence for and against a candidate |
 | `drafting`, `effects` | drafts candidates, and checks and describes what each would change |
-| `life_cycle` | the table of candidates: proposed, active, rolled back |
+| `life_cycle` | the table of candidates: proposed, active, rolled back; its stages in words |
 | `overlays` | the active effects, in prompts and elsewhere, with the trials that measure them |
 | `adaptation` | the service |
 
-It may import `learnings.recurrence`, hierarchy, storage, model, clock, config. `Sources` is the protocol by which it
-reads sessions, cards, memory, guidance, models and rails, some of which are above it; `engine.services.candidates`
-implements it.
+It may import hierarchy, storage, model, clock, config. `Sources` is the protocol by which it reads sessions, cards,
+memory, guidance, models and rails, some of which are above it; `engine.services.candidates` implements it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache
 
 from engine.clock import Clock
@@ -23,7 +23,6 @@ from engine.learning.candidates.drafting import NothingToDraft, StillRunning, dr
 from engine.learning.candidates.effects import is_same_change, list_texts, make_preview
 from engine.learning.candidates.evaluation import (
     MIN_OPPORTUNITY_SCORE,
-    MIN_REVIEW_SCORE,
     PROPOSED,
     Evaluation,
     Opportunity,
@@ -35,7 +34,7 @@ from engine.learning.candidates.life_cycle import (
     add_candidate,
     decide_candidate,
     find_candidate,
-    get_entry_time,
+    list_stages,
     load_candidates,
     store_evaluation,
     undo_decision,
@@ -55,12 +54,10 @@ from engine.model.adaptation import (
     LearningRecord,
     Lift,
     RecordKind,
-    Stage,
 )
 from engine.storage import shallow_dict, state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from engine.wording import count
 
 log = logging.getLogger(__name__)
 
@@ -419,56 +416,3 @@ def describe_lift(lift: Lift) -> str:
     return (
         f"{lift.with_good} of {lift.with_runs} went well with it, {lift.without_good} of {lift.without_runs} without it"
     )
-
-
-# -- the stages of its life in words
-
-
-def list_stages(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tuple[Stage, ...]:
-    """The stages of a candidate's life cycle in words; `drafted_from` are the records that it was drafted from."""
-    origin = drafted_from[0].reason if drafted_from else "its record is no longer stored"
-    detected_at = max((record.at for record in drafted_from), default=None)
-    score = max((record.score for record in drafted_from), default=0.0)
-    drafted_at, corroborated = get_entry_time(row.history[0]), _make_corroboration_stage(row)
-    return (
-        Stage("detect", detected_at, origin, "done"),
-        Stage("draft", drafted_at, f"from {count(len(row.drafted_from), 'record')}", "done"),
-        Stage("score", drafted_at, f"{score:.0f} of 100, from its own record", "done"),
-        corroborated,
-        *_make_decision_stages(row, corroborated.at),
-    )
-
-
-def _make_corroboration_stage(row: CandidateRow) -> Stage:
-    """The stage in which other records support a candidate."""
-    if row.status is CandidateStatus.DRAFTED:
-        reason = f"{row.reason}; it comes up for review from a score of {MIN_REVIEW_SCORE:.0f}"
-        return Stage("corroborate", None, reason, "now")
-    for entry in reversed(row.history):
-        if entry["move"] == CandidateMove.CORROBORATE:
-            return Stage("corroborate", get_entry_time(entry), entry["reason"], "done")
-    return Stage("corroborate", None, "it was rejected before", "ahead")
-
-
-_END_WORDS = {
-    CandidateStatus.ACTIVE: "it is active",
-    CandidateStatus.REJECTED: "rejected",
-    CandidateStatus.ROLLED_BACK: "rolled back",
-}
-"""The words for a decision in the last stage of a candidate's life cycle."""
-
-
-def _make_decision_stages(row: CandidateRow, corroborated_at: datetime | None) -> tuple[Stage, Stage]:
-    """The stages of review and of its result."""
-    last_entry = row.history[-1]
-    if not row.status.is_decided:
-        review = Stage("review", None, "", "ahead")
-        if row.status is CandidateStatus.REVIEW:
-            undone = f"; {last_entry['reason']}" if row.is_undone else ""
-            review = Stage("review", corroborated_at, f"needs your decision{undone}", "now")
-        return review, Stage("promote", None, "", "ahead")
-    at, reason = get_entry_time(last_entry), f": {last_entry['reason']}" if last_entry["reason"] else ""
-    name = "reject" if row.status is CandidateStatus.REJECTED else "promote"
-    state = "done" if row.status is CandidateStatus.ACTIVE else "failed"
-    review = Stage("review", at, f"by {last_entry['by']}", "done")
-    return review, Stage(name, at, f"{_END_WORDS[row.status]}{reason}", state)

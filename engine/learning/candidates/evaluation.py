@@ -15,7 +15,7 @@ from statistics import fmean
 from engine.events.work import name_command
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.learning.learnings.recurrence import may_be_same
+from engine.learning import may_be_same
 from engine.lessons import list_content_words, normalise
 from engine.model.adaptation import (
     Candidate,

@@ -2,12 +2,12 @@
 
 Each transition is checked against the legal ones and runs in the caller's transaction, together with its event and its
 entry in the history. A candidate's effect is active exactly while its status says so, so a crash leaves the old
-behaviour or the new one.
+behaviour or the new one. `list_stages` tells the life of a candidate in words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypedDict
@@ -28,7 +28,7 @@ from engine.learning.candidates.effects import (
     replace_texts,
     validate_effect,
 )
-from engine.learning.candidates.evaluation import Evaluation
+from engine.learning.candidates.evaluation import MIN_REVIEW_SCORE, Evaluation
 from engine.model import Refusal, Trust
 from engine.model.adaptation import (
     DECISIONS,
@@ -38,7 +38,9 @@ from engine.model.adaptation import (
     CandidateType,
     Effect,
     FlowOffload,
+    LearningRecord,
     Overlay,
+    Stage,
     compute_candidate_status,
     effect_from_json,
 )
@@ -52,6 +54,7 @@ from engine.storage import (
 )
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
+from engine.wording import count
 
 HistoryEntry = TypedDict(
     "HistoryEntry",
@@ -243,6 +246,59 @@ def _prepare_effect(tx: Transaction, row: CandidateRow, flow_names: Collection[s
         if other.status is CandidateStatus.ACTIVE or other.effect["commands"] != list(effect.commands)
     }
     return replace(effect, name=make_unused_flow_name(effect.name, used_names.union(flow_names)))
+
+
+# -- its stages in words
+
+
+def list_stages(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tuple[Stage, ...]:
+    """The stages of a candidate's life cycle in words; `drafted_from` are the records that it was drafted from."""
+    origin = drafted_from[0].reason if drafted_from else "its record is no longer stored"
+    detected_at = max((record.at for record in drafted_from), default=None)
+    score = max((record.score for record in drafted_from), default=0.0)
+    drafted_at, corroborated = get_entry_time(row.history[0]), _make_corroboration_stage(row)
+    return (
+        Stage("detect", detected_at, origin, "done"),
+        Stage("draft", drafted_at, f"from {count(len(row.drafted_from), 'record')}", "done"),
+        Stage("score", drafted_at, f"{score:.0f} of 100, from its own record", "done"),
+        corroborated,
+        *_make_decision_stages(row, corroborated.at),
+    )
+
+
+def _make_corroboration_stage(row: CandidateRow) -> Stage:
+    """The stage in which other records support a candidate."""
+    if row.status is CandidateStatus.DRAFTED:
+        reason = f"{row.reason}; it comes up for review from a score of {MIN_REVIEW_SCORE:.0f}"
+        return Stage("corroborate", None, reason, "now")
+    for entry in reversed(row.history):
+        if entry["move"] == CandidateMove.CORROBORATE:
+            return Stage("corroborate", get_entry_time(entry), entry["reason"], "done")
+    return Stage("corroborate", None, "it was rejected before", "ahead")
+
+
+_END_WORDS = {
+    CandidateStatus.ACTIVE: "it is active",
+    CandidateStatus.REJECTED: "rejected",
+    CandidateStatus.ROLLED_BACK: "rolled back",
+}
+"""The words for a decision in the last stage of a candidate's life cycle."""
+
+
+def _make_decision_stages(row: CandidateRow, corroborated_at: datetime | None) -> tuple[Stage, Stage]:
+    """The stages of review and of its result."""
+    last_entry = row.history[-1]
+    if not row.status.is_decided:
+        review = Stage("review", None, "", "ahead")
+        if row.status is CandidateStatus.REVIEW:
+            undone = f"; {last_entry['reason']}" if row.is_undone else ""
+            review = Stage("review", corroborated_at, f"needs your decision{undone}", "now")
+        return review, Stage("promote", None, "", "ahead")
+    at, reason = get_entry_time(last_entry), f": {last_entry['reason']}" if last_entry["reason"] else ""
+    name = "reject" if row.status is CandidateStatus.REJECTED else "promote"
+    state = "done" if row.status is CandidateStatus.ACTIVE else "failed"
+    review = Stage("review", at, f"by {last_entry['by']}", "done")
+    return review, Stage(name, at, f"{_END_WORDS[row.status]}{reason}", state)
 
 
 # -- forgotten words

@@ -17,7 +17,7 @@ from sqlmodel import Field
 from engine import tokenizer
 from engine.config import SettingsSource
 from engine.files import LEARNT, read_plain, read_section
-from engine.learning.learnings.recurrence import find_names
+from engine.learning import find_names
 from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, make_project_key
 from engine.lessons import find_lessons, make_lesson_id
 from engine.model import (

@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 from engine.config.sections import ACP_PREFIX, MODEL
 from engine.files import read_table
 from engine.frozen import frozen
+from engine.learning import find_names
 from engine.learning.learnings import (
     ALIGNMENT,
     CORRECTIVE,
@@ -32,7 +33,6 @@ from engine.learning.learnings import (
     SessionRecord,
     Statement,
 )
-from engine.learning.learnings.recurrence import find_names
 from engine.lessons import distil_rule, find_added_sentences, normalise, split_sentences
 from engine.model import LearningEntry, LearningKind, LearningScope, LearningType, SessionState, TranscriptLine, Trust
 from engine.model.base import find_trust_of_names

@@ -6,7 +6,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from engine.services.acting import AutomaticTraining
 
 from engine.clock import FakeClock
 from engine.learning.decisions.decisions import PairTexts, import_pairs
@@ -22,6 +21,7 @@ from engine.learning.decisions.training_runs import (
     may_replace,
 )
 from engine.model import Refusal
+from engine.services.autonomy import AutomaticTraining
 from engine.storage.database import Database
 from tests.learning.decisions.training_world import TrainingWorld
 
