@@ -1,10 +1,11 @@
 """The content filter (SPEC 3.5): destructive commands, messages to the outside, money, unregistered channels.
 
-This module gives the verdicts. `commands` judges a command: `shell` splits its text into simple commands, `calls` finds
-the programs that really run, and `data_flow` follows data between them. Then the rules are applied: `rulebook` has
-rules on the words of a command, `targets` on the files and devices that it changes, `deletions` on what it deletes, and
-`leaks` on secrets that are sent and on packages of unknown origin. `prompts` judges the requests of a prompt, and the
-commands in it. Rules that are only data are in the folder `rules`.
+This module gives the verdicts. `commands` judges a command: `shell` splits its text into simple commands, `unwrapping`
+finds the programs that really run, `calls` what each runs in turn by its words, and `data_flow` follows data between
+them. Then the rules are applied: `rulebook` has rules on the words of a command, `targets` on the files, devices and
+services that it changes, `deletions` on what it deletes, and `leaks` on secrets that are sent and on packages of
+unknown origin. `prompts` judges the requests of a prompt, and the commands in it. Rules that are only data are in the
+folder `rules`.
 
 A verdict depends on the text and the operator's rules only, and takes at most 50 ms. If a text cannot be judged, for
 instance because a program's name is computed, the verdict is `ask`. May import engine.model, engine.files and
@@ -18,12 +19,12 @@ from functools import lru_cache
 
 from engine.frozen import frozen
 from engine.model import UNREGISTERED_CHANNEL, Assignment, PromptPart, RailVerdict, Trust, Verdict
-from engine.safety.content.calls import find_calls
 from engine.safety.content.commands import UNRESOLVED, judge_command
 from engine.safety.content.prompts import judge_prompt
 from engine.safety.content.rulebook import NO_RULES, OwnRules, make_own_rules
 from engine.safety.content.rules import STRICTNESS, Objection
 from engine.safety.content.shell import MAX_COMMAND_LINE_CHARS
+from engine.safety.content.unwrapping import find_calls
 from engine.text import fold_text
 
 __all__ = [

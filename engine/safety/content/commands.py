@@ -11,7 +11,7 @@ from functools import cache, cached_property, lru_cache
 
 from engine.frozen import frozen_kw_only
 from engine.safety.content import leaks, rulebook, targets
-from engine.safety.content.calls import Call, Unwrapped, find_calls
+from engine.safety.content.calls import Call
 from engine.safety.content.data_flow import decode_base64
 from engine.safety.content.rulebook import OwnRules
 from engine.safety.content.rules import (
@@ -23,6 +23,7 @@ from engine.safety.content.rules import (
     read_rules,
     read_word_list,
 )
+from engine.safety.content.unwrapping import Unwrapped, find_calls
 
 UNRESOLVED = "unresolved"
 """The rule on commands that the text does not contain."""

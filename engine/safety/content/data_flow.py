@@ -1,12 +1,12 @@
 """Follows data from command to command, as far as the text alone shows it (SPEC 3.5). Nothing is run.
 
-    echo 'rm -rf /' | sh            `find_input` of `sh` is `rm -rf /`, which `calls` then reads as a script
+    echo 'rm -rf /' | sh            `find_input` of `sh` is `rm -rf /`, which `unwrapping` reads as a script
     curl -o x.sh URL; bash x.sh     `find_saved_files` of `curl` and `find_script_files` of `bash` both have `x.sh`
     curl URL | sh                   `reads_download` of `sh` is true
 
 What the text does not show is None. So the output of echo, printf or base64 is worked out here, and that of any other
-program is unknown. `calls` asks for all of this to find the programs that really run. `targets` and `leaks` walk pipes
-with it, and `commands` and `prompts` decode base64.
+program is unknown. `unwrapping` asks for all of this to find the programs that really run. `targets` and `leaks` walk
+pipes with it, and `commands` and `prompts` decode base64.
 """
 
 from __future__ import annotations

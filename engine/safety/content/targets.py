@@ -1,7 +1,7 @@
-"""Judges programs by the files, folders and devices that they change (SPEC 3.5).
+"""Judges programs by the files, devices and services that they change (SPEC 3.5).
 
 Rules that a pattern can express are in `rules/targets.toml`. The other rules are functions: on what starts something
-later, on editing and emptying every file, and those of `deletions`.
+later, on editing and emptying every file, on deleting something at a service, and those of `deletions`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from engine.frozen import frozen_kw_only
 from engine.safety.content.calls import Call
 from engine.safety.content.data_flow import find_input, find_program
 from engine.safety.content.deletions import find_conditions, judge_find, judge_rm, judge_truncate, judge_xargs
-from engine.safety.content.leaks import find_sent_request, judge_http
 from engine.safety.content.rulebook import find_plain_words, has_option
-from engine.safety.content.rules import ASK, Objection, Rule, read_rules
+from engine.safety.content.rules import ASK, BLOCK, Objection, Rule, read_rules, read_word_list
 from engine.safety.content.shell import Simple, parse
 
 _STARTS_LATER = Objection(ASK, "starts-later", "changes what runs automatically later")
@@ -106,6 +105,42 @@ def _find_input_text(call: Call) -> list[str]:
     return [] if text is None else [text[:4000]]
 
 
+_DATA_OPTIONS = read_word_list("data_options")
+"""Options of HTTP clients before data that a request writes."""
+_CLIENT_METHODS = frozenset({"DELETE", "POST", "PUT", "PATCH"})
+_LOCAL_ADDRESS = re.compile(
+    r"^(https?://)?(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:(3|4|5|8)\d{3})?(/|$)", re.IGNORECASE
+)
+
+
+def _find_sent_request(call: Call) -> list[str]:
+    """The address and the data of a request that writes, as one text; [] for a request that reads."""
+    args = call.args
+    has_data = any(word in _DATA_OPTIONS or word.startswith(("--data", "-d", "--post")) for word in args)
+    if _find_method(call) in ("POST", "PUT", "PATCH") or (has_data and not has_option(args, "-G", "--get")):
+        words = [word for word in args if word[:1] != "-" or word.startswith(("--data", "--json", "-d"))]
+        return [" ".join(sorted(words, key=lambda word: word[:1] == "-"))[:8000]]
+    return []
+
+
+def _find_method(call: Call) -> str:
+    """The method of a request in capitals, "" if the program chooses it."""
+    method = ""
+    for index, word in enumerate(call.args):
+        following = call.args[index + 1].upper() if index + 1 < len(call.args) else ""
+        if word in ("-X", "--request", "--method") or re.fullmatch(r"-[a-zA-Z]+X", word):
+            method = following
+        elif word.startswith("-X"):
+            method = word[2:].lstrip("=").upper()
+        elif word.startswith(("--request=", "--method=")):
+            method = word.split("=", 1)[1].upper()
+        elif call.base in ("http", "https", "xh", "httpie") and word.upper() in _CLIENT_METHODS:
+            method = word.upper()
+        elif word.lower().replace(" ", "").startswith(("x-http-method-override:delete", "x-http-method:delete")):
+            return "DELETE"
+    return method
+
+
 _TEXTS_OF_CALL: dict[str, Callable[[Call], list[str]]] = {
     "words": find_plain_words,
     "rest": lambda call: find_plain_words(call)[1:],
@@ -117,7 +152,7 @@ _TEXTS_OF_CALL: dict[str, Callable[[Call], list[str]]] = {
     "written": _find_written_files,
     "changed": _find_changed_files,
     "input": _find_input_text,
-    "request": find_sent_request,
+    "request": _find_sent_request,
 }
 """The texts of a call that a rule may look at, by the names in `rules/targets.toml`."""
 
@@ -195,11 +230,21 @@ def _lists_every_file(simple: Simple) -> bool:
     return program == "find" and not find_conditions(words)
 
 
+def _judge_http(call: Call) -> Objection | None:
+    """The objection to a DELETE request of curl, wget or httpie, None for none. Other requests are judged by
+    `rules/targets.toml`."""
+    if _find_method(call) == "DELETE" or has_option(call.args, "-Q", "--quote"):
+        if any(word[:1] != "-" and _LOCAL_ADDRESS.match(word) for word in call.args):
+            return Objection(ASK, "http-delete", "deletes something at a local service")
+        return Objection(BLOCK, "http-delete", "deletes something at a service")
+    return None
+
+
 _PROGRAMS_OF_JUDGES: tuple[tuple[Callable[[Call], Objection | None], str], ...] = (
     (judge_rm, "rm rimraf unlink srm rmtrash"),
     (judge_find, "find fd"),
     (judge_xargs, "xargs parallel"),
-    (judge_http, "curl wget http https xh httpie"),
+    (_judge_http, "curl wget http https xh httpie"),
     (judge_truncate, "truncate shred"),
     (_judge_edit, "sed gsed perl"),
 )
