@@ -1,13 +1,11 @@
 """The private socket on which verbs reach the engine that holds the home (SPEC 7.5): its server, and those who ask.
 
-`Engine` has a `ControlServer`. `call` carries out one verb for the command line and MCP, `connect` several, and `stop`
-stops whatever the state of the engine is.
-
 A connection has one request and one answer, each a line of JSON: `{"verb", "arguments"}`, then `{"ok": document}` or
 `{"error": {...}}`. The socket has mode 0600, in a folder of mode 0700. After the verb `attach`, the connection belongs
 to a console.
 
-`call` sends a verb to the engine that holds the home. If no engine does, it opens one for that verb (SPEC 9.8).
+`Engine` has a `ControlServer`. `call` carries out one verb for the command line and MCP, `connect` several; if no
+engine holds the home, they open one for that (SPEC 9.8). `stop` stops whatever the state of the engine is.
 """
 
 from __future__ import annotations
@@ -52,8 +50,27 @@ POLL_S = 5.0
 
 SOCKET_NAME = "control.sock"
 
+CONNECT_TIMEOUT_S = 10.0
+"""Seconds to wait for an engine that holds the home but does not listen yet, or no longer listens."""
+
+VERB_TIMEOUTS_S = {"predict": 300.0, "recall": 300.0, "land": 300.0, "branch": 300.0, "doctor": 120.0, "notify": 120.0}
+"""Seconds that slow verbs may take."""
+
+DEFAULT_VERB_TIMEOUT_S = 60.0
+
+REPEATABLE_VERBS = frozenset({"cards", "work", "status", "predict", "recall"})
+"""Verbs that may be sent again if the answer was lost. No other verb may be carried out twice (SPEC 11.3)."""
+
+OFFLINE_VERBS = frozenset({"check", "doctor", "key"})
+"""Verbs that need no engine. They work even if the home is broken, or if its engine hangs."""
+
+STOP_TIMEOUT_S = 1.0
+"""Seconds that the engine has to answer a stop. After that, its sessions are ended from here."""
+
 Document = dict[str, Any]
 Dispatch = Callable[[str, Any], Document]
+Opener = Callable[..., Any]
+Ask = Callable[[str, Mapping[str, Any]], Document]
 Attach = Callable[[Any], Callable[[socket.socket], None]]
 """Checks the description of a client's terminal, and returns the function that takes over the connection. Raises
 `Refusal`."""
@@ -238,27 +255,6 @@ def _make_no_socket_refusal(error: OSError | None) -> Refusal:
     reason = f": {error.strerror or error}" if error else ""
     message = f"no socket can be created beside the home nor elsewhere{reason}"
     return Refusal("no_socket", message, "use a shorter --home")
-
-
-CONNECT_TIMEOUT_S = 10.0
-"""Seconds to wait for an engine that holds the home but does not listen yet, or no longer listens."""
-
-VERB_TIMEOUTS_S = {"predict": 300.0, "recall": 300.0, "land": 300.0, "branch": 300.0, "doctor": 120.0, "notify": 120.0}
-"""Seconds that slow verbs may take."""
-
-DEFAULT_VERB_TIMEOUT_S = 60.0
-
-REPEATABLE_VERBS = frozenset({"cards", "work", "status", "predict", "recall"})
-"""Verbs that may be sent again if the answer was lost. No other verb may be carried out twice (SPEC 11.3)."""
-
-OFFLINE_VERBS = frozenset({"check", "doctor", "key"})
-"""Verbs that need no engine. They work even if the home is broken, or if its engine hangs."""
-
-STOP_TIMEOUT_S = 1.0
-"""Seconds that the engine has to answer a stop. After that, its sessions are ended from here."""
-
-Opener = Callable[..., Any]
-Ask = Callable[[str, Mapping[str, Any]], Document]
 
 
 def call(

@@ -49,6 +49,9 @@ MAX_TEST_RUNS = 20
 MAX_CONTINUED = 100
 """The longest chain of sessions that continue each other."""
 
+REACH_DECISIONS = 200
+"""Number of the newest decisions that are searched for cards on the same channel."""
+
 RECORD_DELAY = timedelta(seconds=1)
 """How long after an event its entry in the ledger may be written."""
 
@@ -220,10 +223,6 @@ def find_correction(services: Services, card_id: str) -> Correction | None:
         estimate=card.estimate,
         reach=count_channel_reach(services, channel),
     )
-
-
-REACH_DECISIONS = 200
-"""Number of the newest decisions that are searched for cards on the same channel."""
 
 
 def count_channel_reach(services: Services, channel: str) -> int:

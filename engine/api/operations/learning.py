@@ -35,6 +35,15 @@ if TYPE_CHECKING:
 MAX_LISTED_RUNS = 10
 """Maximum number of training runs that are listed."""
 
+WRITE_FLOW = "write_agents_md"
+"""The flow that writes an `AGENTS.md`."""
+
+MAX_CARD_LESSONS = 60
+"""Maximum number of lessons on one card."""
+
+MAX_LESSON_CHARS = 12_000
+"""Maximum length of all lessons on one card. A longer prompt would be refused."""
+
 DEFAULT_METRIC_DAYS, MAX_METRIC_DAYS = 7, 3_650
 
 Days = Annotated[int, Field(ge=1, le=MAX_METRIC_DAYS), ACCEPT_WHOLE_FLOAT]
@@ -209,16 +218,6 @@ def _find_learnings_for_workspace(
         and all(word in finding.text.casefold() for word in words.casefold().split())
     ]
     return list(document([*entries, *findings][:limit]))
-
-
-WRITE_FLOW = "write_agents_md"
-"""The flow that writes an `AGENTS.md`."""
-
-MAX_CARD_LESSONS = 60
-"""Maximum number of lessons on one card."""
-
-MAX_LESSON_CHARS = 12_000
-"""Maximum length of all lessons on one card. A longer prompt would be refused."""
 
 
 def _propose_agents_md(engine: Services, workspace: str) -> Document:
