@@ -377,7 +377,7 @@ def _select_coverage_folders(context: WorkspaceContext, projects: Sequence[Proje
     if not context.inspection.own.added_lines:
         return None
     folder = Path(context.workspace)
-    tools = [(project.path, tool) for project in projects for tool in project.tools if tool.row.kind == "python"]
+    tools = [(project.path, tool) for project in projects for tool in project.tools if tool.row.language == "python"]
     return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.interpreter))
 
 

@@ -225,7 +225,7 @@ def link_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
     they are in no change set.
     """
     folders = {above for tool in tools for above in list_folders_up_to(tool.folder, job.folder)}
-    names = {name for tool in tools for name in LANGUAGES[tool.row.kind].linked_folders}
+    names = {name for tool in tools for name in LANGUAGES[tool.row.language].linked_folders}
     links: list[Path] = []
     try:
         for folder, name in product(sorted(folders), sorted(names)):

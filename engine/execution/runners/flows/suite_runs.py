@@ -85,7 +85,7 @@ def describe_how_to_run_tests(project: Project, top: Path) -> str:
         return PROGRAM_FIXES[project.missing_tool]
     if project.tested_by is not None:
         return f"run the tests of {project.tested_by or 'the top folder of the repository'}"
-    if any(packages.kind == "python" for packages in project.packages):
+    if any(packages.language == "python" for packages in project.packages):
         return make_environment_command(top / project.path, top)
     return "write tests for a tool that `clawpy` supports, or add a `test` script or target that runs them"
 
@@ -94,7 +94,7 @@ def choose_toolchain(tools: Sequence[Toolchain], tests: Sequence[str], *, single
     """The tool to which test ids belong. Ids of pytest contain `.py`. Raises `WorkFailed` if `single` tests must be run
     and the tool cannot do that."""
     are_python = any(".py" in test for test in tests)
-    tool = next((tool for tool in tools if (tool.row.kind == "python") == are_python), tools[0])
+    tool = next((tool for tool in tools if (tool.row.language == "python") == are_python), tools[0])
     if single and not tool.runs_single_tests:
         raise WorkFailed(
             f"`{tool.title}` cannot run one test alone",

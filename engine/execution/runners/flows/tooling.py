@@ -68,10 +68,10 @@ class _LintFlow(ProjectFlow):
         needed = project.missing_tool  # the tool of some languages lints and tests
         if needed in PROGRAM_FIXES and any(row.lint_command.startswith(f"{needed} ") for row in LINTERS):
             raise CannotRun(f"no linter{self.where}: {needed} is not installed", PROGRAM_FIXES[needed])
-        kinds = {packages.kind for packages in project.packages}
-        has_python = "python" in kinds or any((job.folder / self.project).glob("*.py"))
+        languages = {packages.language for packages in project.packages}
+        has_python = "python" in languages or any((job.folder / self.project).glob("*.py"))
         fix = "configure a linter for the project and install it in the project's environment"
-        names = [row.name for row in LINTERS if not has_python or row.kind == "python"]
+        names = [row.name for row in LINTERS if not has_python or row.language == "python"]
         raise CannotRun(
             f"no linter{self.where}: looked for {', '.join(names)}",
             add_package_command(job.workspace / self.project, job.workspace, "ruff") if has_python else fix,

@@ -31,7 +31,7 @@ TOOL_TABLES: Mapping[str, Any] = read_table(__file__, "tools.toml")
 """The whole file, for its other tables: output formats, missing items and their fixes."""
 
 FALLBACK = "fallback"
-"""The kind of tools that are used only if no other tool tests or lints the project."""
+"""Stands for the language of tools that are used only if no other tool tests or lints the project."""
 
 TEST_FILE = re.compile(
     r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test[_-][^/]*$|[._-](?:test|tests|spec)\.[^/.]+$"
@@ -54,8 +54,7 @@ class ToolRow:
     """The fields that test runners and linters share."""
 
     name: str
-    kind: str
-    """Its language."""
+    language: str
     detected_by: str = "program"
     """How the tool is found: a case of `detection`."""
     output_format: str = "words"
@@ -117,7 +116,7 @@ class LinterRow(ToolRow):
     uses_parent_settings: bool = False
     """Whether it may be configured in a folder above."""
     group: str = ""
-    """Only the first linter of one kind and group is used."""
+    """Only the first linter of one language and group is used."""
 
 
 @frozen_kw_only
@@ -125,8 +124,7 @@ class PackageManagerRow:
     """A tool that installs a project's packages."""
 
     name: str
-    kind: str
-    """Its language."""
+    language: str
     manifests: tuple[str, ...]
     hosts: tuple[str, ...]
     """The hosts that it needs."""
@@ -178,9 +176,9 @@ def build_row(form: type[RowType], row: Mapping[str, Any]) -> RowType:
     return form(**values)
 
 
-LANGUAGES: Mapping[str, Language] = {kind: build_row(Language, row) for kind, row in TOOL_TABLES["languages"].items()}
+LANGUAGES: Mapping[str, Language] = {name: build_row(Language, row) for name, row in TOOL_TABLES["languages"].items()}
 TEST_RUNNERS: tuple[TestRunnerRow, ...] = tuple(
-    build_row(TestRunnerRow, {"program": row["name"], **LANGUAGES[row["kind"]].test_runners, **row})
+    build_row(TestRunnerRow, {"program": row["name"], **LANGUAGES[row["language"]].test_runners, **row})
     for row in TOOL_TABLES["test_runner"]
 )
 LINTERS: tuple[LinterRow, ...] = tuple(

@@ -70,20 +70,20 @@ def detect_test_tools(folder: ProjectFolder) -> DetectedTests:
     searched: list[str] = []
     missing: list[tuple[str, str]] = []
     for row in TEST_RUNNERS:
-        if row.kind in tools or (row.kind == FALLBACK and tools):
+        if row.language in tools or (row.language == FALLBACK and tools):
             continue
         search = _search_runner(folder, row)
         searched += search.searched
         if search.missing:
-            missing.append((row.kind, search.missing))
+            missing.append((row.language, search.missing))
         if search.placeholders is not None:
-            tools[row.kind] = _make_toolchain(folder, row, search.placeholders)
+            tools[row.language] = _make_toolchain(folder, row, search.placeholders)
     return DetectedTests(tuple(tools.values()), tuple(searched), tuple(missing))
 
 
 def _make_toolchain(folder: ProjectFolder, row: TestRunnerRow, placeholders: Placeholders) -> Toolchain:
     """The tool of a test runner that was found with these placeholders."""
-    if row.kind == "rust":
+    if row.language == "rust":
         placeholders["workspace"] = ("--workspace",) if folder.shows(r"Cargo.toml:^\[workspace\]") else ()
     environments = {str(interpreter.program): interpreter.where for interpreter in folder.environments}
     is_operators = "python" in placeholders and placeholders["python"][0] not in environments
@@ -106,7 +106,7 @@ def _search_runner(folder: ProjectFolder, row: TestRunnerRow) -> _Search:
     if not files:
         return _Search()
     if row.manifest_pattern and folder.search_files(files, row.manifest_pattern) is None:
-        is_fallback = row.kind == FALLBACK
+        is_fallback = row.language == FALLBACK
         return _Search(searched=(f"a `test` or `check` target in the {files[0]}",) if is_fallback else ())
     match row.detected_by:
         case "module":
@@ -172,7 +172,7 @@ def _search_script(folder: ProjectFolder, row: ToolRow) -> _Search:
 
 def _choose_node_manager(folder: ProjectFolder) -> str:
     """The package manager of Node: npm, pnpm, yarn or bun. The lock file of the folder or of one above it decides."""
-    return next((package.manager for package in detect_packages(folder) if package.kind == "node"), "npm")
+    return next((package.manager for package in detect_packages(folder) if package.language == "node"), "npm")
 
 
 def _make_script_placeholders(manager: str) -> Placeholders:
@@ -197,7 +197,7 @@ def _is_bundled(folder: ProjectFolder, row: ToolRow) -> bool:
 
 def _list_program_folders(folder: ProjectFolder, row: ToolRow) -> list[Path]:
     """The folders with the programs of the project's own packages."""
-    match row.kind:
+    match row.language:
         case "node":
             return [above / "node_modules" / ".bin" for above in list_folders_up_to(folder.workspace, folder.top)]
         case "php":
@@ -217,7 +217,7 @@ def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
     has_python = bool(folder.find_files(("*.py", "pyproject.toml", "setup.py", "requirements.txt", "tests/*.py")))
     is_one_configured = any(row.runs_unconfigured and _is_configured(folder, row) for row in LINTERS)
     for row in LINTERS:
-        if _is_superseded(row, linters) or (row.kind == "python" and not has_python):
+        if _is_superseded(row, linters) or (row.language == "python" and not has_python):
             continue
         is_configured = _is_configured(folder, row)
         if not is_configured and (is_one_configured or not row.runs_unconfigured):
@@ -231,9 +231,9 @@ def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
 
 def _is_superseded(row: LinterRow, linters: Sequence[Linter]) -> bool:
     """Whether one of `linters` is used instead of this one."""
-    if row.kind == FALLBACK:
+    if row.language == FALLBACK:
         return bool(linters)
-    return bool(row.group) and any((used.row.kind, used.row.group) == (row.kind, row.group) for used in linters)
+    return bool(row.group) and any((used.row.language, used.row.group) == (row.language, row.group) for used in linters)
 
 
 def _find_linter(folder: ProjectFolder, row: LinterRow, *, is_configured: bool) -> Placeholders | None:
@@ -244,7 +244,7 @@ def _find_linter(folder: ProjectFolder, row: LinterRow, *, is_configured: bool) 
     if row.detected_by == "bundle" and _is_bundled(folder, row):
         return {"program": ("bundle", "exec", row.program)}
     folders = _list_program_folders(folder, row)
-    if is_configured and row.kind != "node":
+    if is_configured and row.language != "node":
         program = folder.find_program(row.program, own=folders)
     else:
         program = find_executable(folders, row.program)
@@ -261,12 +261,12 @@ def _is_configured(folder: ProjectFolder, row: LinterRow) -> bool:
 def _find_formatter(folder: ProjectFolder, row: LinterRow, placeholders: Placeholders) -> Placeholders:
     """The placeholders of a formatter. For Node this is prettier or the script `format`. For Python it is black if the
     project is configured for it, else ruff if the project is linted with ruff."""
-    if row.kind == "node":
+    if row.language == "node":
         prettier = find_executable(_list_program_folders(folder, row), "prettier")
         if prettier:
             return {"prettier": (prettier,)}
         return {"format": ()} if "format" in folder.scripts else {}
-    if row.kind != "python":
+    if row.language != "python":
         return {}
     if folder.search_files(folder.find_files(("pyproject.toml",)), r"^\[tool\.black\b"):
         black = folder.find_program("black", own=_list_program_folders(folder, row))
@@ -280,8 +280,7 @@ class PackageSetup:
     """The package manager of a project and its commands. Paths are relative to the top of the repository."""
 
     manager: str
-    kind: str
-    """The language."""
+    language: str
     folder: str
     """The folder in which the commands run."""
     lock: str
@@ -317,7 +316,7 @@ def detect_packages(folder: ProjectFolder) -> tuple[PackageSetup, ...]:
     """The package setup of each language of a folder. The nearest lock file that applies to it decides, or else its
     manifest."""
     used_rows = (row for row in PACKAGE_MANAGERS.values() if folder.find_files(row.manifests))
-    rows_by_language = group_pairs((row.kind, row) for row in used_rows)
+    rows_by_language = group_pairs((row.language, row) for row in used_rows)
     return tuple(_choose_manager(folder, rows) for rows in rows_by_language.values())
 
 
@@ -358,7 +357,7 @@ def _make_setup(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> Pac
     path = "" if folder.folder == folder.root else folder.folder.relative_to(folder.root).as_posix()
     return PackageSetup(
         manager=row.name,
-        kind=row.kind,
+        language=row.language,
         folder=path,
         lock=f"{path}/{lock}" if path and lock else lock,
         commands=_make_install_commands(folder, row, lock),
@@ -431,7 +430,7 @@ def _make_pip_arguments(folder: ProjectFolder) -> list[str]:
 
 def _make_python_setup(folder: ProjectFolder) -> PackageSetup:
     """The setup for Python of a folder, which is that of pip if no manager is detected."""
-    detected = next((setup for setup in detect_packages(folder) if setup.kind == "python"), None)
+    detected = next((setup for setup in detect_packages(folder) if setup.language == "python"), None)
     return detected or _make_setup(folder, PACKAGE_MANAGERS["pip"], "")
 
 
@@ -452,8 +451,8 @@ def add_package_command(folder: Path, top: Path, tool: str) -> str:
 
 def _is_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:
     """False if the packages of a manager are certainly not installed."""
-    if row.kind == "python":
+    if row.language == "python":
         return bool(folder.environments)
-    if row.kind == "node" and _NODE_DEPENDENCY.search(folder.read_file("package.json")) is None:
+    if row.language == "node" and _NODE_DEPENDENCY.search(folder.read_file("package.json")) is None:
         return True
     return not row.package_folders or any((folder.workspace / name).exists() for name in row.package_folders)

@@ -119,7 +119,7 @@ class Installation:
     @property
     def environment(self) -> dict[str, str]:
         """The environment variables for the commands."""
-        return dict(LANGUAGES[self.packages.kind].install_environment)
+        return dict(LANGUAGES[self.packages.language].install_environment)
 
     def _describe_changes(self, creation: str, update: str) -> list[str]:
         """The changed folders in words. Each text has `{}` for the names of folders."""
@@ -147,14 +147,14 @@ def _find_package_folders(packages: PackageSetup, packages_by_path: PackagesByPa
     if packages.environment:
         return [packages.environment]
     folders = [packages.folder]
-    if packages.kind == "node":  # a member of a workspace may have packages of its own
+    if packages.language == "node":  # a member of a workspace may have packages of its own
         members = (
             path
             for path, setups in packages_by_path.items()
             if any(setup.folder == packages.folder for setup in setups)
         )
         folders += [path for path in members if (top / path / "package.json").is_file()]
-    names = LANGUAGES[packages.kind].package_folders
+    names = LANGUAGES[packages.language].package_folders
     return [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
 
 
@@ -254,7 +254,7 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
     for place, (target, fresh) in zip(places, staged.items(), strict=True):
         _refuse_links(top, place)
         _restore_old_folder(target)
-        if place in installation.updated and installation.packages.kind == "python":
+        if place in installation.updated and installation.packages.language == "python":
             shutil.copytree(target, fresh, symlinks=True)
         else:  # the folders of other languages start empty
             fresh.mkdir(parents=True)

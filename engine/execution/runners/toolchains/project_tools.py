@@ -61,9 +61,9 @@ class ProjectTool:
         """Whether an item that the output calls missing really is missing, and not a mistake in the project."""
         if missing.kind != "package":
             return True
-        if self.row.kind == "python":
+        if self.row.language == "python":
             return python_projects.is_external_module(missing.name, self.folder, self.workspace)
-        if self.row.kind == "node" and self._has_node_packages:
+        if self.row.language == "node" and self._has_node_packages:
             # If package.json does not name this package, that is a mistake in the project.
             return f'"{missing.name}"' in read_text(self.workspace / "package.json")
         return True
@@ -77,9 +77,11 @@ class ProjectTool:
         """The command for a missing item. If a script of package.json lacks a program and no packages are installed,
         that is the command which installs the packages."""
         is_packaged = missing.kind == "program" and missing.name not in PROGRAM_FIXES
-        if is_packaged and self.row.kind == "node" and not self._has_node_packages:
+        if is_packaged and self.row.language == "node" and not self._has_node_packages:
             return self.install
-        registries = {host for row in PACKAGE_MANAGERS.values() if row.kind == self.row.kind for host in row.hosts}
+        registries = {
+            host for row in PACKAGE_MANAGERS.values() if row.language == self.row.language for host in row.hosts
+        }
         if missing.name in registries and (fix := MISSING_KINDS[missing.kind].get("fix_registry")):
             return str(fix)
         return find_usual_fix(missing, self.install or "install what the project needs")
@@ -138,7 +140,7 @@ class Toolchain(ProjectTool):
         argv, environment = command.argv, dict(command.environment)
         if not tests and "pytest" in argv:
             argv += tuple(f"--ignore={folder}" for folder in self.below)
-        if self.row.kind == "python":
+        if self.row.language == "python":
             start = [str(self.folder / name) for name in self.placeholders.get("start", ())]
             # The code of the folder is imported, and not that of another tree which is installed as editable.
             roots = [str(self.folder / name) for name in ("src", "") if (self.folder / name).is_dir()]
@@ -161,7 +163,7 @@ class Toolchain(ProjectTool):
         known."""
         if self.row.output_format == "junit":
             return python_projects.find_related_tests(self.folder, paths)
-        if self.row.kind == "go":
+        if self.row.language == "go":
             return {path: _find_go_package(self.folder, path) for path in paths}
         return {path: [path] if self.row.runs_files and re.search(self.row.test_files, path) else [] for path in paths}
 
@@ -192,7 +194,7 @@ class Linter(ProjectTool):
     def parse(self, output: str, exit_code: int) -> list[Finding]:
         """The findings in the output of `lint_command`. A tool that broke has no findings, and an exit code that is not
         among those of the command."""
-        if exit_code == 0 and self.row.kind == FALLBACK:
+        if exit_code == 0 and self.row.language == FALLBACK:
             return []
         findings = read_findings(self.row.output_format, output)
         prefix = f"{self.folder}/"
@@ -244,10 +246,10 @@ def _fill_text(text: str, placeholders: Placeholders) -> str:
 
 def _make_test_placeholders(row: TestRunnerRow, tests: Sequence[str]) -> Placeholders:
     """The placeholders for single tests, in all forms that commands use."""
-    if row.kind == "go":
+    if row.language == "go":
         return _make_go_placeholders(tests)
     operands = tuple(map(_make_operand, tests))
-    if row.kind == "rust":  # cargo takes no path, so a name with a dash cannot be made an operand
+    if row.language == "rust":  # cargo takes no path, so a name with a dash cannot be made an operand
         operands = tuple(test for test in tests if not test.startswith("-"))
     # Every language reads an expression with these escapes in the same way.
     names = [re.sub(r"([.*+?^${}()|\[\]\\/])", r"\\\1", test) for test in tests]

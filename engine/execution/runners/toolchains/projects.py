@@ -135,7 +135,7 @@ def find_innermost_project(projects: Sequence[Project], path: str) -> Project | 
 def read_project(folder: Path, workspace: Path | None = None) -> Project:
     """The project in `folder`, without looking at git or at the folders below. If `folder` is a worktree, `workspace`
     is the folder in which the tools are installed."""
-    return _inspect_folder(ProjectFolder(folder, folder, workspace or folder), "", lambda kind: True)
+    return _inspect_folder(ProjectFolder(folder, folder, workspace or folder), "", lambda language: True)
 
 
 def find_projects(folder: Path, workspace: Path | None = None, *, git: Git | None = None) -> tuple[Project, ...]:
@@ -215,23 +215,23 @@ class _TestFiles:
         self._files = files
         self._matching: dict[str, list[str] | None] = {}
 
-    def find_by_language(self, kind: str) -> list[str] | None:
+    def find_by_language(self, language: str) -> list[str] | None:
         """The test files of a language, sorted; None if their names do not show it."""
-        if kind not in self._matching:
-            self._matching[kind] = self._find(kind)
-        return self._matching[kind]
+        if language not in self._matching:
+            self._matching[language] = self._find(language)
+        return self._matching[language]
 
-    def _find(self, kind: str) -> list[str] | None:
-        rows = [row for row in TEST_RUNNERS if row.kind == kind]
+    def _find(self, language: str) -> list[str] | None:
+        rows = [row for row in TEST_RUNNERS if row.language == language]
         if not self._files or not rows or not all(row.test_files for row in rows):
             return None
         pattern = re.compile("|".join(dict.fromkeys(row.test_files for row in rows)))
         endings = tuple(suffix for row in rows for suffix in row.suffixes)
         return sorted(file for file in self._files if file.endswith(endings) and pattern.search(file))
 
-    def has(self, path: str, kind: str) -> bool:
+    def has(self, path: str, language: str) -> bool:
         """Whether the folder `path` has test files of a language. True if their names do not show it."""
-        files = self.find_by_language(kind)
+        files = self.find_by_language(language)
         prefix = f"{path}/" if path else ""
         return files is None or any(file.startswith(prefix) for file in files)
 
@@ -240,39 +240,41 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
     """The project in one folder, without considering the other projects."""
     packages = detect_packages(folder)
     detected = detect_test_tools(folder)
-    tools = [tool for tool in detected.tools if has_tests(tool.row.kind)]
+    tools = [tool for tool in detected.tools if has_tests(tool.row.language)]
     searched = detected.searched
     if detected.tools and not tools:
         searched = (f"files that {detected.tools[0].title} treats as tests",)
-    kinds = {tool.row.kind for tool in tools}
-    missing = [(kind, name) for kind, name in detected.missing if kind not in kinds and has_tests(kind)]
+    languages = {tool.row.language for tool in tools}
+    missing = [
+        (language, name) for language, name in detected.missing if language not in languages and has_tests(language)
+    ]
     linters = detect_linters(folder)
-    installs = {package.kind: package.install for package in packages}
-    if "python" in kinds | {linter.row.kind for linter in linters}:
+    installs = {package.language: package.install for package in packages}
+    if "python" in languages | {linter.row.language for linter in linters}:
         installs["python"] = make_environment_command(folder.workspace, folder.top)
     return Project(
         path=path,
-        tools=tuple(replace(tool, install=installs.get(tool.row.kind, "")) for tool in tools),
-        linters=tuple(replace(linter, install=installs.get(linter.row.kind, "")) for linter in linters),
+        tools=tuple(replace(tool, install=installs.get(tool.row.language, "")) for tool in tools),
+        linters=tuple(replace(linter, install=installs.get(linter.row.language, "")) for linter in linters),
         packages=packages,
         changelog="" if path else find_changelog(folder.folder),
-        missing_tool=_find_missing_tool(missing, packages, kinds, folder.top),
+        missing_tool=_find_missing_tool(missing, packages, languages, folder.top),
         searched=tuple(dict.fromkeys(searched)),
     )
 
 
 def _find_missing_tool(
-    missing: Sequence[tuple[str, str]], packages: Sequence[PackageSetup], kinds: set[str], top: Path
+    missing: Sequence[tuple[str, str]], packages: Sequence[PackageSetup], languages: set[str], top: Path
 ) -> str:
     """The first program or folder that the tests need and that does not exist; "" for none. If the package manager that
     would bring it is not installed, it is that. `missing` are the tools that were not found, with their languages, and
-    `kinds` the languages with a tool."""
-    needed = [setup for setup in packages if setup.kind in kinds - {"python"} and not setup.installed]
-    lacking = [*missing, *((setup.kind, _PACKAGE_FOLDERS[setup.manager]) for setup in needed)]
+    `languages` the languages with a tool."""
+    needed = [setup for setup in packages if setup.language in languages - {"python"} and not setup.installed]
+    lacking = [*missing, *((setup.language, _PACKAGE_FOLDERS[setup.manager]) for setup in needed)]
     if not lacking:
         return ""
-    lacking_kind, name = lacking[0]
-    commands = [command for setup in packages if setup.kind == lacking_kind for command in setup.commands]
+    lacking_language, name = lacking[0]
+    commands = [command for setup in packages if setup.language == lacking_language for command in setup.commands]
     return find_missing_program(commands, top) or name
 
 
@@ -291,8 +293,8 @@ def _remove_member_tests(projects: Sequence[Project]) -> list[Project]:
         tools, tested_by = project.tools, project.tested_by
         for above in reduced:
             inside = above.path_inside(project.path)
-            tested_kinds = {tool.row.kind for tool in above.tools if inside and _runs_tests_of(tool, inside)}
-            remaining = tuple(tool for tool in tools if tool.row.kind not in tested_kinds)
+            tested_languages = {tool.row.language for tool in above.tools if inside and _runs_tests_of(tool, inside)}
+            remaining = tuple(tool for tool in tools if tool.row.language not in tested_languages)
             tools, tested_by = remaining, tested_by if remaining == tools else above.path
         reduced.append(replace(project, tools=tools, tested_by=None if tools else tested_by))
     return reduced
@@ -318,9 +320,9 @@ def _remove_nested_tests(project: Project, projects: Sequence[Project], tests: _
     """Leave out of a project the tests of the projects below it, which run their own tests."""
     tools: list[Toolchain] = []
     for tool in project.tools:
-        testing = (other for other in projects if any(its.row.kind == tool.row.kind for its in other.tools))
+        testing = (other for other in projects if any(its.row.language == tool.row.language for its in other.tools))
         nested = tuple(inside for other in testing if (inside := project.path_inside(other.path)))
-        if nested and tool.row.kind == "python":
+        if nested and tool.row.language == "python":
             below = tuple(f"{project.path}/{inside}/".removeprefix("/") for inside in nested)
             files = tests.find_by_language("python") or ()
             if any(project.path_inside(file) and not file.startswith(below) for file in files):
