@@ -36,7 +36,7 @@ class Sentence:
     line: int
 
 
-def split_sentences(lines: Iterable[tuple[int, str]]) -> Iterator[Sentence]:
+def read_sentences(lines: Iterable[tuple[int, str]]) -> Iterator[Sentence]:
     """The sentences of numbered lines that belong together. A list item is a paragraph of its own; lines that were
     wrapped are joined."""
     numbered = {number: line.replace("\n", " ") for number, line in lines}
@@ -175,7 +175,7 @@ def capture_sentences(
     `secrets` are left out."""
     secret_values = tuple(secrets)
     captured: dict[str, CapturedSentence] = {}
-    for sentence in split_sentences(lines):
+    for sentence in read_sentences(lines):
         kind = classify_sentence(sentence.text, speaker)
         if kind is not None and redact(sentence.text, secret_values) == sentence.text:
             tagged = _tag_sentence(kind, sentence)

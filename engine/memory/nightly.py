@@ -101,7 +101,7 @@ class ProposedFact(BaseModel):
     source: Annotated[str, AfterValidator(lambda source: source.strip("[] "))]
 
 
-class Evaluation(BaseModel):
+class _Answer(BaseModel):
     """A model's answer about a day."""
 
     facts: tuple[ProposedFact, ...] = Field(max_length=MAX_FACTS)
@@ -311,7 +311,7 @@ def parse_evaluation(answer: str, synthesis: str) -> tuple[tuple[ProposedFact, .
     if not (text := answer[answer.find("{") : answer.rfind("}") + 1]):
         return (), ("the answer is not a JSON object",)
     try:
-        facts = Evaluation.model_validate_json(text).facts
+        facts = _Answer.model_validate_json(text).facts
     except ValidationError as error:
         return (), tuple(describe_validation_faults(error))
     faults = []

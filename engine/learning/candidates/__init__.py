@@ -5,7 +5,7 @@
 | modules | subject |
 |---|---|
 | `reflection`, `entry_readers` | scored records of ledger entries, by a reader for each kind of entry; their table |
-| `sequences` | finds commands that an agent repeats |
+| `sequences` | finds commands that an agent repeats, for records and for drafts |
 | `evaluation` | from which records candidates are drafted, and the evidence for and against a candidate |
 | `drafting`, `effects` | drafts candidates, and checks and describes what each would change |
 | `life_cycle` | the table of candidates: proposed, active, rolled back; its stages in words |

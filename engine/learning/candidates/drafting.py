@@ -9,15 +9,15 @@ choice of a model or a limit comes from measurements.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, takewhile
 
 from engine.frozen import frozen
 from engine.learning.candidates import ModelPrice, ModelsUsed, Sources
-from engine.learning.candidates.effects import needs_shell, replace_texts, validate_effect
+from engine.learning.candidates.effects import replace_texts, validate_effect
 from engine.learning.candidates.evaluation import Opportunity
+from engine.learning.candidates.sequences import find_common_commands, has_failed
 from engine.lessons import distil_rule
 from engine.model import TranscriptLine, Trust
 from engine.model.adaptation import (
@@ -33,7 +33,7 @@ from engine.model.adaptation import (
     RoutingHint,
 )
 from engine.model.prompts import RunKind
-from engine.model.sessions import CALL_FAILED, CALL_REFUSED, HANDED_BACK
+from engine.model.sessions import HANDED_BACK
 from engine.redaction import redact
 from engine.text import plain, quote
 from engine.wording import money
@@ -237,7 +237,7 @@ def _draft_flow(evidence: Evidence) -> Draft:
     record = evidence.record
     calls = tuple(map(str, record.details["calls"]))
     sessions = [evidence.sources.read_transcript(str(session)) for session in record.details["sessions"][-10:]]
-    commands = _find_common_commands(sessions, calls)
+    commands = find_common_commands(sessions, calls)
     if not commands:
         raise NothingToDraft("no session has its steps as commands that run without a shell")
     return Draft(
@@ -428,24 +428,10 @@ def _find_calls_after_error(lines: Sequence[TranscriptLine], tool: str, cause: s
     not called again, only the next call. () if there is none, or if the error is not in these lines."""
     error_index = next((index for index, line in enumerate(lines) if _is_error(line, tool, cause)), len(lines))
     later_calls = [line.text for line in lines[error_index + 1 :] if line.kind == "tool"]
-    successful_calls = [call for call in later_calls if not _has_failed(call)]
+    successful_calls = [call for call in later_calls if not has_failed(call)]
     calls_of_tool = (index for index, call in enumerate(successful_calls) if call.split(" ", 1)[0] == tool)
     last = next(calls_of_tool, 0)
     return tuple(plain(call, MAX_QUOTE_CHARS) for call in successful_calls[max(0, last - PRECEDING_CALLS) : last + 1])
-
-
-def _find_common_commands(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequence[str]) -> tuple[str, ...]:
-    """The commands that most of these sessions ran for a sequence of calls, such as `exec:git status`. () if no session
-    ran all of them without a shell."""
-    command_words = [call.partition(":")[2].split() for call in calls]
-    counts: Counter[tuple[str, ...]] = Counter()
-    for lines in transcripts:
-        runs_of_tools = (line.text.partition(" ") for line in lines if line.kind == "tool")
-        commands = [command.strip() if tool == "exec" else "" for tool, _, command in runs_of_tools]
-        starts = range(len(commands) - len(command_words) + 1)
-        runs = (tuple(commands[start : start + len(command_words)]) for start in starts)
-        counts.update({run for run in runs if all(map(_is_call_of, run, command_words))})
-    return min(counts, key=lambda run: (-counts[run], sum(map(len, run)), run), default=())
 
 
 def _collect_messages(lines: Iterable[TranscriptLine]) -> list[str]:
@@ -460,26 +446,6 @@ def _is_error(line: TranscriptLine, tool: str, cause: str) -> bool:
     if cause[:80] not in line.text:
         return False
     return line.kind in ("error", "exit", "output") or (line.kind == "tool" and line.text.startswith(tool))
-
-
-def _is_call_of(command: str, call_words: Sequence[str]) -> bool:
-    """Whether a command succeeded, needs no shell, and has the program and the subcommand of a call."""
-    tokens = command.split()
-    if not call_words or not tokens or _has_failed(command) or needs_shell(command):
-        return False
-    has_subcommand = len(call_words) == 1 or call_words[1] in tokens[1:]
-    return has_subcommand and _find_program_name(tokens[0]) == _find_program_name(call_words[0])
-
-
-def _has_failed(call: str) -> bool:
-    """Whether a call failed or was refused."""
-    return CALL_FAILED in call or CALL_REFUSED in call
-
-
-def _find_program_name(word: str) -> str:
-    """The name of a program without path and version: `python` for `/usr/bin/python3.12`."""
-    name = word.rsplit("/", 1)[-1]
-    return name.rstrip("0123456789.") or name
 
 
 def _cut_to_sentences(text: str) -> tuple[str, ...]:

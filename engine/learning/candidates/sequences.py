@@ -1,4 +1,5 @@
-"""Sequences of commands that an agent repeats over many sessions, more often than by chance (SPEC 5.1). Pure.
+"""Sequences of commands that an agent repeats over many sessions, more often than by chance (SPEC 5.1), and the
+commands that it ran for one (5.2). Pure.
 
 Sessions are counted, not occurrences, so a single session that loops proves nothing. By chance means that each
 session's own calls are in random order.
@@ -12,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from engine.frozen import frozen
+from engine.learning.candidates.effects import needs_shell
+from engine.model import TranscriptLine
+from engine.model.sessions import CALL_FAILED, CALL_REFUSED
 
 MIN_LENGTH, MAX_LENGTH = 3, 5
 """Minimum and maximum number of calls of a sequence."""
@@ -168,3 +172,40 @@ def compute_poisson_tail(count: int, mean: float) -> float:
         count += 1
         term *= mean / count
     return min(1.0, total)
+
+
+# -- the commands of a sequence
+
+
+def find_common_commands(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequence[str]) -> tuple[str, ...]:
+    """The commands that most of these sessions ran for a sequence of calls, such as `exec:git status`. () if no session
+    ran all of them without a shell."""
+    command_words = [call.partition(":")[2].split() for call in calls]
+    counts: Counter[tuple[str, ...]] = Counter()
+    for lines in transcripts:
+        runs_of_tools = (line.text.partition(" ") for line in lines if line.kind == "tool")
+        commands = [command.strip() if tool == "exec" else "" for tool, _, command in runs_of_tools]
+        starts = range(len(commands) - len(command_words) + 1)
+        runs = (tuple(commands[start : start + len(command_words)]) for start in starts)
+        counts.update({run for run in runs if all(map(_is_call_of, run, command_words))})
+    return min(counts, key=lambda run: (-counts[run], sum(map(len, run)), run), default=())
+
+
+def _is_call_of(command: str, call_words: Sequence[str]) -> bool:
+    """Whether a command succeeded, needs no shell, and has the program and the subcommand of a call."""
+    tokens = command.split()
+    if not call_words or not tokens or has_failed(command) or needs_shell(command):
+        return False
+    has_subcommand = len(call_words) == 1 or call_words[1] in tokens[1:]
+    return has_subcommand and _find_program_name(tokens[0]) == _find_program_name(call_words[0])
+
+
+def has_failed(call: str) -> bool:
+    """Whether a call failed or was refused."""
+    return CALL_FAILED in call or CALL_REFUSED in call
+
+
+def _find_program_name(word: str) -> str:
+    """The name of a program without path and version: `python` for `/usr/bin/python3.12`."""
+    name = word.rsplit("/", 1)[-1]
+    return name.rstrip("0123456789.") or name

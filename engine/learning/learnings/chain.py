@@ -28,6 +28,7 @@ from engine.learning.learnings import (
 from engine.learning.learnings.page import Change
 from engine.learning.learnings.promotion import (
     SHARED_SCOPES,
+    Provenance,
     add_promoted,
     explain_why_not_promotable,
     is_about_own_tools,
@@ -41,15 +42,7 @@ from engine.learning.learnings.promotion import (
 from engine.learning.learnings.questions import ask_judge, ask_learnings
 from engine.learning.learnings.recurrence import Vectors
 from engine.learning.learnings.rules import find_assumptions, find_in_event, find_learnings, find_risks
-from engine.learning.learnings.store import (
-    GLOBAL,
-    LearningStore,
-    NotWritable,
-    Provenance,
-    Scope,
-    make_project_key,
-    place_entry,
-)
+from engine.learning.learnings.store import GLOBAL, LearningStore, NotWritable, Scope, make_project_key, place_entry
 from engine.lessons import NOT_GENERAL_YET, make_lesson_id
 from engine.model import (
     Asks,

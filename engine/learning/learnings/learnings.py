@@ -17,10 +17,10 @@ from engine.events.learning import LearningKept
 from engine.learning.learnings import SessionSource
 from engine.learning.learnings.chain import FOLLOWED_KINDS, Chain
 from engine.learning.learnings.page import Page, make_change
-from engine.learning.learnings.promotion import VALID_FIELDS, plan_reinstatement, plan_retraction
+from engine.learning.learnings.promotion import VALID_FIELDS, Provenance, plan_reinstatement, plan_retraction
 from engine.learning.learnings.prompt_part import load_prompts_with
 from engine.learning.learnings.recurrence import StoredVectors
-from engine.learning.learnings.store import LearningStore, Provenance, Scope, make_project_key
+from engine.learning.learnings.store import LearningStore, Scope, make_project_key
 from engine.model import (
     Asks,
     ChainReport,

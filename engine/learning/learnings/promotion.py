@@ -1,5 +1,5 @@
 """Plans how entries spread over scopes: promotion through gates (SPEC 6.2 to 6.4), compaction (6.6), and what the
-operator's decisions on an entry mean for the entries that depend on it (6.5). Pure.
+operator's decisions on an entry mean for the entries that depend on it by their `Provenance` (6.5). Pure.
 
 A plan is a list of changes: of entries that are new in a scope, reinforced, merged, retired, or valid again.
 
@@ -23,7 +23,7 @@ from engine.inference import share
 from engine.learning.learnings import FULL_REACH, REACH_WEIGHT, Basis, rate_confidence
 from engine.learning.learnings.page import Change, make_change
 from engine.learning.learnings.recurrence import DISTINCT_SESSIONS, Vectors, find_clusters, find_matches
-from engine.learning.learnings.store import GLOBAL, Provenance, Scope, place_entry
+from engine.learning.learnings.store import GLOBAL, Scope, place_entry
 from engine.model import EntrySource, LearningEntry, LearningScope, LearningStatus, RetractReport, Trust
 from engine.model.base import find_lowest_trust, may_guide
 
@@ -235,6 +235,49 @@ def plan_compaction(entries: Iterable[LearningEntry], scope: Scope, vectors: Vec
 
 
 # -- decisions of the operator
+
+
+class Provenance:
+    """The entries of a home by their ids, with their sources and descendants."""
+
+    def __init__(self, entries: Iterable[LearningEntry]) -> None:
+        self.entries = {entry.id: entry for entry in entries}
+        self._sources = {entry.id: [source.entry for source in entry.promoted_from] for entry in self.entries.values()}
+        self._successors: dict[str, list[str]] = defaultdict(list)
+        """For the id of each entry, the ids of the entries that were promoted from it or into which it was merged."""
+        for entry in self.entries.values():
+            for source in self._sources[entry.id]:
+                self._successors[source].append(entry.id)
+            if entry.merged_into:
+                self._successors[entry.id].append(entry.merged_into)
+
+    def find_sources(self, id: str) -> list[str]:
+        """The ids of the entries from which an entry was promoted, directly or in steps, nearest first. Some may be in
+        no file any more."""
+        return _walk(self._sources, id)
+
+    def find_descendants(self, id: str) -> list[str]:
+        """The ids of the entries that were promoted from an entry, directly or in steps, nearest first."""
+        return _walk(self._successors, id)
+
+    def find(self, ids: Iterable[str]) -> tuple[LearningEntry, ...]:
+        """The entries with these ids, without those that are in no file."""
+        return tuple(self.entries[id] for id in ids if id in self.entries)
+
+    def find_sessions(self, id: str) -> tuple[str, ...]:
+        """The sessions that an entry comes from, sorted."""
+        entries = self.find([id, *self.find_sources(id)])
+        return tuple(
+            sorted({entry.session_id for entry in entries}.union(*(entry.source_sessions for entry in entries)) - {""})
+        )
+
+
+def _walk(graph: Mapping[str, Iterable[str]], start: str) -> list[str]:
+    """The ids that are reached from the id `start` by repeated steps, nearest first."""
+    reached = [start]
+    for id in reached:  # more are added meanwhile
+        reached += dict.fromkeys(next_id for next_id in graph.get(id, ()) if next_id not in reached)
+    return reached[1:]
 
 
 def plan_retraction(

@@ -1,5 +1,4 @@
-"""Reads and writes the pages of learning entries (SPEC 6.1), and finds from which others an entry comes (6.5). The
-files are the source of truth.
+"""Reads and writes the pages of learning entries (SPEC 6.1). The files are the source of truth.
 
     learnings/global/
     learnings/projects/KEY/                              KEY: the workspace's name and a hash of its path
@@ -15,8 +14,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -134,49 +132,6 @@ def place_entry(entry: LearningEntry, scope: Scope) -> LearningEntry:
     identity = f"{scope.level.value}\n{within}\n{entry.kind.value}\n{entry.about or normalise(entry.text)}"
     id = "lrn_" + hex_hash(identity + ("\nquoted" if entry.trust is Trust.QUOTED else ""), 16)
     return replace(entry, id=id, scope=scope.level, scope_id=scope.id, path=scope.page(entry.kind, id))
-
-
-class Provenance:
-    """The entries of a home by their ids, with their sources and descendants."""
-
-    def __init__(self, entries: Iterable[LearningEntry]) -> None:
-        self.entries = {entry.id: entry for entry in entries}
-        self._sources = {entry.id: [source.entry for source in entry.promoted_from] for entry in self.entries.values()}
-        self._successors: dict[str, list[str]] = defaultdict(list)
-        """For the id of each entry, the ids of the entries that were promoted from it or into which it was merged."""
-        for entry in self.entries.values():
-            for source in self._sources[entry.id]:
-                self._successors[source].append(entry.id)
-            if entry.merged_into:
-                self._successors[entry.id].append(entry.merged_into)
-
-    def find_sources(self, id: str) -> list[str]:
-        """The ids of the entries from which an entry was promoted, directly or in steps, nearest first. Some may be in
-        no file any more."""
-        return _walk(self._sources, id)
-
-    def find_descendants(self, id: str) -> list[str]:
-        """The ids of the entries that were promoted from an entry, directly or in steps, nearest first."""
-        return _walk(self._successors, id)
-
-    def find(self, ids: Iterable[str]) -> tuple[LearningEntry, ...]:
-        """The entries with these ids, without those that are in no file."""
-        return tuple(self.entries[id] for id in ids if id in self.entries)
-
-    def find_sessions(self, id: str) -> tuple[str, ...]:
-        """The sessions that an entry comes from, sorted."""
-        entries = self.find([id, *self.find_sources(id)])
-        return tuple(
-            sorted({entry.session_id for entry in entries}.union(*(entry.source_sessions for entry in entries)) - {""})
-        )
-
-
-def _walk(graph: Mapping[str, Iterable[str]], start: str) -> list[str]:
-    """The ids that are reached from the id `start` by repeated steps, nearest first."""
-    reached = [start]
-    for id in reached:  # more are added meanwhile
-        reached += dict.fromkeys(next_id for next_id in graph.get(id, ()) if next_id not in reached)
-    return reached[1:]
 
 
 class LearningFiles:
