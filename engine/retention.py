@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engine.clock import Clock
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.events.engine import RowsLetGo
 from engine.frozen import frozen
 from engine.learning.candidates.adaptation import LAST_PROCESSED_KEY

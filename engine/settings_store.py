@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.clock import Clock, SystemClock
-from engine.config import Settings, WorkspaceSettings, resolve_workspace_path
+from engine.config.settings import Settings, WorkspaceSettings, resolve_workspace_path
 from engine.config.settings_file import (
     MAX_FILE_BYTES,
     BadConfig,

@@ -8,7 +8,7 @@ import pytest
 
 from engine import retention
 from engine.clock import FakeClock
-from engine.config import FixedSettings, Settings
+from engine.config.settings import FixedSettings, Settings
 from engine.config.settings_file import BadConfig, describe_accepted, parse_key, read_settings
 from engine.events.work import ChangeSetLanded
 from engine.learning.candidates.adaptation import LAST_PROCESSED_KEY

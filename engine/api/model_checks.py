@@ -21,8 +21,9 @@ from engine.api.documents import Document
 from engine.api.offline import read_rows
 from engine.api_keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, find_key_variables, make_variable_name
 from engine.autonomy.heartbeat import find_heartbeat_problems
-from engine.config import FixedSettings, Settings, SettingsSource
-from engine.config.sections import ACP_PREFIX, AUTO, MODEL, ProviderKind, ProviderSettings
+from engine.config import ACP_PREFIX, AUTO, MODEL
+from engine.config.sections import ProviderKind, ProviderSettings
+from engine.config.settings import FixedSettings, Settings, SettingsSource
 from engine.execution.model_router import ModelRouter, ProviderState, describe_setup
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents

@@ -93,8 +93,8 @@ def find_source_files() -> list[Path]:
 
 
 def _collect_program_names() -> dict[str, Any]:
-    from engine.config import Settings
     from engine.config.sections import PROVIDERS
+    from engine.config.settings import Settings
     from engine.config.settings_file import describe_accepted, parse_key
     from engine.execution.runners.acp import KNOWN_AGENTS
     from engine.execution.runners.flows import FLOWS

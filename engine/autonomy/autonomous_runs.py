@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from engine.config import SettingsSource, WorkspaceAutonomy
+from engine.config.settings import SettingsSource, WorkspaceAutonomy
 from engine.events.work import AutonomousCycleFinished
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen

@@ -25,7 +25,7 @@ from engine.autonomy import (
 from engine.autonomy.autonomous_runs import AutonomousRuns, AutonomyRequirements, find_reason_not_to_start
 from engine.autonomy.schedule import Job, Schedule
 from engine.clock import Clock, is_quiet
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.events.engine import SettingChanged, StateChanged
 from engine.events.work import AutonomousCycleFinished
 from engine.frozen import frozen

@@ -1,5 +1,5 @@
 """The settings of a home: one model, and its sections on the engine itself (SPEC 4.2, 7.4, 7.6). The sections on other
-programs and machines, and what all sections are made of, are in `sections`.
+programs and machines are in `sections`.
 
 Names in the file are in camel case (`crossPollEnabled`); attributes are the same in snake case. `settings_file` reads
 the file and the environment into this model.
@@ -15,27 +15,29 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from engine.config.sections import (
+from engine.config import (
     AUTO,
     PATH_CHECK,
-    PROVIDERS,
     RUNNER_FORMAT,
-    AcpSettings,
     Dollars,
-    GatewaySettings,
     Hour,
     Milliseconds,
     ModelId,
     Name,
-    NotifySettings,
-    ProviderSettings,
     Section,
-    WebSettings,
     find_fallback_problem,
     find_runner_problem,
     find_url_problem,
     refuse_if,
     strip_slash,
+)
+from engine.config.sections import (
+    PROVIDERS,
+    AcpSettings,
+    GatewaySettings,
+    NotifySettings,
+    ProviderSettings,
+    WebSettings,
 )
 from engine.frozen import frozen
 from engine.model import Refusal

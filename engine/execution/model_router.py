@@ -14,15 +14,9 @@ from enum import Enum, auto
 from urllib.parse import urlsplit
 
 from engine.api_keys import Key, Keys, advise_without_keyring
-from engine.config import SettingsSource
-from engine.config.sections import (
-    PROVIDERS,
-    ProviderKind,
-    ProviderSettings,
-    TokenPrice,
-    find_model_problem,
-    is_loopback_host,
-)
+from engine.config import find_model_problem, is_loopback_host
+from engine.config.sections import PROVIDERS, ProviderKind, ProviderSettings, TokenPrice
+from engine.config.settings import SettingsSource
 from engine.execution.runners.model import Model
 from engine.frozen import frozen
 from engine.installed import MODELS, has_extra, make_extras_command, make_not_installed_refusal

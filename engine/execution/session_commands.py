@@ -19,7 +19,7 @@ from dataclasses import field, replace
 from enum import Enum, auto
 from pathlib import Path
 
-from engine.config import Settings
+from engine.config.settings import Settings
 from engine.execution.processes import FinishedCommand, Processes, ProcessesClosed
 from engine.execution.runners import MAX_OUTPUT_CHARS, CannotRun, CommandBlocked, CommandResult, SessionStopped
 from engine.execution.runners.toolchains import MissingItem, find_usual_fix

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from functools import partial
 from pathlib import Path
 
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.execution.changesets import CapturedChanges, ChangeSets
 from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession

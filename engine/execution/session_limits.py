@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.config import ChannelSettings
+from engine.config.settings import ChannelSettings
 from engine.execution.sandbox import Sandbox
 from engine.execution.session_store import AUTONOMOUS, ConsumePermit
 from engine.frozen import frozen

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.config import SettingsSource
-from engine.config.sections import AUTO, FLOW, MODEL
+from engine.config import AUTO, FLOW, MODEL
+from engine.config.settings import SettingsSource
 from engine.events import EventBus
 from engine.events.work import SessionOutput
 from engine.execution.live_session import LiveSession

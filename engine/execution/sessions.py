@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.events import EventBus
 from engine.execution.live_session import LiveSession
 from engine.execution.processes import Processes

@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.events.work import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import CannotRun, CommandResult, WorkFailed

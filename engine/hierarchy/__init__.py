@@ -26,7 +26,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from engine.config.sections import NAME_PATTERN
+from engine.config import NAME_PATTERN
 from engine.files import FileCache, read_plain, read_table, write_json
 from engine.frozen import frozen
 from engine.model import AgentView, Refusal

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from engine.config.sections import NAME_PATTERN, find_model_problem
+from engine.config import NAME_PATTERN, find_model_problem
 from engine.files import TEMPORARY_PREFIX, create_filled_folder, encode_json, read_plain, read_table, sync_folder
 from engine.frozen import frozen
 from engine.hierarchy import AGENT_ID, MAX_FILE_BYTES

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.events import Event
 from engine.events.engine import AgentAdded, AgentMoved, AgentRetired, TierAssigned
 from engine.files import INHERITED, TEMPORARY_PREFIX, FileCache, remove_section, write_json

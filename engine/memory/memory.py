@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.memory import DEADLINE_S, Recaller
 from engine.memory.embedding import TIMEOUT_S, Embedder, Endpoint, EndpointEmbedder, LocalEmbedder
 from engine.memory.helper import Helper

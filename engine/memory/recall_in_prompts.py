@@ -11,7 +11,7 @@ from dataclasses import replace
 from html import escape
 
 from engine import tokenizer
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.frozen import frozen
 from engine.lessons import remove_lessons
 from engine.memory.memory import MemoryService

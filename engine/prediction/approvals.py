@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlmodel import Session
 
-from engine.config.sections import AUTO
+from engine.config import AUTO
 from engine.events.work import PredictionReassigned
 from engine.execution.runners.flows import find_named_flow
 from engine.execution.session_store import CONTINUES

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 
 from engine.clock import Clock, add_active_time
-from engine.config import SettingsSource, WorkspaceAutonomy
+from engine.config.settings import SettingsSource, WorkspaceAutonomy
 from engine.events import Event
 from engine.events.work import (
     DismissalExplained,

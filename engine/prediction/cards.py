@@ -13,8 +13,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from engine.config import Settings
-from engine.config.sections import ACP_PREFIX
+from engine.config import ACP_PREFIX
+from engine.config.settings import Settings
 from engine.execution.runners.flows import find_missing_file, find_named_flow, find_similar_flow, gives_change_set
 from engine.execution.sessions import Sessions
 from engine.model import (

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.config import Settings, SettingsSource
+from engine.config.settings import Settings, SettingsSource
 from engine.events.work import ChangeSetLanded, CycleFinished, LandingUndone
 from engine.frozen import frozen
 from engine.model import Card, CheckReport, Randomness, Refusal, Result

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from engine.clock import Clock, find_midnight
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.execution.housekeeping import FullDisk
 from engine.execution.runners.toolchains import TEST_FILE
 from engine.execution.runners.toolchains.lock_files import LockMismatch, find_mismatches

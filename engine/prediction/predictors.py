@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from engine.api_keys import TWIN, Key, Keys
 from engine.clock import in_utc
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.execution.model_router import ModelChoice, ModelRouter
 from engine.execution.runners.flows import find_named_flow
 from engine.frozen import frozen

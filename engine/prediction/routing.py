@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from engine.clock import Clock
-from engine.config import Settings
+from engine.config.settings import Settings
 from engine.frozen import frozen
 from engine.model import PartOfDay, Randomness, Refusal, part_of_day
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Session
 
-from engine.config.sections import FLOW
+from engine.config import FLOW
 from engine.frozen import frozen
 from engine.inference import wilson_lower_bound
 from engine.learning.decisions.decisions import Decisions

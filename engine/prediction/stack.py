@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
-from engine.config import Settings
+from engine.config.settings import Settings
 from engine.frozen import frozen
 from engine.model import Card, Source, Tier
 from engine.prediction import get_kind, is_ordered

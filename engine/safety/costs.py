@@ -18,7 +18,7 @@ from typing import Any
 from sqlmodel import Field, Session, col, select
 
 from engine.clock import HOUR, Clock, find_midnight, find_windows
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.events.engine import BudgetExceeded, CostReserved, CostSettled, CostWarned
 from engine.frozen import frozen
 from engine.model import (

@@ -18,7 +18,7 @@ from pathlib import Path
 from sqlmodel import Field, Session
 
 from engine.clock import Clock
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.events.engine import HoldLifted, HoldPlaced
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions

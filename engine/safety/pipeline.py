@@ -20,8 +20,8 @@ from typing import Any
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.clock import Clock
-from engine.config import SettingsSource, WorkspaceAutonomy
-from engine.config.sections import FLOW
+from engine.config import FLOW
+from engine.config.settings import SettingsSource, WorkspaceAutonomy
 from engine.events.engine import LoopDetected, TriggerBlocked
 from engine.frozen import frozen, frozen_kw_only
 from engine.model import (

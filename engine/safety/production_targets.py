@@ -23,7 +23,7 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from engine.config import ProductionSettings
+from engine.config.settings import ProductionSettings
 from engine.files import read_table
 from engine.model import Trigger
 

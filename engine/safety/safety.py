@@ -14,7 +14,7 @@ from pathlib import Path
 from sqlmodel import Session, col, desc, select
 
 from engine.clock import Clock
-from engine.config import SettingsSource, WorkspaceAutonomy
+from engine.config.settings import SettingsSource, WorkspaceAutonomy
 from engine.learning.decisions.decisions import Decisions
 from engine.model import (
     Assignment,

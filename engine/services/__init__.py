@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from engine import activity
 from engine.activity import DECISION_KINDS, LEARNING_KINDS, ActivitySince, select_activity_since
 from engine.clock import Clock, find_midnight
-from engine.config import WorkspaceAutonomy
+from engine.config.settings import WorkspaceAutonomy
 from engine.events.engine import FaultReported, WorkspaceAdded
 from engine.frozen import frozen
 from engine.git import find_repository_root

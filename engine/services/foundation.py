@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.config.sections import find_url_problem
+from engine.config import find_url_problem
 from engine.events import EventBus
 from engine.git.history import ProjectIds
 from engine.git.repository import find_top_folder

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from engine.clock import Clock, FakeClock
-from engine.config import Settings
+from engine.config.settings import Settings
 from engine.engine import Engine, open_engine
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import Place

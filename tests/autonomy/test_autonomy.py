@@ -28,7 +28,7 @@ from engine.autonomy.autonomous_runs import (
 from engine.autonomy.autonomy import CARD_JOB, Autonomy
 from engine.autonomy.schedule import Job, Schedule
 from engine.clock import FakeClock, SystemClock
-from engine.config import FixedSettings, Settings, WorkspaceAutonomy
+from engine.config.settings import FixedSettings, Settings, WorkspaceAutonomy
 from engine.events import EventBus
 from engine.learning.decisions.decisions import Decisions
 from engine.model import AutonomyState, HoldKind

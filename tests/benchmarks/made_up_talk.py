@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.clock import FakeClock
-from engine.config import FixedSettings
+from engine.config.settings import FixedSettings
 from engine.memory.embedding import LocalEmbedder
 from engine.memory.memory import MemoryService
 from engine.model import NewMemory

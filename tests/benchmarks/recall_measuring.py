@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from engine.clock import FakeClock
-from engine.config import FixedSettings
+from engine.config.settings import FixedSettings
 from engine.events import EventBus
 from engine.memory.memory import MemoryService
 from engine.memory.ranking import WEIGHTS

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy
 
-from engine.config import Settings
+from engine.config.settings import Settings
 from engine.memory.embedding import LocalEmbedder
 from engine.memory.helper import Helper
 from engine.prediction import placing

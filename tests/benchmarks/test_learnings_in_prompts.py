@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine import tokenizer
-from engine.config import FixedSettings
+from engine.config.settings import FixedSettings
 from engine.learning.learnings.page import Change
 from engine.learning.learnings.prompt_part import LearningsPart
 from engine.learning.learnings.store import LearningFiles, LearningStore, Scope, make_project_key

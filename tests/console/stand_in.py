@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.activity import ActivitySince, LearnedCounts
 from engine.autonomy.autonomous_runs import ApprovalRecord, find_requirements
-from engine.config import WorkspaceAutonomy
+from engine.config.settings import WorkspaceAutonomy
 from engine.events import EventBus
 from engine.execution.runners.flows import FlowRegistry
 from engine.model import AutonomyState, CheckReport, ModelCall, Phase, PromptPart, Refusal, SessionView, Task, Waiting

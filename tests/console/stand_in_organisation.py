@@ -4,7 +4,7 @@ from pathlib import Path
 
 from clawpy_console.cli.demo import add_organisation
 from engine.clock import FakeClock
-from engine.config import FixedSettings
+from engine.config.settings import FixedSettings
 from engine.memory.agent_files import AgentFiles
 from engine.model import AgentActivity
 from engine.storage.database import Database

@@ -12,7 +12,7 @@ import pytest
 from pydantic import Field
 
 from engine.clock import Clock
-from engine.config import ChannelSettings, Settings
+from engine.config.settings import ChannelSettings, Settings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.housekeeping import Caches

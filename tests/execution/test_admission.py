@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.clock import SystemClock
-from engine.config import ChannelSettings, FixedSettings, Settings
+from engine.config.settings import ChannelSettings, FixedSettings, Settings
 from engine.execution.runners.flows import PROSE as PROSE_EDIT
 from engine.execution.session_run import Admission
 from engine.model import Assignment, Refusal, RunnerInfo

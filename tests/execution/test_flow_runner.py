@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from engine.config import Settings, WorkspaceSettings
+from engine.config.settings import Settings, WorkspaceSettings
 from engine.execution.runners import Place, WorkFailed
 from engine.execution.runners.flow import FlowResult, Job, RepoPath
 from engine.execution.runners.flows import (

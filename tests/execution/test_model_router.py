@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.api_keys import Key
-from engine.config import FixedSettings
+from engine.config.settings import FixedSettings
 from engine.config.settings_file import read_settings
 from engine.execution import model_router
 from engine.execution.model_router import ModelRouter

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import Settings
+from engine.config.settings import Settings
 from engine.execution import session_limits, session_run
 from engine.execution.live_session import LiveSession
 from engine.execution.session_limits import Limits

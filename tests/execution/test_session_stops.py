@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import Settings
+from engine.config.settings import Settings
 from engine.execution.live_session import LiveSession
 from engine.execution.processes import Processes, ProcessesClosed
 from engine.execution.session_processes import find_marked_processes

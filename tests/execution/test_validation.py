@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlmodel import col, select
 
-from engine.config import FixedSettings, Settings, ValidationSettings
+from engine.config.settings import FixedSettings, Settings, ValidationSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.prompts import HOW_TO_WORK
 from engine.execution.sandbox.ladder import find_best_sandbox

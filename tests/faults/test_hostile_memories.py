@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 import numpy
 import pytest
 
-from engine.config import FixedSettings, MemorySettings, Settings
+from engine.config.settings import FixedSettings, MemorySettings, Settings
 from engine.memory.embedding import Embedding
 from engine.memory.memory import MemoryService
 from engine.memory.recall_in_prompts import BLOCK_TAG, RecallPromptPart

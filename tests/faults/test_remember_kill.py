@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import SystemClock
-from engine.config import FixedSettings
+from engine.config.settings import FixedSettings
 from engine.events import EventBus
 from engine.memory.memory import MemoryService
 from engine.model import Layer

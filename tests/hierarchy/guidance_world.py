@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlmodel import col, select
 
 from engine.clock import FakeClock
-from engine.config import FixedSettings
+from engine.config.settings import FixedSettings
 from engine.hierarchy.agents import Agents, ReadActivity
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade

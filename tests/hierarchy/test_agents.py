@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import FixedSettings
+from engine.config.settings import FixedSettings
 from engine.hierarchy.agents import Agents
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

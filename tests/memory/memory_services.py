@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import FixedSettings
+from engine.config.settings import FixedSettings
 from engine.memory.embedding import Embedding, make_unit_vector
 from engine.memory.memory import MemoryService
 from engine.model import NewMemory

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import FixedSettings
+from engine.config.settings import FixedSettings
 from engine.hierarchy.agents import Agents
 from engine.memory.agent_files import MAX_FILE_BYTES, AgentFiles
 from engine.model import AgentFile

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.config import FixedSettings
+from engine.config.settings import FixedSettings
 from engine.memory import index as indexing
 from engine.memory import vectors
 from engine.memory.index import ChromaServer

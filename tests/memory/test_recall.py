@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from engine import tokenizer
 from engine.clock import FakeClock
-from engine.config import FixedSettings, MemorySettings, Settings
+from engine.config.settings import FixedSettings, MemorySettings, Settings
 from engine.memory import MAX_LEADING_FACTS, LayerResult, Recaller
 from engine.memory.embedding import NoEmbedder
 from engine.memory.graph import TaskGraph

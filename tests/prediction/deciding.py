@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import FixedSettings, Settings
+from engine.config.settings import FixedSettings, Settings
 from engine.events import Event
 from engine.git.inspection import NOTHING_INSPECTED
 from engine.git.state import GitState

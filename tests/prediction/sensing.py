@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from engine.clock import FakeClock
-from engine.config import FixedSettings
+from engine.config.settings import FixedSettings
 from engine.execution.runners.toolchains import LINTERS, TEST_RUNNERS
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
 from engine.execution.runners.toolchains.projects import Project, ProjectCache

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine.clock import FakeClock
-from engine.config import Settings
+from engine.config.settings import Settings
 from engine.events import Event, EventBus
 from engine.events.work import ChangeSetDiscarded, ChangeSetLanded, LandingUndone
 from engine.model import DecidedBy, Outcome, Refusal, SessionState, Source, Status, Tier

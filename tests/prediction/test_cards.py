@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
+from engine.config.settings import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.model import Outcome, Refusal, RunnerInfo, SessionView, Source, Status, Tier
 from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal

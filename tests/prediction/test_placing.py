@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import ChannelSettings, Settings
+from engine.config.settings import ChannelSettings, Settings
 from engine.hierarchy.agent_folders import load_first_roles
 from engine.memory.embedding import LocalEmbedder
 from engine.memory.helper import Helper

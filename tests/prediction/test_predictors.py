@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.config import FixedSettings, Settings
+from engine.config.settings import FixedSettings, Settings
 from engine.model import Answer, Question
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.predictors import (

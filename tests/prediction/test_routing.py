@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import ChannelSettings, Settings
+from engine.config.settings import ChannelSettings, Settings
 from engine.model import Randomness
 from engine.prediction.routing import RECENT_TRIGGER_AGE, Route, Router
 from tests.support import MONDAY_MORNING as NOW

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.config import Settings
+from engine.config.settings import Settings
 from engine.learning.decisions import NO_FEATURES
 from engine.model import (
     Assignment,

@@ -8,7 +8,7 @@ from typing import Any
 from sqlmodel import Session
 
 from engine.clock import FakeClock
-from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
+from engine.config.settings import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.model import (
     Assignment,
     DecidedBy,

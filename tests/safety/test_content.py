@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.config import Settings
+from engine.config.settings import Settings
 from engine.model import Assignment, RailVerdict, Verdict
 from engine.safety.content import (
     check_assignment,

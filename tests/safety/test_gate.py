@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.config import ProductionSettings
+from engine.config.settings import ProductionSettings
 from engine.model import MICRO, Assignment, GateRuleName, RailVerdict, Verdict
 from engine.safety.gate import GateFacts, decide_gate
 from engine.safety.production_targets import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
+from engine.config.settings import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.model import HoldKind, Refusal, Verdict
 from engine.safety import is_stop_requested, kill_switch, request_stop
 from engine.safety.kill_switch import PAUSE_DURATION

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from engine.config import Settings
+from engine.config.settings import Settings
 from engine.home import Home
 
 

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from engine.config import GatewaySettings
+from engine.config.sections import GatewaySettings
 from engine.frozen import frozen
 from engine.model import Refusal
 from engine.text import sanitise

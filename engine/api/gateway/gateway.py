@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.api.gateway import apply_options, make_listen_address
 from engine.api.gateway.access import THIS_RUN, Access
-from engine.config import GatewaySettings
+from engine.config.sections import GatewaySettings
 from engine.events import Event
 from engine.events.engine import GatewayClosed, GatewayOpened
 from engine.frozen import frozen

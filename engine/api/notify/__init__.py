@@ -21,7 +21,6 @@ from pydantic.alias_generators import to_camel
 
 from engine.api.documents import Document
 from engine.api_keys import ENVIRONMENT, Keys
-from engine.config import Settings, SettingsSource
 from engine.config.sections import (
     DESKTOP_SCHEME,
     OPEN_SCHEMES,
@@ -33,6 +32,7 @@ from engine.config.sections import (
     make_address_key_name,
     make_address_variable,
 )
+from engine.config.settings import Settings, SettingsSource
 from engine.frozen import frozen
 from engine.home import Home
 from engine.installed import NOTIFY, has_extra, make_not_installed_refusal

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from engine.api.documents import Document, document
 from engine.api.operations.operation import Limit, NonEmptyText, Text, operation, quiet_operation, require
 from engine.autonomy.heartbeat import find_heartbeat_problems
-from engine.config.sections import ACP_PREFIX
+from engine.config import ACP_PREFIX
 from engine.hierarchy.profile_text import format_versioned_profile
 from engine.model import AgentView, BubbleState, Refusal
 

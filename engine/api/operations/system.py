@@ -14,7 +14,8 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, quiet_operation, require
-from engine.config.sections import ACP_PREFIX, Dollars, Hour, Milliseconds, Surface
+from engine.config import ACP_PREFIX, Dollars, Hour, Milliseconds
+from engine.config.sections import Surface
 from engine.config.settings_file import describe_accepted, parse_key
 from engine.model import Hold, HoldKind, Refusal
 from engine.safety.content import check_command, check_prompt, make_own_rules

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.config import SettingsSource
-from engine.config.sections import ACP_PREFIX
+from engine.config import ACP_PREFIX
+from engine.config.settings import SettingsSource
 from engine.events.work import ToolRefused
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.events.work import ToolRefused, name_command
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions

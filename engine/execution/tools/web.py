@@ -28,7 +28,7 @@ from typing import Any
 from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlunsplit
 
 from engine.background import run_in_thread
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.execution.sandbox.host_rules import HTTPS, is_public, parse_address, resolve_by_system
 from engine.files import read_table
 from engine.frozen import frozen

@@ -17,7 +17,7 @@ from datetime import timedelta
 from functools import cache
 
 from engine.clock import Clock
-from engine.config import AdaptationMode, SettingsSource
+from engine.config.settings import AdaptationMode, SettingsSource
 from engine.learning.candidates import Sources
 from engine.learning.candidates.drafting import NothingToDraft, StillRunning, draft_candidate
 from engine.learning.candidates.effects import is_same_change, list_texts, make_preview

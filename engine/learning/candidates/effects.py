@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple, replace
 from itertools import chain
 
-from engine.config.sections import find_model_problem
+from engine.config import find_model_problem
 from engine.model import Refusal
 from engine.model.adaptation import (
     Effect,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import tzinfo
 from typing import Any
 
-from engine.config.sections import ACP_PREFIX, MODEL
+from engine.config import ACP_PREFIX, MODEL
 from engine.frozen import frozen
 from engine.inference import share
 from engine.learning.candidates import Sources

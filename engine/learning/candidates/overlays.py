@@ -18,7 +18,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session
 
 from engine import tokenizer
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.events.learning import OverlayFoundHarmful
 from engine.frozen import frozen
 from engine.hierarchy.guided_sessions import UNKNOWN, SessionFollower

@@ -15,7 +15,7 @@ from typing import Any
 from sqlmodel import Field
 
 from engine import tokenizer
-from engine.config import SettingsSource
+from engine.config.settings import SettingsSource
 from engine.files import LEARNT, read_plain, read_section
 from engine.learning import find_names
 from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, make_project_key

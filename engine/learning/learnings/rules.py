@@ -19,7 +19,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from engine.config.sections import ACP_PREFIX, MODEL
+from engine.config import ACP_PREFIX, MODEL
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.learning import find_names

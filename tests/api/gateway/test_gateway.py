@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from engine.api.gateway import make_listen_address
-from engine.config import GatewaySettings
+from engine.config.sections import GatewaySettings
 from tests.api.gateway.served import Serve
 from tests.support.checks import refused
 from tests.support.programs import needs

@@ -11,8 +11,8 @@ from engine.api.notify.notes import Note
 from engine.api.notify.notifications import Notifications
 from engine.api_keys import Key, Keys
 from engine.clock import FakeClock
-from engine.config import Settings
 from engine.config.sections import NotifySettings, Surface, SurfaceSettings
+from engine.config.settings import Settings
 from engine.events import Event, EventBus
 from engine.events.engine import CostWarned, StateChanged
 from engine.events.work import PredictionCreated, SessionEnded

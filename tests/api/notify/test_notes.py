@@ -18,8 +18,8 @@ from engine.api.notify.notes import (
     make_digest,
     make_note,
 )
-from engine.config import Settings
 from engine.config.sections import Surface
+from engine.config.settings import Settings
 from engine.model import Tier
 from tests.support import MONDAY_MORNING as NOW
 from tests.support import read_table

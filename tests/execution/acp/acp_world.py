@@ -8,8 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from engine.config import Settings
 from engine.config.sections import AcpSettings
+from engine.config.settings import Settings
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import SessionStopped
 from engine.execution.runners.acp.runner import AcpRunner

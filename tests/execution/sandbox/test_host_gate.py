@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.background import run_in_thread
-from engine.config import Settings, WorkspaceSettings
+from engine.config.settings import Settings, WorkspaceSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import host_gate
 from engine.execution.sandbox.ladder import find_best_sandbox

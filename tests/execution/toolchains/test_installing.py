@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from engine.config import Settings, WorkspaceSettings
+from engine.config.settings import Settings, WorkspaceSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import CommandResult, Place, RetryLater
 from engine.execution.runners.flow import FlowResult, Job

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.clock import Clock
-from engine.config import FixedSettings, Settings
+from engine.config.settings import FixedSettings, Settings
 from engine.events.work import ToolRefused
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions

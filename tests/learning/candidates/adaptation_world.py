@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from engine.clock import FakeClock
-from engine.config import AdaptationMode, AdaptationSettings, Settings
+from engine.config.settings import AdaptationMode, AdaptationSettings, Settings
 from engine.events import Event
 from engine.events.work import AgentErred, ChangeSetLanded, RetryRepeated, ValidationFailed, ValidationHealed
 from engine.learning.candidates import HealedTests, ModelsUsed

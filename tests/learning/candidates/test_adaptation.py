@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import AdaptationMode
+from engine.config.settings import AdaptationMode
 from engine.learning.candidates.life_cycle import CandidateEraser
 from engine.model.adaptation import Candidate, CandidateStatus, FixTemplate
 from engine.storage.database import Database, Transaction

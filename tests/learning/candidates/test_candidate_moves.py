@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from engine.clock import FakeClock
-from engine.config import AdaptationMode
+from engine.config.settings import AdaptationMode
 from engine.events import EventBus
 from engine.learning.candidates.evaluation import MIN_REVIEW_SCORE
 from engine.learning.candidates.life_cycle import load_candidates

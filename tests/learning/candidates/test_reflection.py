@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.config.sections import MODEL
+from engine.config import MODEL
 from engine.events import Event
 from engine.events.engine import (
     BudgetExceeded,

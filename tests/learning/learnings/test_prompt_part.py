@@ -12,7 +12,7 @@ import pytest
 
 from engine import tokenizer
 from engine.api.operations import dispatch
-from engine.config import FixedSettings, MemorySettings, Settings
+from engine.config.settings import FixedSettings, MemorySettings, Settings
 from engine.files import LEARNT, write_section
 from engine.learning.learnings.page import Change
 from engine.learning.learnings.prompt_part import LearningsPart

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.config.sections import ACP_PREFIX
+from engine.config import ACP_PREFIX
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import UNDO_NOTES, Place, RetryLater, WorkFailed
 from engine.execution.runners.acp import ConfiguredAgent, describe_agent, get_agent_home

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from acp import schema
 
-from engine.config.sections import ACP_PREFIX
+from engine.config import ACP_PREFIX
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState, CallUsage, ModelCalls
 from engine.execution.runners import SessionStopped, WorkFailed

@@ -44,7 +44,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from engine.config.sections import is_loopback_host
+from engine.config import is_loopback_host
 from engine.execution.runners.model import (
     UNREDACTED_FIELDS,
     Failure,
