@@ -82,7 +82,7 @@ def _serve(argv: Sequence[str], terminal: socket) -> int:
     """Open the console of the client at `terminal`, or say on standard error why not."""
     from contextlib import suppress
 
-    from clawpy_console.attach import ClientEnd
+    from clawpy_console.attach.protocol import ClientEnd
 
     with terminal:
         code = _run_verb(argv, terminal)

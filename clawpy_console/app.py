@@ -27,7 +27,7 @@ from textual.timer import Timer
 
 from clawpy_console import formats
 from clawpy_console.appearance import Appearance
-from clawpy_console.attach.host import Host
+from clawpy_console.attach import Host
 from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.console import StopKey
 from clawpy_console.fields import TONES

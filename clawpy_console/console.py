@@ -37,7 +37,7 @@ from engine.text import one_line
 from engine.wording import capitalised
 
 if TYPE_CHECKING:
-    from clawpy_console.attach.host import Host
+    from clawpy_console.attach import Host
     from engine import Engine
 
 

@@ -2,106 +2,105 @@
 
 `clawpy` without a verb is the client (`client.py`). It asks the engine of the home for a console, or forks the process
 that opens the engine. That process runs one `ConsoleApp` for each terminal (`consoles.py`), over a connection
-(`terminal.py`).
+(`terminal.py`, `protocol.py`).
 
-Here is what client and console share: their messages, each a byte for its kind, a length, and the content; the
-`TerminalDescription` that a client begins with; and, for the verbs too, how signals end them. The client imports this
-before it can answer, so it imports little.
+Here is that process, as a console knows it (`Host`): whether it outlives a console, and how it collects garbage without
+delaying a key. Its engine works in threads. The event loop needs the interpreter lock whenever it wakes, and a
+computing thread gives it up only after the switch interval. A full garbage collection stops all threads: for 30 ms with
+an engine at work.
+
+For clients and verbs, too, it says how signals end a process. The client imports this before it can answer, so it
+imports little.
 """
 
 from __future__ import annotations
 
-import json
+import gc
+import os
 import signal
-import struct
-from collections.abc import Iterator, Mapping
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
-# To the client
-TAKE_TERMINAL = b"E"
-"""Set the terminal to raw mode, and write this."""
-OUTPUT = b"O"
-"""Write this, unless the terminal is given to a program."""
-RESTORE_TERMINAL = b"L"
-"""Restore the terminal."""
-RUN = b"R"
-"""Give the terminal to a program until it ends: JSON with `command`, `folder`, `banner`. Answered by
-`TERMINAL_IS_FREE`."""
-SUSPEND = b"Z"
-"""Stop until the shell continues the client."""
-EXIT = b"X"
-"""End: a `ClientEnd` as JSON."""
+SWITCH_INTERVAL_S = 0.001
+"""Seconds after which a computing thread lets another one run. Python's default of 5 ms delays keys noticeably."""
 
-# From the client
-INPUT = b"I"
-"""Typed bytes."""
-SIZE = b"S"
-"""The terminal's size: JSON, columns and rows."""
-TERMINAL_IS_FREE = b"B"
-"""The terminal is free again after `RUN` or SIGTSTP: its size as JSON, columns and rows."""
+IDLE_S = 1.5
+"""Seconds without a key after which the operator counts as reading."""
 
-HEAD = struct.Struct(">cI")
-"""The head of a message: its kind, and the length of its content."""
+DUE_COLLECTIONS = 10
+"""Number of collections of the middle generation, each of about 7,000 new objects, after which a full collection is due
+while nobody types."""
+
+OVERDUE_COLLECTIONS = 200
+"""The same number after which a full collection is due in any case."""
 
 
-def encode_message(kind: bytes, content: bytes = b"") -> bytes:
-    """The bytes of one message."""
-    return HEAD.pack(kind, len(content)) + content
+class GarbageCollector:
+    """Runs full collections in place of the interpreter, while nobody types."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._key_at = float("-inf")
+        self._is_active = False
+
+    def allow_collections(self) -> None:
+        """Let the interpreter collect garbage, from the first frame on. Before that it did not, because it took 22 of
+        372 ms of processor time. What exists now is excluded, because almost all of it stays."""
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+
+    def take_over_full_collections(self) -> None:
+        """Leave full collections to `collect_if_due`, once the engine is open; the interpreter keeps the others. The
+        objects that exist now are excluded. Safe to call twice."""
+        if self._is_active:
+            return
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        gc.freeze()
+        first, second, _ = gc.get_threshold()
+        gc.set_threshold(first, second, 100 * OVERDUE_COLLECTIONS)  # far above: the interpreter runs no full one
+        self._is_active = True
+
+    def free_console(self) -> None:
+        """Free the objects of a console that was closed."""
+        from textual._styles_cache import StylesCache  # not before the first frame
+
+        StylesCache.get_inner_outer.cache_clear()  # it keeps what the last thousand widgets drew
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+    def note_key(self) -> None:
+        """Note that the operator pressed a key."""
+        self._key_at = self._clock()
+
+    def collect_if_due(self) -> None:
+        """Run a full collection when one is due and nobody types, or when it is overdue."""
+        count = gc.get_count()[2] if self._is_active else 0
+        is_idle = self._clock() - self._key_at >= IDLE_S
+        if count >= OVERDUE_COLLECTIONS or (count >= DUE_COLLECTIONS and is_idle):
+            gc.collect()
 
 
-class ClientEnd(NamedTuple):
-    """The end of a client: its exit code and last words."""
+class Host:
+    """What a console knows of the process that it shares with the other consoles of its engine."""
 
-    code: int = 0
-    """The exit code."""
-    text: str = ""
-    """Printed on standard error."""
-    again: bool = False
-    """Whether the client attaches again, to the engine that holds the home now."""
+    def __init__(self, *, owns_engine: bool) -> None:
+        self.owns_engine = owns_engine
+        """Whether the engine ends with the last console."""
+        self.keeps_running = False
+        """Whether the engine keeps running without a console, because the operator wants that."""
+        self.garbage_collector = GarbageCollector()
+        self.apps: dict[Any, Any] = {}
+        """The open consoles, each by its terminal. `Consoles` has their types: both are imported after the first
+        frame."""
 
-    def encode(self) -> bytes:
-        """The bytes of the message that ends a client in this way."""
-        return encode_message(EXIT, json.dumps(self._asdict()).encode())
-
-
-MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-"""Maximum number of bytes of one message."""
-
-
-class MessageParser:
-    """Splits received bytes into messages."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The messages that `data` completes, as kind and content. Raises ValueError for one that is too large."""
-        self._buffer += data
-        messages = []
-        while len(self._buffer) >= HEAD.size:
-            kind, length = HEAD.unpack_from(self._buffer)
-            if length > MAX_MESSAGE_BYTES:
-                raise ValueError(f"a message of {length} bytes")
-            end = HEAD.size + length
-            if len(self._buffer) < end:
-                break
-            messages.append((kind, bytes(self._buffer[HEAD.size : end])))
-            del self._buffer[:end]
-        return messages
-
-
-class TerminalDescription(NamedTuple):
-    """The facts about a terminal that a console needs before it draws."""
-
-    environment: dict[str, str]
-    """The variables of the terminal's environment that a console needs, if they are set."""
-    size: tuple[int, int]
-    """Columns and rows."""
-    folder: str
-    """The current folder, "" if it was removed."""
-    workspaces: tuple[str, ...] = ()
-    """The folders that the command line names."""
+    def outlives_console(self) -> bool:
+        """Whether the engine would keep running if one console closed now. Call it on the event loop."""
+        return not self.owns_engine or len(self.apps) > 1
 
 
 SHUTDOWN_S = 5
@@ -117,3 +116,12 @@ def signal_handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
+
+
+def exit_after(seconds: float, code: int) -> None:
+    """Exit with `code` after `seconds`, whatever is still in progress."""
+    import threading  # no client needs it
+
+    timer = threading.Timer(seconds, os._exit, (code,))
+    timer.daemon = True
+    timer.start()

@@ -21,13 +21,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from clawpy_console.attach import (
+from clawpy_console.attach import SHUTDOWN_S, signal_handlers
+from clawpy_console.attach.protocol import (
     EXIT,
     INPUT,
     OUTPUT,
     RESTORE_TERMINAL,
     RUN,
-    SHUTDOWN_S,
     SIZE,
     SUSPEND,
     TAKE_TERMINAL,
@@ -36,7 +36,6 @@ from clawpy_console.attach import (
     MessageParser,
     TerminalDescription,
     encode_message,
-    signal_handlers,
 )
 from engine import __version__
 from engine.home import Home

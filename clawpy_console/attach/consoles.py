@@ -21,9 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clawpy_console.attach import SHUTDOWN_S, ClientEnd, TerminalDescription
+from clawpy_console.attach import SHUTDOWN_S, Host, exit_after
 from clawpy_console.attach.client import describe_terminal
-from clawpy_console.attach.host import Host
+from clawpy_console.attach.protocol import ClientEnd, TerminalDescription
 from engine import Home, Refusal, __version__
 
 if TYPE_CHECKING:
@@ -245,13 +245,6 @@ class Consoles(Host):
 
     async def _end_waiting_clients(self) -> None:
         await asyncio.gather(*(terminal.end_client(end) for terminal, end in self._waiting_clients))
-
-
-def exit_after(seconds: float, code: int) -> None:
-    """Exit with `code` after `seconds`, whatever is still in progress."""
-    timer = threading.Timer(seconds, os._exit, (code,))
-    timer.daemon = True
-    timer.start()
 
 
 MAX_LOG_BYTES = 1024 * 1024

@@ -24,7 +24,7 @@ from textual.filter import Monochrome, NoColor
 from textual.geometry import Size
 from textual.message import Message
 
-from clawpy_console.attach import (
+from clawpy_console.attach.protocol import (
     INPUT,
     OUTPUT,
     RESTORE_TERMINAL,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import engine
 from clawpy_console import cli
-from clawpy_console.attach import SHUTDOWN_S, signal_handlers
+from clawpy_console.attach import SHUTDOWN_S, exit_after, signal_handlers
 from clawpy_console.cli import CommonOptions, OutputFailed, WrongUse, print_output, split_options
 from engine import Home
 
@@ -152,16 +152,12 @@ def _interrupt_in_time() -> AbstractContextManager[None]:
 
 
 def _interrupt(_number: int, _frame: object) -> None:
-    from clawpy_console.attach.consoles import exit_after
-
     exit_after(SHUTDOWN_S, INTERRUPTED)
     raise KeyboardInterrupt
 
 
 def _exit_on_signal(number: int, _frame: object) -> None:
     """Exit in order, and within `SHUTDOWN_S` in any case."""
-    from clawpy_console.attach.consoles import exit_after
-
     exit_after(SHUTDOWN_S, 128 + number)
     sys.exit(128 + number)
 

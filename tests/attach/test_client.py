@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.attach import (
+from clawpy_console.attach.client import RESTORING_SEQUENCES, Client, Refused, attach
+from clawpy_console.attach.protocol import (
     EXIT,
     HEAD,
     INPUT,
@@ -30,7 +31,6 @@ from clawpy_console.attach import (
     MessageParser,
     encode_message,
 )
-from clawpy_console.attach.client import RESTORING_SEQUENCES, Client, Refused, attach
 from engine import Home, __version__
 
 

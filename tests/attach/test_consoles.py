@@ -13,9 +13,9 @@ import pytest
 from textual._styles_cache import StylesCache
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.attach import EXIT, MessageParser
+from clawpy_console.attach import DUE_COLLECTIONS, IDLE_S, OVERDUE_COLLECTIONS, GarbageCollector
 from clawpy_console.attach.consoles import Consoles
-from clawpy_console.attach.host import DUE_COLLECTIONS, IDLE_S, OVERDUE_COLLECTIONS, GarbageCollector
+from clawpy_console.attach.protocol import EXIT, MessageParser
 from engine import Home, Refusal
 from engine.api.control import ControlServer, ask
 from tests.console.stand_in import StandIn

@@ -9,7 +9,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.widgets import Input, Static
 
-from clawpy_console.attach import (
+from clawpy_console.attach.protocol import (
     INPUT,
     OUTPUT,
     SIZE,
