@@ -16,11 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import engine
+import engine.api.operations.cards
+import engine.api.operations.learning
+import engine.api.operations.memory
+import engine.api.operations.organisation
+import engine.api.operations.sessions
+import engine.api.operations.system
 from engine.api.control import Attach, ControlServer
 from engine.api.gateway.gateway import Gateway
 from engine.api.notify.notifications import Notifications
-from engine.api.operations import dispatch
-from engine.api.operations.operation import ApiServices
+from engine.api.operations import ApiServices, dispatch
 from engine.api.status_bar_file import StatusBarFile
 from engine.api_keys import find_key_variables
 from engine.clock import Clock, SystemClock

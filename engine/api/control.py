@@ -31,7 +31,7 @@ from engine.safety import STOPPED, request_stop
 from engine.wording import count
 
 if TYPE_CHECKING:
-    from engine.api.operations.operation import ApiServices
+    from engine.api.operations import ApiServices
 
 log = logging.getLogger(__name__)
 
@@ -295,8 +295,7 @@ def call(
 def _call_without_engine(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str]) -> Document:
     """Carry out one of the `OFFLINE_VERBS`. `doctor` also checks the workspaces of a running engine, if none is
     named."""
-    from engine.api.operations import dispatch
-    from engine.api.operations.operation import OfflineServices
+    from engine.api.operations import OfflineServices, dispatch, system  # noqa: F401 (it declares these verbs)
 
     if verb == "doctor" and not workspaces:
         workspaces = list(ask_running(home, "status").get("workspaces", ()))

@@ -70,7 +70,7 @@ class _Server(MCPServer[Any]):
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             if isinstance(error.__cause__, ValidationError):
-                from engine.api.operations.operation import describe_fault  # imported here, because it loads the engine
+                from engine.api.operations import describe_fault  # imported here, because it loads the engine
 
                 raise ToolError(f"{name}: {describe_fault(error.__cause__.errors()[0])}") from None
             raise

@@ -27,7 +27,7 @@ from engine.api.documents import Document, document, instant
 from engine.api.gateway.access import Access
 from engine.api.gateway.guard import ClientCounts, GatewayLimits, RateLimit
 from engine.api.gateway.replies import INVALID_REQUEST, RpcCall, make_error_reply
-from engine.api.operations.operation import describe_fault
+from engine.api.operations import describe_fault
 from engine.api.operations.system import cross_poll_status
 from engine.events import Event
 from engine.model import AutonomyState, Refusal

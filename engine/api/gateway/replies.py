@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT
+from engine.api.operations import ACCEPT_WHOLE_FLOAT
 from engine.files import read_table
 
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["pred_7k2m9x4qd1ab"])]

@@ -27,8 +27,7 @@ from engine.api.gateway.access import Access
 from engine.api.gateway.guard import ClientCounts, GatewayLimits, Guard
 from engine.api.gateway.pulse import Pulse
 from engine.api.gateway.server import Server
-from engine.api.operations import OPERATIONS
-from engine.api.operations.operation import NOT_AN_OBJECT, ApiServices, describe_fault, validate_arguments
+from engine.api.operations import NOT_AN_OBJECT, OPERATIONS, ApiServices, describe_fault, validate_arguments
 from engine.files import read_table
 from engine.model import DecidedBy, Refusal
 from engine.redaction import redact

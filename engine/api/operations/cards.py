@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from engine.api.documents import Document, document
-from engine.api.operations.operation import (
+from engine.api.operations import (
     ACCEPT_WHOLE_FLOAT,
     SHOWN_TRANSCRIPT_LINES,
     Limit,

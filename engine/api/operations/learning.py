@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document, instant
-from engine.api.operations.operation import (
+from engine.api.operations import (
     ACCEPT_WHOLE_FLOAT,
     Limit,
     Text,

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document
-from engine.api.operations.cards import find_pending_card
-from engine.api.operations.operation import (
+from engine.api.operations import (
     ACCEPT_WHOLE_FLOAT,
     Limit,
     NonEmptyText,
@@ -28,6 +27,7 @@ from engine.api.operations.operation import (
     quiet_operation,
     require,
 )
+from engine.api.operations.cards import find_pending_card
 from engine.memory.importing import read_lines
 from engine.model import NewMemory, Recall, RecallQuery, Refusal, find_or_none
 from engine.text import fold_text, one_line, sanitise

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.api.documents import Document, document
-from engine.api.operations.operation import Limit, NonEmptyText, Text, operation, quiet_operation, require
+from engine.api.operations import Limit, NonEmptyText, Text, operation, quiet_operation, require
 from engine.autonomy.heartbeat import find_heartbeat_problems
 from engine.config import ACP_PREFIX
 from engine.hierarchy.profile_text import format_versioned_profile

@@ -1,6 +1,6 @@
 """Operations on sessions: work, land, comment, branch, discard, xray, reply, permissions (SPEC 3.9, 9.3, 9.4, 9.6).
 
-An id may be that of the session, of its card or of its changes; see `operation.find_target`.
+An id may be that of the session, of its card or of its changes; see `find_target`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document
-from engine.api.operations.operation import (
+from engine.api.operations import (
     ACCEPT_WHOLE_FLOAT,
     SHOWN_TRANSCRIPT_LINES,
     Limit,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document, instant
-from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, quiet_operation, require
+from engine.api.operations import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, quiet_operation, require
 from engine.config import ACP_PREFIX, Dollars, Hour, Milliseconds
 from engine.config.sections import Surface
 from engine.config.settings_file import describe_accepted, parse_key
@@ -23,7 +23,7 @@ from engine.settings_store import SettingsStore
 from engine.text import sanitise
 
 if TYPE_CHECKING:
-    from engine.api.operations.operation import ApiServices, OfflineServices
+    from engine.api.operations import ApiServices, OfflineServices
     from engine.learning.decisions.decisions import Decision
     from engine.services import Services
 
