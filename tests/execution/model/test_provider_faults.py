@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.model import Outcome, SessionState, SessionView, Status
+from engine.model import Card, Outcome, SessionState, SessionView, Status
 from tests.support import read_table
 from tests.support.model_server import Call, Reply
 from tests.support.model_world import KEY, ModelWorld
@@ -24,28 +24,48 @@ class Scenario:
     name: str
     replies: list[str]
     """The names of its answers in the table, one for each request."""
-
     repetitions: int = 1
     """How often these answers come, one after the other."""
-
     error: str | None = None
     """What the error of the session contains; None if it succeeds."""
-
     is_pending_again: bool = False
     """Whether the card can be approved again afterwards, because nothing was begun."""
-
     requests: int | None = None
     """How many requests are made; None if that is not checked."""
-
     protocol: str = "openai"
     settings: dict[str, Any] = field(default_factory=dict)
     """Settings of provider and channel, named as in `ModelWorld.configure`."""
-
     tool_result: str = ""
     """What the result of the model's tool call contains."""
-
     further_check: str = ""
     """The name of a function of `FURTHER_CHECKS`, or ""."""
+
+    def check(self, world: ModelWorld, view: SessionView):
+        """Check the session, its card and its requests."""
+        self._check_session(view)
+        self._check_card(view, world.find_card(view))
+        if self.requests is not None:
+            assert len(world.server.requests) == self.requests
+        if self.tool_result:
+            assert self.tool_result in world.server.requests[1].tool_results[0]
+        if self.further_check:
+            FURTHER_CHECKS[self.further_check](world, view)
+
+    def _check_session(self, view: SessionView):
+        if self.error is None:
+            assert view.state is SessionState.SUCCEEDED, view.error
+        else:
+            failed = SessionState.CANNOT_RUN if self.is_pending_again else SessionState.FAILED
+            assert view.state is failed, view.error
+            assert self.error in view.error
+        assert view.not_begun is self.is_pending_again
+
+    def _check_card(self, view: SessionView, card: Card):
+        if self.is_pending_again:
+            assert (card.status, card.note) == (Status.PENDING, f"not done: {view.error}")
+        else:
+            outcome = Outcome.SUCCEEDED if self.error is None else Outcome.FAILED
+            assert (card.status, card.outcome) == (Status.EXECUTED, outcome)
 
 
 def stream_without_end() -> Iterable[bytes]:
@@ -147,24 +167,4 @@ def test_a_session_with_a_faulty_provider_ends_with_a_reason_within_its_limits(w
         world.server.script(*map(make_reply, scenario.replies * scenario.repetitions))
         view = world.run(f"Write a greeting into hello.txt: {scenario.name}")
         world.check_end(view)
-        if scenario.error is None:
-            assert view.state is SessionState.SUCCEEDED, view.error
-        else:
-            assert view.state is (SessionState.CANNOT_RUN if scenario.is_pending_again else SessionState.FAILED), (
-                view.error
-            )
-            assert scenario.error in view.error
-        card = world.find_card(view)
-        assert view.not_begun is scenario.is_pending_again
-        if scenario.is_pending_again:
-            assert card.status == Status.PENDING
-            assert card.note == f"not done: {view.error}"
-        else:
-            assert card.status == Status.EXECUTED
-            assert card.outcome is (Outcome.SUCCEEDED if scenario.error is None else Outcome.FAILED)
-        if scenario.requests is not None:
-            assert len(world.server.requests) == scenario.requests
-        if scenario.tool_result:
-            assert scenario.tool_result in world.server.requests[1].tool_results[0]
-        if scenario.further_check:
-            FURTHER_CHECKS[scenario.further_check](world, view)
+        scenario.check(world, view)
