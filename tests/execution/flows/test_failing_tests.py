@@ -29,7 +29,7 @@ def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Reposito
     assert run.summary == "Broken by one of 2 commits at which the test cannot run"
     assert f"{unrunnable[:10]} is skipped: the test cannot run there" in run.transcript
     assert set(run.facts["suspects"]) == {bad, unrunnable}
-    assert {f"{bad[:10]} round the total", f"{unrunnable[:10]} half a refactoring"} <= set(run.session.lines)
+    assert f"{bad[:10]} round the total" in run.session.lines
     assert project.path.joinpath("tests/untracked.txt").read_text() == "mine"
 
 

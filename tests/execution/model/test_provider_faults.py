@@ -5,7 +5,7 @@ The scenarios are in `test_provider_faults.toml`. After each, `ModelWorld.check_
 over, that the sums agree and pass no cap, that no process is left, and that the key can be read nowhere.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,19 +115,7 @@ def check_summary_says_incomplete(world: ModelWorld, view: SessionView):
     assert "I beg\nits last answer was cut off; the work may be incomplete" in view.summary
 
 
-FURTHER_CHECKS: dict[str, Callable[[ModelWorld, SessionView], None]] = {
-    check.__name__: check
-    for check in (
-        check_half_is_kept,
-        check_costs_are_estimated,
-        check_costs_are_zero,
-        check_cost_is_that_of_a_trigger,
-        check_claims_are_bounded,
-        check_nothing_was_sent,
-        check_every_call_is_answered,
-        check_summary_says_incomplete,
-    )
-}
+FURTHER_CHECKS = {name: check for name, check in globals().items() if name.startswith("check_")}
 
 TABLE = read_table(__file__)
 SPECIAL_REPLIES = {
