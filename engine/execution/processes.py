@@ -28,7 +28,7 @@ from engine.execution.session_processes import (
     ChildrenOf,
     ControlGroup,
     PidFiles,
-    SessionProcesses,
+    ProcessFamily,
     identify_home,
     kill_process_group,
     read_name,
@@ -169,7 +169,7 @@ class Processes:
     def finish(self, process: subprocess.Popen[bytes]) -> None:
         """End a child and the rest of its process group at once, and close its pipes."""
         if not _has_ended(process):
-            SessionProcesses(leaders=(psutil.Process(process.pid),)).end(grace=0)
+            ProcessFamily(leaders=(psutil.Process(process.pid),)).end(grace=0)
         # While the leader is not reaped, no other process can have its id, so the group is surely ours.
         if _has_ended(process) or read_name(psutil.Process(process.pid)) != SUPERVISOR:
             kill_process_group(process.pid)
@@ -193,7 +193,7 @@ class Processes:
             leaders = tuple(self._leaders.values())
         if not self._is_marked:
             return True  # nothing was ever started, so the processes of the machine need not be searched
-        all_ended = SessionProcesses(self.session_id, leaders, self._control_group, self._home).end(grace)
+        all_ended = ProcessFamily(self.session_id, leaders, self._control_group, self._home).end(grace)
         if all_ended and self._pid_files is not None:
             if self._control_group is not None:
                 self._control_group.remove()
@@ -207,7 +207,7 @@ class Processes:
         if not leaders:
             return ""
         memory = count = 0
-        for process in SessionProcesses(leaders=leaders, group=self._control_group).find(children_of):
+        for process in ProcessFamily(leaders=leaders, group=self._control_group).find(children_of):
             with contextlib.suppress(psutil.Error):
                 memory += process.memory_info().rss
                 count += 1
@@ -243,7 +243,7 @@ class Processes:
                     is_open = _read_output(descriptor, on_output)
                 elif now - last_read > _DRAIN_S and _has_ended(process):
                     return False
-        SessionProcesses(leaders=(psutil.Process(process.pid),)).end()
+        ProcessFamily(leaders=(psutil.Process(process.pid),)).end()
         return True
 
 

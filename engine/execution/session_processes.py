@@ -230,7 +230,7 @@ class ControlGroup:
             self.folder.rmdir()
 
 
-# -- the processes of a session
+# -- processes that are ended together
 
 GRACE_S = 0.3
 """Seconds between SIGTERM and SIGKILL."""
@@ -240,14 +240,14 @@ KILLING_S = 0.9
 
 
 @frozen
-class SessionProcesses:
-    """The processes of a session: its commands and their descendants, all in its control group, and every process that
-    carries its mark."""
+class ProcessFamily:
+    """Processes that are ended together: some commands with their descendants, those in a control group, and those that
+    carry the mark of a session. Together these are all processes of a session."""
 
     session_id: str = ""
     """The session whose mark is looked for; "" for none."""
     leaders: tuple[psutil.Process, ...] = ()
-    """The first processes of its commands."""
+    """The first processes of the commands."""
     group: ControlGroup | None = None
     home: str = ""
     """The home of the session, as `identify_home` names it; "" for any."""
@@ -362,11 +362,11 @@ class PidFiles:
         for file in self._folder.glob(f"{session_id}.*"):
             file.unlink(missing_ok=True)
 
-    def read_sessions(self) -> list[SessionProcesses]:
+    def read_sessions(self) -> list[ProcessFamily]:
         """The processes of each session that has files."""
-        sessions: dict[str, SessionProcesses] = {}
+        sessions: dict[str, ProcessFamily] = {}
         for file in self._read_files():
-            session = sessions.get(file.session_id, SessionProcesses(file.session_id, home=identify_home(self._folder)))
+            session = sessions.get(file.session_id, ProcessFamily(file.session_id, home=identify_home(self._folder)))
             if file.leader is not None:
                 session = replace(session, leaders=(*session.leaders, file.leader))
             sessions[file.session_id] = replace(session, group=file.group or session.group)
@@ -467,12 +467,12 @@ def terminate_sessions(folder: Path, *, ask_engine: Callable[[], object] = lambd
     )
 
 
-def _find_alive(pid_files: PidFiles) -> list[tuple[SessionProcesses, list[psutil.Process]]]:
+def _find_alive(pid_files: PidFiles) -> list[tuple[ProcessFamily, list[psutil.Process]]]:
     """The sessions of the PID files that have living processes, each with these."""
     sessions = ((session, session.find()) for session in pid_files.read_sessions())
     return [(session, processes) for session, processes in sessions if processes]
 
 
-def _map_to_sessions(alive: Sequence[tuple[SessionProcesses, list[psutil.Process]]]) -> dict[psutil.Process, str]:
+def _map_to_sessions(alive: Sequence[tuple[ProcessFamily, list[psutil.Process]]]) -> dict[psutil.Process, str]:
     """The id of the session of each process."""
     return {process: session.session_id for session, processes in alive for process in processes}

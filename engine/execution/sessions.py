@@ -29,7 +29,7 @@ from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED
 from engine.execution.session_commands import make_initial_confinement
 from engine.execution.session_limits import Limits, SessionRails, StopRequest, Stopwatch
-from engine.execution.session_processes import SessionProcesses, get_pid_folder, identify_home, terminate_sessions
+from engine.execution.session_processes import ProcessFamily, get_pid_folder, identify_home, terminate_sessions
 from engine.execution.session_run import Admission, SessionWatch, make_result, run_session
 from engine.execution.session_store import (
     APPROVED,
@@ -312,7 +312,7 @@ class Sessions:
         pid_folder = get_pid_folder(self._home)
         terminate_sessions(pid_folder)
         for row in reversed(interrupted):
-            SessionProcesses(row.id, home=identify_home(pid_folder)).end()
+            ProcessFamily(row.id, home=identify_home(pid_folder)).end()
             self._finish(row.id, StopRequest(SessionState.INTERRUPTED, "the engine stopped while it ran"))
             messages.append(f"“{row.prompt}” was running when the engine stopped; it was interrupted ({row.id})")
         self._remove_scratch(self._scratch_folder)

@@ -1,9 +1,8 @@
-"""Inspects a repository for what cards are offered about: unfinished operations, lost commits, stashes, conflicts,
-problems in unpushed work, fixup commits, and tests in quarantine.
+"""Inspects a repository for what cards are offered about, for `GitReader`.
 
-`GitReader` uses it. Each check has a function, and a field for its result. A check that fails does not stop the others.
-The result of a check is kept until the refs or files on which it depends change. Due merges, branches that collide,
-fixup commits and tests in quarantine are found here, the rest in modules of their own.
+Each check has a function, and a field of `Inspection` for its result. A check that fails does not stop the others. The
+result of a check is kept until the refs or files on which it depends change. Due merges, branches that collide, fixup
+commits and tests in quarantine are found here, the rest in modules of their own.
 """
 
 from __future__ import annotations
