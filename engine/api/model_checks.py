@@ -276,7 +276,7 @@ def check_embedder(settings: Settings) -> Check:
     """The embedding model, which finds memories by meaning."""
     if settings.memory.embedder:
         return Check("embedder", f"{settings.memory.embedder}: memories and questions are sent there")
-    from engine.memory.helper_main import WHEEL, find_model_fault
+    from engine.memory.embedding import WHEEL, find_model_fault
 
     if why := find_model_fault():
         message = f"{why}; memories are found by words only"

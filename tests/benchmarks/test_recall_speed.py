@@ -15,9 +15,8 @@ import chromadb
 import numpy
 
 from engine.clock import FakeClock
-from engine.memory.embedding import Embedding, LocalEmbedder, make_unit_vector
+from engine.memory.embedding import Embedding, LocalEmbedder, MiniLM, make_unit_vector
 from engine.memory.helper import Helper
-from engine.memory.helper_main import MiniLM
 from engine.memory.memory import MemoryService
 from engine.model import RecallQuery
 from engine.storage.database import Database

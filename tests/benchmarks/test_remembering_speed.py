@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.clock import FakeClock
-from engine.memory.helper_main import MiniLM
+from engine.memory.embedding import MiniLM
 from engine.memory.vectors import cut_into_chunks
 from engine.model import NewMemory
 from engine.storage.database import Database

@@ -26,7 +26,7 @@ from engine.frozen import frozen
 from engine.inference import compute_calibration_bound, compute_calibration_error
 from engine.learning.decisions import CardFeatures, PastDecision, TextFeatures, extract_features, unpack_features
 from engine.learning.decisions.learner import Learner
-from engine.memory.helper_main import MiniLM
+from engine.memory.embedding import MiniLM
 from engine.model import PartOfDay
 from engine.text import split_prompt_words
 

@@ -195,7 +195,7 @@ class Learnings:
         """Retire an entry, and remove its lesson from all prompts, guidance and candidates. The entries that were
         promoted from it wait for the operator's review.
 
-        Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `already_retracted`, and as `LearningFiles.apply`.
+        Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `already_retracted`, and as `LearningStore.apply`.
         """
         with self.files.lock:
             entry, provenance = self._find(id)
