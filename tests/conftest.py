@@ -20,9 +20,9 @@ from engine.events import EventBus
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox import host_paths
 from engine.home import Home
-from engine.services import Overrides
 from engine.storage.database import Database, create_file, open_sqlite, use_write_ahead_log
 from tests.support import MONDAY_MORNING
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
 pytest_plugins = ["tests.collection"]
@@ -171,13 +171,8 @@ def repository(tmp_path: Path) -> Repository:
 @pytest.fixture
 def shop_engine(home: Home, clock: FakeClock, repository: Repository) -> Iterator[Any]:
     """A whole engine that looks after `repository`, in which one file is committed. It asks no other machine."""
-    from engine.engine import open_engine  # late: most tests need no whole engine
-
     repository.commit("first", {"cart.py": "total = 0\n"})
-    overrides = Overrides(throw_away=True, unreachable=True)
-    with closing(
-        open_engine(home, workspaces=[str(repository.path)], clock=clock, start_schedule=False, overrides=overrides)
-    ) as engine:
+    with closing(open_idle_engine(home, repository.path, clock=clock, throw_away=True, unreachable=True)) as engine:
         yield engine
 
 

@@ -22,14 +22,14 @@ from engine.model import (
     SessionView,
 )
 from engine.storage.database import Database
-from tests.memory.stand_in_work import make_view
+from tests.support.sessions import make_session_view
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 CHANGE = ChangeSet("change_1", "sess_0", "pred_0", "/shop", ChangeState.WAITING, (), "fix", NOW)
 
 
 def make_session(name: str, ended_at: datetime | None, **fields: Any) -> SessionView:
-    return replace(make_view(name), ended_at=ended_at, **fields)
+    return make_session_view(id=name, ended_at=ended_at, **{"state": SessionState.SUCCEEDED} | fields)
 
 
 def make_entry(seconds: int, kind: str, card: str) -> Any:

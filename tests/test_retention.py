@@ -86,8 +86,8 @@ def land_changes(database: Database, *subjects: str):
     )
 
 
-def put_session(database: Database, id: str, state: str):
-    put_row(database, "sessions", id=id, state=state, permit_id=id)
+def put_session(database: Database, id: str, status: str):
+    put_row(database, "sessions", id=id, state=status, permit_id=id)
 
 
 def put_card(database: Database, id: str, status: str):

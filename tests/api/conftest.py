@@ -5,11 +5,12 @@ from contextlib import closing
 
 import pytest
 
-from engine import Engine, open_engine
+from engine import Engine
 from engine.home import Home
+from tests.support.engines import open_idle_engine
 
 
 @pytest.fixture
 def engine(home: Home) -> Iterator[Engine]:
-    with closing(open_engine(home, workspaces=[], start_schedule=False)) as engine:
+    with closing(open_idle_engine(home)) as engine:
         yield engine

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine.engine import open_engine
 from engine.home import Home
 from engine.model import Refusal
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ async def test_an_agent_asks_a_real_child_process_also_when_no_engine_runs(home:
         env={name: os.environ[name] for name in ("PATH", "PYTHONPATH", "GIT_CONFIG_GLOBAL") if name in os.environ}
         | {"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"},
     )
-    engine = open_engine(home, workspaces=[str(repository.path)], start_schedule=False)
+    engine = open_idle_engine(home, repository.path)
     try:
         async with Client(server) as session:
             stored = await session.call_tool("remember", {"text": "the service listens on port 8001"})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.main import render_document
-from engine import Engine, Home, open_engine
+from engine import Engine, Home
 from engine.api.notify.delivery import DeliveryFailure
 from engine.api.operations import dispatch
 from engine.api.operations.memory import RESERVED_NAMES, parse_agent_name
@@ -30,6 +30,7 @@ from tests.execution.changesets.landing_world import LandingWorld
 from tests.hierarchy.guidance_world import make_learning
 from tests.support import read_table
 from tests.support.checks import refused
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 from tests.support.sessions import make_session_view
 
@@ -110,7 +111,7 @@ def test_all_but_some_files_are_landed(tmp_path: Path, monkeypatch: pytest.Monke
         world.repository.commit("begin", {"README.md": "x\n"})
         change = world.make_change(edit)
         shop = world.root
-    with closing(open_engine(world.home, workspaces=[str(shop)], start_schedule=False)) as engine:
+    with closing(open_idle_engine(world.home, shop)) as engine:
         session = make_session_view(id=change.session_id, workspace=str(shop))
         monkeypatch.setattr(engine.sessions, "get", lambda id: session)
         refused("unknown_file", lambda: dispatch(engine, "land", {"id": change.id, "without": ["c.py"]}))
@@ -165,7 +166,7 @@ def test_learnings_of_a_workspace_are_written_into_agents_md_by_a_card(tmp_path:
     shop = Repository(tmp_path / "shop")
     shop.commit("begin", {"AGENTS.md": "Use tabs.\n"})
     here = str(shop.path)
-    with closing(open_engine(Home.locate(tmp_path / "home"), workspaces=[here], start_schedule=False)) as engine:
+    with closing(open_idle_engine(Home.locate(tmp_path / "home"), here)) as engine:
         refused("nothing_learnt", lambda: dispatch(engine, "learnings", {"action": "write", "workspace": here}))
         learning = make_learning(1, text="set foo=bar <!-- first", category="backend tests", agent="backend_builder")
         finding = replace(learning, workspace=here)

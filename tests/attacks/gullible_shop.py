@@ -62,7 +62,7 @@ class Aftermath:
     """Why each candidate that waits for the operator is hostile, and its text, by its id."""
 
 
-class Shop(ModelWorld):
+class GullibleShop(ModelWorld):
     """The engine, and a model that reads everything, repeats it, and claims what it likes of a session or a day."""
 
     steps: tuple[Reply, ...] = ()

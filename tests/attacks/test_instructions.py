@@ -20,7 +20,7 @@ from tests.attacks.gullible_shop import (
     ROUNDS,
     SAID,
     Aftermath,
-    Shop,
+    GullibleShop,
     make_canary_host,
     remove_quotes,
 )
@@ -32,14 +32,14 @@ pytestmark = pytest.mark.slow_attack
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory, model_host: ModelHost) -> Iterator[Shop]:
+def shop(tmp_path_factory: pytest.TempPathFactory, model_host: ModelHost) -> Iterator[GullibleShop]:
     sandbox = find_best_sandbox()
     if isinstance(sandbox, NoSandbox):
         pytest.skip("no sandbox works on this machine: a session without one waits for the operator")
     with pytest.MonkeyPatch.context() as patch, ModelServer() as server:
         patch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
         folder = tmp_path_factory.mktemp("instructions")
-        world = Shop(folder, FakeClock(MONDAY_MORNING), server, host=model_host)
+        world = GullibleShop(folder, FakeClock(MONDAY_MORNING), server, host=model_host)
         world.sandbox = sandbox
         world.configure(
             **{
@@ -68,7 +68,7 @@ def key(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture(scope="module")
-def aftermath(shop: Shop) -> Aftermath:
+def aftermath(shop: GullibleShop) -> Aftermath:
     """What the shop's three sessions left, after everything that learns had its turn."""
     shop.engine.agents.assign_tier("backend_lead", 3)
     shop.plant_lines_to_read()
@@ -102,7 +102,7 @@ def test_the_hostile_lines_were_captured_and_wait_for_the_operator(aftermath: Af
 
 
 @pytest.mark.attack("instructions")
-def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: Shop, aftermath: Aftermath):
+def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: GullibleShop, aftermath: Aftermath):
     souls = "\n".join(file.read_text() for file in shop.home.agents.glob("*/soul.md"))
     assert "evil.example" not in souls
     for agent in shop.engine.agents.list_ids():
@@ -110,7 +110,7 @@ def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: Shop, aftermath: Afterm
 
 
 @pytest.mark.attack("instructions")
-def test_no_hostile_line_becomes_a_global_learning(shop: Shop, aftermath: Aftermath):
+def test_no_hostile_line_becomes_a_global_learning(shop: GullibleShop, aftermath: Aftermath):
     """No quote becomes global, though the model as judge says yes to everything."""
     learnings = shop.engine.learnings.list_entries(LearningScope.GLOBAL.value)
     assert not [learning for learning in learnings if "evil.example" in learning.text]

@@ -10,12 +10,12 @@ import pytest
 
 from engine.api.gateway.routes import OperationRunner
 from engine.api.operations import dispatch
-from engine.engine import Engine, open_engine
+from engine.engine import Engine
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
 from engine.model import Card, DecidedBy, Refusal
-from engine.services import Overrides
 from tests.support.checks import refused
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 from tests.support.settings import write_settings
 
@@ -31,12 +31,7 @@ def mark_file(tmp_path: Path) -> Path:
 def engine(home: Home, repository: Repository, mark_file: Path) -> Iterator[Engine]:
     repository.commit("begin", {"Makefile": f"test:\n\ttouch {mark_file}\n", "a.c": "int a;\n"})
     write_settings(home, "autonomousModeEnabled = true\n")
-    opened = open_engine(
-        home,
-        workspaces=[str(repository.path)],
-        start_schedule=False,
-        overrides=Overrides(sandbox=NoSandbox(), unreachable=True, throw_away=True),
-    )
+    opened = open_idle_engine(home, repository.path, sandbox=NoSandbox(), unreachable=True, throw_away=True)
     yield opened
     opened.close()
 

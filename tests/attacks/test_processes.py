@@ -20,7 +20,8 @@ from engine.execution.processes import Processes
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.host_paths import make_session_environment
 from engine.execution.session_processes import read_children
-from tests.attacks.victim import PYTHON, Victim, find_sleepers, make_unique_seconds
+from tests.attacks.marks import find_sleepers, make_unique_seconds
+from tests.attacks.victim import PYTHON, Victim
 from tests.support import read_table
 from tests.support.checks import wait_until
 

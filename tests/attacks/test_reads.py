@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from engine.execution.sandbox import Sandbox
-from tests.attacks.victim import PYTHON, Victim, folder_outside_tmp, make_canary
+from tests.attacks.marks import make_canary
+from tests.attacks.victim import PYTHON, Victim, folder_outside_tmp
 from tests.support import read_table
 
 PLACES = read_table(__file__)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox.host_gate import HostGate
-from tests.attacks.victim import Victim, make_canary
+from tests.attacks.marks import make_canary
+from tests.attacks.victim import Victim
 from tests.support import read_table
 
 TABLE = read_table(__file__)

@@ -12,8 +12,8 @@ import pytest
 from engine.execution.sandbox import SESSION_MARK, Sandbox
 from engine.execution.session_processes import get_pid_folder
 from engine.home import Home
-from tests.attacks.stopped_attack import CHILDREN, IGNORE_SIGNALS, Attack, run_clawpy_stop
-from tests.attacks.victim import find_sleepers
+from tests.attacks.hostile_children import CHILDREN, IGNORE_SIGNALS, StoppedEngine, run_clawpy_stop
+from tests.attacks.marks import find_sleepers
 
 pytestmark = [
     pytest.mark.attack("stop"),
@@ -22,15 +22,15 @@ pytestmark = [
 
 
 @pytest.fixture
-def attack(every_rung: Sandbox, outside: Path) -> Iterator[Attack]:
-    running = Attack(outside, every_rung)
+def attack(every_rung: Sandbox, outside: Path) -> Iterator[StoppedEngine]:
+    running = StoppedEngine(outside, every_rung)
     yield running
     running.end()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", CHILDREN)
-def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str):
+def test_stop_kills_every_child_of_a_stopped_engine(attack: StoppedEngine, way: str):
     attack.start(IGNORE_SIGNALS + CHILDREN[way], 20)
     before = len(attack.find_living())
     assert before >= 21
@@ -45,7 +45,7 @@ def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str):
 
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("group", ["its own group", "no group"])
-def test_stop_kills_processes_that_fork_all_the_time(attack: Attack, group: str):
+def test_stop_kills_processes_that_fork_all_the_time(attack: StoppedEngine, group: str):
     """None of them lives long enough to be killed by a process id that was listed."""
     hydra = (
         "end = time.monotonic() + 60\n"  # so that it ends even if the test is killed

@@ -11,12 +11,10 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from engine.execution.sandbox import PRIVATE_FOLDERS, Confinement, Sandbox
@@ -260,19 +258,3 @@ def folder_outside_tmp() -> Iterator[Path]:
                 remove_folder(folder)
             return
     pytest.skip("no folder outside /tmp can be written")
-
-
-def make_canary() -> str:
-    """A word that appears nowhere else."""
-    return f"canary-{secrets.token_hex(8)}"
-
-
-def find_sleepers(seconds: str) -> list[int]:
-    """The processes of the machine that were started with this argument."""
-    processes = psutil.process_iter(["cmdline"])
-    return [process.pid for process in processes if seconds in (process.info["cmdline"] or ())[1:2]]
-
-
-def make_unique_seconds() -> str:
-    """An argument for `sleep` by which `find_sleepers` finds the processes of one test."""
-    return f"4711{os.getpid()}.{time.time_ns() % 10**9}"

@@ -11,13 +11,13 @@ import pytest
 
 from engine.autonomy.autonomy import ACT_JOB, STATE_JOB
 from engine.clock import FakeClock
-from engine.engine import Engine, open_engine
+from engine.engine import Engine
 from engine.events.work import AutonomousCycleFinished
 from engine.home import Home
 from engine.model import CalibrationCheck, Card, DecidedBy, DecidedCard, DecisionSignal, Randomness, SessionView
-from engine.services import Overrides
 from engine.storage.database import Transaction
 from tests.execution.session_world import ClaimsToConfine
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
 FLOW, CHANNEL = "draft_changelog", "chronicle-hub"
@@ -78,13 +78,13 @@ class AutonomyWorld:
     def opened(self) -> Iterator[Engine]:
         """An engine, opened without its schedule, and with ids of its own."""
         self._opened += 1
-        self.engine = open_engine(
+        self.engine = open_idle_engine(
             self.home,
-            workspaces=[self.workspace],
+            self.workspace,
             clock=self.clock,
             randomness=Randomness(self._opened),
-            start_schedule=False,
-            overrides=Overrides(calibrator=self.calibrator, sandbox=ClaimsToConfine()),
+            calibrator=self.calibrator,
+            sandbox=ClaimsToConfine(),
         )
         try:
             yield self.engine

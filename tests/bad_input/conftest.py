@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from engine import Home, open_engine
+from engine import Home
 from tests.cli.calls import clawpy as clawpy
 from tests.cli.calls import shop as shop
 from tests.console.driving import make_console, read_screen
+from tests.support.engines import open_idle_engine
 
 FailedStart = Callable[..., Awaitable[str]]
 """Opens a console that cannot start; see the fixture `failed_start`."""
@@ -19,7 +20,7 @@ def failed_start(home: Home) -> FailedStart:
     """Opens the console on an engine that cannot start, and returns the text of its screen."""
 
     async def open_console(workspaces: Sequence[str] = ()) -> str:
-        app = make_console(home, lambda: open_engine(home, workspaces=workspaces, start_schedule=False), workspaces)
+        app = make_console(home, lambda: open_idle_engine(home, *workspaces), workspaces)
         async with app.run_test(size=(120, 40)) as pilot:
             deadline = time.monotonic() + 10
             while app.opening == "opening":

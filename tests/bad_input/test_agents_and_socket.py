@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from engine import Engine, open_engine
+from engine import Engine
 from engine.home import Home
 from engine.lock import read_holder
 from tests.bad_input.results import assert_refused, list_cards, read_doctor_check
 from tests.cli.calls import Clawpy, get_document
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
 
 @pytest.fixture
 def listening(home: Home, shop: Repository) -> Iterator[Engine]:
     """An engine that listens for verbs."""
-    engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False)
+    engine = open_idle_engine(home, shop.path)
     yield engine
     engine.close()
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from engine import open_engine
 from engine.home import Home
 from engine.model import Refusal
 from tests.bad_input.conftest import FailedStart
 from tests.bad_input.disks import fill_disk, mount_disk
 from tests.bad_input.results import assert_refused, list_cards, read_doctor_check, read_files
 from tests.cli.calls import Clawpy, get_document
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
 
@@ -78,7 +78,7 @@ async def test_on_a_full_disk_verbs_are_refused_and_nothing_is_lost(
 @pytest.mark.long
 def test_a_disk_that_fills_up_while_the_engine_runs_loses_nothing(home: Home, clawpy: Clawpy, shop: Repository):
     with mount_disk(home.root, "6m"):
-        engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False)
+        engine = open_idle_engine(home, shop.path)
         try:
             card = engine.cards.propose("tidy the cart", workspace=str(shop.path))
             filler = fill_disk(home.root)

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine import Engine, open_engine
+from engine import Engine
 from engine.home import Home
-from engine.model import Refusal, SessionState
+from engine.model import SessionState
 from tests.bad_input.results import list_cards
 from tests.cli.calls import Clawpy
+from tests.support.checks import refused
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
 FILES = (
@@ -54,7 +56,7 @@ def hostile_repository(repository: Repository) -> Repository:
 
 @pytest.fixture
 def engine(home: Home, hostile_repository: Repository) -> Iterator[Engine]:
-    engine = open_engine(home, workspaces=[str(hostile_repository.path)], start_schedule=False)
+    engine = open_idle_engine(home, hostile_repository.path)
     yield engine
     engine.close()
 
@@ -78,9 +80,8 @@ def test_every_card_of_a_hostile_repository_is_printable_and_runs(engine: Engine
 def test_a_parameter_that_would_be_an_option_is_refused(engine: Engine, hostile_repository: Repository, option: str):
     engine.checks.run(requested=True)
     card = next(card for card in engine.cards.list_pending() if card.assignment.flow == "draft_changelog")
-    with pytest.raises(Refusal, match="dash") as caught:
-        engine.cards.approve(card.id, edit=json.dumps({"since": option}))
-    assert caught.value.code == "bad_parameters"
+    refusal = refused("bad_parameters", lambda: engine.cards.approve(card.id, edit=json.dumps({"since": option})))
+    assert "dash" in str(refusal)
     assert engine.cards.get(card.id).status.value == "pending"
 
 

@@ -14,10 +14,11 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
-from engine import Engine, Home, open_engine
+from engine import Engine, Home
 from engine.git import Git
 from tests.benchmarks.measuring import compute_p95, print_table, time_call
 from tests.prediction.builders import NOW
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
 COMMITS_PER_TAG = 5_000
@@ -103,7 +104,7 @@ def test_a_cycle_over_three_workspaces_is_quick(tmp_path: Path):
     first = []
     for number in range(HOMES):
         home = Home.locate(tmp_path / f"home{number}")
-        with closing(open_engine(home, workspaces=paths, start_schedule=False)) as engine:
+        with closing(open_idle_engine(home, *paths)) as engine:
             first.append(time_call(engine.checks.run))
             if number == HOMES - 1:
                 edited = time_cycles(engine, lambda: large.write("src/pack1/module1.py", f"{time.monotonic_ns()}\n"))

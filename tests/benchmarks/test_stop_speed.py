@@ -18,7 +18,7 @@ import pytest
 
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import find_rungs
-from tests.attacks.stopped_attack import CHILDREN, IGNORE_SIGNALS, Attack
+from tests.attacks.hostile_children import CHILDREN, IGNORE_SIGNALS, StoppedEngine
 from tests.support.programs import make_clawpy_command
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are no sessions to be found without an engine")
@@ -38,7 +38,7 @@ class Stopped:
 
 def stop_from_outside(root: Path, rung: Sandbox) -> Stopped:
     """Start a session in a sandbox, stop its engine by SIGSTOP, and run `clawpy stop`."""
-    attack = Attack(root, rung)
+    attack = StoppedEngine(root, rung)
     try:
         attack.start(IGNORE_SIGNALS + CHILDREN["setsid"], 20)
         living = attack.find_living()

@@ -11,11 +11,12 @@ import pytest
 
 from clawpy_console.cli.demo import add_organisation, find_broken_test, learn_now, make_project, run_recurring_sessions
 from clawpy_console.cli.main import main, render_document
-from engine import Engine, Home, open_engine
+from engine import Engine, Home
 from engine.api.operations import dispatch
 from engine.model import Tier
 from tests.support import read_table
 from tests.support.checks import assert_contains
+from tests.support.engines import open_idle_engine
 
 pytestmark = pytest.mark.long
 
@@ -25,7 +26,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """An engine on the project and the organisation of the demo, whose broken test was found; it has learned."""
     folder = tmp_path_factory.mktemp("demo")
     project = str(make_project(folder / "shop", datetime.now(UTC)))
-    with closing(open_engine(Home.locate(folder / "home"), workspaces=[project], start_schedule=False)) as engine:
+    with closing(open_idle_engine(Home.locate(folder / "home"), project)) as engine:
         add_organisation(engine)
         run_recurring_sessions(engine, project)
         engine.checks.run(requested=True)

@@ -11,12 +11,12 @@ import pytest
 
 from clawpy_console.cli.main import choose_approve_exit_code, main
 from clawpy_console.cli.verbs import VERBS
-from engine import open_engine
 from engine.execution.permissions import PermissionRow
 from engine.home import Home
 from engine.safety import get_stop_file, is_stop_requested
 from tests.cli.calls import Clawpy
 from tests.support.checks import assert_contains
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
 
@@ -65,7 +65,7 @@ def test_an_agent_is_added_retired_and_restored(clawpy: Clawpy):
 
 def test_a_permission_is_listed_with_its_detail_and_answered_once(clawpy: Clawpy, home: Home, shop: Repository):
     assert clawpy("permissions").out == "No permission requests.\n"
-    with closing(open_engine(home, workspaces=[str(shop.path)], start_schedule=False)) as engine:
+    with closing(open_idle_engine(home, shop.path)) as engine:
         row = PermissionRow(
             id="perm_a1", session_id="sess_aaa", agent="builder", workspace="/srv/shop", tool="exec", title="push",
             detail="git push", reason="sends to the outside", key="exec:git push", state="waiting",

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from clawpy_console.attach import SHUTDOWN_S
-from engine import open_engine
 from engine.home import Home
 from engine.lock import read_holder
 from engine.safety import get_stop_file, is_stop_requested
 from tests.cli.calls import Clawpy, get_document
 from tests.support.checks import wait_until
+from tests.support.engines import open_idle_engine
 from tests.support.programs import make_clawpy_command, run_beside, run_python
 
 LATE_MODULES = {
@@ -86,7 +86,7 @@ def test_a_verb_imports_nothing_that_is_used_later(home: Home, project: Path):
         return set(run_python(LIST_TASKS, home.root, cwd=project).splitlines()[-1].split())
 
     assert LATE_MODULES & read_imports() == set()
-    engine = open_engine(home, workspaces=[str(project)], start_schedule=False)
+    engine = open_idle_engine(home, project)
     try:
         assert {"sqlalchemy", "pydantic", "filelock", "asyncio", "numpy", "engine.engine"} & read_imports() == set()
     finally:

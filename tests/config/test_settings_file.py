@@ -55,15 +55,15 @@ def test_a_syntax_error_is_reported_with_line_and_column():
 
 
 def test_the_environment_wins_over_the_file():
-    settings = parse_settings(
+    parsed = parse_settings(
         "crossPollEnabled = true\n",
         CLAWPY_CROSS_POLL_ENABLED="off",
         CLAWPY_CONSOLE_THEME="clawpy-light",
         CLAWPY_SILENCE_THRESHOLD_MS="60000",
     )
-    assert not settings.cross_poll_enabled
-    assert settings.console.theme == "clawpy-light"
-    assert settings.silence_threshold_ms == 60_000
+    assert not parsed.cross_poll_enabled
+    assert parsed.console.theme == "clawpy-light"
+    assert parsed.silence_threshold_ms == 60_000
 
 
 def test_a_bad_variable_is_named():

@@ -169,9 +169,9 @@ def refused(call: str, message: str, fix: str = "", code: str = "refused", *, ra
     return Given(lambda engine: engine.refuse.update({call: Refusal(code, message, fix, rail=rail)}))
 
 
-def hold_back(service: object, method: str, until: threading.Event | None = None) -> threading.Event:
+def hold_back(service: object, method: str, release: threading.Event | None = None) -> threading.Event:
     """Calls of a method of the stand-in wait until an event is set, at most 10 seconds. Returns the event."""
-    event = until or threading.Event()
+    event = release or threading.Event()
     call = getattr(service, method)
 
     def wait_and_call(*args: Any, **keywords: Any) -> Any:

@@ -11,7 +11,6 @@ from clawpy_console.last_screen import LastScreen, save_last_screen
 from clawpy_console.screens.mission_panes import make_glance
 from clawpy_console.state import AppState
 from clawpy_console.widgets import Rows
-from engine import open_engine
 from engine.home import Home
 from engine.model import BubbleState, LocalModels, OfferedFinding, Score, SessionState, Trust
 from engine.model.sessions import HAS_PROBLEM
@@ -35,6 +34,7 @@ from tests.console.stories import (
     sees,
     select,
 )
+from tests.support.engines import open_idle_engine
 from tests.support.sessions import make_session_ended, make_session_view
 
 PANES = ("queue", "tasks", "agents", "sessions", "live")
@@ -261,7 +261,7 @@ QUOTE = OfferedFinding(
 
 @pytest.mark.long
 async def test_a_hostile_quote_is_marked_and_needs_its_own_key(home: Home):
-    console = ConsoleApp(lambda: open_engine(home, start_schedule=False), home, [])
+    console = ConsoleApp(lambda: open_idle_engine(home), home, [])
     async with running(console, size=(160, 40)) as pilot:
         bubbles = console.engine.bubbles
         bubbles.offer(QUOTE)

@@ -22,7 +22,7 @@ import psutil
 import pytest
 from sqlmodel import col, select
 
-from engine.engine import Engine, open_engine
+from engine.engine import Engine
 from engine.events.engine import EngineStarted
 from engine.execution.session_store import SessionRow
 from engine.home import Home
@@ -30,6 +30,7 @@ from engine.model import Card, ChangeSet, ChangeState, SessionState, Status
 from engine.safety.permits import PermitRow
 from tests.execution.changesets.landing_world import FileStates, read_file_states
 from tests.faults.kill import fork_child
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
 pytestmark = pytest.mark.faults
@@ -65,7 +66,7 @@ def find_changelog_card(engine: Engine) -> Card:
 
 def run_lap(lap: Lap):
     """Approve a card, wait for its session, land the changes, undo the landing."""
-    engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
+    engine = open_idle_engine(lap.home, lap.repository)
     card = find_changelog_card(engine)
     lap.acknowledge("started")
     engine.cards.approve(card.id)
@@ -91,7 +92,7 @@ def run_in_child(work: Callable[..., object], *arguments: object, about: str = "
 def check(lap: Lap, before: FileStates):
     """Open the home again, and check every guarantee."""
     acknowledged = set(lap.read_acknowledgements())
-    engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
+    engine = open_idle_engine(lap.home, lap.repository)
     try:
         started = next(event for event in engine.ledger.latest(20, kinds=(EngineStarted.__name__,)))
         has_message = bool(started.payload["recovered"])
@@ -163,7 +164,7 @@ def make_round(tmp_path: Path, number: int, template: Repository) -> Lap:
 
 def prepare(lap: Lap):
     """Propose the card of a lap."""
-    engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
+    engine = open_idle_engine(lap.home, lap.repository)
     engine.cards.propose(f"{FLOW} since=v1.0 create=true", workspace=str(lap.repository))
     find_changelog_card(engine)
     engine.close()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import Engine, Home, open_engine
+from engine import Engine, Home
 from engine.clock import FakeClock
 from engine.model import (
     BubbleState,
@@ -26,10 +26,10 @@ from engine.model import (
     Randomness,
     SessionState,
 )
-from engine.services import Overrides
 from tests.hierarchy.guidance_world import edit_profile, make_learning, read_versions
 from tests.memory.stand_in_work import make_view
 from tests.support import MONDAY_MORNING
+from tests.support.engines import open_idle_engine
 from tests.support.programs import run_git
 from tests.support.repository import Repository
 
@@ -175,10 +175,9 @@ def open_machines(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> It
             workspace = folder / name / "shop"
             run_git(folder, "clone", "-q", "first", str(workspace))
             home = Home.locate(folder / name / "home")
-            engine = open_engine(
-                home, workspaces=[str(workspace)], clock=clock, randomness=Randomness(seed), start_schedule=False,
-                overrides=Overrides(runners=[], unreachable=True),
-            )  # fmt: skip
+            engine = open_idle_engine(
+                home, workspace, clock=clock, randomness=Randomness(seed), runners=[], unreachable=True
+            )
             engine.memory.close()  # no vectors are made, so that words alone find
             opened.append(Machine(name, engine, engine.workspaces[0]))
         yield opened[0], opened[1]

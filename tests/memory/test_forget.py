@@ -12,7 +12,7 @@ import pytest
 
 from clawpy_console.state import TOPICS, ReadScope, read_topics
 from engine.clock import FakeClock
-from engine.engine import Engine, open_engine
+from engine.engine import Engine
 from engine.events.learning import MemoryForgotten
 from engine.execution.model_calls import Caller
 from engine.home import Home
@@ -31,12 +31,12 @@ from engine.model import (
     SourceKind,
     Trust,
 )
-from engine.services import Overrides
 from engine.storage.database import Database
 from engine.storage.state import unfinished_intents
 from tests.hierarchy.guidance_world import edit_profile
 from tests.support import MONDAY_MORNING
 from tests.support.checks import refused
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
 pytestmark = pytest.mark.slow
@@ -46,12 +46,7 @@ KEPT = "The service listens on port 8000"
 
 
 def open_home(root: Path) -> Engine:
-    return open_engine(
-        Home.locate(root),
-        clock=FakeClock(MONDAY_MORNING),
-        start_schedule=False,
-        overrides=Overrides(unreachable=True, throw_away=True),
-    )
+    return open_idle_engine(Home.locate(root), clock=FakeClock(MONDAY_MORNING), unreachable=True, throw_away=True)
 
 
 @pytest.fixture

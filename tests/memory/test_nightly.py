@@ -40,7 +40,7 @@ INVALID = QUOTED | {"bucket": "nowhere"}
 """A fact in a bucket that does not exist."""
 
 
-class ScriptedModel:
+class FactModel:
     """Gives these answers, each at the same cost; then none."""
 
     def __init__(self, *answers: Sequence[dict[str, str]], cost: int = 30_000):
@@ -59,7 +59,7 @@ class ScriptedModel:
 class Nights:
     """A day on which something happened, evaluated by `model` if there is one."""
 
-    def __init__(self, folder: Path, database: Database, clock: FakeClock, model: ScriptedModel | None):
+    def __init__(self, folder: Path, database: Database, clock: FakeClock, model: FactModel | None):
         self.work: Any = StandInWork()
         (folder / "agents" / "backend_builder").mkdir(parents=True)
         self.folder, self.database = folder, database
@@ -124,20 +124,20 @@ def world(make_world: Callable[..., Nights]) -> Nights:
     "model, questions, promoted, drafted, reason",
     [
         (None, 0, 0, 3, "no model"),
-        (ScriptedModel(), 0, 0, 3, "no model evaluated it"),
-        (ScriptedModel([QUOTED]), 1, 1, 0, ""),
-        (ScriptedModel([QUOTED, CLAIM]), 1, 1, 1, ""),
-        (ScriptedModel([]), 1, 0, 0, "the model found nothing to keep"),
-        (ScriptedModel([INVALID], [QUOTED]), 2, 1, 0, ""),
-        (ScriptedModel(*[[INVALID]] * 9), 3, 0, 3, "cannot be used, so rules draft facts: facts.0.bucket"),
-        (ScriptedModel([INVALID], [QUOTED], cost=60_001), 2, 0, 3, "it cost 0.120 dollars"),
-        (ScriptedModel([QUOTED], cost=120_000), 1, 1, 0, ""),
+        (FactModel(), 0, 0, 3, "no model evaluated it"),
+        (FactModel([QUOTED]), 1, 1, 0, ""),
+        (FactModel([QUOTED, CLAIM]), 1, 1, 1, ""),
+        (FactModel([]), 1, 0, 0, "the model found nothing to keep"),
+        (FactModel([INVALID], [QUOTED]), 2, 1, 0, ""),
+        (FactModel(*[[INVALID]] * 9), 3, 0, 3, "cannot be used, so rules draft facts: facts.0.bucket"),
+        (FactModel([INVALID], [QUOTED], cost=60_001), 2, 0, 3, "it cost 0.120 dollars"),
+        (FactModel([QUOTED], cost=120_000), 1, 1, 0, ""),
     ],
     ids=["none", "silent", "quote", "claim", "nothing", "corrected", "invalid", "over the cap", "at the cap"],
 )
 def test_a_day_is_worked_through_once_whatever_the_model_answers(
     make_world: Callable[..., Nights],
-    model: ScriptedModel | None,
+    model: FactModel | None,
     questions: int,
     promoted: int,
     drafted: int,
@@ -165,7 +165,7 @@ def test_a_day_is_worked_through_once_whatever_the_model_answers(
 def test_a_crash_in_the_middle_is_finished_without_a_second_evaluation(
     make_world: Callable[..., Nights], monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
 ):
-    model = ScriptedModel([QUOTED, CLAIM])
+    model = FactModel([QUOTED, CLAIM])
     world = make_world(model)
     with monkeypatch.context() as patch:
         patch.setattr(*step, crash)

@@ -44,9 +44,9 @@ def test_every_other_move_is_refused(status: Status, move: Move):
     if (status, move) in TRANSITIONS:
         assert compute_next_status(row, move, MONDAY_MORNING) is TRANSITIONS[status, move]
         return
-    with pytest.raises(Refusal, match="pred_x") as refused:
+    with pytest.raises(Refusal, match="pred_x") as raised:
         compute_next_status(row, move, MONDAY_MORNING)
-    assert refused.value.code == ("nothing_to_undo" if move in (Move.WAKE, Move.REOPEN) else "already_decided")
+    assert raised.value.code == ("nothing_to_undo" if move in (Move.WAKE, Move.REOPEN) else "already_decided")
 
 
 # Any steps

@@ -25,7 +25,7 @@ from tests.support.repository import Repository, commit_at
 GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
 
 
-class ScriptedModel:
+class ScriptedTwinModel:
     """Gives these answers in turn."""
 
     def __init__(self, *answers: str):
@@ -42,7 +42,7 @@ class ScriptedModel:
         self.reports.append((model, error))
 
 
-def make_twin(model: ScriptedModel, *, phase: int = 1, **settings: object) -> ModelTwin:
+def make_twin(model: ScriptedTwinModel, *, phase: int = 1, **settings: object) -> ModelTwin:
     """A Twin that asks this model, with these settings."""
     chosen = Settings(**{"twin_model_enabled": True, "twin_model_id": "ollama:twin"} | settings)
     return ModelTwin(FixedSettings(chosen), model, flows=(), phase=lambda: phase, on_answer=model.report)
@@ -60,17 +60,17 @@ def context(world: SensedWorkspace) -> WorkspaceContext:
 
 
 def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext):
-    model = ScriptedModel("what?", json.dumps(GOOD))
+    model = ScriptedTwinModel("what?", json.dumps(GOOD))
     assert len(make_twin(model).propose(context)) == 1
     assert "cannot be used: Invalid JSON" in model.questions[1].text
-    model = ScriptedModel("what?", json.dumps(GOOD | {"channel": "nowhere"}), "never asked")
+    model = ScriptedTwinModel("what?", json.dumps(GOOD | {"channel": "nowhere"}), "never asked")
     assert make_twin(model).propose(context) == []
     [(name, error)] = model.reports
     assert (name, error.partition(";")[0]) == ("ollama:twin", "there is no channel 'nowhere'")
 
 
 def test_a_model_that_fails_is_asked_again_after_half_an_hour(world: SensedWorkspace):
-    model = ScriptedModel(*["what?"] * 4, json.dumps(GOOD))
+    model = ScriptedTwinModel(*["what?"] * 4, json.dumps(GOOD))
     model_twin = make_twin(model)
     question_counts = []
     for minute in (0, 29, 30, 60):
@@ -82,7 +82,7 @@ def test_a_model_that_fails_is_asked_again_after_half_an_hour(world: SensedWorks
 
 @pytest.mark.parametrize("options", [{"twin_model_enabled": False}, {"twin_model_id": ""}, {"phase": 0}])
 def test_a_model_that_is_off_or_in_phase_0_is_not_asked(context: WorkspaceContext, options: dict[str, Any]):
-    assert make_twin(ScriptedModel(), **options).propose(context) == []
+    assert make_twin(ScriptedTwinModel(), **options).propose(context) == []
 
 
 # Predictions of other programs

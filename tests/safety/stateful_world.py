@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 from sqlalchemy import Row, text
 
-from engine.engine import Engine, open_engine
+from engine.engine import Engine
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.runner import RunnerResult
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
 from engine.safety.pipeline import CrosspollLog
-from engine.services import Overrides
 from engine.simulation.world import SimulatedSandbox, open_world
 from engine.storage.database import Transaction
 from tests.safety import oracle
 from tests.safety.execution_checks import ExecutionChecks, MachineState, coverage_counts
 from tests.safety.oracle import DAY_CAP, HOUR_CAP, MONTH_CAP
 from tests.support.card_rows import make_card_row
+from tests.support.engines import open_idle_engine
 
 KINDS = ("lint", "run_tests")
 CHANNELS = ("koji-core", "chronicle-hub", "research", "garden")
@@ -254,14 +254,17 @@ class MachineWorld(RuleBasedStateMachine):
         self.checks.check_executions(facts, restarted=True)
 
     def _open_again(self, old: Engine) -> Engine:
-        return open_engine(
-            old.home, workspaces=[self.workspace], clock=self.clock, randomness=Randomness(1_000 + self.restarts),
-            start_schedule=False,
-            overrides=Overrides(
-                runners=(self.world.runner,), contexts=old.contexts,
-                sandbox=SimulatedSandbox(), throw_away=True, unreachable=True,
-            ),
-        )  # fmt: skip
+        return open_idle_engine(
+            old.home,
+            self.workspace,
+            clock=self.clock,
+            randomness=Randomness(1_000 + self.restarts),
+            runners=(self.world.runner,),
+            contexts=old.contexts,
+            sandbox=SimulatedSandbox(),
+            throw_away=True,
+            unreachable=True,
+        )
 
     def query(self, sql: str, **values: object) -> list[Row[Any]]:
         """The rows of a query with named values."""

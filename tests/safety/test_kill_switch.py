@@ -73,9 +73,9 @@ def test_the_setting_is_a_hold_that_only_the_setting_ends(rails: Rails):
     rails.settings.change(cross_poll_enabled=False)
     rails.kill_switch.poll()
     assert rails.list_hold_words() == ["config"]
-    with pytest.raises(Refusal, match="crossPollEnabled is false") as refused:
+    with pytest.raises(Refusal, match="crossPollEnabled is false") as raised:
         rails.kill_switch.resume("config")
-    assert "clawpy config set crossPollEnabled true" in refused.value.fix
+    assert "clawpy config set crossPollEnabled true" in raised.value.fix
 
 
 def test_a_pause_and_a_month_stop_end_no_running_session(rails: Rails):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from sqlalchemy import text
+import sqlalchemy
 
 from engine import Engine
 from engine.api.operations import dispatch
@@ -137,7 +137,7 @@ class OperatorWorld(ModelWorld):
     def read_rows(self, query: str, **values: Any) -> list[Any]:
         """Rows of the home's SQLite database."""
         with self.engine.database.read() as connection:
-            return list(connection.execute(text(query), values).mappings())
+            return list(connection.execute(sqlalchemy.text(query), values).mappings())
 
     def read_events(self, *kinds: str) -> list[Document]:
         """The events of these kinds in the ledger, the oldest first, each with its subject."""

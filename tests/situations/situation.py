@@ -13,13 +13,12 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from engine import open_engine
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card, CheckResult, SessionView, Tier
-from engine.services import Overrides
 from tests.support import MONDAY_MORNING, acp_agent
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
 SESSION_TIMEOUT_S = 120.0
@@ -70,12 +69,8 @@ class Situation:
     @property
     def engine(self) -> Engine:
         if self._engine is None:
-            self._engine = open_engine(
-                Home.locate(self.home),
-                workspaces=[str(self.path)],
-                clock=self.clock,
-                start_schedule=False,
-                overrides=Overrides(unreachable=True, throw_away=True),
+            self._engine = open_idle_engine(
+                Home.locate(self.home), self.path, clock=self.clock, unreachable=True, throw_away=True
             )
         return self._engine
 

@@ -104,9 +104,9 @@ def test_a_landing_that_broke_a_test_is_undone(situation: Situation):
     assert session.summary.endswith("is undone: 1 file restored")
     assert (situation.path / "cart.py").read_text() == RIGHT_TOTAL
     assert situation.engine.changes.get(change_set).state is ChangeState.UNDONE
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(Refusal) as raised:
         situation.engine.cards.undo(card.id)
-    assert str(refused.value).endswith("cannot be undone by this (instead: land the change again on the work screen)")
+    assert str(raised.value).endswith("cannot be undone by this (instead: land the change again on the work screen)")
     assert session.next_step == "rerun_failing"
     situation.predict_top_card("rerun_failing")
     situation.advance(minutes=1)

@@ -48,9 +48,9 @@ def test_a_key_that_was_reviewed_is_warned_of_and_reviewed_again_only_after_a_ch
     assert next_card.id != card.id, "it is back at once, and warns until the key is gone"
     assert "You reviewed it at 09:30; the details say how to take it out." in next_card.reasoning
     assert make_fixup_command(with_key) in next_card.reasoning.splitlines()
-    with pytest.raises(Refusal, match="nothing has changed since") as refused:
+    with pytest.raises(Refusal, match="nothing has changed since") as raised:
         with_key.engine.cards.approve(next_card.id)
-    assert refused.value.code == ALREADY_REVIEWED
+    assert raised.value.code == ALREADY_REVIEWED
     assert with_key.engine.cards.list_pending()[0] == next_card, "no run, and no decision"
     with_key.commit("Another commit", {"notes.txt": "x\n"}, days_ago=0)
     assert with_key.approve(with_key.predict_top_card("secret")).outcome == PROBLEM_FOUND, "it runs after a change"

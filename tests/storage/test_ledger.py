@@ -18,9 +18,13 @@ from engine.storage.ledger import (
     LedgerEntry,
     NotReady,
 )
-from tests.memory.stand_in_work import make_view, record_end
+from tests.support.sessions import make_session_ended
 
 KEY = "test.cursor"
+
+
+def end_session(database: Database, session_id: str):
+    database.write(lambda tx: tx.record(make_session_ended(session_id)))
 
 
 @pytest.fixture
@@ -80,7 +84,7 @@ def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database:
         return LedgerConsumer("test", Ledger(database), ENDED, handle, key="test.follow")
 
     for number in (1, 2, 3):
-        record_end(database, make_view(f"session_{number}"))
+        end_session(database, f"session_{number}")
     consumer().catch_up(lambda: not handled)
     database.write(lambda tx: None)  # the position is stored with the next write
     with pytest.raises(SystemExit):
@@ -99,7 +103,7 @@ def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database):
         handled.append(entry.subject)
 
     consumer = LedgerConsumer("test", Ledger(database), ENDED, handle, key="test.follow")
-    record_end(database, make_view("session_1"))
+    end_session(database, "session_1")
     for _ in range(MAX_ATTEMPTS + 2):
         assert consumer.catch_up() == []
     ready = True
@@ -122,7 +126,7 @@ def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database):
         service="test",
     )
     for number in (1, 2):
-        record_end(database, make_view(f"session_{number}"))
+        end_session(database, f"session_{number}")
     thread.catch_up(until=0.0)  # the time is over
     for _ in range(MAX_ATTEMPTS - 1):
         thread.catch_up()
@@ -132,7 +136,7 @@ def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database):
     assert handled == ["session_2"]
     assert "session_1 was skipped: broken" in reports[0]
     thread.close()
-    record_end(database, make_view("session_3"))
+    end_session(database, "session_3")
     thread.catch_up()
     assert handled == ["session_2"]
 

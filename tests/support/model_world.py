@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from engine import Engine, Home, open_engine
+from engine import Engine, Home
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.request_limits import MAX_RETRY_AFTER_S
@@ -18,7 +18,7 @@ from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_processes import find_marked_processes
 from engine.model import Card, ModelCall, Randomness, SessionState, SessionView
-from engine.services import Overrides
+from tests.support.engines import open_idle_engine
 from tests.support.model_server import ModelServer
 from tests.support.repository import Repository
 from tests.support.settings import write_settings
@@ -98,15 +98,15 @@ class ModelWorld:
     def opened(self) -> Iterator[Engine]:
         """Open the engine. At the end it is closed, and no model host that it started may be left."""
         self._earlier_hosts = find_hosts()
-        engine = open_engine(
+        engine = open_idle_engine(
             self.home,
-            workspaces=[str(self.repository.path)],
+            self.repository.path,
             clock=self.clock,
             randomness=self.randomness,
-            start_schedule=False,
-            overrides=Overrides(
-                sandbox=self.sandbox, unreachable=True, throw_away=self.throw_away, model_host=self.host
-            ),
+            sandbox=self.sandbox,
+            unreachable=True,
+            throw_away=self.throw_away,
+            model_host=self.host,
         )
         self.engine = engine
         try:

@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 
-from engine import open_engine
 from engine.api.gateway.gateway import Gateway
 from engine.api.gateway.guard import GatewayLimits
 from engine.api.gateway.routes import build_server
@@ -19,7 +18,7 @@ from engine.api.notify.notifications import Notifications
 from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card
-from engine.services import Overrides
+from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
 SMALL = GatewayLimits(body=65_536, head=16_384, head_seconds=2.0, body_seconds=2.0, messages=0.05, failures=0.05)
@@ -97,8 +96,7 @@ def open_served(place: Path, *, limits: GatewayLimits = SMALL, throw_away: bool 
     shop = Repository(place / "shop")
     shop.commit("begin", {"cart.py": "total = 0\n"}, at="2026-01-02T12:00:00+00:00")
     home = Home.locate(place / "home")
-    overrides = Overrides(throw_away=throw_away)
-    engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False, overrides=overrides)
+    engine = open_idle_engine(home, shop.path, throw_away=throw_away)
     # `open_engine` takes no limits for its gateway.
     build = partial(build_server, limits=limits)
     engine.gateway = Gateway(engine, build, announce=engine._lock.announce_gateway)

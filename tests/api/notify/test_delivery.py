@@ -27,8 +27,6 @@ from tests.support.settings import MutableSettings
 
 ADDRESSES = read_table(__file__)
 
-# Where an address comes from, and which may stand in the settings (SPEC 11.1).
-
 
 def make_settings(url: str) -> MutableSettings:
     return MutableSettings(Settings(notify=NotifySettings(phone=SurfaceSettings(url=url))))
@@ -51,6 +49,9 @@ def make_test_note(form: Form, content: NotificationContent = CARD) -> Note:
 
 def send(url: str, note: Note, surface: Surface = Surface.PHONE, **buttons: Button) -> DeliveryFailure | None:
     return deliver(Address(surface, url, "settings"), note, buttons)
+
+
+# Where an address comes from, and which may stand in the settings (SPEC 11.1).
 
 
 @pytest.mark.parametrize("url", ADDRESSES["open"])

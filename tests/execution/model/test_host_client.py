@@ -11,7 +11,6 @@ from threading import Event
 
 import pytest
 
-import engine
 from engine.background import HelperGone
 from engine.execution.runners.model import Model, host_client
 from engine.execution.runners.model.agent_loop import FIRST_BYTE_S, IDLE_S
@@ -25,7 +24,7 @@ from tests.support.programs import is_alive
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(engine.__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 
 HANGING = Reply(text="It begins, and then there is nothing.", hold=Event(), hold_after=2)
 """An answer that stops in the middle, for ever."""

@@ -146,8 +146,8 @@ def test_no_secret_is_drafted(secret: str):
 def preview(*effects: Effect) -> list[str]:
     """The preview of the last of these effects of the same type, where the others are active."""
     *others, effect = effects
-    preview = make_preview(effect, others, model="openai:gpt-5", tries=3, cost=500_000)
-    return list(preview.after)
+    preview_of_last = make_preview(effect, others, model="openai:gpt-5", tries=3, cost=500_000)
+    return list(preview_of_last.after)
 
 
 @pytest.mark.parametrize(

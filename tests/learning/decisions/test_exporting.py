@@ -21,8 +21,8 @@ from engine.learning.decisions.exporting import (
     format_preference,
     read_preference,
 )
-from engine.model import Refusal
 from engine.storage.database import Database
+from tests.support.checks import refused
 
 
 @pytest.fixture
@@ -55,9 +55,7 @@ class _Crash(BaseException):
 def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter, clock: FakeClock):
     add_pairs(database, MIN_BATCH - 1)
     assert not exporter.is_due(clock.now())
-    with pytest.raises(Refusal, match="49 new pairs") as refused:
-        exporter.export_batch()
-    assert refused.value.code == "few_pairs"
+    assert "49 new pairs" in str(refused("few_pairs", exporter.export_batch))
     assert not exporter.file.exists()
     add_pairs(database, 1, "the fiftieth")
     assert exporter.is_due(clock.now())
@@ -119,9 +117,8 @@ def test_pairs_are_imported_once_and_all_or_none(database: Database, exporter: E
     line = json.dumps({"prompt": "monday", "chosen": "run the tests → koji-core", "rejected": "rest → garden"})
     assert exporter.import_pairs([line]) == 1
     assert exporter.import_pairs([line]) == 0
-    with pytest.raises(Refusal, match="line 2: no JSON") as refused:
-        exporter.import_pairs([line.replace("monday", "tuesday"), "{"])
-    assert refused.value.code == "bad_pairs"
+    refusal = refused("bad_pairs", lambda: exporter.import_pairs([line.replace("monday", "tuesday"), "{"]))
+    assert "line 2: no JSON" in str(refusal)
     with database.read() as session:
         assert [pair.context for pair in load_pairs(session)] == ["monday"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from engine.execution.sandbox import Sandbox
-from tests.attacks.victim import find_sleepers, make_unique_seconds
+from tests.attacks.marks import find_sleepers, make_unique_seconds
 from tests.support import read_table
 from tests.support.checks import wait_until
 from tests.support.programs import is_alive, make_clawpy_command
@@ -38,7 +38,7 @@ def run_clawpy_stop(home: Path) -> dict[str, Any]:
 
 
 @dataclass
-class Attack:
+class StoppedEngine:
     """An engine that runs one hostile command and is then stopped by SIGSTOP."""
 
     root: Path
