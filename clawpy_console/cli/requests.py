@@ -156,10 +156,6 @@ def _announce_permissions(home: Home, card_id: str, ended: threading.Event) -> N
 # Answers that are made here
 
 
-def _stop(options: Namespace, common: CommonOptions) -> Any:
-    return engine.stop(common.home, " ".join(options.reason))
-
-
 def _get_token(options: Namespace, common: CommonOptions) -> Any:
     new = options.action == "new"
     return engine.get_gateway_token(common.home, new=new, in_file=new and options.store == "file")
@@ -179,10 +175,6 @@ def _set(options: Namespace, common: CommonOptions) -> Any:
     return ask_engine(options, common)
 
 
-def _remember(options: Namespace, common: CommonOptions) -> Any:
-    return batch.remember(options.file, common, wait=not options.no_wait)
-
-
 def _help(options: Namespace, common: CommonOptions) -> Any:
     """A page of the documentation; without a topic the verbs and the pages that there are."""
     from clawpy_console.cli import help
@@ -190,10 +182,6 @@ def _help(options: Namespace, common: CommonOptions) -> Any:
     if options.topic is not None:
         return help.make_page_document(options.topic, common.home)
     return make_verbs_document() | {"pages": help.make_pages_document()}
-
-
-def _complete(options: Namespace, _: CommonOptions) -> Any:
-    return {"shell": options.shell, "script": make_completion_script(options.shell)}
 
 
 def _store_key(options: Namespace, common: CommonOptions) -> Any:
@@ -265,16 +253,16 @@ def _run_doctor(options: Namespace, common: CommonOptions) -> Document:
 
 ANSWERS: Mapping[str, Callable[[Namespace, CommonOptions], Any]] = {
     "check": batch.check,
-    "completion": _complete,
+    "completion": lambda options, _: {"shell": options.shell, "script": make_completion_script(options.shell)},
     "config set": _set,
     "doctor": _run_doctor,
     "help": _help,
     "key set": _store_key,
     "notify set": _store_address,
     "recall": batch.recall,
-    "remember": _remember,
+    "remember": lambda options, common: batch.remember(options.file, common, wait=not options.no_wait),
     "simulate": _simulate,
-    "stop": _stop,
+    "stop": lambda options, common: engine.stop(common.home, " ".join(options.reason)),
     "token": _get_token,
 }
 """What makes the document of a verb, or of one of its actions. The engine answers the others."""

@@ -28,12 +28,10 @@ from textual.worker import Worker
 from clawpy_console.keys import GROUPS, Action, bindings, find_key_line_actions, format_key, is_on_screen
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Columns, Frame, KeyLine
-from clawpy_console.widgets.texts import Filter, PlainText, ReflowingText
+from clawpy_console.widgets.texts import Filter, PlainText, ReflowingText, type_into
 from clawpy_console.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from textual.widgets import TextArea
-
     from clawpy_console.card_controller import CardConsole
     from clawpy_console.console import Console, EngineCall, OnRefusal, OnResult
     from clawpy_console.fields import Field
@@ -492,17 +490,6 @@ class TypeAhead:
         is_ignored = now < self._ignored_until and event.is_printable
         self._ignored_until = now + IGNORED_WORDS_S if is_ignored else 0.0
         return is_ignored
-
-
-def type_into(widget: Widget, text: str) -> None:
-    """Type `text` into `widget`, in place of its selection. Does nothing if the widget takes no text."""
-    if not widget.check_consume_key("a", "a"):
-        return
-    if isinstance(widget, Input):
-        widget.replace(text, *sorted(widget.selection))
-    else:
-        area: TextArea = widget  # type: ignore[assignment]  # importing it takes longer than the first frame may
-        area.replace(text, *area.selection, maintain_selection_offset=False)
 
 
 def find_next_choice(choices: Sequence[T], choice: T) -> T:

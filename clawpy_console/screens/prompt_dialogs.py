@@ -20,15 +20,16 @@ from textual.message import Message
 from textual.widgets import Input
 
 from clawpy_console import external_programs, formats
-from clawpy_console.fields import SIGNS, TONES, Field, Fields, draw_bar, heading, text_line
+from clawpy_console.fields import TONES, Field, Fields, draw_bar, heading, text_line
 from clawpy_console.fields.learning import make_memory_fields
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.card_details import show_details
 from clawpy_console.screens.dialog import Dialog, PreviewDialog
 from clawpy_console.screens.memory_entries import LAYER_NAMES
-from clawpy_console.widgets import CursorView, Row, Rows
+from clawpy_console.widgets import CursorView, Rows
 from clawpy_console.widgets.frame import KeyLine
+from clawpy_console.widgets.session import make_call_heading, make_call_row
 from clawpy_console.widgets.texts import PlainText, ReflowingText
 from clawpy_console.widgets.transcript import LinesView
 from engine import document
@@ -204,10 +205,6 @@ class PromptDialog(Dialog[Result]):
 # What a session sent
 
 
-CALL_SIGNS = SIGNS["call"]
-"""Sign and tone of each state of a call."""
-
-
 class SentPrompt(NamedTuple):
     """A prompt that was sent to a model."""
 
@@ -273,7 +270,7 @@ class XRay(PromptDialog[PromptSource | None]):
     def _show_calls(self, calls: list[ModelCall]) -> None:
         is_first_reading = not self._calls
         self._calls = tuple(calls)
-        rows = [_make_call_row(number, call) for number, call in enumerate(calls, 1)]
+        rows = [make_call_row(number, call) for number, call in enumerate(calls, 1)]
         self._call_rows.show(rows, empty="it has made no call yet")
         if is_first_reading and self._calls:
             self._call_rows.select(self._calls[-1].id)
@@ -286,7 +283,7 @@ class XRay(PromptDialog[PromptSource | None]):
         """Show the figures of the call under the cursor at once, and its prompt once it was read."""
         call = self.call
         self.query_one("#call", ReflowingText).show(
-            lambda width: _make_call_heading(call, self._session, width) if call else []
+            lambda width: make_call_heading(call, self._session, width) if call else []
         )
         if call is None or self._shown_call == (call.id, call.state):
             return
@@ -326,36 +323,6 @@ class XRay(PromptDialog[PromptSource | None]):
 
     def action_copy_all(self) -> None:
         self.copy(self.prompt.prompt_text, "the whole prompt")
-
-
-def _make_call_row(number: int, call: ModelCall) -> Row:
-    """A call as a row: its model, state, tokens and cost."""
-    sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
-    money = f"{'' if call.price_known or not call.cost else '≈'}{formats.money(call.cost)}"
-    figures = f"{formats.tokens(call.input_tokens + call.output_tokens):>5} {money:>6}"
-    return Row(call.id, f"{number} {call.model}", sign, figures, "ink", style, "grey")
-
-
-CODING_AGENT_NOTE = "what was sent to the agent; what it sends to its own model is not visible here"
-
-
-def _make_call_heading(call: ModelCall, session: SessionView, width: int) -> list[Content]:
-    """The heading of a call: state, model, tokens, cost and what went wrong."""
-    sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
-    duration = f" · {call.seconds:.1f} s" if call.seconds is not None else ""
-    cost = formats.money(call.cost) + ("" if call.price_known else " estimated" if call.cost else " unknown price")
-    figures = f"{call.input_tokens:,} tokens in, {call.output_tokens:,} out · {cost}{duration}"
-    model = f"{call.provider}:{call.model}" if call.provider else call.model
-    lines = [
-        Content.assemble((f"{sign} {call.state}", f"${style}"), (f"  {model} · {call.run_kind}", "$ink")),
-        Content.styled(crop(figures, width), "$grey"),
-    ]
-    if session.runner.startswith("acp"):
-        lines.append(Content.styled(crop(CODING_AGENT_NOTE, width), "$faint"))
-    if call.error:
-        lines.append(Content.styled(crop(one_line(call.error), width), "$wrong"))
-    lines += [Content.styled(crop(f"▲ {one_line(note)}", width), "$wants") for note in call.notes]
-    return lines
 
 
 # What a task would recall

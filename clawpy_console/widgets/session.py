@@ -1,12 +1,10 @@
-"""A session and its changes in words: its row, its heading, its change set, its tests, and the progress that its
-programs print. Pure.
+"""A session in words: its row, its heading, its calls of models, its change set and its tests. Pure.
 
-Mission control, the work screen, the hierarchy screen and the details of a card word sessions with it.
+Mission control, the work screen, the hierarchy screen, the X-ray and the details of a card word sessions with it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -19,7 +17,7 @@ from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.widgets import Row
 from clawpy_console.widgets.texts import wrap_text
 from engine.model import LEFT_OUT, ChangeSet, ChangeState, CheckResult, FileChange, Result, SessionState, SessionView
-from engine.wording import failures, seconds_in_words
+from engine.wording import seconds_in_words
 
 if TYPE_CHECKING:
     from engine.model import ModelCall
@@ -157,6 +155,40 @@ def describe_models(session: SessionView, calls: Sequence[ModelCall]) -> str:
     return f"{session.agent} by {models or session.runner}{call_count}"
 
 
+CALL_SIGNS = SIGNS["call"]
+"""Sign and tone of each state of a model call."""
+
+
+def make_call_row(number: int, call: ModelCall) -> Row:
+    """A call as a row: its model, state, tokens and cost."""
+    sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
+    money = f"{'' if call.price_known or not call.cost else '≈'}{formats.money(call.cost)}"
+    figures = f"{formats.tokens(call.input_tokens + call.output_tokens):>5} {money:>6}"
+    return Row(call.id, f"{number} {call.model}", sign, figures, "ink", style, "grey")
+
+
+CODING_AGENT_NOTE = "what was sent to the agent; what it sends to its own model is not visible here"
+
+
+def make_call_heading(call: ModelCall, session: SessionView, width: int) -> list[Content]:
+    """The heading of a call: state, model, tokens, cost and what went wrong."""
+    sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
+    duration = f" · {call.seconds:.1f} s" if call.seconds is not None else ""
+    cost = formats.money(call.cost) + ("" if call.price_known else " estimated" if call.cost else " unknown price")
+    figures = f"{call.input_tokens:,} tokens in, {call.output_tokens:,} out · {cost}{duration}"
+    model = f"{call.provider}:{call.model}" if call.provider else call.model
+    lines = [
+        Content.assemble((f"{sign} {call.state}", f"${style}"), (f"  {model} · {call.run_kind}", "$ink")),
+        Content.styled(crop(figures, width), "$grey"),
+    ]
+    if session.runner.startswith("acp"):
+        lines.append(Content.styled(crop(CODING_AGENT_NOTE, width), "$faint"))
+    if call.error:
+        lines.append(Content.styled(crop(one_line(call.error), width), "$wrong"))
+    lines += [Content.styled(crop(f"▲ {one_line(note)}", width), "$wants") for note in call.notes]
+    return lines
+
+
 def describe_change_set(change: ChangeSet | None, session: SessionView | None) -> str:
     """The number of files of a change set that wait, landed, were discarded or are continued in another session."""
     if change is None:
@@ -193,76 +225,3 @@ def describe_check(check: CheckResult) -> Content:
     faults = sorted(check.faults, key=lambda fault: fault in failed_before)[:5]
     names = [f"  {one_line(fault)}{' (failed before as well)' if fault in failed_before else ''}" for fault in faults]
     return Content("\n").join([head, *(Content.styled(name, "$grey") for name in names)])
-
-
-def make_failure_lines(session: SessionView) -> list[tuple[str, str]]:
-    """The end of the output of a run whose tests failed: each cause with the number of its tests and the first of them.
-
-    The engine groups failures that are alike. A bisect ends with its culprit, so it has no such lines.
-    """
-    check = session.check
-    if check is None or not check.faults or session.facts.get("culprit"):
-        return []
-    signatures = session.facts.get("signatures") or {}
-    groups: dict[str, list[str]] = {}  # the tests by the cause of their failure, "" where none is known
-    for test in check.faults:
-        groups.setdefault(signatures.get(test, ""), []).append(test)
-    causes = f", {formats.count(len(groups), 'cause')}" if any(groups) else ""
-    lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}{causes}")]
-    for cause, tests in sorted(groups.items(), key=lambda pair: (not pair[0], -len(pair[1]))):
-        message = one_line(session.facts.get("messages", {}).get(cause, cause))
-        if not message:
-            lines += [("error", one_line(test)) for test in tests]
-            continue
-        lines.append(("error", f"{formats.count(len(tests), 'test')}: {message}"))
-        others = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
-        if others or tests[0] not in message:
-            lines.append(("same", f"  {one_line(tests[0])}{others}"))
-    return lines
-
-
-# Not compiled here, which would delay the first frame; `re` caches what it compiles.
-_TESTS_PATTERN = (
-    r"(?:(?:\S+ )?(?P<dots>[.FEsxX]+)|\S+::.* (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS))"
-    r" *\[ *(?P<percent>\d+)%\]"
-)
-_BAR_PATTERN = r"(?=.*[█▉▊▋▌▍▎▏▇━#=>]{3})(?:.*?\s)?(?P<percent>\d{1,3}) ?%"  # pip, npm, curl -#, tqdm
-# A line with such a word is shown as it is.
-_PROBLEM_PATTERN = r"(?i)error|fail|fatal|fault|refus|denied|abort|panic|warn|exception"
-_FAILED_RESULTS = frozenset({"F", "E", "FAILED", "ERROR"})
-
-
-class Progress:
-    """Recognises progress in the lines of a program, which are read in their order."""
-
-    def __init__(self) -> None:
-        self._done = self._failed = 0
-        self._percent = 0.0
-
-    def make_row(self, line: str) -> str | None:
-        """The row in place of `line` and the lines of progress before it; None for a line without progress."""
-        line = line.strip()
-        if match := re.fullmatch(_TESTS_PATTERN, line):
-            return self._count_tests(list(match["dots"] or ()) or [match["word"]], float(match["percent"]))
-        match = None if re.search(_PROBLEM_PATTERN, line) else re.match(_BAR_PATTERN, line)
-        return draw_progress_bar(float(match["percent"])) if match else None
-
-    def _count_tests(self, results: list[str], percent: float) -> str:
-        if percent < self._percent:  # another run of the tests
-            self._done = self._failed = 0
-        self._percent = percent
-        self._done += len(results)
-        self._failed += sum(result in _FAILED_RESULTS for result in results)
-        failed = f", {self._failed} failed" if self._failed else ""
-        return f"{draw_progress_bar(percent)}  {self._done} run{failed}"
-
-
-PROGRESS_BAR_CELLS = 16
-"""Cells of a bar."""
-
-
-def draw_progress_bar(percent: float) -> str:
-    """`━━━━────  50 %`; more than 100 is shown as 100."""
-    percent = min(100.0, percent)
-    filled = round(PROGRESS_BAR_CELLS * percent / 100)
-    return f"{'━' * filled}{'─' * (PROGRESS_BAR_CELLS - filled)} {percent:3.0f} %"

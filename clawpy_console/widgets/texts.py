@@ -7,7 +7,7 @@ the latter by `render_fields`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from textual.content import Content
 from textual.geometry import Size
@@ -22,6 +22,9 @@ from clawpy_console.fields import Field, compute_label_width
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.widgets import WidgetOptions, make_selectable
+
+if TYPE_CHECKING:
+    from textual.widgets import TextArea
 
 LineRenderer = Callable[[int], Sequence[Content]]
 """`renderer(width)`: the lines for a width in cells; what is wider is cut."""
@@ -130,6 +133,17 @@ def render_fields(fields: Iterable[Field], width: int) -> list[Content]:
         lines.append(Content.assemble((f"{field.name:<{indent}}", "$faint"), first))
         lines += [Content.assemble(" " * indent, line) for line in rest]
     return lines
+
+
+def type_into(widget: Widget, text: str) -> None:
+    """Type `text` into `widget`, in place of its selection. Does nothing if the widget takes no text."""
+    if not widget.check_consume_key("a", "a"):
+        return
+    if isinstance(widget, Input):
+        widget.replace(text, *sorted(widget.selection))
+    else:
+        area: TextArea = widget  # type: ignore[assignment]  # importing it takes longer than the first frame may
+        area.replace(text, *area.selection, maintain_selection_offset=False)
 
 
 class Filter(Input):

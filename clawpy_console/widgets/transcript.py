@@ -1,5 +1,6 @@
 """A view of many styled lines, of which only those in sight are drawn; and the transcript of a session as such a view,
-followed while it grows, and shown from where its result begins once it is over.
+followed while it grows, and shown from where its result begins once it is over. In it, progress becomes a bar, and
+failed tests are listed by cause.
 
 Mission control and the work screen have a `Transcript` each. Prompts and the details of a permission are `LinesView`s.
 """
@@ -7,6 +8,7 @@ Mission control and the work screen have a `Transcript` each. Prompts and the de
 from __future__ import annotations
 
 import asyncio
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -21,10 +23,12 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.worker import Worker
 
+from clawpy_console import formats
 from clawpy_console.fields import TONES, WORDS
+from clawpy_console.formats import one_line
 from clawpy_console.widgets import RowView, RowViewOptions, make_selectable
-from clawpy_console.widgets.session import Progress, make_failure_lines
 from engine.model import SessionView, TranscriptLine
+from engine.wording import failures
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
@@ -180,6 +184,79 @@ class LinesView(RowView, can_focus=True):
         return selection.extract("\n".join(lines)), "\n"
 
 
+def _make_failure_lines(session: SessionView) -> list[tuple[str, str]]:
+    """The end of the output of a run whose tests failed: each cause with the number of its tests and the first of them.
+
+    The engine groups failures that are alike. A bisect ends with its culprit, so it has no such lines.
+    """
+    check = session.check
+    if check is None or not check.faults or session.facts.get("culprit"):
+        return []
+    signatures = session.facts.get("signatures") or {}
+    groups: dict[str, list[str]] = {}  # the tests by the cause of their failure, "" where none is known
+    for test in check.faults:
+        groups.setdefault(signatures.get(test, ""), []).append(test)
+    causes = f", {formats.count(len(groups), 'cause')}" if any(groups) else ""
+    lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}{causes}")]
+    for cause, tests in sorted(groups.items(), key=lambda pair: (not pair[0], -len(pair[1]))):
+        message = one_line(session.facts.get("messages", {}).get(cause, cause))
+        if not message:
+            lines += [("error", one_line(test)) for test in tests]
+            continue
+        lines.append(("error", f"{formats.count(len(tests), 'test')}: {message}"))
+        others = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
+        if others or tests[0] not in message:
+            lines.append(("same", f"  {one_line(tests[0])}{others}"))
+    return lines
+
+
+# Not compiled here, which would delay the first frame; `re` caches what it compiles.
+_TESTS_PATTERN = (
+    r"(?:(?:\S+ )?(?P<dots>[.FEsxX]+)|\S+::.* (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS))"
+    r" *\[ *(?P<percent>\d+)%\]"
+)
+_BAR_PATTERN = r"(?=.*[█▉▊▋▌▍▎▏▇━#=>]{3})(?:.*?\s)?(?P<percent>\d{1,3}) ?%"  # pip, npm, curl -#, tqdm
+# A line with such a word is shown as it is.
+_PROBLEM_PATTERN = r"(?i)error|fail|fatal|fault|refus|denied|abort|panic|warn|exception"
+_FAILED_RESULTS = frozenset({"F", "E", "FAILED", "ERROR"})
+
+
+class Progress:
+    """Recognises progress in the lines of a program, which are read in their order."""
+
+    def __init__(self) -> None:
+        self._done = self._failed = 0
+        self._percent = 0.0
+
+    def make_row(self, line: str) -> str | None:
+        """The row in place of `line` and the lines of progress before it; None for a line without progress."""
+        line = line.strip()
+        if match := re.fullmatch(_TESTS_PATTERN, line):
+            return self._count_tests(list(match["dots"] or ()) or [match["word"]], float(match["percent"]))
+        match = None if re.search(_PROBLEM_PATTERN, line) else re.match(_BAR_PATTERN, line)
+        return _draw_progress_bar(float(match["percent"])) if match else None
+
+    def _count_tests(self, results: list[str], percent: float) -> str:
+        if percent < self._percent:  # another run of the tests
+            self._done = self._failed = 0
+        self._percent = percent
+        self._done += len(results)
+        self._failed += sum(result in _FAILED_RESULTS for result in results)
+        failed = f", {self._failed} failed" if self._failed else ""
+        return f"{_draw_progress_bar(percent)}  {self._done} run{failed}"
+
+
+PROGRESS_BAR_CELLS = 16
+"""Cells of a bar."""
+
+
+def _draw_progress_bar(percent: float) -> str:
+    """`━━━━────  50 %`; more than 100 is shown as 100."""
+    percent = min(100.0, percent)
+    filled = round(PROGRESS_BAR_CELLS * percent / 100)
+    return f"{'━' * filled}{'─' * (PROGRESS_BAR_CELLS - filled)} {percent:3.0f} %"
+
+
 PAGE_LINES = 2000
 """Number of lines that are read at once."""
 
@@ -289,5 +366,5 @@ class Transcript(LinesView):
         if session is None or self._has_summary or not session.state.over or self._last_number < session.lines:
             return
         self._has_summary = True
-        self.extend(make_failure_lines(session))
+        self.extend(_make_failure_lines(session))
         self.mark_result(RESULT_KINDS)

@@ -12,8 +12,7 @@ from textual.selection import Selection
 from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.widgets.session import PROGRESS_BAR_CELLS, Progress
-from clawpy_console.widgets.transcript import LinesView, Transcript, find_row_starts
+from clawpy_console.widgets.transcript import PROGRESS_BAR_CELLS, LinesView, Progress, Transcript, find_row_starts
 from engine.events.work import SessionOutput
 from engine.model import CheckResult, SessionState, TranscriptLine
 from tests.console.driving import read_screen, running, until, until_shown
