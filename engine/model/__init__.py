@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.model.base import *
 from engine.model.cards import *
+from engine.model.changes import *
 from engine.model.rails import *
 from engine.model.sessions import *
 
