@@ -49,6 +49,8 @@ from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.offers import make_default_parameters
 from engine.prediction.twin import EmbeddedTwin
 from engine.redaction import refuse_secret
+from engine.safety import gate
+from engine.safety.kill_switch import RAIL as KILL
 from engine.storage import load, read_all
 from engine.storage.database import Transaction
 from engine.text import sanitise
@@ -67,9 +69,6 @@ HOW_TO_CONFIRM = f"{SANDBOX_FIX} to get one; or look at the card and confirm: cl
 
 APPROVE_AGAIN = "look at the card and approve it again"
 """What to do after a card was changed or acknowledged."""
-
-KILL = "kill"
-"""The rail of the kill switch. Its refusals are not noted on a card: every screen shows the stop, resuming ends it."""
 
 ALLOW_ONCE = "edit it, or allow it once in the list of blocked work on the safety screen,"
 """What the operator can do before approving a card again that the content filter blocked."""
@@ -331,7 +330,7 @@ class Approvals:
         assert blocked_by is not None, "a ruling has a permit or what blocked it"
         if changed or blocked_by.asks_about_content or _wants_confirmation(blocked_by, request):
             row.set_verdicts(ruling.verdicts)
-        if blocked_by.rail != KILL:
+        if blocked_by.rail != KILL:  # every screen shows the stop, and resuming ends it
             row.note = f"{blocked_by.rail}: {blocked_by.reason}"
         return blocked_by
 
@@ -426,4 +425,4 @@ def _make_refusal(verdict: RailVerdict, request: ApprovalRequest, card_id: str) 
 
 def _wants_confirmation(verdict: RailVerdict, request: ApprovalRequest) -> bool:
     """Whether the gate asks the operator to confirm that it runs without a sandbox."""
-    return request.by_person and verdict.rail == "gate" and GateRuleName.NO_SANDBOX in verdict.rules
+    return request.by_person and verdict.rail == gate.RAIL and GateRuleName.NO_SANDBOX in verdict.rules

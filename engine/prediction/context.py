@@ -114,35 +114,39 @@ class Part:
 
 @dataclass(frozen=True)
 class WorkspaceContext:
-    """One workspace at one moment.
-
-    `now` is in UTC, `local` is the same moment in the operator's zone. `git` is None if it could not be read; then the
-    signal of git has the error. `parts` are the projects, the one at the top first, and `runs` the test runs of all
-    projects, newest first. `locks` are the lock files that do not fit their manifest. `ancestors` are the commits of
-    `runs` that are in the history of HEAD. `signals` are the six of SPEC 2.1.
-    """
+    """One workspace at one moment."""
 
     workspace: str
     now: datetime
+    """In UTC."""
     local: datetime
+    """The same moment in the operator's zone."""
     silence: timedelta | None = None
+    """How long the operator has done nothing here, None for unknown."""
     git: GitState | None = None
+    """None if it could not be read. Then the signal of git has the error."""
     inspection: Inspection = NOTHING_INSPECTED
     github: GitHubState | None = None
     runs: tuple[ValidationRun, ...] = ()
+    """The test runs of all projects, newest first."""
     parts: tuple[Part, ...] = ()
+    """The projects, the one at the top first."""
     locks: tuple[LockMismatch, ...] = ()
+    """The lock files that do not fit their manifest."""
     coverage_folders: frozenset[str] = frozenset()
     """The folders of projects that measure their coverage."""
     prompt_runner: str = ""
     """The agent or model that text prompts here run on, "" for none."""
     ancestors: frozenset[str] = frozenset()
+    """The commits of `runs` that are in the history of HEAD."""
     tasks: tuple[Task, ...] = ()
     sessions: tuple[SessionView, ...] = ()
     threads: tuple[Thread, ...] = ()
     meetings: tuple[Meeting, ...] = ()
     signals: tuple[Signal, ...] = ()
+    """The six of SPEC 2.1."""
     errors: tuple[str, ...] = ()
+    """The sources that could not be read, each with its error."""
     disk: FullDisk | None = None
     """The disk of the home, if it is nearly full."""
     landings: tuple[Landing, ...] = ()

@@ -80,11 +80,16 @@ _COUNTING = """
 def find_active_mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
     """The mutes at `now`, newest first. A mute is over at its `until`."""
     ordered = sorted(dismissals, key=lambda dismissal: (dismissal.at, dismissal.card))
-    of_kinds = [one for one in ordered if one.kind_counts and one.reason != DismissReason.ALREADY_DONE]
-    everywhere = [one for one in of_kinds if one.reason == DismissReason.NEVER_ANYWHERE]
-    by_subject = group_pairs(((one.workspace, one.kind, one.subject), one) for one in ordered if one.subject_counts)
-    by_kind = group_pairs(((one.workspace, one.kind, ""), one) for one in of_kinds)
-    by_kind |= group_pairs((("", one.kind, ""), one) for one in everywhere)
+    of_kinds = [
+        dismissal for dismissal in ordered if dismissal.kind_counts and dismissal.reason != DismissReason.ALREADY_DONE
+    ]
+    of_subjects = [dismissal for dismissal in ordered if dismissal.subject_counts]
+    everywhere = [dismissal for dismissal in of_kinds if dismissal.reason == DismissReason.NEVER_ANYWHERE]
+    by_subject = group_pairs(
+        ((dismissal.workspace, dismissal.kind, dismissal.subject), dismissal) for dismissal in of_subjects
+    )
+    by_kind = group_pairs(((dismissal.workspace, dismissal.kind, ""), dismissal) for dismissal in of_kinds)
+    by_kind |= group_pairs((("", dismissal.kind, ""), dismissal) for dismissal in everywhere)
     mutes = (
         *(_make_mute_of_subject(about, group, now) for about, group in by_subject.items()),
         *(_make_mute_of_kind(about, group) for about, group in by_kind.items()),

@@ -13,8 +13,8 @@ from engine.execution.runners.toolchains import PROGRAM_FIXES
 from engine.frozen import frozen
 from engine.model import ChangeState, Proposal, group_pairs
 from engine.prediction.context import Part, WorkspaceContext
+from engine.prediction.templates.commits import describe_problem
 from engine.prediction.templates.failures import find_culprit
-from engine.prediction.templates.history import describe_problem
 from engine.prediction.templates.offers import LONG_AGO, is_usable, shorten_test
 from engine.prediction.templates.runs import find_stopped_run
 from engine.storage.validation_runs import ValidationRun, read_verdict_on

@@ -48,6 +48,7 @@ from engine.prediction.dismissals import read_mute_index
 from engine.prediction.routing import Router
 from engine.prediction.stack import Room, find_exclusive_group, rank_cards
 from engine.prediction.twin import EmbeddedTwin, find_band
+from engine.safety.content import RAIL as CONTENT
 from engine.safety.gate import MIN_APPROVAL_BOUND
 from engine.storage import read_all
 from engine.text import sanitise
@@ -250,7 +251,7 @@ def select_rows(
 
 def find_content_block(row: CardRow) -> RailVerdict | None:
     """The verdict of the content filter, if that blocks the card."""
-    return next((verdict for verdict in row.verdicts if verdict.rail == "content" and verdict.blocks), None)
+    return next((verdict for verdict in row.verdicts if verdict.rail == CONTENT and verdict.blocks), None)
 
 
 @frozen
@@ -266,7 +267,7 @@ class Selection:
 
 
 @frozen
-class _State:
+class _CheckState:
     """The state that all proposals of one check share. `decided`: by workspace and kind, how many cards the operator
     approved, and how many were decided on; `routed`: how many proposals went to each channel so far."""
 
@@ -344,7 +345,7 @@ class CardSelector:
             return Selection()
         now, local, decisions = self.store.clock.now(), self.store.clock.local(), self.store.decisions
         phase, decided = self.twin.read_phase_within(session), _count_decisions(decisions, session)
-        common = _State(now, local, phase, load_last_trigger_times(session), decided)
+        common = _CheckState(now, local, phase, load_last_trigger_times(session), decided)
         drafts, errors = [], []
         for proposal in proposals:
             try:
@@ -371,7 +372,7 @@ class CardSelector:
             selected.append(row)
         return Selection(selected, is_full, errors)
 
-    def _make_row(self, proposal: Proposal, common: _State, context: str) -> CardRow:
+    def _make_row(self, proposal: Proposal, common: _CheckState, context: str) -> CardRow:
         """The row of one proposal, without an id and not stored yet. `context` is the situation in words. Raises
         `Refusal` `unknown_channel`."""
         store, launcher = self.store, self.approvals.launcher
@@ -395,7 +396,7 @@ class CardSelector:
         row.tier, row.note = tier, other_runner or why or row.note
         return row
 
-    def _assign(self, proposal: Proposal, common: _State) -> Assignment:
+    def _assign(self, proposal: Proposal, common: _CheckState) -> Assignment:
         """The work of a proposal, on the channel and for the agent that the router chooses."""
         settings = self.store.settings.current
         named = self.twin.find_usual_channel(proposal.kind, list(settings.channels)) if common.is_learning else None

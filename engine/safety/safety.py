@@ -32,7 +32,7 @@ from engine.model import (
     microusd,
 )
 from engine.model.adaptation import Effect, FixTemplate, FlowOffload, PromptFragment
-from engine.safety import costs, gate, trigger_history
+from engine.safety import content, costs, gate, trigger_history
 from engine.safety.content import OwnRules, check_command, check_prompt, make_own_rules
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
@@ -257,7 +257,7 @@ class Safety:
         if unused:
             description += f"; {unused} allowed once and not used yet"
             brief = f"{unused} allowed once"
-        return _make_rail_state(RailVerdict("content", Verdict.ALLOW, description), brief)
+        return _make_rail_state(RailVerdict(content.RAIL, Verdict.ALLOW, description), brief)
 
     def _make_gate_state(self, session: Session) -> RailState:
         workspaces = self._settings.current.workspaces.values()

@@ -15,7 +15,7 @@ from engine.frozen import frozen
 from engine.model import Proposal
 from engine.prediction import get_kind, is_heartbeat
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.templates import agent_fixes, branches, changes, failures, history, runs, tasks, unreliable_tests
+from engine.prediction.templates import agent_fixes, branches, changes, commits, failures, runs, tasks, unreliable_tests
 
 Template = Callable[[WorkspaceContext], Sequence[Proposal]]
 """Proposes cards for a workspace."""
@@ -26,8 +26,8 @@ PartTemplate = Callable[[WorkspaceContext, Part], Sequence[Proposal]]
 TEMPLATES: tuple[Template, ...] = (
     branches.unfinished_operation,
     failures.update_lock,
-    history.secret,
-    history.large_file,
+    commits.secret,
+    commits.large_file,
     failures.reclaim_space,
     runs.failing_ci,
     branches.rehearse_merge,
@@ -37,11 +37,11 @@ TEMPLATES: tuple[Template, ...] = (
     branches.autosquash,
     branches.old_stash,
     branches.pull_request,
-    history.waiting_work,
-    history.changes_together,
-    history.release_due,
-    history.prepare_meeting,
-    history.summarise_day,
+    commits.waiting_work,
+    commits.changes_together,
+    commits.release_due,
+    commits.prepare_meeting,
+    commits.summarise_day,
     changes.leftovers,
     changes.remove_leftovers,
     changes.stale_docs,

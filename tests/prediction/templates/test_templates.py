@@ -10,7 +10,7 @@ import pytest
 from engine.execution.runners.flows import FLOWS
 from engine.prediction import KINDS
 from engine.prediction.signals import WEIGHTS
-from engine.prediction.templates.history import secret
+from engine.prediction.templates.commits import secret
 from engine.prediction.templates.offers import find_day_begin, is_usable, is_usable_path
 from tests.prediction.builders import NOW, make_session, propose_all
 from tests.prediction.sensing import SensedWorkspace

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from engine.prediction.signals import Meeting
-from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, prepare_meeting
+from engine.prediction.templates.commits import PREPARATION_TIME, ROUTINE_SUBJECT, prepare_meeting
 from tests.prediction.builders import NOW
 from tests.prediction.sensing import SensedWorkspace
 from tests.support import read_table
