@@ -13,18 +13,24 @@
 | `adaptation` | the service |
 
 It may import hierarchy, storage, model, clock, config. `Sources` is the protocol by which it reads sessions, cards,
-memory, guidance, models and rails, some of which are above it; `engine.services.candidates` implements it.
+memory, guidance, models and rails, some of which are above it; `engine.services.candidates` implements it. An
+`EntryReading` is what the readers of ledger entries get, and makes their records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import tzinfo
+from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.frozen import frozen
 from engine.model import ParaFact, TranscriptLine, Trust
-from engine.model.adaptation import Candidate
+from engine.model.adaptation import Candidate, LearningRecord, RecordKind
 from engine.model.decisions import Correction
+from engine.text import hex_hash
+
+if TYPE_CHECKING:
+    from engine.storage.ledger import LedgerEntry
 
 
 @frozen
@@ -122,3 +128,106 @@ class Sources(Protocol):
 
     def list_secrets(self) -> Iterable[str]:
         """Values that no candidate may contain."""
+
+
+# -- records of ledger entries
+
+SESSION_KINDS = frozenset({"ValidationFailed", "ValidationHealed", "RetryRepeated", "AgentErred", "ToolsUsed"})
+"""The kinds of entries whose subject is a session. In other entries about a session, its id is a field."""
+
+RecordScope = tuple[str, str]
+"""(type, id) of a scope."""
+
+ScorePart = tuple[float, str]
+"""(points, reason). The reason of a part without points is left out."""
+
+
+@frozen
+class RecordIdentity:
+    """What distinguishes a record from others of its kind."""
+
+    cause: str = ""
+    """The signature of the cause, for a kind that has several causes. It is part of the label."""
+    key: str = ""
+    """Distinguishes the records of one entry."""
+    unique_by: str = ""
+    """All entries with the same value make only one record; "" for a record of each entry."""
+
+
+ONLY_RECORD = RecordIdentity()
+"""The identity of the only record of an entry, of a kind with one cause."""
+
+
+@frozen
+class EntryReading:
+    """A ledger entry together with what its reader needs."""
+
+    entry: LedgerEntry
+    sources: Sources
+    count_before: Callable[[str, RecordScope], int]
+    """Counts the earlier records of a label in a scope."""
+    zone: tzinfo | None = None
+    """The operator's time zone, None for that of the machine."""
+
+    @property
+    def workspace_scope(self) -> RecordScope:
+        """The scope of the entry's workspace."""
+        return "workspace", self.entry.workspace
+
+    def values(self, *names: str) -> list[Any]:
+        """The values of these fields of the entry."""
+        return [self.entry.payload[name] for name in names]
+
+    def select(self, *names: str) -> dict[str, Any]:
+        """These fields of the entry, by name."""
+        return {name: self.entry.payload[name] for name in names}
+
+    def record(
+        self,
+        kind: RecordKind,
+        scope: RecordScope,
+        parts: Iterable[ScorePart],
+        details: Mapping[str, Any],
+        identity: RecordIdentity = ONLY_RECORD,
+        *,
+        agent: str = "",
+        session_id: str = "",
+    ) -> LearningRecord:
+        """A record of this entry. By default, the agent is that of the scope or of the entry, and the session that of
+        the entry."""
+        entry, payload = self.entry, self.entry.payload
+        session_of_entry = entry.subject if entry.kind in SESSION_KINDS else payload.get("session_id", "")
+        score, reason = sum_parts(*parts)
+        # Reading the entry again gives the same id.
+        unique_values = (kind, identity.unique_by) if identity.unique_by else (entry.id, kind, identity.key)
+        return LearningRecord(
+            id="rec_" + hex_hash("\x1f".join(map(str, unique_values)), 12),
+            at=entry.at,
+            kind=kind,
+            source_label=make_label(kind, identity.cause),
+            scope_type=scope[0],
+            scope_id=scope[1],
+            score=score,
+            reason=reason,
+            workspace=entry.workspace,
+            agent=scope[1] if scope[0] == "agent" else agent or payload.get("agent", ""),
+            session_id=session_id or session_of_entry,
+            ledger_id=entry.id,
+            details=details,
+        )
+
+    def count_earlier(self, kind: RecordKind, cause: str, scope: RecordScope) -> int:
+        """The number of earlier records with the same cause."""
+        return self.count_before(make_label(kind, cause), scope)
+
+
+def make_label(kind: RecordKind, cause: str) -> str:
+    """The label of records of a kind with the same cause."""
+    return f"{kind}/{cause}" if cause else kind.value
+
+
+def sum_parts(*parts: ScorePart) -> tuple[float, str]:
+    """The sum of the points, from 0 to 100, rounded to tenths, and its reason, such as "a call was wrong: +50"."""
+    total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
+    reason = "; ".join(f"{description}: {round(points, 1):+g}" for points, description in parts if abs(points) >= 0.05)
+    return total, reason

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import tzinfo
 from typing import Any
 
 from engine.config import ACP_PREFIX, MODEL
-from engine.frozen import frozen
 from engine.inference import share
-from engine.learning.candidates import Sources
+from engine.learning.candidates import EntryReading, RecordIdentity, ScorePart
 from engine.lessons import distil_rule, find_added_sentences, normalise
 from engine.model import MICRO, PermissionAnswer, Trust
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.decisions import Correction
-from engine.storage.ledger import LedgerEntry
-from engine.text import hex_hash, jaccard, quote
+from engine.text import jaccard, quote
 from engine.wording import count, money
 
 FULL_COST_MICROUSD = MICRO // 2
@@ -37,108 +34,7 @@ MAX_TESTS = 5
 MAX_ADDED_SENTENCES = 5
 """Maximum number of sentences of one edit that become records."""
 
-SESSION_KINDS = frozenset({"ValidationFailed", "ValidationHealed", "RetryRepeated", "AgentErred", "ToolsUsed"})
-"""The kinds of entries whose subject is a session. In other entries about a session, its id is a field."""
-
-RecordScope = tuple[str, str]
-"""(type, id) of a scope."""
-
-ScorePart = tuple[float, str]
-"""(points, reason). The reason of a part without points is left out."""
-
-
-# -- a record and its points
-
-
-@frozen
-class RecordIdentity:
-    """What distinguishes a record from others of its kind."""
-
-    cause: str = ""
-    """The signature of the cause, for a kind that has several causes. It is part of the label."""
-    key: str = ""
-    """Distinguishes the records of one entry."""
-    unique_by: str = ""
-    """All entries with the same value make only one record; "" for a record of each entry."""
-
-
-ONLY_RECORD = RecordIdentity()
-"""The identity of the only record of an entry, of a kind with one cause."""
-
-
-@frozen
-class EntryReading:
-    """A ledger entry together with what its reader needs."""
-
-    entry: LedgerEntry
-    sources: Sources
-    count_before: Callable[[str, RecordScope], int]
-    """Counts the earlier records of a label in a scope."""
-    zone: tzinfo | None = None
-    """The operator's time zone, None for that of the machine."""
-
-    @property
-    def workspace_scope(self) -> RecordScope:
-        """The scope of the entry's workspace."""
-        return "workspace", self.entry.workspace
-
-    def values(self, *names: str) -> list[Any]:
-        """The values of these fields of the entry."""
-        return [self.entry.payload[name] for name in names]
-
-    def select(self, *names: str) -> dict[str, Any]:
-        """These fields of the entry, by name."""
-        return {name: self.entry.payload[name] for name in names}
-
-    def record(
-        self,
-        kind: RecordKind,
-        scope: RecordScope,
-        parts: Iterable[ScorePart],
-        details: Mapping[str, Any],
-        identity: RecordIdentity = ONLY_RECORD,
-        *,
-        agent: str = "",
-        session_id: str = "",
-    ) -> LearningRecord:
-        """A record of this entry. By default, the agent is that of the scope or of the entry, and the session that of
-        the entry."""
-        entry, payload = self.entry, self.entry.payload
-        session_of_entry = entry.subject if entry.kind in SESSION_KINDS else payload.get("session_id", "")
-        score, reason = sum_parts(*parts)
-        # Reading the entry again gives the same id.
-        unique_values = (kind, identity.unique_by) if identity.unique_by else (entry.id, kind, identity.key)
-        return LearningRecord(
-            id="rec_" + hex_hash("\x1f".join(map(str, unique_values)), 12),
-            at=entry.at,
-            kind=kind,
-            source_label=make_label(kind, identity.cause),
-            scope_type=scope[0],
-            scope_id=scope[1],
-            score=score,
-            reason=reason,
-            workspace=entry.workspace,
-            agent=scope[1] if scope[0] == "agent" else agent or payload.get("agent", ""),
-            session_id=session_id or session_of_entry,
-            ledger_id=entry.id,
-            details=details,
-        )
-
-    def count_earlier(self, kind: RecordKind, cause: str, scope: RecordScope) -> int:
-        """The number of earlier records with the same cause."""
-        return self.count_before(make_label(kind, cause), scope)
-
-
-def make_label(kind: RecordKind, cause: str) -> str:
-    """The label of records of a kind with the same cause."""
-    return f"{kind}/{cause}" if cause else kind.value
-
-
-def sum_parts(*parts: ScorePart) -> tuple[float, str]:
-    """The sum of the points, from 0 to 100, rounded to tenths, and its reason, such as "a call was wrong: +50"."""
-    total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
-    reason = "; ".join(f"{description}: {round(points, 1):+g}" for points, description in parts if abs(points) >= 0.05)
-    return total, reason
+# -- points
 
 
 def _score_each(points: float, most: int, number: int, noun: str, ending: str = "") -> ScorePart:

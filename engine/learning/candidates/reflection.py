@@ -19,8 +19,8 @@ from sqlmodel import Field
 
 from engine.clock import Clock
 from engine.inference import share
-from engine.learning.candidates import Sources
-from engine.learning.candidates.entry_readers import READER_OF_KIND, EntryReading, RecordIdentity, RecordScope
+from engine.learning.candidates import EntryReading, RecordIdentity, RecordScope, Sources
+from engine.learning.candidates.entry_readers import READER_OF_KIND
 from engine.learning.candidates.sequences import CallSequence, find_sequences
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.storage import Row, ask, read_all, shallow_dict, value_of
