@@ -101,7 +101,8 @@ def test_cards_are_made_only_while_the_operator_is_active(
 
 
 HALF_HOUR, SECOND = timedelta(minutes=30), timedelta(seconds=1)
-SPECIFIED = read_table(__file__)["transitions"]
+TABLE = read_table(__file__)
+SPECIFIED = TABLE["transitions"]
 
 
 def test_exactly_the_specified_transitions_exist():
@@ -249,15 +250,7 @@ def test_run_items_of_heartbeats_wait_for_the_first_decisions_too():
     assert make_requirements(phase=0).orders_run
 
 
-@pytest.mark.parametrize(
-    "facts, reason",
-    [
-        ({}, ""),
-        ({"quiet": "do not disturb"}, "do not disturb: nothing runs by itself"),
-        ({"quiet": "quiet hours", "autonomy": "cards"}, "the autonomy of this workspace is not set to `act`"),
-        ({"autonomous": False, "stopped": "stopped by you"}, "stopped by you"),
-    ],
-)
+@pytest.mark.parametrize("facts, reason", TABLE["stops"])
 def test_what_stops_all_workspaces_is_said_before_what_stops_one(facts: dict[str, str | bool], reason: str):
     values = {"stopped": "", "autonomous": True, "autonomy": "act", "quiet": ""} | facts
     values["autonomy"] = WorkspaceAutonomy(values["autonomy"])

@@ -25,6 +25,10 @@ from tests.console.stories import (
     sees,
     type_text,
 )
+from tests.support import read_table
+
+TABLE = read_table(__file__)
+
 
 OWN = """
 dark = true
@@ -77,16 +81,7 @@ def test_the_keys_as_shipped_do_not_clash():
     assert set(good) == set(BY_ID)
 
 
-@pytest.mark.parametrize(
-    "keys, named",
-    [
-        ({"stack.aprove": "x"}, "did you mean stack.approve?"),
-        ({"stack.approve": "ctrl+banana"}, "ctrl+banana"),
-        ({"stack.approve": ""}, "names no key"),
-        ({"work.land": "b"}, "work.branch"),
-        ({"stack.undo": "6"}, "app.safety"),
-    ],
-)
+@pytest.mark.parametrize("keys, named", TABLE["bad_keys"])
 def test_a_bad_entry_of_the_keymap_is_named(keys: dict[str, str], named: str):
     good, (refusal,) = check_keymap(keys)
     assert good == {}
@@ -165,16 +160,7 @@ STORIES: Stories = {
 test_story = pytest.mark.long(make_story_test(STORIES))
 
 
-@pytest.mark.parametrize(
-    "old, new, named",
-    [
-        ('accent = "#ff00ff"', 'accent = "#ff00zz"', "colors.accent"),
-        ('accent = "#ff00ff"', "", "colors.accent"),
-        ('accent = "#ff00ff"', 'accent = "red"\nglow = "red"', "colors.glow"),
-        ("dark = true", 'dark = "yes"', "dark"),
-        ("[colors]", "[colors", "own.toml"),
-    ],
-)
+@pytest.mark.parametrize("old, new, named", TABLE["bad_themes"])
 def test_a_bad_theme_names_file_and_key(tmp_path: Path, old: str, new: str, named: str):
     file = tmp_path / "own.toml"
     file.write_text(OWN.replace(old, new))

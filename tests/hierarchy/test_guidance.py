@@ -20,6 +20,10 @@ from engine.model import (
     ProfileItem,
 )
 from tests.hierarchy.guidance_world import Organisation, edit_profile
+from tests.support import read_table
+
+TABLE = read_table(__file__)
+
 
 # The block
 
@@ -86,10 +90,7 @@ def test_the_block_never_exceeds_its_budget_and_is_well_formed(profiles: list[Le
     assert shares == sorted(shares, reverse=True)
 
 
-@pytest.mark.parametrize(
-    "distances, expected",
-    [([0], [800]), ([0, 1], [500, 300]), ([0, 1, 2], [421, 252, 126]), ([1, 2], [533, 266]), ([], [])],
-)
+@pytest.mark.parametrize("distances, expected", TABLE["shares"])
 def test_shares_are_1_to_0_6_to_0_3_of_the_whole_chain(distances: list[int], expected: list[int]):
     assert split_budget(distances, 800) == expected
 

@@ -48,19 +48,7 @@ TESTS = {
 """The texts of tests, by their paths."""
 
 
-@pytest.mark.parametrize(
-    "changed, related",
-    [
-        ("a/cart.py", ["tests/a/test_cart.py", "tests/test_flow.py"]),
-        ("src/a/cart.py", ["tests/a/test_cart.py", "tests/test_flow.py"]),
-        ("b/cart.py", ["tests/b/cart_test.py", "tests/b/test_cart.py"]),
-        ("tests/b/conftest.py", ["tests/b/cart_test.py", "tests/b/test_cart.py"]),
-        ("tests/test_flow.py", ["tests/test_flow.py"]),
-        ("x.md", []),
-        ("a/__init__.py", []),
-    ],
-    ids=["by name and import", "below src", "by name", "a conftest", "a test", "no Python", "a package without a name"],
-)
+@pytest.mark.parametrize("changed, related", TABLE["related"].values(), ids=TABLE["related"])
 def test_a_changed_file_has_its_related_tests(tmp_path: Path, changed: str, related: list[str]):
     write_files(tmp_path, TESTS)
     assert find_related_tests(tmp_path, [changed]) == {changed: related}
