@@ -42,22 +42,34 @@ class LineProblem:
 
     kind: str
     is_secret: bool = False
+    is_usual: bool = False
+    """Whether it counts only in a review of commits, because it is often meant."""
 
 
 @frozen
 class _DebuggingPattern:
-    """A pattern of debugging: its kind, the endings of the files that may have it, and how its lines look."""
+    """A row of `leftovers.toml`, which explains the fields."""
 
     kind: str
     suffixes: tuple[str, ...]
+    """The endings of the files that may have it."""
     pattern: re.Pattern[str]
+    prints: bool = False
+    is_usual: bool = False
+    is_usual_in_tests: bool = False
+    is_code: bool = False
+
+    def matches(self, path: str, line: str) -> bool:
+        """Whether a line of a file is such debugging."""
+        is_found = path.endswith(self.suffixes) and self.pattern.search(line) is not None
+        return is_found and not (self.prints and _may_print(path))
 
 
 _TABLE = read_table(__file__, "leftovers.toml")
 _DEBUGGING_PATTERNS = [
-    _DebuggingPattern(row["kind"], tuple(row["suffixes"]), re.compile(row["pattern"])) for row in _TABLE["debugging"]
+    _DebuggingPattern(**row | {"suffixes": tuple(row["suffixes"]), "pattern": re.compile(row["pattern"])})
+    for row in _TABLE["debugging"]
 ]
-"""The patterns of `leftovers.toml`."""
 
 _CONFLICT_MARKER = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
 """The lines around the two sides of a conflict, and the one before the common version."""
@@ -65,6 +77,11 @@ _CONFLICT_MARKER = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
 _TODO_COMMENT = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME)\b")
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
 """Paths of tests."""
+
+_EXAMPLE_PATH = re.compile(
+    r"(?:^|/)(?:tests?|specs?|__tests__|fixtures|testdata)/|(?:^|/)test_|_test\.|\.(?:test|spec)\."
+)
+"""Paths of tests and their data, whose examples may look like conflicts or leftovers."""
 
 
 def scan_line(path: str, line: str, after: str = "") -> list[LineProblem]:
@@ -74,21 +91,19 @@ def scan_line(path: str, line: str, after: str = "") -> list[LineProblem]:
     problems = [LineProblem(f"{SECRET_KIND}: {kind}", is_secret=True)] if kind else []
     if _CONFLICT_MARKER.match(line):
         problems.append(LineProblem(CONFLICT_MARKER))
+    is_example = _EXAMPLE_PATH.search(path) is not None
     problems += [
-        LineProblem(debugging.kind)
+        LineProblem(debugging.kind, is_usual=debugging.is_usual or (debugging.is_usual_in_tests and is_example))
         for debugging in _DEBUGGING_PATTERNS
-        if path.endswith(debugging.suffixes)
-        and debugging.pattern.search(line)
-        and not _is_intended_output(path, debugging.kind)
+        if debugging.matches(path, line)
     ]
     if match := _TODO_COMMENT.search(line):
         problems.append(LineProblem(match[1]))
     return problems
 
 
-def _is_intended_output(path: str, kind: str) -> bool:
-    if kind not in ("debug print", "console.log"):
-        return False
+def _may_print(path: str) -> bool:
+    """Whether the program or test at this path prints on purpose."""
     pure_path = PurePosixPath(path)
     is_program = (
         not {*pure_path.parts[:-1]}.isdisjoint(_TABLE["printing_folders"]) or pure_path.stem in _TABLE["printing_files"]
@@ -96,27 +111,17 @@ def _is_intended_output(path: str, kind: str) -> bool:
     return is_program or bool(_TEST_PATH.search(path))
 
 
-_CODE_KINDS = frozenset({"console.log", ".only", "dbg!"})
-"""Kinds whose name is code; it has no plural."""
-
-
 def count_kinds(kinds: Iterable[str]) -> str:
     """How many leftovers there are of each kind, the most frequent first: ``3 breakpoints and 1 `console.log` ``."""
+    code_kinds = {debugging.kind for debugging in _DEBUGGING_PATTERNS if debugging.is_code}
     numbers = Counter(kinds).most_common()
-    return join_names(
-        [f"{number} `{kind}`" if kind in _CODE_KINDS else count(number, kind) for kind, number in numbers]
-    )
+    return join_names([f"{number} `{kind}`" if kind in code_kinds else count(number, kind) for kind, number in numbers])
 
 
 # -- the leftovers in your own work
 
 MAX_LEFTOVERS = 100
 """Maximum number of leftovers that are kept."""
-
-_EXAMPLE_PATH = re.compile(
-    r"(?:^|/)(?:tests?|specs?|__tests__|fixtures|testdata)/|(?:^|/)test_|_test\.|\.(?:test|spec)\."
-)
-"""Paths of tests, whose examples may look like conflicts or leftovers."""
 
 _VENDORED_PATH = re.compile(r"(?:^|/)(?:vendor|third_party|dist|node_modules)/|\.min\.")
 """Paths of the code of others."""
@@ -162,7 +167,8 @@ def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> 
         (line, problem.kind)
         for line in lines
         for problem in scan_line(path, line.text)
-        if not problem.is_secret and _is_reported(path, problem.kind)
+        if not (problem.is_secret or problem.is_usual)
+        and (problem.kind == CONFLICT_MARKER or not path.endswith(DOCUMENT_SUFFIXES))
     ]
     if not matches:
         return
@@ -178,15 +184,6 @@ def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> 
             is_leftover &= has_conflict and line.text.startswith("<<<<<<<")
         if is_leftover:
             yield Leftover(kind, path, line.line, compute_text_hash(line.text.strip()))
-
-
-def _is_reported(path: str, kind: str) -> bool:
-    """Whether a line with this problem is a leftover in this file."""
-    if kind == "debug print" and path.endswith(".py"):
-        return False  # most Python programs print on purpose
-    if path.endswith(DOCUMENT_SUFFIXES):
-        return kind == CONFLICT_MARKER
-    return kind != "dbg!" or not _EXAMPLE_PATH.search(path)
 
 
 def read_text(git: Git, path: str) -> str:
