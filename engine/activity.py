@@ -1,4 +1,4 @@
-"""The activity since an instant, and the queue of things that wait for you, for when you come back (SPEC 9.3).
+"""What you see when you come back (SPEC 9.3): the activity since an instant, and the queue of things that wait for you.
 
 The queue has permissions, change sets, and interrupted sessions. An interrupted session leaves the queue when you
 acknowledge it, when the same work runs again, or after a day. While its work is pending as a card, it is not in the

@@ -298,6 +298,9 @@ def open_engine(
         opened.database.record(EngineStarted(version=engine.__version__, recovered=tuple(recovered)))
         opened.start(schedule=start_schedule)
     except BaseException:
-        opened.close()
+        try:
+            opened.close()
+        except Exception:  # the first error says more
+            log.exception("the engine could not be closed")
         raise
     return opened
