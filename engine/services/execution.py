@@ -172,7 +172,7 @@ def _build_runners(services: Services, caches: Caches) -> list[Runner]:
     loop_services = LoopServices(
         host=services.model_host,
         router=services.model_router,
-        histories=conversations,
+        conversations=conversations,
         clock=services.clock,
         randomness=services.randomness,
     )

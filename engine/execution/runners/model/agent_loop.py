@@ -117,7 +117,7 @@ class LoopServices:
 
     host: ModelHost
     router: ModelRouter
-    histories: ConversationStore
+    conversations: ConversationStore
     clock: Clock
     randomness: Randomness
 
@@ -162,7 +162,7 @@ class AgentLoop:
 
         `follows` is the id of the call that the first call of this session follows.
         """
-        file = self._loop_services.histories.begin(self._view.id, continues=continues)
+        file = self._loop_services.conversations.begin(self._view.id, continues=continues)
         self._last_call = follows
         instructions = request_limits.estimate_tokens(self._instructions + json.dumps(self._tools))
         overhead = request_limits.MESSAGE_OVERHEAD_TOKENS * (1 + len(self._tools))
@@ -325,7 +325,7 @@ class AgentLoop:
         used_tokens = usage.input_tokens + usage.output_tokens
         self._size = PromptSize(counted=used_tokens) if usage.is_reported else PromptSize(estimated=used_tokens)
         try:
-            self._loop_services.histories.add(self._view.id, answer["messages"])
+            self._loop_services.conversations.add(self._view.id, answer["messages"])
         except OSError as error:
             problem = f"the conversation cannot be stored, so it cannot be continued: {error.strerror}"
             self._live.write("error", problem)
@@ -385,8 +385,8 @@ class AgentLoop:
         self._live.check_running()  # a session that was stopped starts no host
         conversation = self._loop_services.host.open_conversation()
         self._conversation = conversation  # from here on a stop reaches it
-        history = self._loop_services.histories.file(self._view.id)
-        stored = history if self._loop_services.histories.has_messages(self._view.id) else None
+        conversations = self._loop_services.conversations
+        stored = conversations.file(self._view.id) if conversations.has_messages(self._view.id) else None
         conversation.open(self._model, instructions=self._instructions, tools=self._tools, history=stored)
         deadline = time.monotonic() + OPEN_S
         while True:

@@ -36,7 +36,7 @@ class ModelRunner(AgentRunner):
         if assignment.flow is not None:
             return RunnerInfo(available=False, reason=f"{assignment.flow} is a flow; it runs without a model")
         previous = get_continued_session(assignment)
-        if previous and not self._loop_services.histories.has_messages(previous):
+        if previous and not self._loop_services.conversations.has_messages(previous):
             return RunnerInfo(
                 available=False, reason=f"no conversation of {previous} is stored that could be continued"
             )

@@ -33,68 +33,14 @@ ENVIRONMENTS = (".venv", "venv", "env")
 ON_PATH = " on the PATH"
 """The end of the description of an interpreter that belongs to the operator and not to the project."""
 
-_PACKAGE_FOLDERS = (
-    "lib/python3*/site-packages",
-    "lib/python3*/dist-packages",
-    "lib/python3/dist-packages",
-)
-_HAS_PYTEST = """
-import os, site, sys
-places = [*site.getsitepackages(), site.getusersitepackages()]
-sys.exit(not any(os.path.isfile(os.path.join(place, "pytest", "__init__.py")) for place in places))
-"""
-
-_COVERAGE_SETTING = re.compile(r"^\[(?:tool\.)?coverage\b|--cov\b|pytest-cov", re.M)
-_SETTINGS_FILES = ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "noxfile.py")
-TEST_FILE_PATTERN = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"
-"""Names of files that pytest collects by default."""
-
-SKIPPED_FOLDERS = {"venv", "env", "node_modules", "__pycache__", "build", "dist", "target"}
-"""Folders that contain no tests of the project. Folders that begin with a dot are skipped as well."""
-
-MAX_TEST_FILES = 3000
-"""Maximum number of test files that a scan for imports reads."""
-
-_IMPORT = re.compile(r"^\s*(?:import\s+([\w., ]+)|from\s+([\w.]+)\s+import\b[ \t]*(\([^)]*\)|[^\n]*))", re.M)
+# -- environments
 
 
-# -- imports and environments
-
-
-def is_collected(folder: Path, inside: str) -> bool:
-    """Whether pytest in `folder` is configured to collect the folder `inside` below it (`testpaths`)."""
-    paths: list[str] = []
-    try:
-        configured = _read_toml(folder / "pyproject.toml")["tool"]["pytest"]["ini_options"]["testpaths"]
-        paths += configured.split() if isinstance(configured, str) else map(str, configured)
-    except (KeyError, TypeError):
-        pass
-    for name in ("pytest.ini", "tox.ini", "setup.cfg"):
-        for match in re.finditer(r"^testpaths\s*=(.*(?:\n[ \t]+.*)*)", read_text(folder / name), re.M):
-            paths += match[1].split()
-    folders = (inside, *map(str, PurePosixPath(inside).parents))
-    return any(fnmatch(part, path.strip("/")) for path in paths for part in folders)
-
-
-def is_external_module(module: str, folder: Path, workspace: Path) -> bool:
-    """Whether a module was never part of the project, so that it must be installed."""
-    folders = [base / name for base in {folder, workspace} for name in ("", "src", "tests")]
-    if any((base / module).is_dir() or (base / f"{module}.py").is_file() for base in folders):
-        return False
-    paths = [f":(glob)**/{module}.py", f":(glob)**/{module}/**/*.py"]
-    try:
-        return not Git(workspace).text("log", "-1", "--format=%h", "--", *paths)
-    except GitError:  # nothing was ever committed
-        return True
-
-
-def _read_toml(file: Path) -> dict[str, Any]:
-    """The content of a TOML file; {} if it cannot be read or is not TOML, because the project's tools will report
-    that."""
-    try:
-        return tomllib.loads(read_text(file))
-    except tomllib.TOMLDecodeError:
-        return {}
+def find_environment(workspace: Path, top: Path) -> Path | None:
+    """The folder of the environment of a project: its own, or that of the nearest folder above it up to the `top` of
+    the repository. None if there is none."""
+    candidates = (folder / name for folder in list_folders_up_to(workspace, top) for name in ENVIRONMENTS)
+    return next((candidate for candidate in candidates if (candidate / "bin").is_dir()), None)
 
 
 def _find_poetry_environments(workspace: Path) -> list[Path]:
@@ -120,14 +66,6 @@ def _find_pipenv_environments(workspace: Path) -> list[Path]:
     return _list_subfolders(root, f"{safe_name}-{_make_short_hash(str(workspace / 'Pipfile'))}")
 
 
-def _find_table(document: dict[str, Any], *names: str) -> dict[str, Any]:
-    """The table `names` in a document; {} if there is none, or if it is something else."""
-    for name in names:
-        inner = document.get(name)
-        document = inner if isinstance(inner, dict) else {}
-    return document
-
-
 def _make_short_hash(text: str) -> str:
     return urlsafe_b64encode(hashlib.sha256(os.fsencode(text)).digest()).decode()[:8]
 
@@ -139,19 +77,16 @@ def _list_subfolders(root: Path, prefix: str) -> list[Path]:
 
 # -- interpreters
 
-
-def find_pytest_group_option(workspace: Path) -> str:
-    """The option of `uv sync` for the group or extra with pytest; "" if none is needed."""
-    project = _read_toml(workspace / "pyproject.toml")
-    groups, extras = _find_table(project, "dependency-groups"), _find_table(project, "project", "optional-dependencies")
-    needs = {f" --group {name}": group for name, group in groups.items()} | {
-        f" --extra {name}": extra for name, extra in extras.items()
-    }
-    always = [_find_table(project, "project").get("dependencies"), groups.get("dev")]
-    for option, requirements in [*(("", group) for group in always), *needs.items()]:
-        if isinstance(requirements, list) and any(str(need).startswith("pytest") for need in requirements):
-            return option
-    return ""
+_PACKAGE_FOLDERS = (
+    "lib/python3*/site-packages",
+    "lib/python3*/dist-packages",
+    "lib/python3/dist-packages",
+)
+_HAS_PYTEST = """
+import os, site, sys
+places = [*site.getsitepackages(), site.getusersitepackages()]
+sys.exit(not any(os.path.isfile(os.path.join(place, "pytest", "__init__.py")) for place in places))
+"""
 
 
 @frozen
@@ -199,13 +134,6 @@ def has_pytest(interpreter: Interpreter) -> bool:
     return result.returncode == 0
 
 
-def find_environment(workspace: Path, top: Path) -> Path | None:
-    """The folder of the environment of a project: its own, or that of the nearest folder above it up to the `top` of
-    the repository. None if there is none."""
-    candidates = (folder / name for folder in list_folders_up_to(workspace, top) for name in ENVIRONMENTS)
-    return next((candidate for candidate in candidates if (candidate / "bin").is_dir()), None)
-
-
 def find_interpreters(workspace: Path, top: Path) -> list[Interpreter]:
     """The interpreters of a project: that of the project's own environment, then those of the folders
     above it up to the `top` of the repository, then that of the operator."""
@@ -229,7 +157,41 @@ def _find_environments(folder: Path, top: Path) -> Iterator[Interpreter]:
             yield Interpreter(f"{manager}'s environment", python)
 
 
-# -- tests
+# -- settings and modules
+
+_COVERAGE_SETTING = re.compile(r"^\[(?:tool\.)?coverage\b|--cov\b|pytest-cov", re.M)
+_SETTINGS_FILES = ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "noxfile.py")
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    """The content of a TOML file; {} if it cannot be read or is not TOML, because the project's tools will report
+    that."""
+    try:
+        return tomllib.loads(read_text(file))
+    except tomllib.TOMLDecodeError:
+        return {}
+
+
+def _find_table(document: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The table `names` in a document; {} if there is none, or if it is something else."""
+    for name in names:
+        inner = document.get(name)
+        document = inner if isinstance(inner, dict) else {}
+    return document
+
+
+def find_pytest_group_option(workspace: Path) -> str:
+    """The option of `uv sync` for the group or extra with pytest; "" if none is needed."""
+    project = _read_toml(workspace / "pyproject.toml")
+    groups, extras = _find_table(project, "dependency-groups"), _find_table(project, "project", "optional-dependencies")
+    needs = {f" --group {name}": group for name, group in groups.items()} | {
+        f" --extra {name}": extra for name, extra in extras.items()
+    }
+    always = [_find_table(project, "project").get("dependencies"), groups.get("dev")]
+    for option, requirements in [*(("", group) for group in always), *needs.items()]:
+        if isinstance(requirements, list) and any(str(need).startswith("pytest") for need in requirements):
+            return option
+    return ""
 
 
 def measures_coverage(folder: Path, interpreter: str) -> bool:
@@ -240,6 +202,47 @@ def measures_coverage(folder: Path, interpreter: str) -> bool:
     if (folder / ".coveragerc").is_file():
         return True
     return any(_COVERAGE_SETTING.search(read_text(folder / name)) for name in _SETTINGS_FILES)
+
+
+def is_collected(folder: Path, inside: str) -> bool:
+    """Whether pytest in `folder` is configured to collect the folder `inside` below it (`testpaths`)."""
+    paths: list[str] = []
+    try:
+        configured = _read_toml(folder / "pyproject.toml")["tool"]["pytest"]["ini_options"]["testpaths"]
+        paths += configured.split() if isinstance(configured, str) else map(str, configured)
+    except (KeyError, TypeError):
+        pass
+    for name in ("pytest.ini", "tox.ini", "setup.cfg"):
+        for match in re.finditer(r"^testpaths\s*=(.*(?:\n[ \t]+.*)*)", read_text(folder / name), re.M):
+            paths += match[1].split()
+    folders = (inside, *map(str, PurePosixPath(inside).parents))
+    return any(fnmatch(part, path.strip("/")) for path in paths for part in folders)
+
+
+def is_external_module(module: str, folder: Path, workspace: Path) -> bool:
+    """Whether a module was never part of the project, so that it must be installed."""
+    folders = [base / name for base in {folder, workspace} for name in ("", "src", "tests")]
+    if any((base / module).is_dir() or (base / f"{module}.py").is_file() for base in folders):
+        return False
+    paths = [f":(glob)**/{module}.py", f":(glob)**/{module}/**/*.py"]
+    try:
+        return not Git(workspace).text("log", "-1", "--format=%h", "--", *paths)
+    except GitError:  # nothing was ever committed
+        return True
+
+
+# -- tests
+
+TEST_FILE_PATTERN = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"
+"""Names of files that pytest collects by default."""
+
+SKIPPED_FOLDERS = {"venv", "env", "node_modules", "__pycache__", "build", "dist", "target"}
+"""Folders that contain no tests of the project. Folders that begin with a dot are skipped as well."""
+
+MAX_TEST_FILES = 3000
+"""Maximum number of test files that a scan for imports reads."""
+
+_IMPORT = re.compile(r"^\s*(?:import\s+([\w., ]+)|from\s+([\w.]+)\s+import\b[ \t]*(\([^)]*\)|[^\n]*))", re.M)
 
 
 def is_test_file(path: str) -> bool:
