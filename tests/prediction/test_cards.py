@@ -13,17 +13,7 @@ from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, ma
 MOMENT = timedelta(microseconds=1)
 
 
-def test_at_most_three_of_the_five_places_are_for_suggestions(world: DecisionWorld):
-    tiers = [Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.BLOCKS, Tier.AT_RISK]
-    world.check(*(make_proposal(f"p{n}", tier=tier, kind=f"k{n}") for n, tier in enumerate(tiers)))
-    suggested = [world.suggest(f"part {number}") for number in range(3)]
-    predicted = [card.tier for card in world.cards.list_pending() if card not in suggested]
-    assert predicted == [Tier.AT_RISK, Tier.BLOCKS], "the lowest make room"
-    assert find_refusal_code(world.suggest, "one more") == "too_many_cards"
-    world.cards.dismiss(suggested[0].id)
-    assert world.suggest("one more").source is Source.PREDICTOR_HOOK
-    world.propose("an own prompt")
-    assert len(world.cards.list_pending()) == 6, "an own prompt takes no place"
+# Prompts
 
 
 def test_a_prompt_that_is_nearly_a_flow_asks_whether_that_was_meant(world: DecisionWorld):
@@ -57,6 +47,47 @@ def test_no_key_gets_into_a_prompt(world: DecisionWorld):
     card = world.propose("call the API with $OPENAI_API_KEY")
     assert find_refusal_code(world.cards.approve, card.id, edit=f"with {key}") == "secret_in_text"
     assert world.cards.get(card.id).assignment.prompt == "call the API with $OPENAI_API_KEY"
+
+
+def test_a_prompt_continues_a_session_that_is_over(world: DecisionWorld):
+    first = world.start_card()
+    assert find_refusal_code(world.propose, "and now the till", continues="session_1") == "still_running"
+    world.sessions.end(first.id)
+    card = world.cards.propose("and now the till", workspace="", continues="session_1")
+    work = card.assignment
+    assert (work.workspace, work.channel, work.parameters) == ("/shop", "koji-core", {"continues": "session_1"})
+    assert card.reasoning == f"continues “{first.assignment.prompt}”"
+
+
+def test_approvals_of_own_prompts_count_for_no_prediction(world: DecisionWorld):
+    for _ in range(11):
+        world.cards.approve(world.propose("run_tests").id)
+    assert world.cards.count_similar(world.make_card().id) == (0, 0)
+    assert [past.waited_hours for past in world.decisions.load_after(0)] == [None] * 11
+
+
+# Suggestions
+
+
+def test_at_most_three_of_the_five_places_are_for_suggestions(world: DecisionWorld):
+    tiers = [Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.BLOCKS, Tier.AT_RISK]
+    world.check(*(make_proposal(f"p{n}", tier=tier, kind=f"k{n}") for n, tier in enumerate(tiers)))
+    suggested = [world.suggest(f"part {number}") for number in range(3)]
+    predicted = [card.tier for card in world.cards.list_pending() if card not in suggested]
+    assert predicted == [Tier.AT_RISK, Tier.BLOCKS], "the lowest make room"
+    assert find_refusal_code(world.suggest, "one more") == "too_many_cards"
+    world.cards.dismiss(suggested[0].id)
+    assert world.suggest("one more").source is Source.PREDICTOR_HOOK
+    world.propose("an own prompt")
+    assert len(world.cards.list_pending()) == 6, "an own prompt takes no place"
+
+
+def test_a_workspace_that_is_off_gets_no_suggestion(database: Database, clock: FakeClock):
+    world = DecisionWorld(
+        database, clock, Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
+    )
+    assert find_refusal_code(world.suggest, "tidy the cart") == "autonomy_off"
+    assert world.propose("tidy the cart").status is Status.PENDING
 
 
 # Undo
@@ -128,6 +159,16 @@ def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
     assert world.read_signals() == ["undone"]
 
 
+def test_a_dismissal_is_not_undone_beside_a_pending_card_about_the_same(world: DecisionWorld):
+    card = world.make_card()
+    world.cards.dismiss(card.id)
+    assert world.cards.undo(card.id)[0].status is Status.PENDING
+    world.cards.dismiss(card.id)
+    world.cards.unmute(world.cards.list_mutes()[0].id)
+    world.make_card()
+    assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
+
+
 # Snoozes
 
 
@@ -151,47 +192,3 @@ def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: DecisionWorl
 @pytest.mark.parametrize("span", [timedelta(0), timedelta(seconds=-1), timedelta(days=30) + MOMENT])
 def test_a_snooze_has_bounds(world: DecisionWorld, span: timedelta):
     assert find_refusal_code(world.cards.snooze, world.make_card().id, span=span) == "bad_span"
-
-
-# Dismissed subjects and own prompts
-
-
-def test_approvals_of_own_prompts_count_for_no_prediction(world: DecisionWorld):
-    for _ in range(11):
-        world.cards.approve(world.propose("run_tests").id)
-    assert world.cards.count_similar(world.make_card().id) == (0, 0)
-    assert [past.waited_hours for past in world.decisions.load_after(0)] == [None] * 11
-
-
-# Prompts and suggestions
-
-
-def test_a_prompt_continues_a_session_that_is_over(world: DecisionWorld):
-    first = world.start_card()
-    assert find_refusal_code(world.propose, "and now the till", continues="session_1") == "still_running"
-    world.sessions.end(first.id)
-    card = world.cards.propose("and now the till", workspace="", continues="session_1")
-    work = card.assignment
-    assert (work.workspace, work.channel, work.parameters) == ("/shop", "koji-core", {"continues": "session_1"})
-    assert card.reasoning == f"continues “{first.assignment.prompt}”"
-
-
-def test_a_workspace_that_is_off_gets_no_suggestion(database: Database, clock: FakeClock):
-    world = DecisionWorld(
-        database, clock, Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
-    )
-    assert find_refusal_code(world.suggest, "tidy the cart") == "autonomy_off"
-    assert world.propose("tidy the cart").status is Status.PENDING
-
-
-# Cards that make room
-
-
-def test_a_dismissal_is_not_undone_beside_a_pending_card_about_the_same(world: DecisionWorld):
-    card = world.make_card()
-    world.cards.dismiss(card.id)
-    assert world.cards.undo(card.id)[0].status is Status.PENDING
-    world.cards.dismiss(card.id)
-    world.cards.unmute(world.cards.list_mutes()[0].id)
-    world.make_card()
-    assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
