@@ -24,15 +24,7 @@ from engine.memory.capture_rules import (
     find_corrected,
     has_label,
 )
-from engine.model import (
-    Capture,
-    Layer,
-    LayerState,
-    NewMemory,
-    SessionView,
-    TranscriptLine,
-    Trust,
-)
+from engine.model import Capture, Layer, LayerState, NewMemory, SessionView, TranscriptLine, Trust
 from engine.storage import Row, ask, load_first, read_all, value_of
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from engine import tokenizer
 from engine.clock import FakeClock
 from engine.hierarchy.guidance import SECTIONS_BY_DISTANCE, compose, split_budget
-from engine.model import (
-    Guidance,
-    GuidanceHop,
-    LeaderProfile,
-    ProfileItem,
-)
+from engine.model import Guidance, GuidanceHop, LeaderProfile, ProfileItem
 from tests.hierarchy.guidance_world import Organisation, edit_profile
 from tests.support import read_table
 

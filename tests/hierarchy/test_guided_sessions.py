@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.hierarchy.guided_sessions import (
-    MIN_SESSIONS,
-    compute_next_outcome,
-    measure_harm,
-)
+from engine.hierarchy.guided_sessions import MIN_SESSIONS, compute_next_outcome, measure_harm
 from engine.inference import Arms
 from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import Organisation, edit_profile

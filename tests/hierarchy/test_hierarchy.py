@@ -7,14 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.hierarchy import (
-    OWNER,
-    CascadeConfig,
-    CascadeConfigFile,
-    climb_chain,
-    read_config,
-    resolve_tier,
-)
+from engine.hierarchy import OWNER, CascadeConfig, CascadeConfigFile, climb_chain, read_config, resolve_tier
 from engine.model import AgentView
 from tests.support import read_table
 from tests.support.checks import refused

@@ -9,18 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.hierarchy.profile_rows import ProfileEntry, select_newest
-from engine.hierarchy.profile_text import (
-    format_profile,
-    make_slug,
-    parse_edits,
-    seed_profile,
-)
+from engine.hierarchy.profile_text import format_profile, make_slug, parse_edits, seed_profile
 from engine.model import LeaderProfile, ProfileItem
 from engine.storage.erasing import SearchTerms
-from tests.hierarchy.guidance_world import (
-    Organisation,
-    edit_profile,
-)
+from tests.hierarchy.guidance_world import Organisation, edit_profile
 from tests.support.checks import refused
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

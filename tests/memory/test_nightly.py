@@ -14,11 +14,7 @@ from engine.events.work import ChangeSetLanded
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
 from engine.memory.drafts import Day, Drafts, FailingTests
-from engine.memory.nightly import (
-    COST_CAP_MICROUSD,
-    Nightly,
-    parse_evaluation,
-)
+from engine.memory.nightly import COST_CAP_MICROUSD, Nightly, parse_evaluation
 from engine.memory.para import NewFact, Para
 from engine.model import Answer, Bucket, NoAnswer, Question, SessionView, Trust
 from engine.storage.database import Database

@@ -13,12 +13,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.memory.captures import Captures
 from engine.memory.store import MemoryStore
-from engine.memory.summaries import (
-    MAX_WORDS,
-    SessionFacts,
-    SessionSummariser,
-    SummarySharing,
-)
+from engine.memory.summaries import MAX_WORDS, SessionFacts, SessionSummariser, SummarySharing
 from engine.model import CheckResult, Layer, NewMemory
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

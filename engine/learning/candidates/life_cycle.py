@@ -22,12 +22,7 @@ from engine.events.learning import (
     CandidateRolledBack,
     CandidateWeighed,
 )
-from engine.learning.candidates.effects import (
-    list_texts,
-    make_unused_flow_name,
-    replace_texts,
-    validate_effect,
-)
+from engine.learning.candidates.effects import list_texts, make_unused_flow_name, replace_texts, validate_effect
 from engine.learning.candidates.evaluation import MIN_REVIEW_SCORE, Evaluation
 from engine.model import Refusal, Trust
 from engine.model.adaptation import (
@@ -44,14 +39,7 @@ from engine.model.adaptation import (
     compute_candidate_status,
     effect_from_json,
 )
-from engine.storage import (
-    Row,
-    find_by_prefix,
-    load_all,
-    read_all,
-    shallow_dict,
-    value_of,
-)
+from engine.storage import Row, find_by_prefix, load_all, read_all, shallow_dict, value_of
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
 from engine.wording import count

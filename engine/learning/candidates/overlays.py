@@ -26,15 +26,7 @@ from engine.inference import Arms, compute_difference_interval
 from engine.learning.candidates.effects import list_texts
 from engine.learning.candidates.life_cycle import CandidateRow, load_candidates
 from engine.lessons import find_lessons
-from engine.model import (
-    Contribution,
-    PromptLine,
-    PromptRequest,
-    PromptSource,
-    SourceKind,
-    Trust,
-    group_pairs,
-)
+from engine.model import Contribution, PromptLine, PromptRequest, PromptSource, SourceKind, Trust, group_pairs
 from engine.model.adaptation import (
     CandidateStatus,
     CandidateType,

@@ -21,13 +21,7 @@ from engine.model.adaptation import (
     RecordKind,
     RoutingHint,
 )
-from tests.learning.candidates.adaptation_world import (
-    AGENT,
-    SHOP,
-    TOTAL,
-    StandInSources,
-    make_transcript,
-)
+from tests.learning.candidates.adaptation_world import AGENT, SHOP, TOTAL, StandInSources, make_transcript
 from tests.support import MONDAY_MORNING
 from tests.support.checks import refused
 

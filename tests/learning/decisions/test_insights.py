@@ -9,11 +9,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.learning.decisions.decisions import Decisions
-from engine.learning.decisions.insights import (
-    MIN_DRIFT,
-    NEWEST_DECISIONS,
-    InsightsReader,
-)
+from engine.learning.decisions.insights import MIN_DRIFT, NEWEST_DECISIONS, InsightsReader
 from engine.model import (
     CalibrationCheck,
     DecidedBy,

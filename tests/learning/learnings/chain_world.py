@@ -13,16 +13,7 @@ from engine.events.work import SessionStarted
 from engine.learning.learnings import SessionRecord, Statement
 from engine.learning.learnings.learnings import Learnings
 from engine.learning.learnings.recurrence import StoredVectors
-from engine.model import (
-    Answer,
-    Asks,
-    LearningEntry,
-    NoAnswer,
-    Question,
-    SessionState,
-    SessionView,
-    TranscriptLine,
-)
+from engine.model import Answer, Asks, LearningEntry, NoAnswer, Question, SessionState, SessionView, TranscriptLine
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
 from tests.support import MONDAY_MORNING

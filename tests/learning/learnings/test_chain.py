@@ -12,13 +12,7 @@ from engine.model import LearningEntry, LearningScope, LearningStatus, Refusal
 from engine.storage.database import Database
 from engine.storage.ledger import MAX_ATTEMPTS
 from engine.storage.state import unfinished_intents
-from tests.learning.learnings.chain_world import (
-    NO_ANSWER,
-    ChainWorld,
-    MakeWorld,
-    ScriptedModel,
-    fail_with_full_disk,
-)
+from tests.learning.learnings.chain_world import NO_ANSWER, ChainWorld, MakeWorld, ScriptedModel, fail_with_full_disk
 
 UV = "We install with uv"
 """A decision that sessions state."""

@@ -11,10 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.learning.learnings.page import Change
-from engine.learning.learnings.promotion import (
-    plan_compaction,
-    plan_project,
-)
+from engine.learning.learnings.promotion import plan_compaction, plan_project
 from engine.learning.learnings.recurrence import Vectors, find_clusters
 from engine.learning.learnings.store import Scope
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Refusal
