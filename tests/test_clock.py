@@ -8,6 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import add_active_time, find_windows, is_quiet
+from tests.support import read_table
+
+TABLE = read_table(__file__)
+
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 
@@ -18,14 +22,7 @@ CLOCK_CHANGES = [
 """Zones with a day on which their clocks change."""
 
 
-@pytest.mark.parametrize(
-    "zone, day, hours",
-    [
-        ("Europe/Berlin", (2026, 3, 29), 23),
-        ("America/New_York", (2026, 11, 1), 25),
-        ("Europe/Berlin", (2026, 6, 1), 24),
-    ],
-)
+@pytest.mark.parametrize("zone, day, hours", TABLE["days"])
 def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, int], hours: int):
     late = datetime(*day, 23, 59, 59, tzinfo=ZoneInfo(zone))
     begin = find_windows(late).day
@@ -35,10 +32,7 @@ def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, i
     assert find_windows(late).month.astimezone(ZoneInfo(zone)).strftime("%m-%d %H") == f"{day[1]:02}-01 00"
 
 
-@pytest.mark.parametrize(
-    "time_of_day, quiet",
-    [("22:59", False), ("23:00", True), ("00:00", True), ("07:59", True), ("08:00", False), ("12:00", False)],
-)
+@pytest.mark.parametrize("time_of_day, quiet", TABLE["nights"])
 def test_the_night_is_quiet(time_of_day: str, quiet: bool):
     local = datetime.fromisoformat(f"2026-01-05T{time_of_day}").replace(tzinfo=BERLIN)
     assert is_quiet(local, 23, 8) is quiet

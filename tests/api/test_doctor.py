@@ -22,9 +22,12 @@ from engine.config.settings import MemorySettings, Settings
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.storage.database import create_or_check
+from tests.support import read_table
 from tests.support.keys import MemoryKeyring
 from tests.support.repository import Repository
 from tests.support.settings import write_settings
+
+TABLE = read_table(__file__)
 
 
 @pytest.fixture(autouse=True)
@@ -98,27 +101,7 @@ def test_the_models_that_would_answer_text_prompts_are_named(home: Home, monkeyp
     assert any("together: no key" in check["message"] for check in examine_document(home)["checks"])
 
 
-@pytest.mark.parametrize(
-    "config, name, words",
-    [
-        (
-            '[channels.koji-core]\nagent = "backend_builder"\nrunner = "acp:ghost"\n',
-            "coding agent",
-            "koji-core names acp:ghost, which is not in the settings",
-        ),
-        (
-            "[providers.box]\nkind = 'openai'\nbaseUrl = 'https://box.test/v1'\nmodel = 'm'\n",
-            "prose",
-            "box has no key; flows need none",
-        ),
-        ("twinModelEnabled = true\n", "twin", "there is no twinModelId"),
-        (
-            "[gateway]\nhost = '0.0.0.0'\n",
-            "gateway",
-            "0.0.0.0 can be reached by other machines, and the connection is not encrypted",
-        ),
-    ],
-)
+@pytest.mark.parametrize("config, name, words", TABLE["findings"])
 def test_what_the_settings_lack_is_named(home: Home, config: str, name: str, words: str):
     write_settings(home, config)
     assert examine_home(home)[name]["message"] == words

@@ -28,7 +28,11 @@ from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.execution.agent_world import AgentWorld
 from tests.execution.session_world import MakeWorld
+from tests.support import read_table
 from tests.support.repository import Repository
+
+TABLE = read_table(__file__)
+
 
 Turn = Callable[[LiveSession, SessionFolder], None]
 
@@ -181,17 +185,7 @@ def make_attempt(broken: str) -> Attempt:
     return Attempt(CheckResult("pytest", passed=1, failed=len(failing), failing=failing), frozenset(broken), full=True)
 
 
-@pytest.mark.parametrize(
-    "broken, spent, reason",
-    [
-        ("a", 0, ""),
-        ("a", 499999, ""),
-        ("a", 500000, "cost"),
-        ("aba", 0, ""),
-        ("aaa", 0, "three"),
-        ("abab", 0, "still"),
-    ],
-)
+@pytest.mark.parametrize("broken, spent, reason", TABLE["turns"])
 def test_the_agent_gets_another_turn_until_a_cap_is_reached(broken: str, spent: int, reason: str):
     answer = find_give_up_reason([make_attempt(test) for test in broken], caps=CAPS, spent=spent)
     assert bool(answer) == bool(reason)

@@ -1,10 +1,12 @@
-"""Memory services over a real database, an embedder that counts words, and turns to remember."""
+"""Memory services over a real database, an embedder that counts words, turns to remember, and matches of a recall."""
 
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,11 @@ from engine.clock import FakeClock
 from engine.config.settings import FixedSettings
 from engine.memory.embedding import Embedding, make_unit_vector
 from engine.memory.memory import MemoryService
-from engine.model import NewMemory
+from engine.model import Layer, NewMemory, RecallMatch, ScorePart
 from engine.storage.database import Database
+
+NOW = datetime(2025, 6, 15, tzinfo=UTC)
+"""The time of questions, and of what they find."""
 
 
 class WordVectors:
@@ -63,3 +68,12 @@ def make_memory(tmp_path: Path, database: Database, clock: FakeClock) -> Iterato
 def make_turns(*texts: str, session: str = "s1", speaker: str = "Ada") -> list[NewMemory]:
     """Turns of a conversation."""
     return [NewMemory(text, session=session, speaker=speaker) for text in texts]
+
+
+def make_match(id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = "", **fields: Any) -> RecallMatch:
+    """A match of a layer, with these other fields."""
+    parts = (ScorePart("words", score, 1.0),)
+    text = text or f"text of {id}"
+    return RecallMatch(
+        id, layer, text, score, parts, "says so", **{"source": f"source of {id}", "speaker": "", "at": NOW} | fields
+    )

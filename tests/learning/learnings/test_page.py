@@ -8,6 +8,10 @@ from engine.learning.learnings import make_title
 from engine.learning.learnings.page import Change, Page, clean_text, make_change
 from engine.model import LearningKind, LearningScope, LearningStatus, LearningType
 from tests.learning.learnings.made_up_entries import make_entry
+from tests.support import read_table
+
+TABLE = read_table(__file__)
+
 
 PLACE = {
     "path": "learnings/x/institutional.md", "scope": LearningScope.SESSION, "scope_id": "s1",
@@ -108,17 +112,7 @@ def test_an_entry_that_cannot_be_read_is_reported_with_its_line_and_left_alone(d
     assert page.edit([make_change(make_entry("Lost?", id="lrn_b"), status=LearningStatus.RETIRED)]) == data
 
 
-@pytest.mark.parametrize(
-    "line, error",
-    [
-        ("type: poem", "line 3: type is 'poem': Input should be 'declarative', "),
-        ("importance: 1.5", "line 3: importance is 1.5: it must be from 0 to 1"),
-        ("reinforcement_count: -1", "line 3: reinforcement_count is -1: it must be from 0 to 1,000,000"),
-        ("created_at: yesterday", "created_at is 'yesterday': Input should be a valid datetime"),
-        ("promoted_from: {a: b}", "line 3: promoted_from"),
-        ('title: "open', "line 3: title: '\"open' cannot be read"),
-    ],
-)
+@pytest.mark.parametrize("line, error", TABLE["bad_values"])
 def test_a_bad_value_is_reported(line: str, error: str):
     (found,) = read_page(f"---\nid: lrn_a\n{line}\n---\ntext\n".encode()).errors
     assert error in found
