@@ -1,38 +1,22 @@
-"""Flows as sessions run them: in their places, with what is stored and discarded; their parameters as text (SPEC 3.8,
-3.9, 9.2)."""
+"""Flows as sessions run them: in their places, with what is stored and discarded (SPEC 3.8, 3.9)."""
 
-import contextlib
-import json
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import TypeAdapter
 
 from engine.config.settings import Settings, WorkspaceSettings
 from engine.execution.runners import Place, WorkFailed
-from engine.execution.runners.flow import FlowResult, Job, RepoPath
+from engine.execution.runners.flow import FlowResult, Job
 from engine.execution.runners.flows import (
-    FLOWS,
     LearnedFlow,
-    edit_parameters,
-    find_named_flow,
-    find_similar_flow,
     make_learned_flow,
 )
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.model import CheckResult, Refusal, SessionState, Verdict
 from tests.execution.flow_world import FlowWorld
-from tests.execution.session_world import MakeWorld, RerunTests
-from tests.support import read_table
-from tests.support.checks import refused
+from tests.execution.session_world import MakeWorld
 from tests.support.repository import Repository
-
-TABLE = read_table(__file__)
 
 CHECK = CheckResult("pytest", passed=2, failed=1, failing=("t::a",), durations=(("t::a", 1.5),))
 
@@ -184,74 +168,3 @@ def test_packages_are_installed_only_over_an_overlay(unconfined: FlowWorld):
     view = unconfined.run_scripted(Place.INSTALL, lambda job: FlowResult("not reached"))
     assert view.state is SessionState.CANNOT_RUN
     assert view.summary.startswith("only a sandbox with an overlay may install packages into your tree")
-
-
-# Parameters as text
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    """A workspace with some files."""
-    for name in ("shop/tax.py", "shop/a b.py", "tests/test_tax.py", "a-b_c.py", "-odd.py", "Makefile"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    "prompt, flow",
-    TABLE["similar"],
-)  # fmt: skip
-def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str, flow: str):
-    assert find_similar_flow(prompt, FLOWS) == flow
-
-
-@pytest.mark.parametrize(
-    "prompt, flow, values",
-    TABLE["named"],
-)
-def test_a_request_may_name_its_files(workspace: Path, prompt: str, flow: str, values: dict[str, list[str]]):
-    result = find_named_flow(prompt, FLOWS, str(workspace))
-    assert (result[0], json.loads(result[1])) == (flow, values)
-
-
-@pytest.mark.parametrize(
-    "prompt",
-    TABLE["not_named"],
-)  # fmt: skip
-def test_a_request_about_what_is_no_file_and_no_test_names_no_flow(workspace: Path, prompt: str):
-    assert find_named_flow(prompt, FLOWS, str(workspace)) is None
-
-
-CURRENT = {"tests": ["a"], "times": 20}
-"""The parameters before an edit."""
-
-
-@pytest.mark.parametrize(
-    "edit, expected",
-    TABLE["edits"],
-)
-def test_an_edit_changes_the_named_parameters(edit: str, expected: dict[str, Any]):
-    assert edit_parameters(RerunTests, CURRENT, edit).model_dump() == {**CURRENT, "note": "", **expected}
-
-
-@pytest.mark.parametrize(
-    "edit",
-    ["", "   ", "often=3", "often=3 please", "times=3 often=4", "times=0", "times=501", '{"times": }', "[1]",
-     '{"often": 1}', "tests", "times=3.5"],
-)  # fmt: skip
-def test_a_refused_edit_names_what_is_accepted(edit: str):
-    refusal = refused("bad_parameters", lambda: edit_parameters(RerunTests, CURRENT, edit))
-    for name in ("tests: list (test ids)", "times: int = 20", "note: text"):
-        assert name in refusal.fix
-
-
-@given(st.text(max_size=60))
-def test_any_edit_is_accepted_or_refused(edit: str):
-    with contextlib.suppress(Refusal):
-        assert edit_parameters(RerunTests, CURRENT, edit)
-
-
-@pytest.mark.parametrize("path, taken_as", [("./a/b.py", "a/b.py"), (".//etc/passwd", "etc/passwd"), ("-x", "./-x")])
-def test_a_path_in_the_repository_cannot_become_absolute_or_an_option(path: str, taken_as: str):
-    assert TypeAdapter(RepoPath).validate_python(path) == taken_as

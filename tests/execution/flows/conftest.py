@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from engine.clock import SystemClock
 from engine.execution.runners import Place
 from engine.execution.runners.flow import Job
 from engine.execution.runners.flows import FLOWS
@@ -48,13 +47,7 @@ def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
         if flow.place in (Place.WORKTREE, Place.CHANGE_SET):
             folder = _add_worktree(repository, tmp_path / f"worktree-{number}")
         session = ProcessSession(scratch)
-        job = Job(
-            workspace=repository.path,
-            folder=folder,
-            git=Git(folder),
-            session=session,
-            clock=SystemClock(),
-        )
+        job = Job(workspace=repository.path, folder=folder, git=Git(folder), session=session)
         return FlowRun(flow(**parameters).run(job), session, folder)
 
     return run
