@@ -220,7 +220,7 @@ class SessionCommands:
             raise CannotRun(missing.sentence, find_usual_fix(missing, ""))
         if echo is Echo.ALL:
             where = "" if command.cwd == self.confinement.folder else f"   (in {command.cwd})"
-            self._append("command", sanitise(command.line.replace("\n", " ") + where).split("\n"))
+            self._append("command", sanitise(command.line.replace("\n", "; ") + where).split("\n"))
         return environment
 
     def _let_through_filter(self, command: Command) -> None:
