@@ -167,7 +167,7 @@ def _simulate(options: Namespace, _: CommonOptions) -> Any:
     return engine.simulate(options.days, options.seed)
 
 
-def _set(options: Namespace, common: CommonOptions) -> Any:
+def _set_setting(options: Namespace, common: CommonOptions) -> Any:
     """Set a setting, after a check of those that only the console can judge."""
     from clawpy_console.appearance import check_setting
 
@@ -254,7 +254,7 @@ def _run_doctor(options: Namespace, common: CommonOptions) -> Document:
 ANSWERS: Mapping[str, Callable[[Namespace, CommonOptions], Any]] = {
     "check": batch.check,
     "completion": lambda options, _: {"shell": options.shell, "script": make_completion_script(options.shell)},
-    "config set": _set,
+    "config set": _set_setting,
     "doctor": _run_doctor,
     "help": _help,
     "key set": _store_key,
