@@ -1,7 +1,6 @@
 """A check (SPEC 2.1 to 2.9): which proposals become cards, which cards are withdrawn, and what is reported."""
 
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,13 +13,8 @@ from engine.model import (
     Outcome,
     Status,
 )
-from engine.prediction.card_rows import CardRow
-from engine.prediction.context import WorkspaceContext
-from engine.prediction.selection import is_done_by_operator
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal, make_proposals
-from tests.support import MONDAY_MORNING
 from tests.support.checks import refused
-from tests.support.past_run import PastRun
 
 
 def make_new_commit_state(world: DecisionWorld) -> GitState:
@@ -144,31 +138,3 @@ def test_a_stopped_engine_predicts_nothing(world: DecisionWorld):
     refused("stopped", lambda: world.checks.run(requested=True))
     world.stop_reason = ""
     assert len(world.checks.run(requested=True).created) == 1
-
-
-# Work that the operator did without the card (SPEC 2.9)
-
-LATER, EARLIER = MONDAY_MORNING + timedelta(hours=1), MONDAY_MORNING - timedelta(hours=1)
-RUN = PastRun("h", session_id="own", ran_at=LATER)
-
-
-def commit_at(moment: datetime, **state: Any) -> dict[str, Any]:
-    """The argument of a context whose repository has a commit of this time, and otherwise this state."""
-    return {"git": GitState(recent=(Commit("c", moment, "a", "s"),), **state)}
-
-
-@pytest.mark.parametrize(
-    "kind, state, is_done",
-    [
-        ("run_tests", {"runs": (RUN,)}, True),
-        ("run_tests", {"runs": (replace(RUN, ran_at=EARLIER),)}, False),
-        ("run_tests", {"runs": (replace(RUN, session_id="of another card"),)}, False),
-        ("rehearse_merge", commit_at(LATER, branch="x"), True),
-        ("rehearse_merge", commit_at(LATER, branch="x", behind_base=2), False),
-    ],
-)
-def test_whether_the_operator_did_the_work_of_a_card(kind: str, state: dict[str, Any], is_done: bool):
-    columns = {"created_at": MONDAY_MORNING, "kind": kind, "parameters": {"target": "x"}}
-    row = CardRow(**columns)
-    context = WorkspaceContext(SHOP, LATER, LATER, **({"git": GitState()} | state))
-    assert is_done_by_operator(row, context, {"own"}) is is_done
