@@ -205,10 +205,7 @@ class FileCache(Generic[Value]):
         return value
 
 
-# -- a marked section of a file that others own
-
-# It begins with the first opening mark that is followed by a closing mark without another opening mark in between.
-# Every other byte of the file stays.
+# -- a marked section of a file that others own, of which every other byte stays
 
 
 @frozen
@@ -236,7 +233,8 @@ LEARNT = Marks("clawpy:learnt")
 
 
 def find_section(data: bytes, marks: Marks) -> tuple[int, int] | None:
-    """(begin, end) of the section with its marks, None if there is none."""
+    """(begin, end) of the section with its marks, None if there is none. It begins with the first opening mark that is
+    followed by a closing mark without another opening mark in between."""
     first, last = marks.opening.encode(), marks.closing.encode()
     at = data.find(first)
     while at >= 0:

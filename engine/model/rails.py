@@ -16,26 +16,6 @@ from typing import Any
 from engine.frozen import frozen
 from engine.text import hex_hash
 
-# -- how far the engine acts by itself
-
-
-class AutonomyState(StrEnum):
-    """How far the engine acts by itself (SPEC 7.1), in the order in which it usually gets there."""
-
-    DISABLED = "DISABLED"
-    WATCHING = "WATCHING"
-    PRIMING = "PRIMING"
-    AUTONOMOUS = "AUTONOMOUS"
-    PAUSED = "PAUSED"
-
-
-ABSENCE = timedelta(minutes=30)
-"""After this time without input the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
-
-MAX_REJECTIONS = 3
-"""Number of dismissals in a row after which the engine pauses, and runs nothing by itself (SPEC 3.6, 7.1)."""
-
-
 # -- work and its triggers
 
 
@@ -397,3 +377,23 @@ class LogEntry:
     verdicts: tuple[RailVerdict, ...]
     allowed_once: bool = False
     """Whether the operator allowed one run of exactly this, and it did not run since."""
+
+
+# -- how far the engine acts by itself
+
+
+class AutonomyState(StrEnum):
+    """How far the engine acts by itself (SPEC 7.1), in the order in which it usually gets there."""
+
+    DISABLED = "DISABLED"
+    WATCHING = "WATCHING"
+    PRIMING = "PRIMING"
+    AUTONOMOUS = "AUTONOMOUS"
+    PAUSED = "PAUSED"
+
+
+ABSENCE = timedelta(minutes=30)
+"""After this time without input the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
+
+MAX_REJECTIONS = 3
+"""Number of dismissals in a row after which the engine pauses, and runs nothing by itself (SPEC 3.6, 7.1)."""
