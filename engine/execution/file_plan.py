@@ -133,7 +133,7 @@ def find_obstacle(root: Beneath, path: str, removed: Collection[str]) -> str:
 # -- plans
 
 
-class Entry(NamedTuple):
+class PlanEntry(NamedTuple):
     """The change of one path, which is relative to the top folder."""
 
     path: str
@@ -147,7 +147,7 @@ class Plan:
 
     token: str
     """Part of the names of its temporary files."""
-    entries: tuple[Entry, ...]
+    entries: tuple[PlanEntry, ...]
     old_folders: tuple[tuple[str, int], ...] = ()
     """Path and permission bits of folders that are removed if they become empty."""
     new_folders: tuple[tuple[str, int], ...] = ()
@@ -162,7 +162,7 @@ class Plan:
 
     def reversed(self) -> Plan:
         """The plan that undoes this one."""
-        entries = tuple(Entry(path, after, before) for path, before, after in self.entries)
+        entries = tuple(PlanEntry(path, after, before) for path, before, after in self.entries)
         return replace(
             self, entries=entries, old_folders=self.new_folders, new_folders=self.old_folders, tree="", tree_before=""
         )
@@ -174,7 +174,7 @@ class Plan:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Plan:
         """The plan that `as_json` wrote."""
-        entries = tuple(Entry(path, Image(*before), Image(*after)) for path, before, after in value["entries"])
+        entries = tuple(PlanEntry(path, Image(*before), Image(*after)) for path, before, after in value["entries"])
         folders = {name: tuple(map(tuple, value[name])) for name in ("old_folders", "new_folders")}
         return cls(**{**value, **folders, "entries": entries})
 
@@ -287,10 +287,10 @@ def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = _ignor
     return Rollback([entry.path for entry in restored], [*changed_by_others, *sorted(blocked)])
 
 
-def _find_carried_out(root: Beneath, backwards: Plan) -> tuple[list[Entry], list[str]]:
+def _find_carried_out(root: Beneath, backwards: Plan) -> tuple[list[PlanEntry], list[str]]:
     """(entries, paths): the entries of a reversed plan that must be restored, because the plan was carried out there,
     and the paths that somebody else changed."""
-    to_restore: list[Entry] = []
+    to_restore: list[PlanEntry] = []
     changed_by_others: list[str] = []
     for entry in backwards.entries:
         image = backwards.observe_image(root, entry.path)
@@ -357,7 +357,7 @@ class _Execution:
         self._step = step
         self._temporaries: dict[str, _Temporary] = {}
         """The temporary files by path."""
-        self.carried_out: dict[Entry, int] = {}
+        self.carried_out: dict[PlanEntry, int] = {}
         """The entries that were carried out, each with the `mtime_ns` of what was written."""
 
     def prepare(self, contents: Contents) -> None:
@@ -423,7 +423,7 @@ class _Execution:
             if folder in modes:
                 root.chmod_folder(folder, modes[folder])
 
-    def _require_image(self, entry: Entry) -> None:
+    def _require_image(self, entry: PlanEntry) -> None:
         """Raises `FilesChanged` when a path is not as the plan expects it before."""
         if obstacle := self._root.find_obstruction(entry.path):
             raise FilesChanged([obstacle])
@@ -431,7 +431,7 @@ class _Execution:
             raise FilesChanged([entry.path])
 
 
-def _put_image(root: Beneath, entry: Entry, temporary: _Temporary) -> None:
+def _put_image(root: Beneath, entry: PlanEntry, temporary: _Temporary) -> None:
     is_link = entry.after.kind == ImageKind.LINK
     if is_link and not entry.before.exists:
         root.symlink(temporary.target, entry.path)  # fails when the path exists by now

@@ -19,10 +19,10 @@ from engine.beneath import Beneath, parents
 from engine.execution.diffs import apply_hunks, find_landed_hunks, find_unsupported, parse_spans
 from engine.execution.file_plan import (
     ABSENT,
-    Entry,
     Image,
     ImageKind,
     Plan,
+    PlanEntry,
     find_obstacle,
     is_spelled_exactly,
     read_image,
@@ -136,7 +136,7 @@ def make_plan(git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange],
 
 def _store_contents(
     git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange], draft: Plan, folder: Path
-) -> list[Entry]:
+) -> list[PlanEntry]:
     """Store the present and the new contents of `changes` as blobs. Returns the entries for the plan `draft`.
     `folder` is for temporary files."""
     stage, store = folder / "files", folder / "store"
@@ -151,7 +151,7 @@ def _store_contents(
             after = ABSENT
             if not change.is_removed:
                 after = read_image(staged, path, draft.algorithm, store / f"a{number}")
-            entries.append(Entry(path, before, _fit_image(change, before, after)))
+            entries.append(PlanEntry(path, before, _fit_image(change, before, after)))
     if names := "".join(f"{file}\n" for file in sorted(store.iterdir())):
         git.output(*DURABLE, "hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names.encode())
     return entries
@@ -180,7 +180,7 @@ def _fit_image(change: TreeChange, before: Image, after: Image) -> Image:
     return Image(ImageKind.FILE, blob, mode)
 
 
-def find_replaced_folders(root: Beneath, entries: Sequence[Entry]) -> dict[str, int]:
+def find_replaced_folders(root: Beneath, entries: Sequence[PlanEntry]) -> dict[str, int]:
     """The permission bits of the folders that files of `entries` replace, by path. As in git, they must be empty."""
     modes: dict[str, int] = {}
     for entry in entries:

@@ -17,7 +17,7 @@ from engine.execution.processes import Processes
 from engine.execution.runners import CommandResult, SessionStopped
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.session_commands import Command, Echo, SessionCommands
-from engine.execution.session_limits import Budget, Limits, SessionRails, StopRequest, Stopwatch
+from engine.execution.session_limits import Limits, SessionBudget, SessionRails, SessionStop, Stopwatch
 from engine.execution.transcripts import ToolJournal, TranscriptWriter
 from engine.model import Assignment
 from engine.redaction import redact
@@ -45,7 +45,7 @@ class LiveSession:
         self.assignment = assignment
         self.processes = processes
         self.transcript = transcript
-        self.budget = Budget(limits, assignment.channel, partial(rails.reserve, self.id))
+        self.budget = SessionBudget(limits, assignment.channel, partial(rails.reserve, self.id))
         self.commands = SessionCommands(
             processes,
             sandbox,
@@ -57,7 +57,7 @@ class LiveSession:
         )
         self.journal = ToolJournal(rails.secrets)
         self.replies = Replies()
-        self.stop_requested: StopRequest | None = None
+        self.stop_requested: SessionStop | None = None
         """The request to end it, or None."""
         self.unfinished_write: Callable[[Transaction], str] | None = None
         """Stores its changes in its last transaction, although it is stopped before its end; None if there are none."""
@@ -115,8 +115,8 @@ class LiveSession:
         return self._stopwatch.pause()
 
     def reserve_cost(self, max_cost: int) -> None:
-        """Reserve `max_cost` micro-dollars before a call that may cost as much (SPEC 3.4); see `Budget.reserve`. After
-        the call `charge` must receive the real cost, even when it is 0.
+        """Reserve `max_cost` micro-dollars before a call that may cost as much (SPEC 3.4). After the call `charge` must
+        receive the real cost, even when it is 0.
 
         If a limit does not allow it, the session is stopped, and this raises `SessionStopped`.
         """
@@ -126,7 +126,7 @@ class LiveSession:
         """Count the cost of a model call, in micro-dollars. Raises `SessionStopped` when it passes a limit."""
         self._end_for(self.budget.charge(amount, tokens))
 
-    def _end_for(self, stop: StopRequest | None) -> None:
+    def _end_for(self, stop: SessionStop | None) -> None:
         """Stop the session for this reason, if there is one. Raises `SessionStopped` if it is ending."""
         if stop is not None:
             self.stop(stop)
@@ -161,7 +161,7 @@ class LiveSession:
 
     # -- for those who watch and stop it
 
-    def stop(self, stop: StopRequest) -> bool:
+    def stop(self, stop: SessionStop) -> bool:
         """Request its end. True for the first request, which alone counts. The caller ends the processes."""
         with self._lock:
             if self.stop_requested is not None:

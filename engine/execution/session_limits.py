@@ -57,7 +57,7 @@ class SessionRails:
 
 
 @frozen
-class StopRequest:
+class SessionStop:
     """A request to end a session in a state, for a reason."""
 
     state: SessionState
@@ -155,7 +155,7 @@ class Stopwatch:
         return self._clock.monotonic() - self._active
 
 
-class Budget:
+class SessionBudget:
     """What a session has spent, and whether it may spend more (SPEC 3.4). Money is in micro-dollars. Its values
     may be read from any thread."""
 
@@ -177,7 +177,7 @@ class Budget:
         with self._lock:
             return self.cost + self._reserved
 
-    def reserve(self, max_cost: int) -> StopRequest | None:
+    def reserve(self, max_cost: int) -> SessionStop | None:
         """Reserve the most that the next call may cost. Returns the request that ends the session if its own limit or a
         cap does not allow that. Before the first call nothing was done, so its card is offered again then."""
         total = self.cost + max_cost
@@ -189,12 +189,12 @@ class Budget:
             refusal = self._reserve(total)
         if refusal:
             state = SessionState.FAILED if self._has_reserved else SessionState.CANNOT_RUN
-            return StopRequest(state, refusal, not_begun=not self._has_reserved)
+            return SessionStop(state, refusal, not_begun=not self._has_reserved)
         with self._lock:
             self._reserved, self._has_reserved = max_cost, True
         return None
 
-    def charge(self, amount: int, tokens: int) -> StopRequest | None:
+    def charge(self, amount: int, tokens: int) -> SessionStop | None:
         """Count the real cost of a call, in place of its reservation. Returns the request that ends the session if it
         passes a limit."""
         with self._lock:
@@ -202,7 +202,7 @@ class Budget:
             self.tokens += tokens
             self._reserved = 0
         excess = self.explain_excess()
-        return StopRequest(SessionState.FAILED, excess) if excess else None
+        return SessionStop(SessionState.FAILED, excess) if excess else None
 
     def explain_excess(self) -> str:
         """Which limit the session has passed; "" for none."""

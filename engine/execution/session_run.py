@@ -29,7 +29,7 @@ from engine.execution.runners.flows import PROSE
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED, find_best_sandbox
-from engine.execution.session_limits import SessionRails, StopRequest, explain_disk_shortage
+from engine.execution.session_limits import SessionRails, SessionStop, explain_disk_shortage
 from engine.execution.session_processes import read_children
 from engine.execution.session_store import AUTONOMOUS, NOT_BEGUN, SessionResult, SessionStore
 from engine.frozen import frozen
@@ -237,21 +237,21 @@ MAX_SUMMARY_CHARS = 4_000
 """Maximum number of characters of a stored summary. The transcript has all of it."""
 
 
-def run_session(live: LiveSession, admission: Admission, store: SessionStore) -> StopRequest | RunnerResult:
+def run_session(live: LiveSession, admission: Admission, store: SessionStore) -> SessionStop | RunnerResult:
     """Do the work in this thread, and end its processes. Returns its result, or the request that ended it."""
     try:
         return _begin_and_run(live, admission, store)
     except CommandBlocked as error:
-        return StopRequest(SessionState.BLOCKED, str(error))
+        return SessionStop(SessionState.BLOCKED, str(error))
     except SessionStopped as error:
-        failure = StopRequest(SessionState.CANCELLED, str(error))
+        failure = SessionStop(SessionState.CANCELLED, str(error))
     except (WorkFailed, Refusal) as error:
         state = SessionState.CANNOT_RUN if isinstance(error, CannotRun) else SessionState.FAILED
-        failure = StopRequest(state, str(error), isinstance(error, RetryLater))
+        failure = SessionStop(state, str(error), isinstance(error, RetryLater))
     except Exception as error:
         if live.stop_requested is None:
             log.exception("session %s failed", live.id)
-        failure = StopRequest(SessionState.FAILED, f"unexpected error: {type(error).__name__}: {error}")
+        failure = SessionStop(SessionState.FAILED, f"unexpected error: {type(error).__name__}: {error}")
     finally:
         live.processes.end(grace=0)
     return live.stop_requested or failure
@@ -270,7 +270,7 @@ def _begin_and_run(live: LiveSession, admission: Admission, store: SessionStore)
     if view is None:
         raise SessionStopped("it was stopped before it started")
     if reason := admission.find_blocking_reason(live.assignment, view.mode, without_sandbox=without_sandbox):
-        live.stop(StopRequest(SessionState.CANCELLED, reason))
+        live.stop(SessionStop(SessionState.CANCELLED, reason))
     live.check_running()
     result = runner.run(live, view)
     if live.stop_requested is not None and live.stop_requested.reason != UNDONE:
@@ -280,7 +280,7 @@ def _begin_and_run(live: LiveSession, admission: Admission, store: SessionStore)
 
 
 def make_result(
-    outcome: StopRequest | RunnerResult, live: LiveSession | None, *, secrets: Iterable[str], abandoned: bool
+    outcome: SessionStop | RunnerResult, live: LiveSession | None, *, secrets: Iterable[str], abandoned: bool
 ) -> SessionResult:
     """The result of a session, without secrets (SPEC 11.1). `live` is None when the session never ran.
 
@@ -321,7 +321,7 @@ class SessionWatch:
     """Watches in one thread. The thread exists only while a session runs, so that an idle engine does not wake up."""
 
     def __init__(
-        self, bus: EventBus, *, stop_reason: Callable[[], str], stop: Callable[[LiveSession, StopRequest], None]
+        self, bus: EventBus, *, stop_reason: Callable[[], str], stop: Callable[[LiveSession, SessionStop], None]
     ) -> None:
         """`stop_reason` says why nothing may run now, "" when it may. `stop` stops a session. Both are quick."""
         self._bus = bus
@@ -380,7 +380,7 @@ class SessionWatch:
             if live.stop_requested is None:
                 reason = f"its transcript cannot be written: {error.strerror}"
                 log.error("session %s ends: %s", live.id, reason)
-                self._stop(live, StopRequest(SessionState.FAILED, reason))
+                self._stop(live, SessionStop(SessionState.FAILED, reason))
 
     def _enforce_limits(self, sessions: Sequence[LiveSession], *, usage: bool) -> None:
         """Stop all sessions if the kill switch says so, else those that exceed a limit. Without `usage`, memory and
@@ -391,10 +391,10 @@ class SessionWatch:
             if live.stop_requested is not None:
                 continue
             if reason:
-                self._stop(live, StopRequest(SessionState.CANCELLED, reason))
+                self._stop(live, SessionStop(SessionState.CANCELLED, reason))
                 continue
             exceeded = live.explain_exceeded_limit() or explain_disk_shortage(live.scratch, live.folder)
             if usage and not exceeded:
                 exceeded = live.processes.explain_exceeded_limit(children_of)
             if exceeded:
-                self._stop(live, StopRequest(SessionState.FAILED, exceeded))
+                self._stop(live, SessionStop(SessionState.FAILED, exceeded))

@@ -28,7 +28,7 @@ from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED
 from engine.execution.session_commands import make_initial_confinement
-from engine.execution.session_limits import Limits, SessionRails, StopRequest, Stopwatch
+from engine.execution.session_limits import Limits, SessionRails, SessionStop, Stopwatch
 from engine.execution.session_processes import ProcessFamily, get_pid_folder, identify_home, terminate_sessions
 from engine.execution.session_run import Admission, SessionWatch, make_result, run_session
 from engine.execution.session_store import (
@@ -261,10 +261,10 @@ class Sessions:
             if queued is not None:
                 self._queue.remove(queued)
         if live is not None:
-            self._request_stop(live, StopRequest(SessionState.CANCELLED, reason))
+            self._request_stop(live, SessionStop(SessionState.CANCELLED, reason))
             return
         if queued is not None or self.get(session_id).state is SessionState.QUEUED:
-            self._finish(session_id, StopRequest(SessionState.CANCELLED, reason))
+            self._finish(session_id, SessionStop(SessionState.CANCELLED, reason))
 
     def stop_all(self, reason: str) -> int:
         """End all running and queued sessions, and wait up to a second for their end. Returns their number."""
@@ -294,7 +294,7 @@ class Sessions:
             live = [*self._live.values()]
             threads = [*self._threads]
         for session in live:
-            self._request_stop(session, StopRequest(SessionState.CANCELLED, ENGINE_CLOSED))
+            self._request_stop(session, SessionStop(SessionState.CANCELLED, ENGINE_CLOSED))
         until = time.monotonic() + CLOSE_TIMEOUT_S
         for thread in threads:
             thread.join(max(0, until - time.monotonic()))
@@ -313,7 +313,7 @@ class Sessions:
         terminate_sessions(pid_folder)
         for row in reversed(interrupted):
             ProcessFamily(row.id, home=identify_home(pid_folder)).end()
-            self._finish(row.id, StopRequest(SessionState.INTERRUPTED, "the engine stopped while it ran"))
+            self._finish(row.id, SessionStop(SessionState.INTERRUPTED, "the engine stopped while it ran"))
             messages.append(f"“{row.prompt}” was running when the engine stopped; it was interrupted ({row.id})")
         self._remove_scratch(self._scratch_folder)
         messages += [message for runner in self._runners for message in runner.recover()]
@@ -353,7 +353,7 @@ class Sessions:
                 except (OSError, Refusal, RuntimeError) as error:  # RuntimeError: the machine has no thread left
                     problem = str(error) or repr(error)
             if problem:
-                self._finish(row.id, StopRequest(SessionState.FAILED, f"it could not be started: {problem}"), live)
+                self._finish(row.id, SessionStop(SessionState.FAILED, f"it could not be started: {problem}"), live)
 
     def _start_thread(self, name: str, work: Callable[[], None]) -> None:
         """Start a thread for which `close` waits."""
@@ -405,7 +405,7 @@ class Sessions:
 
     # -- ending
 
-    def _request_stop(self, live: LiveSession, stop: StopRequest) -> None:
+    def _request_stop(self, live: LiveSession, stop: SessionStop) -> None:
         """Stop a running session. Its processes end at once, its thread as soon as it notices."""
         if not live.stop(stop):
             return
@@ -415,7 +415,7 @@ class Sessions:
         except RuntimeError:  # the machine has no thread left
             work()
 
-    def _stop_processes(self, live: LiveSession, stop: StopRequest) -> None:
+    def _stop_processes(self, live: LiveSession, stop: SessionStop) -> None:
         """End the processes of a session, and the session itself if its thread does not return in time."""
         began = time.monotonic()
         live.processes.end()
@@ -427,7 +427,7 @@ class Sessions:
     def _finish(
         self,
         session_id: str,
-        outcome: StopRequest | RunnerResult,
+        outcome: SessionStop | RunnerResult,
         live: LiveSession | None = None,
         *,
         abandoned: bool = False,
@@ -459,7 +459,7 @@ class Sessions:
             ended.set()
         self._dispatch()
 
-    def _close_transcript(self, session_id: str, outcome: StopRequest | RunnerResult, live: LiveSession | None) -> int:
+    def _close_transcript(self, session_id: str, outcome: SessionStop | RunnerResult, live: LiveSession | None) -> int:
         """Write the closing lines of a transcript, and close it. Returns its number of lines."""
         try:
             transcript = live.transcript if live else self._transcripts.open(session_id)

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from statistics import median
 
 from engine.frozen import frozen
-from engine.git.history import Change
+from engine.git.history import CommitChange
 from engine.inference import wilson_lower_bound
 
 # -- files that usually change together
@@ -59,7 +59,7 @@ class CoChanges:
     sweeps are left out.
     """
 
-    def __init__(self, history: Iterable[Change]) -> None:
+    def __init__(self, history: Iterable[CommitChange]) -> None:
         changes = [change for change in history if change.parent_count < 2]
         self.length = len(changes)
         self._files = [
@@ -174,7 +174,7 @@ def _find_version(subject: str) -> str:
     return match[0] if match else ""
 
 
-def measure_release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
+def measure_release_rhythm(history: Sequence[CommitChange]) -> ReleaseRhythm | None:
     """The rhythm up to the newest commit; None without a release. `history` begins with the oldest commit."""
     releases: list[_Release] = []
     commits = 0

@@ -72,7 +72,7 @@ class Commit:
 
 
 @frozen
-class Change:
+class CommitChange:
     """What one commit changed. Habits are computed from thousands of them, so times and parents are numbers."""
 
     id: str
@@ -110,7 +110,7 @@ def log_commits(git: Git, *arguments: str, stdin: bytes | None = None) -> list[C
     return commits
 
 
-def read_changes(git: Git, head: str = "HEAD") -> tuple[Change, ...]:
+def read_changes(git: Git, head: str = "HEAD") -> tuple[CommitChange, ...]:
     """The newest `MAX_CHANGES` commits of `head` with their files, oldest first. A renamed file appears as a deleted
     file and a new one. Raises `GitError`, also if there is no commit yet."""
     tags = read_tags_by_commit(git)
@@ -122,7 +122,7 @@ def read_changes(git: Git, head: str = "HEAD") -> tuple[Change, ...]:
     return tuple(reversed(list(_parse_changes(words, tags))))
 
 
-def _parse_changes(words: Iterator[str], tags: dict[str, list[str]]) -> Iterator[Change]:
+def _parse_changes(words: Iterator[str], tags: dict[str, list[str]]) -> Iterator[CommitChange]:
     """Parse git's output. A commit is four words, then two for each file: its status and its path."""
     word = next(words, "")
     while word.startswith(_COMMIT_MARK):
@@ -137,7 +137,7 @@ def _parse_changes(words: Iterator[str], tags: dict[str, list[str]]) -> Iterator
                 deleted += files[-1:] if status == "D" else []
         else:
             word = ""
-        yield Change(
+        yield CommitChange(
             commit, int(at), len(parents.split()), subject,
             tuple(sorted(files)), tuple(sorted(deleted)), tuple(tags.get(commit, ())),
         )  # fmt: skip

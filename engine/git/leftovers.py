@@ -37,7 +37,7 @@ SECRET_KIND = "likely secret"
 
 
 @frozen
-class LineProblem:
+class UnwantedLine:
     """Why a line should not stay or be pushed. A secret matters even if a later commit removes the line."""
 
     kind: str
@@ -84,21 +84,21 @@ _EXAMPLE_PATH = re.compile(
 """Paths of tests and their data, whose examples may look like conflicts or leftovers."""
 
 
-def scan_line(path: str, line: str, after: str = "") -> list[LineProblem]:
+def scan_line(path: str, line: str, after: str = "") -> list[UnwantedLine]:
     """The problems of an added line of a file. `after` is the line that follows it."""
     line = line[:MAX_LINE_CHARS]
     kind = find_secret_kind(path, line, after)
-    problems = [LineProblem(f"{SECRET_KIND}: {kind}", is_secret=True)] if kind else []
+    problems = [UnwantedLine(f"{SECRET_KIND}: {kind}", is_secret=True)] if kind else []
     if _CONFLICT_MARKER.match(line):
-        problems.append(LineProblem(CONFLICT_MARKER))
+        problems.append(UnwantedLine(CONFLICT_MARKER))
     is_example = _EXAMPLE_PATH.search(path) is not None
     problems += [
-        LineProblem(debugging.kind, is_usual=debugging.is_usual or (debugging.is_usual_in_tests and is_example))
+        UnwantedLine(debugging.kind, is_usual=debugging.is_usual or (debugging.is_usual_in_tests and is_example))
         for debugging in _DEBUGGING_PATTERNS
         if debugging.matches(path, line)
     ]
     if match := _TODO_COMMENT.search(line):
-        problems.append(LineProblem(match[1]))
+        problems.append(UnwantedLine(match[1]))
     return problems
 
 
@@ -172,7 +172,7 @@ def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> 
     ]
     if not matches:
         return
-    text, is_python = read_text(git, path), path.endswith(".py")
+    text, is_python = read_working_file(git, path), path.endswith(".py")
     tree = parse_python(text) if is_python else None
     quoted = find_quoted_lines(tree) if is_python else _find_fenced_lines(text)
     breakpoints, has_conflict = find_breakpoint_lines(tree), _has_conflict(path, text)
@@ -186,7 +186,7 @@ def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> 
             yield Leftover(kind, path, line.line, compute_text_hash(line.text.strip()))
 
 
-def read_text(git: Git, path: str) -> str:
+def read_working_file(git: Git, path: str) -> str:
     """A file of the working tree as text. "" if it cannot be read or is too large."""
     return read_plain_or_nothing(git.folder / path, MAX_FILE_BYTES, follow=False).decode(errors="replace")
 

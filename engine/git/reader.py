@@ -34,7 +34,7 @@ from engine.git.state import (
     Branch,
     FileState,
     GitState,
-    Status,
+    GitStatus,
     Touch,
     is_litter,
     is_session_branch,
@@ -185,7 +185,7 @@ def holds_patch(workspace: Path, patch: str) -> bool:
     return done.returncode == 0
 
 
-def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
+def _read_ref_state(git: Git, status: GitStatus, refs: list[str]) -> GitState:
     """The part of the state that changes only when HEAD or a ref moves."""
     rows = [line.split(" ", 2) for line in refs]
     tips = {name: tip for tip, name, _ in rows}
@@ -319,7 +319,7 @@ def _read_habits(git: Git, head: str) -> tuple[CoChanges, ReleaseRhythm | None]:
     return CoChanges(past), measure_release_rhythm(past)
 
 
-def _find_partner(workspace: Path, habits: CoChanges, status: Status, history: GitState) -> Partner | None:
+def _find_partner(workspace: Path, habits: CoChanges, status: GitStatus, history: GitState) -> Partner | None:
     """The file that usually changes with the uncommitted files, or if there are none, with those that this branch
     changed. None if that file has changed, too."""
     if status.more_files:

@@ -221,7 +221,7 @@ def is_byproduct(path: str) -> bool:
 
 
 @frozen
-class Status:
+class GitStatus:
     """The output of `git status`."""
 
     head: str
@@ -233,7 +233,7 @@ class Status:
     """It is another one after any change of HEAD, of the index or of a file that git tracks."""
 
 
-def read_status(git: Git) -> Status:
+def read_status(git: Git) -> GitStatus:
     """Run `git status`, which writes nothing and does not enter submodules. Raises `GitError`."""
     records = git.items(
         "status", "--porcelain=v2", "--branch", "-z", "--no-ahead-behind", "--no-renames", "--untracked-files=normal"
@@ -245,7 +245,7 @@ def read_status(git: Git) -> Status:
     tracked = [part for part in records if part[0] in "12u"]
     times = [str(file.modified_at) for file in files if not file.untracked]
     text = "\0".join([head, *tracked, *times])
-    return Status(
+    return GitStatus(
         head="" if head == "(initial)" else head,
         branch="" if branch == "(detached)" else branch,
         upstream=header.get("branch.upstream", ""),

@@ -92,7 +92,7 @@ class GitOperation:
         return "git bisect reset" if self.name == "bisect" else f"git {self.name} --abort"
 
 
-class Stage(IntEnum):
+class IndexStage(IntEnum):
     """The versions of a file in conflict, by their numbers in git's index."""
 
     COMMON = 1
@@ -109,7 +109,7 @@ class StagedVersion(NamedTuple):
     """The id of its content."""
 
 
-StagedVersions = dict[Stage, StagedVersion]
+StagedVersions = dict[IndexStage, StagedVersion]
 """The versions of one file. A side that removed the file has none. A file that both sides added has no common one."""
 
 
@@ -201,7 +201,7 @@ def read_conflicted_files(git: Git) -> dict[str, StagedVersions]:
     for entry in git.items("ls-files", "--unmerged", "-z"):
         fields, _, path = entry.partition("\t")
         mode, blob, stage = fields.split()
-        files.setdefault(path, {})[Stage(int(stage))] = StagedVersion(mode, blob)
+        files.setdefault(path, {})[IndexStage(int(stage))] = StagedVersion(mode, blob)
     return dict(sorted(files.items()))
 
 

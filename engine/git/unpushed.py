@@ -20,7 +20,7 @@ from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import LITERAL_PATHS, Git
 from engine.git.history import read_file_at
-from engine.git.leftovers import SECRET_KIND, LineProblem, scan_line
+from engine.git.leftovers import SECRET_KIND, UnwantedLine, scan_line
 from engine.git.patch import FilePatch, PatchLine, read_patch
 from engine.git.secrets import SECRET_HINT, is_secret_file
 from engine.git.state import FileState, GitState
@@ -409,7 +409,7 @@ class _FoundLine(NamedTuple):
 
     sha: str
     line: PatchLine
-    problem: LineProblem
+    problem: UnwantedLine
 
 
 def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[_FoundLine]:

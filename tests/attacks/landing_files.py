@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.beneath import Beneath
 from engine.execution import file_plan
-from engine.execution.file_plan import ABSENT, Contents, Entry, Image, ImageKind, Plan, compute_blob_id
+from engine.execution.file_plan import ABSENT, Contents, Image, ImageKind, Plan, PlanEntry, compute_blob_id
 from engine.model import Refusal
 
 EDITED = "edited\n"
@@ -74,13 +74,15 @@ def make_plan() -> tuple[Plan, Contents]:
         Image(ImageKind.FILE, compute_blob_id(b"two"), 0o755),
     )
     entries = (
-        Entry("d/change", first, second),
-        Entry("d/go", first, ABSENT),
-        Entry("d/link", Image(ImageKind.LINK, compute_blob_id(b"one")), Image(ImageKind.LINK, compute_blob_id(b"two"))),
-        Entry("d/new", ABSENT, second),
-        Entry("d/new_link", ABSENT, Image(ImageKind.LINK, compute_blob_id(b"x"))),
-        Entry("d/old/empty/y", first, ABSENT),
-        Entry("d/sub/authorized_keys", ABSENT, first),
+        PlanEntry("d/change", first, second),
+        PlanEntry("d/go", first, ABSENT),
+        PlanEntry(
+            "d/link", Image(ImageKind.LINK, compute_blob_id(b"one")), Image(ImageKind.LINK, compute_blob_id(b"two"))
+        ),
+        PlanEntry("d/new", ABSENT, second),
+        PlanEntry("d/new_link", ABSENT, Image(ImageKind.LINK, compute_blob_id(b"x"))),
+        PlanEntry("d/old/empty/y", first, ABSENT),
+        PlanEntry("d/sub/authorized_keys", ABSENT, first),
     )
     plan = Plan("land_x", entries, (("d/old", 0o755), ("d/old/empty", 0o755)), (("d/sub", 0o755),))
     return plan, lambda oids: {oid: texts[oid] for oid in oids}

@@ -12,16 +12,16 @@ from engine.git.habits import (
     is_release_tag,
     measure_release_rhythm,
 )
-from engine.git.history import Change
+from engine.git.history import CommitChange
 from tests.support import read_table
 
 TABLE = read_table(__file__)
 
 
-def make_changes(*commits: str) -> list[Change]:
+def make_changes(*commits: str) -> list[CommitChange]:
     """Commits by the names of their files, with commas between them and `-` before one that is deleted."""
     return [
-        Change(
+        CommitChange(
             str(number), number, 1, "change",
             tuple(sorted(name.lstrip("-") for name in commit.split(","))),
             tuple(name[1:] for name in commit.split(",") if name.startswith("-")),
@@ -34,10 +34,10 @@ OTHERS = ("stock.py", "login.py", "readme.md", "search.py", "stock.py,login.py")
 PAIR = ("price.py,rules.toml", *OTHERS) * 12
 
 
-def make_weekly_releases(releases: int, log: str = "") -> list[Change]:
+def make_weekly_releases(releases: int, log: str = "") -> list[CommitChange]:
     """Releases a week apart, each the last of five commits; `log` is a file that one of the five changes."""
     return [
-        Change(
+        CommitChange(
             f"{week}.{number}", (7 * week + number) * DAY_S, 1, "change",
             ("a.py", log) if log and number == 1 else ("a.py",),
             tags=(f"v1.{week}.0",) if number == 4 else (),
@@ -47,13 +47,13 @@ def make_weekly_releases(releases: int, log: str = "") -> list[Change]:
     ]  # fmt: skip
 
 
-def extend_history(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> list[Change]:
+def extend_history(history: list[CommitChange], *subjects: str, tags: tuple[str, ...] = ()) -> list[CommitChange]:
     """A history and after it a commit a day, each with the tags."""
     begin = history[-1].committed
     return [
         *history,
         *(
-            Change(f"new{number}", begin + number * DAY_S, 1, subject, ("new.py",), (), tags)
+            CommitChange(f"new{number}", begin + number * DAY_S, 1, subject, ("new.py",), (), tags)
             for number, subject in enumerate(subjects, 1)
         ),
     ]

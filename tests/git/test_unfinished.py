@@ -3,7 +3,7 @@
 import pytest
 
 from engine.git import Git
-from engine.git.unfinished import GitOperation, Stage, read_conflicted_files, read_operation, read_operation_stamp
+from engine.git.unfinished import GitOperation, IndexStage, read_conflicted_files, read_operation, read_operation_stamp
 from tests.support.programs import run_git_that_stops
 from tests.support.repository import Repository
 
@@ -34,7 +34,7 @@ def test_a_merge_names_what_is_resolved_and_what_is_not(apart: Repository):
     merge = read_current(apart)
     assert (merge.name, merge.ours.name, find_subject(merge)) == ("merge", "main", "side")
     assert (merge.unmerged, merge.resolved) == ((":a.txt", "b c.txt"), ())
-    assert {*read_conflicted_files(git)[":a.txt"]} == {*Stage}
+    assert {*read_conflicted_files(git)[":a.txt"]} == {*IndexStage}
 
     apart.write("b c.txt", "23\n")
     apart.git("add", "b c.txt")

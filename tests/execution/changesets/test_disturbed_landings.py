@@ -8,7 +8,7 @@ import pytest
 
 from engine.beneath import Beneath
 from engine.execution import file_plan
-from engine.execution.file_plan import ABSENT, Entry, Image, ImageKind, Plan, compute_blob_id
+from engine.execution.file_plan import ABSENT, Image, ImageKind, Plan, PlanEntry, compute_blob_id
 from engine.files import TEMPORARY_PREFIX
 from engine.model import ChangeState, Refusal
 from engine.storage.state import unfinished_intents
@@ -163,7 +163,7 @@ def test_whether_a_plan_is_carried_out_is_asked_without_a_change_and_its_rest_is
 ):
     plan = Plan(
         "land_x",
-        (Entry("a", ABSENT, make_file_image("one")),),
+        (PlanEntry("a", ABSENT, make_file_image("one")),),
         old_folders=(("old", 0o755),),
         new_folders=(("new", 0o755),),
     )
@@ -195,7 +195,7 @@ def test_a_file_is_removed_again_if_the_disk_fails_just_after_it_was_made(
         if step == "write a":
             monkeypatch.setattr(top_folder, "unlink", fail_once)
 
-    plan = Plan("land_x", (Entry("a", ABSENT, make_file_image("one")),))
+    plan = Plan("land_x", (PlanEntry("a", ABSENT, make_file_image("one")),))
     with pytest.raises(OSError, match="land_x"):
         file_plan.carry_out(top_folder, plan, lambda blobs: dict.fromkeys(blobs, b"one"), follow)
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from engine.execution.permissions import Permissions
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
-from engine.execution.session_limits import Limits, StopRequest, Stopwatch
+from engine.execution.session_limits import Limits, SessionStop, Stopwatch
 from engine.execution.session_store import APPROVED
 from engine.execution.tools import TOOL_NAMES, Policy
 from engine.execution.tools.tool_gate import Gate, ToolServices
@@ -129,7 +129,7 @@ class BeltWorld:
 
     def stop(self, reason: str = "enough"):
         """End the session: its thread notices, and its last transaction is made."""
-        self.live.stop(StopRequest(SessionState.CANCELLED, reason))
+        self.live.stop(SessionStop(SessionState.CANCELLED, reason))
         self.database.write(lambda tx: self.permissions.session_ended(tx, self.view))
 
 

@@ -16,7 +16,7 @@ from engine.frozen import frozen
 from engine.git import LITERAL_PATHS, Git
 from engine.git.history import log_commits
 from engine.git.secrets import is_secret_file
-from engine.git.state import Status
+from engine.git.state import GitStatus
 from engine.git.unfinished import find_operation_name
 from engine.git.unpushed import CommitSpan, UnpushedProblem, read_since
 from engine.text import sanitise
@@ -31,7 +31,7 @@ _ALLOW_EMPTY = "--allow-empty --allow-empty-message"
 
 
 def describe_cleanup(
-    git: Git, problems: Sequence[UnpushedProblem], status: Status, span: CommitSpan | None
+    git: Git, problems: Sequence[UnpushedProblem], status: GitStatus, span: CommitSpan | None
 ) -> list[str]:
     """What removes the `problems`, which are secrets and unwanted files, a line each; the commands are indented. `span`
     has the unpushed commits; None without a commit. A secret must be replaced, because somebody may have copied it."""
@@ -98,7 +98,9 @@ def _format_removal(paths: Iterable[str]) -> str:
     return f"Remove the secret from {names}, if it is still there, for example into an environment variable."
 
 
-def _describe_rewrite(git: Git, problems: Sequence[UnpushedProblem], status: Status, span: CommitSpan) -> Iterator[str]:
+def _describe_rewrite(
+    git: Git, problems: Sequence[UnpushedProblem], status: GitStatus, span: CommitSpan
+) -> Iterator[str]:
     """The steps if commits have problems. If only the last one has, it is amended. An earlier one gets a fixup commit
     if nothing can be in its way. Otherwise one commit replaces the affected commits and all later ones, which never
     conflicts and changes no file."""
@@ -127,7 +129,9 @@ def _describe_rewrite(git: Git, problems: Sequence[UnpushedProblem], status: Sta
         yield f"  git log --reverse --format=%B {rewrite.commits} | git commit {amend}{_ALLOW_EMPTY} -F -"
 
 
-def _describe_new_contents(git: Git, problems: Sequence[UnpushedProblem], status: Status, base: str) -> Iterator[str]:
+def _describe_new_contents(
+    git: Git, problems: Sequence[UnpushedProblem], status: GitStatus, base: str
+) -> Iterator[str]:
     """The steps that prepare the index for a commit in place of those since `base`; see `_describe_removal`."""
     yield from _describe_removal(git, problems, base)
     paths = {problem.path for problem in problems}
@@ -198,7 +202,7 @@ def _list_later(git: Git, affected: Set[str], tips: Sequence[str]) -> set[str]:
     return later
 
 
-def _can_be_fixed_up(git: Git, problems: Sequence[UnpushedProblem], status: Status, commits: str) -> bool:
+def _can_be_fixed_up(git: Git, problems: Sequence[UnpushedProblem], status: GitStatus, commits: str) -> bool:
     """Whether fixup commits can be squashed into `commits` without a conflict, and without a file in their way. Then
     there is no merge, no deleted file and no other fixup, and only one commit changes each file with a secret."""
     if any(not problem.line or is_secret_file(problem.path) for problem in problems):

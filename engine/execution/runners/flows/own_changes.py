@@ -37,7 +37,7 @@ from engine.git.leftovers import (
     Leftover,
     count_kinds,
     find_removable_lines,
-    read_text,
+    read_working_file,
     remove_lines,
     scan_line,
 )
@@ -75,7 +75,7 @@ class LookForLeftovers(Flow):
             return FlowResult("No leftovers")
         can_remove = False
         for path, file_findings in group_pairs((finding.path, finding) for finding in findings).items():
-            text = read_text(job.git, path)
+            text = read_working_file(job.git, path)
             for finding in file_findings:
                 _show_leftover(job, finding, text)
             debugging = [

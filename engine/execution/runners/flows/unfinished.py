@@ -27,7 +27,7 @@ from engine.git.history import Stash, read_stashes
 from engine.git.unfinished import (
     CONFLICT_OPERATION,
     GitOperation,
-    Stage,
+    IndexStage,
     StagedVersions,
     read_conflicted_files,
     read_operation,
@@ -43,7 +43,7 @@ MAX_LISTED_FILES = 50
 _SUBMODULE = "160000"
 """The mode of an entry that is a submodule."""
 
-_SIDE_WORDS = {Stage.OURS: "ours", Stage.THEIRS: "theirs"}
+_SIDE_WORDS = {IndexStage.OURS: "ours", IndexStage.THEIRS: "theirs"}
 """The sides of a conflict, as git's options and sentences name them."""
 
 
@@ -89,7 +89,7 @@ class UnfinishedOperation(ProjectFlow):
         """Run the tests with all conflicts resolved to each side. Returns the outcomes as the rest of a sentence."""
         outcomes = ""
         theirs = operation.rebased or (operation.theirs.name if operation.theirs else "")
-        for side, name in ((Stage.OURS, operation.ours.name), (Stage.THEIRS, theirs)):
+        for side, name in ((IndexStage.OURS, operation.ours.name), (IndexStage.THEIRS, theirs)):
             reset_worktree(job)
             side_label = f"{_SIDE_WORDS[side]} ({name})" if name else _SIDE_WORDS[side]
             job.say(f"With all conflicts taken from {side_label}:")
@@ -149,7 +149,7 @@ def _report_bisect(job: Job, operation: GitOperation) -> FlowResult:
     )
 
 
-def _resolve_file(job: Job, path: str, versions: StagedVersions, side: Stage) -> None:
+def _resolve_file(job: Job, path: str, versions: StagedVersions, side: IndexStage) -> None:
     """Resolve a file in conflict to one side in the worktree. The file is removed if that side removed it.
 
     Only lines that both sides changed are taken from that side, if both have the file and its lines can be compared.
@@ -163,7 +163,9 @@ def _resolve_file(job: Job, path: str, versions: StagedVersions, side: Stage) ->
         job.say(f"{path} is a submodule and stays as it is")
         return
     blob = version.blob
-    are_alike = {Stage.OURS, Stage.THEIRS} <= versions.keys() and len({each.mode for each in versions.values()}) == 1
+    are_alike = {IndexStage.OURS, IndexStage.THEIRS} <= versions.keys() and len(
+        {each.mode for each in versions.values()}
+    ) == 1
     if are_alike and (merged := _merge_lines(job, versions, side)) is not None:
         blob = job.git.text("hash-object", "-w", "--no-filters", "--stdin", stdin=merged)
     entry = f"{version.mode} {blob}\t".encode() + _encode_path(path)
@@ -171,11 +173,11 @@ def _resolve_file(job: Job, path: str, versions: StagedVersions, side: Stage) ->
     job.git.run("checkout-index", "--force", "-z", "--stdin", stdin=_encode_path(path))
 
 
-def _merge_lines(job: Job, versions: StagedVersions, side: Stage) -> bytes | None:
+def _merge_lines(job: Job, versions: StagedVersions, side: IndexStage) -> bytes | None:
     """The lines of a file, of which those that both sides changed are those of one side. None if its lines cannot be
     compared, as those of a binary file."""
     files: list[str] = []
-    for stage in (Stage.OURS, Stage.COMMON, Stage.THEIRS):
+    for stage in (IndexStage.OURS, IndexStage.COMMON, IndexStage.THEIRS):
         file = job.scratch / f"version-{stage}"
         file.write_bytes(job.git.output("cat-file", "blob", versions[stage].blob) if stage in versions else b"")
         files.append(str(file))
