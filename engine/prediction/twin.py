@@ -149,7 +149,7 @@ class EmbeddedTwin:
             return NO_FEATURES
         import numpy
 
-        from engine.learning.decisions import extract_features
+        from engine.learning.decisions.learner import extract_features
 
         vectors = self._embed([prompt, latest, *earlier])
         return extract_features(

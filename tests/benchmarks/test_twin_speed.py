@@ -14,8 +14,9 @@ from functools import partial
 import numpy
 
 from engine.clock import FakeClock
-from engine.learning.decisions import CardFeatures, extract_features
+from engine.learning.decisions import CardFeatures
 from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, Decision, Decisions
+from engine.learning.decisions.learner import extract_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction

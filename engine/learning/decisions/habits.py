@@ -1,8 +1,9 @@
-"""The operator's habits: counts of past decisions by kind, channel, workspace, time and words (SPEC 2.3b, 2.5). Pure.
+"""The operator's habits (SPEC 2.3b, 2.5): how similar cards were decided. Pure.
 
-A count becomes a share approved, which is drawn towards the share of a more general key, because a few decisions say
-little. The `learner` reads the shares as features; the usual wait, the usual channel and the explanation are of the
-counts alone.
+`Habits` counts past decisions by kind, channel, workspace, time and words, and `NewestDecisions` compares a card with
+each of the newest ones, by its fields and by the meaning of its text. Either becomes a share approved, which is drawn
+towards a more general one, because a few decisions say little. The `learner` reads the shares as features; the usual
+wait, the usual channel and the explanation are of the counts alone.
 """
 
 from __future__ import annotations
@@ -15,8 +16,18 @@ from datetime import timedelta
 from statistics import median
 from zlib import crc32
 
+import numpy
+from numpy.typing import NDArray
+
 from engine.frozen import frozen
-from engine.learning.decisions import CardFeatures, PastDecision
+from engine.learning.decisions import (
+    EMBEDDING_SIZE,
+    WORD_DIMENSIONS,
+    CardFeatures,
+    PastDecision,
+    dequantise,
+    hash_word_set,
+)
 from engine.model import PartOfDay
 
 EXPLICIT_WEIGHT = 0.8
@@ -191,3 +202,93 @@ class Habits:
         """(approved, decided) of the decisions with a key that were given on the card itself."""
         counts = self.counts.get(key, Counts())
         return counts.explicit_approved, counts.explicit_decided
+
+
+# -- the newest decisions
+
+RING_SIZE = 512
+"""Number of the newest decisions that are kept."""
+
+NEAREST = 20
+"""Number of the most similar decisions that are compared."""
+
+MIN_SIMILARITY = 0.4
+"""Minimum similarity of a decision that counts."""
+
+FIELD_WEIGHTS = numpy.array([0.4, 0.15, 0.15, 0.1], numpy.float32)
+"""Similarity for the same kind, channel, workspace and flow."""
+
+TEXT_WEIGHT = 0.2
+"""Similarity for the same text."""
+
+MIN_TEXT_SIMILARITY = 0.3
+"""Minimum similarity of a text that counts by its text alone. Above it, the weight grows with the square, to about
+2."""
+
+Floats = NDArray[numpy.float32]
+"""A number for each decision in the ring."""
+
+
+class NewestDecisions:
+    """A ring of the newest decisions. Each array has a row for each of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Number of decisions added so far, including those that left the ring."""
+        self._fields = numpy.zeros((RING_SIZE, 4), numpy.int64)
+        self._words = numpy.zeros((RING_SIZE, WORD_DIMENSIONS), numpy.float32)
+        self._embeddings = numpy.zeros((RING_SIZE, EMBEDDING_SIZE), numpy.float32)
+        self._has_embedding = numpy.zeros(RING_SIZE, numpy.bool_)
+        self._chosen = numpy.zeros(RING_SIZE, numpy.float32)
+        self._weights = numpy.zeros(RING_SIZE, numpy.float32)
+
+    def add(self, decision: PastDecision) -> None:
+        """Add the newest decision. If there are more than `RING_SIZE`, the oldest is removed."""
+        index, card = self.count % RING_SIZE, decision.card
+        self._fields[index] = _hash_fields(card)
+        self._words[index] = hash_word_set(card.words)
+        self._embeddings[index] = dequantise(card.text.embedding)
+        self._has_embedding[index] = bool(card.text.embedding)
+        self._chosen[index] = decision.chosen
+        self._weights[index] = decision.weight
+        self.count += 1
+
+    def compute_pattern_share(self, query: CardFeatures, prior: float) -> float:
+        """The share chosen of the most similar decisions, weighted by similarity and drawn towards `prior`."""
+        size = self._size
+        same_fields = self._fields[:size] == _hash_fields(query)
+        similarity = same_fields @ FIELD_WEIGHTS + TEXT_WEIGHT * self._compute_text_similarity(query)
+        similarity[similarity < MIN_SIMILARITY] = 0.0
+        if size > NEAREST:
+            similarity[similarity < numpy.partition(similarity, size - NEAREST)[size - NEAREST]] = 0.0
+        return self._compute_share_chosen(similarity, prior)
+
+    def compute_text_share(self, query: CardFeatures, prior: float) -> float:
+        """The share chosen of the decisions with a similar text, of any kind, drawn towards `prior`."""
+        similarity = numpy.maximum(self._compute_text_similarity(query) - MIN_TEXT_SIMILARITY, 0.0) ** 2 * 4
+        return self._compute_share_chosen(similarity, prior)
+
+    @property
+    def _size(self) -> int:
+        """Number of decisions in the ring."""
+        return min(self.count, RING_SIZE)
+
+    def _compute_share_chosen(self, similarity: Floats, prior: float) -> float:
+        """The share chosen of the decisions, weighted by similarity and drawn towards `prior`."""
+        weights = similarity * self._weights[: self._size]
+        return shrink_share(float((weights * self._chosen[: self._size]).sum()), float(weights.sum()), prior)
+
+    def _compute_text_similarity(self, query: CardFeatures) -> Floats:
+        """The similarities of the texts, in [0, 1]: by embeddings if both have one, else by words."""
+        size = self._size
+        similarity: Floats = self._words[:size] @ hash_word_set(query.words)
+        if query.text.embedding:
+            by_embedding = self._embeddings[:size] @ dequantise(query.text.embedding)
+            similarity = numpy.where(self._has_embedding[:size], by_embedding, similarity)
+        return similarity.clip(0.0, 1.0)
+
+
+def _hash_fields(card: CardFeatures) -> NDArray[numpy.int64]:
+    """The hashes of the fields that `FIELD_WEIGHTS` weighs, in their order."""
+    fields = (card.kind, card.channel, card.workspace, card.flow)
+    return numpy.array([crc32(name.encode()) for name in fields], numpy.int64)
