@@ -14,13 +14,7 @@ from engine.activity import (
     sort_queue,
 )
 from engine.clock import FakeClock
-from engine.model import (
-    ChangeSet,
-    ChangeState,
-    PermissionRequest,
-    SessionState,
-    SessionView,
-)
+from engine.model import ChangeSet, ChangeState, PermissionRequest, SessionState, SessionView
 from engine.storage.database import Database
 from tests.support.sessions import make_session_view
 

@@ -25,11 +25,7 @@ REPLACED_WORDS = {
 }
 """What the glossary says otherwise, and the word for it."""
 
-SILENT_MODULES = {
-    "engine/memory/question.py",
-    "engine/learning/learnings/rules.py",
-    "engine/execution/file_plan.py",
-}
+SILENT_MODULES = {"engine/memory/question.py", "engine/learning/learnings/rules.py", "engine/execution/file_plan.py"}
 """Modules whose strings are compared or traced, and never shown."""
 
 

@@ -20,10 +20,7 @@ from engine.clock import FakeClock
 from engine.config.sections import Surface
 from engine.events import EventBus
 from engine.execution.runners.flows.agents_md import read_lessons
-from engine.model import (
-    ChangeState,
-    SessionState,
-)
+from engine.model import ChangeState, SessionState
 from engine.storage.database import Database
 from tests.api.notify.notify_world import PAUSED_EVENT, NotifyWorld
 from tests.execution.changesets.landing_world import LandingWorld

@@ -13,12 +13,7 @@ from sqlmodel import col, update
 
 from engine.execution.change_store import ChangeSetRow
 from engine.model import Refusal
-from tests.attacks.landing_files import (
-    EDITED,
-    Canary,
-    ignore_failure,
-    make_all_changes,
-)
+from tests.attacks.landing_files import EDITED, Canary, ignore_failure, make_all_changes
 from tests.execution.changesets.landing_world import Change, LandingWorld, make_edit
 from tests.support.checks import refused
 

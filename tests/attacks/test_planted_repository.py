@@ -16,13 +16,7 @@ from engine.execution.sandbox.mounts import find_protected_git_paths
 from engine.git import Git, find_repository_root
 from engine.git.reader import GitReader
 from engine.model import PromptRequest, Refusal
-from tests.attacks.planting import (
-    Attack,
-    Trap,
-    make_project,
-    rehearse_and_land,
-    use_operator_tree,
-)
+from tests.attacks.planting import Attack, Trap, make_project, rehearse_and_land, use_operator_tree
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.support import read_table
 from tests.support.programs import run_git

@@ -11,14 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy import (
-    TRANSITIONS,
-    AutonomyTrigger,
-    Facts,
-    Presence,
-    find_next_trigger,
-    find_transitions,
-)
+from engine.autonomy import TRANSITIONS, AutonomyTrigger, Facts, Presence, find_next_trigger, find_transitions
 from engine.autonomy.autonomous_runs import (
     ApprovalRecord,
     AutonomyRequirements,
@@ -170,9 +163,7 @@ def make_schedule(database: Database, action: Callable[[], None]) -> Schedule:
     return Schedule(database, SystemClock(UTC), [Job("cards", lambda: timedelta(minutes=10), action)])
 
 
-def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_restart(
-    system_database: Database,
-):
+def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_restart(system_database: Database):
     runs = []
     has_run = threading.Event()
 

@@ -123,14 +123,7 @@ class Shop(ModelWorld):
     use. Behaviour is in use if the operator approves the candidates. A session with failing tests may not try again.
     `engine` is there while the shop is `opened`."""
 
-    def __init__(
-        self,
-        root: Path,
-        server: ModelServer,
-        host: ModelHost,
-        seed: int,
-        on: Collection[str],
-    ):
+    def __init__(self, root: Path, server: ModelServer, host: ModelHost, seed: int, on: Collection[str]):
         super().__init__(root, FakeClock(MONDAY), server, host=host)
         self.on = frozenset(on)
         self.randomness = Randomness(seed)

@@ -19,13 +19,7 @@ from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import link_tools, make_session_environment
 from engine.execution.sandbox.programs import Bubblewrap
 
-PACKAGES = {
-    "itsdangerous": ("freezegun",),
-    "pluggy": (),
-    "iniconfig": (),
-    "click": (),
-    "toolz": (),
-}
+PACKAGES = {"itsdangerous": ("freezegun",), "pluggy": (), "iniconfig": (), "click": (), "toolz": ()}
 """Names, and what their tests need besides pytest."""
 
 

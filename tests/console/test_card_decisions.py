@@ -160,11 +160,7 @@ STORIES: Stories = {
         sees("the disk is full"),
         Until("the last approval", lambda app: app.cards.last_approved_id == SECOND),
     ),
-    "undo is not offered for what only reads": (
-        press("j right"),
-        sees("✓ Started: Run the tests"),
-        hides("Undo: u"),
-    ),
+    "undo is not offered for what only reads": (press("j right"), sees("✓ Started: Run the tests"), hides("Undo: u")),
     "a review that would find the same again opens the details": (
         with_first_card(reasoning="It came in with “Upload”.\n  git commit --amend"),
         hides("git commit --amend"),

@@ -248,12 +248,7 @@ CHANGES: Stories = {
         hides("We take Decimal"),
         was_called_once("forget"),
     ),
-    "rows of the ledger are not forgotten": (
-        *open_layer(Layer.LEDGER),
-        press("x"),
-        CLOSED,
-        hides("x forget"),
-    ),
+    "rows of the ledger are not forgotten": (*open_layer(Layer.LEDGER), press("x"), CLOSED, hides("x forget")),
 }
 
 

@@ -111,11 +111,7 @@ STORIES: Stories = {
         never_called("approve", "dismiss", "snooze"),
     ),
     "the queue leads to the session": (press("tab enter"), on_screen("work"), LANDED_SESSION),
-    "an agent leads to its last session": (
-        select("#agents", "backend_builder"),
-        press("enter"),
-        on_screen("work"),
-    ),
+    "an agent leads to its last session": (select("#agents", "backend_builder"), press("enter"), on_screen("work")),
     "an empty stack names what waits": (
         Given(remove_cards),
         sees("No cards · 1 item waiting for you: press ⇥"),

@@ -88,11 +88,7 @@ test_a_command_of_another_screen_leads_there_and_says_its_key = make_story_test(
             sees("L: land the changes in the working tree (Work)"),
             never_called("landed"),
         ),
-        "in_a_pane": (
-            choose("Work: the next hunk"),
-            on_screen("work"),
-            sees("]: the next hunk (Work, in the diff)"),
-        ),
+        "in_a_pane": (choose("Work: the next hunk"), on_screen("work"), sees("]: the next hunk (Work, in the diff)")),
         "before_the_screen_has_read_its_data": (
             choose("Memory: edit the agent's file here"),
             on_screen("memory"),

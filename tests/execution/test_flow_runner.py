@@ -8,10 +8,7 @@ import pytest
 from engine.config.settings import Settings, WorkspaceSettings
 from engine.execution.runners import Place, WorkFailed
 from engine.execution.runners.flow import FlowResult, Job
-from engine.execution.runners.flows import (
-    LearnedFlow,
-    make_learned_flow,
-)
+from engine.execution.runners.flows import LearnedFlow, make_learned_flow
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.model import CheckResult, Refusal, SessionState, Verdict
 from tests.execution.flow_world import FlowWorld

@@ -55,10 +55,7 @@ def test_a_part_that_raises_or_is_late_is_left_out_and_named():
     finally:
         gate.set()
     assert [part.name for part in first.parts] == ["one", "two"]
-    assert first.notes == (
-        "broken was left out: the disk is gone",
-        "slow was left out: no answer within 0.05 s",
-    )
+    assert first.notes == ("broken was left out: the disk is gone", "slow was left out: no answer within 0.05 s")
     # Not asked again while it hangs: a part that never answers costs one thread, not one a call.
     assert second.notes[1] == "slow was left out: it has not answered since it was last asked"
 

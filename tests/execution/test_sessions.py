@@ -11,9 +11,7 @@ from engine.events import EventBus
 from engine.events.work import SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import WorkFailed
-from engine.execution.session_store import (
-    is_legal_transition,
-)
+from engine.execution.session_store import is_legal_transition
 from engine.model import Refusal, SessionState, Verdict
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

@@ -13,13 +13,7 @@ from engine.events import EventBus
 from engine.events.work import SessionOutput
 from engine.execution import transcripts
 from engine.execution.live_session import LiveSession
-from engine.execution.transcripts import (
-    CUT_NOTE,
-    MAX_LINE_CHARS,
-    LineSplitter,
-    TranscriptReader,
-    TranscriptWriter,
-)
+from engine.execution.transcripts import CUT_NOTE, MAX_LINE_CHARS, LineSplitter, TranscriptReader, TranscriptWriter
 from engine.redaction import CUT, MAX_KEY_CHARS, Redactor
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

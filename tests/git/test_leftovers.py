@@ -6,11 +6,7 @@ import pytest
 
 from engine.git import Git
 from engine.git.inspection import find_own_changes
-from engine.git.leftovers import (
-    find_removable_lines,
-    remove_lines,
-    scan_line,
-)
+from engine.git.leftovers import find_removable_lines, remove_lines, scan_line
 from engine.git.reader import GitReader
 from tests.support import read_table
 from tests.support.repository import Repository

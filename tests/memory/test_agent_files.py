@@ -102,10 +102,7 @@ def test_a_file_that_cannot_be_read_says_why(files: AgentFiles):
     assert "not a regular file" in problems["heartbeat.md"]
 
 
-@pytest.mark.parametrize(
-    "agent, name",
-    [("..", "soul.md"), ("gardener", "../ceo/soul.md"), ("gardener", "passwd")],
-)
+@pytest.mark.parametrize("agent, name", [("..", "soul.md"), ("gardener", "../ceo/soul.md"), ("gardener", "passwd")])
 def test_nothing_but_the_files_of_agents_is_touched(files: AgentFiles, agent: str, name: str):
     refused("unknown_file", lambda: files.read(agent, name))
     refused("unknown_file", lambda: files.write(agent, name, "x", based_on=""))

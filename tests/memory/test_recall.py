@@ -10,13 +10,7 @@ from engine.clock import FakeClock
 from engine.memory import MAX_LEADING_FACTS, LayerResult, Recaller
 from engine.memory.graph import TaskGraph
 from engine.memory.layer_sources import GraphSource
-from engine.model import (
-    GraphNode,
-    Layer,
-    RecallMatch,
-    RecallQuery,
-    Relation,
-)
+from engine.model import GraphNode, Layer, RecallMatch, RecallQuery, Relation
 from engine.storage.database import Database
 from tests.memory.memory_services import NOW, make_match
 

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from engine import tokenizer
 from engine.config.settings import FixedSettings, MemorySettings, Settings
 from engine.memory.recall_in_prompts import BLOCK_TAG, PREAMBLE, RecallPromptPart, make_memory_lines
-from engine.model import (
-    PromptRequest,
-    Recall,
-    RecallMatch,
-    RecallQuery,
-    SourceKind,
-)
+from engine.model import PromptRequest, Recall, RecallMatch, RecallQuery, SourceKind
 from engine.text import sanitise
 from tests.memory.hostile_pieces import HOSTILE_PIECES
 from tests.memory.memory_services import make_match

@@ -13,11 +13,7 @@ from engine.memory.memory import MemoryService
 from engine.memory.question import MONTH_FIT, OTHER_DAY_FIT, make_stem, parse_question
 from engine.memory.ranking import MIN_RELEVANCE, add_text_features, rank, select_candidates
 from engine.memory.store import MemoryRow
-from engine.model import (
-    Layer,
-    NewMemory,
-    RecallQuery,
-)
+from engine.model import Layer, NewMemory, RecallQuery
 from tests.memory.memory_services import NOW, MakeMemory, WordVectors, make_turns
 
 

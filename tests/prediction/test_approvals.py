@@ -10,17 +10,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.model import (
-    Card,
-    DecidedBy,
-    Outcome,
-    Randomness,
-    Refusal,
-    RunnerInfo,
-    SessionState,
-    Status,
-    TriggerType,
-)
+from engine.model import Card, DecidedBy, Outcome, Randomness, Refusal, RunnerInfo, SessionState, Status, TriggerType
 from engine.prediction import RUN_FACT
 from engine.prediction.tasks import TaskBoard
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal

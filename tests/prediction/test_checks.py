@@ -8,11 +8,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.git.history import Commit
 from engine.git.state import GitState
-from engine.model import (
-    CheckReport,
-    Outcome,
-    Status,
-)
+from engine.model import CheckReport, Outcome, Status
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal, make_proposals
 from tests.support.checks import refused
 

@@ -7,9 +7,7 @@ from pathlib import Path
 from engine.execution.runners.flows import FLOWS
 from engine.git.inspection import Inspection
 from engine.model import Tier
-from engine.prediction import (
-    KINDS,
-)
+from engine.prediction import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -6,13 +6,7 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.model import (
-    CheckResult,
-    Proposal,
-    Source,
-    Status,
-    TriggerType,
-)
+from engine.model import CheckResult, Proposal, Source, Status, TriggerType
 from engine.safety.trigger_history import find_chain_start
 from tests.prediction.deciding import DecisionWorld, make_proposal, make_proposals
 from tests.support.sessions import make_session_ended

@@ -14,10 +14,7 @@ import pytest
 from engine.config.settings import FixedSettings, Settings
 from engine.model import Answer, Question
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.predictors import (
-    ModelTwin,
-    PredictorHook,
-)
+from engine.prediction.predictors import ModelTwin, PredictorHook
 from tests.prediction.builders import NOW
 from tests.prediction.sensing import SensedWorkspace
 from tests.support.repository import Repository, commit_at

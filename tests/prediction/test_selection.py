@@ -10,15 +10,7 @@ import pytest
 from engine.git.history import Commit
 from engine.git.state import GitState
 from engine.learning.decisions import NO_FEATURES
-from engine.model import (
-    Assignment,
-    ConfidenceParts,
-    Outcome,
-    Randomness,
-    RunnerInfo,
-    Status,
-    Tier,
-)
+from engine.model import Assignment, ConfidenceParts, Outcome, Randomness, RunnerInfo, Status, Tier
 from engine.prediction.card_rows import CardRow, make_row
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.selection import EXPLORED_BELOW, adjust_tier, is_cooling_down, is_done_by_operator, select_rows

@@ -5,13 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from engine.git.state import Touch
-from engine.prediction.signals import (
-    ANY_NEW_FILE,
-    OurWrite,
-    find_last_activity,
-    make_silence_signal,
-    make_tasks_signal,
-)
+from engine.prediction.signals import ANY_NEW_FILE, OurWrite, find_last_activity, make_silence_signal, make_tasks_signal
 from tests.prediction.builders import NOW, make_task
 
 HALF_HOUR = timedelta(minutes=30)

@@ -10,12 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config.settings import Settings
-from engine.model import (
-    Assignment,
-    Card,
-    Source,
-    Tier,
-)
+from engine.model import Assignment, Card, Source, Tier
 from engine.prediction import KINDS
 from engine.prediction.stack import (
     NO_PLACE,

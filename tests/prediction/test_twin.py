@@ -93,7 +93,7 @@ def test_bands_include_their_lower_end(confidence: float, band: Band):
     "terms, total",
     [
         ((1, 0, 0, 0), 0.4), ((0, 1, 0, 0), 0.25), ((0, 0, 1, 0), 0.2), ((0, 0, 0, 1), 0.15),
-        ((0.6,) * 4, 0.6),
+        ((0.6,) * 4, 0.6)
     ],
 )  # fmt: skip
 def test_confidence_is_the_exact_weighted_sum_of_four_terms(terms: tuple[float, ...], total: float):

@@ -119,10 +119,7 @@ class EngineMachine(MachineWorld):
             self.try_to(lambda: self.engine.safety.allow_once(card))
             self.approve(card, by)
 
-    @rule(
-        hindrance=st.sampled_from(tuple(HINDRANCES)),
-        by=st.sampled_from(tuple(DecidedBy)),
-    )
+    @rule(hindrance=st.sampled_from(tuple(HINDRANCES)), by=st.sampled_from(tuple(DecidedBy)))
     def something_is_approved_though_it_must_not(self, hindrance: str, by: DecidedBy):
         self.reset_to_quiet_morning()
         HINDRANCES[hindrance](self)
@@ -134,10 +131,7 @@ class EngineMachine(MachineWorld):
     def runners_have_a_price(self, price: int):
         self.price = price
 
-    @rule(
-        estimate=st.sampled_from((*PRICES, 2_500_000)),
-        price=st.sampled_from((None, None, *PRICES, "released")),
-    )
+    @rule(estimate=st.sampled_from((*PRICES, 2_500_000)), price=st.sampled_from((None, None, *PRICES, "released")))
     def a_model_is_called(self, estimate: int, price: int | str | None):
         """A call outside of sessions, by the Twin or the judge. With None nobody settles it: the engine died, or the
         call still waits."""

@@ -117,10 +117,7 @@ def test_an_operators_approval_satisfies_every_rule_but_a_missing_sandbox(facts:
 ROWS = read_table(__file__)
 
 
-@pytest.mark.parametrize(
-    "prompt, parameters, expected",
-    ROWS["prompts"],
-)
+@pytest.mark.parametrize("prompt, parameters, expected", ROWS["prompts"])
 def test_production_targets_are_found_in_prompts_and_parameters(prompt: str, parameters: dict[str, str], expected: str):
     production = ProductionSettings(
         hosts=("shop.example.com",), contexts=("live",), remotes=("heroku",), branches=("stable",), paths=("infra/*",)

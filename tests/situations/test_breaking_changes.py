@@ -62,9 +62,7 @@ def test_a_revert_that_conflicts_leaves_no_changes(shop: Situation):
     assert "rehearse_revert" not in shop.predict_kinds()
 
 
-def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_of_the_test(
-    situation: Situation,
-):
+def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_of_the_test(situation: Situation):
     written = situation.commit_shop()
     situation.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=3)
     culprit = situation.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=2)

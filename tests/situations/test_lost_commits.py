@@ -64,10 +64,7 @@ def test_commits_that_a_reset_left_are_found(shop: Situation):
     assert shop.git("branch", "--contains", tip).strip() == f"rescued-{tip[:10]}"
 
 
-@pytest.mark.parametrize(
-    "rewrite",
-    [amend, rebase, squash, autosquash, reset_and_keep_files],
-)
+@pytest.mark.parametrize("rewrite", [amend, rebase, squash, autosquash, reset_and_keep_files])
 def test_rewritten_commits_are_not_lost(shop: Situation, rewrite: Callable[[Situation], None]):
     shop.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=1)
     rewrite(shop)

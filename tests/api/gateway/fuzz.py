@@ -67,12 +67,7 @@ def fuzz(served: Served, number: int, *, start: int) -> Counter[str]:
     session.trust_env = False
 
     @seed(start)
-    @settings(
-        max_examples=number,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=number, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(case=st.one_of(requests_of), of_card=st.booleans())
     def send(case: Case, of_card: bool):
         if of_card and "id" in (case.path_parameters or {}):

@@ -34,10 +34,7 @@ def test_the_gateway_answers_to_its_own_host_names_only(settings: dict[str, Any]
 
 @pytest.mark.parametrize(
     "settings, code",
-    [
-        ({"host": "0.0.0.0"}, "unsafe_address"),
-        ({"certificate": "/nowhere/cert.pem"}, "no_certificate"),
-    ],
+    [({"host": "0.0.0.0"}, "unsafe_address"), ({"certificate": "/nowhere/cert.pem"}, "no_certificate")],
 )
 def test_unsafe_addresses_are_refused(settings: dict[str, Any], code: str):
     refused(code, lambda: make_listen_address(GatewaySettings.model_validate(settings)))

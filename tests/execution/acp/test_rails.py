@@ -15,21 +15,11 @@ from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.model import Randomness, SessionState, SessionView
 from engine.safety.content import check_command
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
-from tests.execution.acp.steps import (
-    ask_permission,
-    ask_to_execute,
-    read,
-    run_in_terminal,
-    tell_environment,
-    write,
-)
+from tests.execution.acp.steps import ask_permission, ask_to_execute, read, run_in_terminal, tell_environment, write
 from tests.execution.session_world import needs_sandbox
 from tests.support.checks import wait_until
 
-pytestmark = [
-    pytest.mark.long,
-    needs_sandbox,
-]
+pytestmark = [pytest.mark.long, needs_sandbox]
 
 ALL_TOOLS = ["read", "write", "edit", "exec", "web_search", "web_fetch"]
 

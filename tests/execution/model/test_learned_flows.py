@@ -9,12 +9,7 @@ from engine import Engine
 from engine.execution.runners.flows import FLOWS
 from engine.learning.candidates.life_cycle import add_candidate, decide_candidate
 from engine.model import Refusal, Verdict
-from engine.model.adaptation import (
-    Candidate,
-    CandidateMove,
-    CandidateStatus,
-    FlowOffload,
-)
+from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, FlowOffload
 from engine.storage.database import Transaction
 from tests.support.model_world import ModelWorld
 

@@ -84,10 +84,7 @@ def make_programs(project: Path, *names: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "script, runner",
-    TABLE["scripts"],
-)
+@pytest.mark.parametrize("script, runner", TABLE["scripts"])
 def test_a_script_that_only_calls_a_runner_is_that_runner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, runner: str
 ):

@@ -159,9 +159,7 @@ def test_a_round_that_fails_at_any_write_is_finished_by_the_next(
     assert len(world.adaptation.list_records("successful_heal")) == 2
 
 
-def test_a_repair_whose_landing_is_undone_is_not_told_to_agents_until_it_is_landed_again(
-    world: AdaptationWorld,
-):
+def test_a_repair_whose_landing_is_undone_is_not_told_to_agents_until_it_is_landed_again(world: AdaptationWorld):
     world.adapt(withheld=0.0)
     world.land_repair("sess_1")
     world.land_repair("sess_2")
