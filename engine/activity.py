@@ -31,7 +31,7 @@ from engine.model import (
     Waiting,
 )
 from engine.model.adaptation import CandidateStatus
-from engine.safety.content import find_objection
+from engine.safety.content.prompts import find_objection
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry

@@ -42,7 +42,9 @@ from engine.model import (
 )
 from engine.safety import costs, gate
 from engine.safety.content import RAIL as CONTENT
-from engine.safety.content import ContentFacts, check_assignment, decide_content, make_own_rules
+from engine.safety.content import ContentFacts, decide_content
+from engine.safety.content.prompts import check_assignment
+from engine.safety.content.rulebook import make_own_rules
 from engine.safety.costs import Costs
 from engine.safety.gate import GateFacts, decide_gate
 from engine.safety.kill_switch import RAIL as KILL

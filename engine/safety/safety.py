@@ -33,7 +33,9 @@ from engine.model import (
 )
 from engine.model.adaptation import Effect, FixTemplate, FlowOffload, PromptFragment
 from engine.safety import content, costs, gate, trigger_history
-from engine.safety.content import OwnRules, check_command, check_prompt, make_own_rules
+from engine.safety.content.commands import check_command
+from engine.safety.content.prompts import check_prompt
+from engine.safety.content.rulebook import OwnRules, make_own_rules
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits

@@ -23,7 +23,7 @@ from engine.git import find_repository_root
 from engine.git.reader import read_workspace_label
 from engine.home import Home
 from engine.model import LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
-from engine.safety.content import find_line_objections
+from engine.safety.content.prompts import find_line_objections
 
 if TYPE_CHECKING:
     from engine.api_keys import Keys

@@ -24,7 +24,8 @@ from pathlib import Path
 import pytest
 
 from engine.model import Verdict
-from engine.safety.content import check_command, check_prompt
+from engine.safety.content.commands import check_command
+from engine.safety.content.prompts import check_prompt
 from tests.benchmarks.measuring import time_call
 
 LABELS = Path(__file__).with_name("labels_everyday.jsonl")

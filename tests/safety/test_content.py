@@ -14,16 +14,10 @@ from pydantic import ValidationError
 
 from engine.config.settings import Settings
 from engine.model import Assignment, RailVerdict, Verdict
-from engine.safety.content import (
-    check_assignment,
-    check_command,
-    check_prompt,
-    make_own_rules,
-    prompts,
-    rulebook,
-    targets,
-)
-from engine.safety.content.commands import load_text_rules
+from engine.safety.content import prompts, rulebook, targets
+from engine.safety.content.commands import check_command, load_text_rules
+from engine.safety.content.prompts import check_assignment, check_prompt
+from engine.safety.content.rulebook import make_own_rules
 from engine.safety.content.shell import parse
 
 FOLDER = Path(__file__).parent / "content_examples"

@@ -18,7 +18,9 @@ from engine.config import ACP_PREFIX, Dollars, Hour, Milliseconds
 from engine.config.sections import Surface
 from engine.config.settings_file import describe_accepted, parse_key
 from engine.model import Hold, HoldKind, Refusal
-from engine.safety.content import check_command, check_prompt, make_own_rules
+from engine.safety.content.commands import check_command
+from engine.safety.content.prompts import check_prompt
+from engine.safety.content.rulebook import make_own_rules
 from engine.settings_store import SettingsStore
 from engine.text import sanitise
 

@@ -23,7 +23,7 @@ from engine.execution.tools.folder_jail import Jail, shorten_path
 from engine.execution.tools.web import Web, WebTarget, check_public, find_known_addresses, is_listed, parse_url
 from engine.frozen import frozen
 from engine.model import Refusal, SessionView, Verdict
-from engine.safety.content import find_programs
+from engine.safety.content.commands import find_programs
 from engine.safety.production_targets import find_target_of_file, find_target_of_host, find_targets_of_command
 from engine.text import sanitise
 

@@ -40,7 +40,7 @@ from engine.hierarchy.agent_folders import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED
 from engine.redaction import CUT
-from engine.safety.content import find_programs
+from engine.safety.content.commands import find_programs
 from engine.storage.database import Database
 from engine.text import one_line, sanitise
 from engine.wording import count

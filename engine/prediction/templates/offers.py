@@ -18,7 +18,7 @@ from engine.model import Proposal, SessionState, SessionView, Signal, Task, Tier
 from engine.prediction import KINDS, Kind, get_kind
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.signals import make_signal, make_task_signal
-from engine.safety.content import check_prompt
+from engine.safety.content.prompts import check_prompt
 from engine.storage.validation_runs import ValidationRun
 from engine.text import plain, sanitise
 from engine.wording import count

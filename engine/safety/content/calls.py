@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import dropwhile
 
+from engine.safety.content import RUNNERS, WRAPPERS, read_option_lists, read_word_list
 from engine.safety.content.data_flow import find_input, find_output, has_download_in_scripts
-from engine.safety.content.rules import RUNNERS, WRAPPERS, read_option_lists, read_word_list
 from engine.safety.content.shell import Simple, parse
 
 

@@ -10,20 +10,26 @@ from collections.abc import Iterator, Sequence
 from functools import cache, cached_property, lru_cache
 
 from engine.frozen import frozen_kw_only
-from engine.safety.content import leaks, rulebook, targets
-from engine.safety.content.calls import Call
-from engine.safety.content.data_flow import decode_base64
-from engine.safety.content.rulebook import OwnRules
-from engine.safety.content.rules import (
+from engine.model import RailVerdict
+from engine.safety.content import (
     ASK,
     BLOCK,
     Objection,
     Rule,
     find_strictest,
+    judge_folded,
+    leaks,
     read_rules,
     read_word_list,
+    rulebook,
+    targets,
 )
+from engine.safety.content.calls import Call
+from engine.safety.content.data_flow import decode_base64
+from engine.safety.content.rulebook import NO_RULES, OwnRules
+from engine.safety.content.shell import MAX_COMMAND_LINE_CHARS
 from engine.safety.content.unwrapping import Unwrapped, find_calls
+from engine.text import fold_text
 
 UNRESOLVED = "unresolved"
 """The rule on commands that the text does not contain."""
@@ -32,8 +38,21 @@ _FORK_BOMB = re.compile(r"([\w:.]{1,40})\s*\(\)\s*\{[^}]{0,200}?\1\s*\|\s*\1\s*&
 """A function that starts itself twice and is called, as in `b() { b | b & }; b`."""
 
 
+def check_command(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
+    """The verdict on a shell command; its `rule` names the rule that it breaks. `own` are the operator's rules. Never
+    raises."""
+    return judge_folded(text, MAX_COMMAND_LINE_CHARS, lambda folded: judge_command(folded, 0, own))
+
+
+def find_programs(text: str) -> list[str]:
+    """The programs that a shell command runs, each with its arguments, as far as the text shows them. Never raises."""
+    return [
+        " ".join([call.base, *call.args]) for call in find_calls(fold_text(text[: MAX_COMMAND_LINE_CHARS + 1])).calls
+    ]
+
+
 def judge_command(text: str, depth: int, own: OwnRules) -> Objection | None:
-    """The objection to a command after `fold`, None for none. `depth` is the number of texts that it is nested in."""
+    """The objection to a command that is folded, None for none. `depth` is the number of texts that it is nested in."""
     if _FORK_BOMB.search(text[:4000]):
         return Objection(BLOCK, "fork-bomb", "starts processes endlessly")
     unwrapped = find_calls(text)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
 
-from engine.safety.content.rules import INTERPRETERS, SHELLS, read_word_list
+from engine.safety.content import INTERPRETERS, SHELLS, read_word_list
 from engine.safety.content.shell import Simple, parse, unescape
 
 # -- pipes

@@ -11,10 +11,10 @@ import re
 from itertools import pairwise
 from typing import NamedTuple
 
+from engine.safety.content import ASK, BLOCK, SHELLS, WRAPPERS, Objection, find_strictest, read_word_list
 from engine.safety.content.calls import Call, find_executed_by_find, skip_options
 from engine.safety.content.data_flow import find_program
 from engine.safety.content.rulebook import find_plain_words, has_option
-from engine.safety.content.rules import ASK, BLOCK, SHELLS, WRAPPERS, Objection, find_strictest, read_word_list
 from engine.safety.content.shell import Simple
 
 MAX_EXEC_WORDS = 60

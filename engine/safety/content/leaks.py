@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from engine.safety.content import ASK, BLOCK, Objection, read_option_lists, read_word_list
 from engine.safety.content.calls import Call
 from engine.safety.content.data_flow import find_program, walk_pipe
-from engine.safety.content.rules import ASK, BLOCK, Objection, read_option_lists, read_word_list
 from engine.safety.content.shell import Simple, parse
 
 # -- secrets that are sent

@@ -1,54 +1,103 @@
 """Judges a prompt by what it asks for, and by the commands and encoded texts in it (SPEC 3.5).
 
-A clause asks for something or only talks about it. "Delete the production database" asks. "Write a test that rm -rf is
-refused", "never force push" and "why does it drop the table?" only talk. Code in backticks or fences and quoted text
-are removed from the clause and stored beside it. The rules on clauses are in `rules/prose.toml`.
+An assignment is judged by its prompt, its parameters and its channel. Only the clauses of a prompt that ask for
+something are compared with the rules in `rules/prose.toml`.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, cached_property
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import cache, cached_property, lru_cache
 from itertools import islice
-from typing import Any
 
-from engine.frozen import frozen, frozen_kw_only
-from engine.safety.content.commands import judge_command
+from engine.frozen import frozen_kw_only
+from engine.model import UNREGISTERED_CHANNEL, Assignment, PromptPart, RailVerdict, Trust, Verdict
+from engine.safety.content import ASK, CLEAN, RAIL, STRICTNESS, Objection, Rule, find_strictest, judge_folded
+from engine.safety.content.clauses import Clause, load_pattern, load_tables, split_clauses
+from engine.safety.content.commands import UNRESOLVED, judge_command
 from engine.safety.content.data_flow import decode_base64
-from engine.safety.content.rulebook import OwnRules
-from engine.safety.content.rules import ASK, Objection, Rule, find_strictest, read_rules
+from engine.safety.content.rulebook import NO_RULES, OwnRules
 from engine.safety.content.shell import MAX_COMMAND_LINE_CHARS
 
+MAX_PROMPT_CHARS = 24_000
+"""Maximum number of characters of a prompt that is judged; for a longer one the verdict is `ask`."""
 MAX_COMMAND_CHARS = 12_000
 """Maximum number of characters of commands in one prompt that are judged; if there are more, the verdict is `ask`."""
 
 
-@frozen
-class Clause:
-    """One clause. Its `text` has no polite beginning, and a space in place of each quotation."""
-
-    text: str
-    asks: bool
-    code: tuple[str, ...]
-    """Its parts between backticks or fences."""
-    quoted: tuple[str, ...]
-    """Its parts between quotation marks."""
-    carries: bool
-    """Whether the clause only asks to do what it quotes, like "run this:"."""
-    negated_from: int | None
-    """The index in `text` where a negation ends; verbs after it are not requests. None without a negation."""
-
-    @property
-    def is_request(self) -> bool:
-        """Whether the clause asks for something, and forbids nothing."""
-        return self.asks and self.negated_from is None
+def check_prompt(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
+    """The verdict on a prompt: on its requests, and on the commands and encoded texts in it. Never raises."""
+    return judge_folded(text, MAX_PROMPT_CHARS, lambda folded: _judge_prompt(folded, own))
 
 
-def judge_prompt(text: str, own: OwnRules, *, is_quoted: bool = False) -> Objection | None:
-    """The objection to a prompt after `fold`, None for none. `is_quoted` is true for a text within another prompt."""
-    clauses, complete = _split_clauses(text)
+_check_cached = lru_cache(256)(check_prompt)
+"""`check_prompt` for the texts of cards, which are judged each time that a card is shown."""
+
+
+def check_assignment(
+    assignment: Assignment, channels: Container[str], *, own: OwnRules = NO_RULES, data: Container[str] = ()
+) -> RailVerdict:
+    """The verdict on a whole assignment: its channel, its prompt, and the texts in its parameters.
+
+    The parameters named in `data`, such as names of files, are never run, so they are not judged. The prompt of a flow
+    may repeat one that reads like a command. That part is left out, because the flow does not read its prompt. So it
+    does no harm either if the prompt quotes a name such as `test_total[*]`, which as a command would be unresolved.
+    """
+    if assignment.channel not in channels:
+        return RailVerdict(
+            RAIL, Verdict.BLOCK, f"{assignment.channel!r} is not a registered channel", UNREGISTERED_CHANNEL
+        )
+    worst = _check_cached(assignment.prompt, own=own)
+    if data and worst.verdict is not Verdict.ALLOW:
+        names = [text for name, text in _collect_parameter_texts(assignment) if name in data]
+        worst = _check_cached(_leave_out(assignment.prompt, names, own), own=own)
+    if assignment.flow and worst.rule == UNRESOLVED:
+        worst = CLEAN
+    for name, text in _collect_parameter_texts(assignment):
+        if name not in data:
+            worst = max(worst, _check_cached(text, own=own), key=lambda verdict: STRICTNESS[verdict.verdict])
+    return worst
+
+
+def _collect_parameter_texts(assignment: Assignment) -> Iterator[tuple[str, str]]:
+    """The texts in the parameters of an assignment, each with the name of its parameter."""
+    for name, value in assignment.parameters.items():
+        for text in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(text, str) and text:
+                yield name, text
+
+
+def _leave_out(prompt: str, names: Sequence[str], own: OwnRules) -> str:
+    """The prompt with "it" in place of the names that would be stopped if they were commands."""
+    for name in sorted(names, key=len, reverse=True):
+        if name in prompt and _check_cached(name, own=own).verdict is not Verdict.ALLOW:
+            prompt = prompt.replace(name, "it")
+    return prompt
+
+
+def find_objection(text: str, check: Callable[[str], RailVerdict]) -> str:
+    """The objection of the content filter to text that would guide agents, "" for none."""
+    verdict = check(text) if text.strip() else None
+    if verdict is None or verdict.verdict is Verdict.ALLOW or verdict.rule == UNRESOLVED:
+        return ""  # this text is read, not run, so an unresolved `*` in quoted code does no harm
+    return verdict.reason
+
+
+def find_line_objections(part: PromptPart, check: Callable[[str], RailVerdict]) -> list[str]:
+    """The objection of the content filter to each line of a part, "" for none."""
+    if part.role == "assistant":
+        return [""] * len(part.lines)
+    return [find_objection(line.text, check) if line.source.trust is Trust.QUOTED else "" for line in part.lines]
+
+
+# -- what a prompt asks for
+
+
+def _judge_prompt(text: str, own: OwnRules, *, is_quoted: bool = False) -> Objection | None:
+    """The objection to a prompt that is folded, None for none. `is_quoted` is true for a text within another prompt."""
+    clauses, complete = split_clauses(text)
     return find_strictest(
         [
             own.find_prompt_block(text),
@@ -71,7 +120,7 @@ def _judge_requests(
         if clause.carries and clause.is_request and not is_quoted:
             for quotation in (*clause.code, *clause.quoted):
                 if not _COMMAND_AT_START.match(quotation):
-                    yield judge_prompt(quotation, own, is_quoted=True)
+                    yield _judge_prompt(quotation, own, is_quoted=True)
 
 
 def _judge_clause(clause: Clause) -> Objection | None:
@@ -177,172 +226,6 @@ def _restore_script(command: str, clause: Clause) -> str:
     return command
 
 
-# -- clauses
-
-
-MAX_CLAUSES = 300
-"""Maximum number of clauses of one prompt that are read."""
-MAX_QUOTED_PIECES = 100
-"""Maximum number of pieces of code and quoted text of one prompt that are read."""
-MAX_SENTENCE_CHARS = 4000
-
-_FENCED_CODE = re.compile(r"```[a-zA-Z]*\n(.{0,8000}?)```", re.DOTALL)
-_CODE_IN_TICKS = re.compile(r"`([^`\n]{1,1000})`")
-_QUOTED_TEXT = re.compile(r"\"([^\"\n]{1,600})\"|(?:(?<=^)|(?<=[\s(:]))'([^'\n]{2,600})'(?=$|[\s.,;:!?)])")
-_BLANKS = re.compile(r"[ \t]{2,}")
-_QUOTATION_MARK = re.compile("\ue000(\\d{1,4})\ue001")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*")
-"""What is between sentences."""
-_CLAUSE_SEPARATOR = re.compile(
-    r"(,\s+(?:(?:and|but|or|so|also)\s+)?(?:then\s+)?|\s+(?:and\s+then|and\s+also|then|and|but|or|nor|before|&)\s+|"
-    r":\s+|\s[-\u2014]\s)",
-    re.IGNORECASE,
-)
-"""What is between the clauses of a sentence: ", and then " in "build it, and then push it"."""
-_LIST_MARK = re.compile(r"^\s*(?:[-*\u2022>]\s+|\d{1,3}[.)]\s+|\[[ xX]?\]\s+|#{1,6}\s+|\$\s+)+")
-"""The mark before an item of a list or a heading: "- ", "2. ", "[ ] "."""
-_SUBORDINATE_WORD = re.compile(r"\b(?:to|that|which|who|when|where|if|whether|how|why|can|of)\b", re.IGNORECASE)
-"""Words that begin a subordinate clause, which "and" continues: "explain how to drop a table and delete a file"."""
-
-
-def _split_clauses(text: str) -> tuple[list[Clause], bool]:
-    """The clauses of `text`, at most `MAX_CLAUSES`, and whether these are all. Takes linear time."""
-    quotations = _Quotations()
-    sentences = _SENTENCE.split(quotations.extract(_remove_outer_quotes(_BLANKS.sub(" ", text.strip()))))
-    clauses: list[Clause] = []
-    last_talks = False
-    for sentence in sentences[:MAX_CLAUSES]:
-        is_only_code = not _QUOTATION_MARK.sub("", sentence).strip(" .:!`")
-        sentence_clauses = _split_sentence(sentence, quotations, only_talks=is_only_code and last_talks)
-        clauses += sentence_clauses
-        if sentence_clauses and not is_only_code:
-            last_talks = not sentence_clauses[-1].asks
-        if len(clauses) >= MAX_CLAUSES:
-            break
-    is_complete = (
-        len(quotations.pieces) < MAX_QUOTED_PIECES
-        and len(clauses) < MAX_CLAUSES
-        and len(sentences) <= MAX_CLAUSES
-        and all(len(sentence) <= MAX_SENTENCE_CHARS for sentence in sentences)
-    )
-    return clauses[:MAX_CLAUSES], is_complete
-
-
-def _remove_outer_quotes(text: str) -> str:
-    """The text without quotation marks around all of it."""
-    is_quoted = len(text) > 2 and text[0] in "\"'" and text[-1] == text[0] and text.count(text[0]) == 2
-    return text[1:-1] if is_quoted else text
-
-
-@frozen
-class _Quotation:
-    text: str
-    is_code: bool
-
-
-class _Quotations:
-    """The code and the quoted texts of one prompt. Each is replaced by a mark with its index."""
-
-    def __init__(self) -> None:
-        self.pieces: list[_Quotation] = []
-
-    def extract(self, text: str) -> str:
-        """The text with a mark in place of each piece of code or quoted text."""
-        text = _QUOTATION_MARK.sub(" ", text)
-        for pattern in (_FENCED_CODE, _CODE_IN_TICKS, _QUOTED_TEXT):
-            text = pattern.sub(self._replace, text)
-        return _BLANKS.sub(" ", text)
-
-    def find_marked(self, text: str) -> list[_Quotation]:
-        """The pieces whose marks are in `text`."""
-        indexes = [int(match[1]) for match in _QUOTATION_MARK.finditer(text)]
-        return [self.pieces[index] for index in indexes if index < len(self.pieces)]
-
-    def _replace(self, match: re.Match[str]) -> str:
-        text = next((group for group in match.groups() if group), "")
-        is_code = match.re is not _QUOTED_TEXT
-        if not is_code and len(text.split()) < 2:
-            return f" {text} "
-        if len(self.pieces) >= MAX_QUOTED_PIECES:
-            return " "
-        self.pieces.append(_Quotation(text, is_code))
-        return f" \ue000{len(self.pieces) - 1}\ue001 "
-
-
-def _split_sentence(sentence: str, quotations: _Quotations, *, only_talks: bool) -> list[Clause]:
-    """The clauses of a sentence. With `only_talks`, none of them asks: the sentence is only code, and the words before
-    it only talk about it."""
-    sentence = _LIST_MARK.sub("", sentence[:MAX_SENTENCE_CHARS])
-    only_talks = only_talks or _is_question(sentence)
-    parts = _CLAUSE_SEPARATOR.split(sentence)
-    clauses: list[Clause] = []
-    joined_words = ""  # the last clause, with the clauses before it that it continues
-    for separator, part in zip(["", *parts[1::2]], parts[::2], strict=True):
-        conjunction = separator.strip().lower()
-        pieces = quotations.find_marked(part)
-        bare = " ".join(_remove_filler(_QUOTATION_MARK.sub(" ", part)).split())
-        if not bare and not pieces:
-            continue
-        talks = (
-            only_talks
-            or _talks_by_itself(bare)
-            or (bool(clauses) and _continues_talk(clauses[-1], joined_words, conjunction))
-        )
-        clauses.append(_make_clause(bare, pieces, asks=not talks))
-        joined_words = f"{joined_words} {bare}" if talks and conjunction in _JOINING_WORDS else bare
-    return clauses
-
-
-def _is_question(sentence: str) -> bool:
-    first_words = _remove_filler(sentence)[:80]
-    return bool(_load_pattern("questions").match(first_words)) and not sentence.lower().startswith("if ")
-
-
-def _make_clause(bare: str, pieces: list[_Quotation], *, asks: bool) -> Clause:
-    negation = _load_pattern("negations").search(bare)
-    return Clause(
-        bare,
-        asks=asks,
-        code=tuple(piece.text for piece in pieces if piece.is_code),
-        quoted=tuple(piece.text for piece in pieces if not piece.is_code),
-        carries=bool(pieces) and bool(_load_pattern("carriers").match(bare)),
-        negated_from=negation.end() if negation else None,
-    )
-
-
-_CONDITION_WORD = re.compile(r"(?:if|when|while|unless|once|after|before|because|since)\b", re.IGNORECASE)
-_JOINING_WORDS = ("and", "or", "nor", "&", ",")
-"""Conjunctions that continue the clause before them."""
-
-
-def _talks_by_itself(text: str) -> bool:
-    """Whether a clause, judged by itself, talks about something, or says when something is to be done."""
-    return bool(_CONDITION_WORD.match(text) or _load_pattern("talk").match(text) or _load_pattern("about").search(text))
-
-
-def _continues_talk(before: Clause, joined_words: str, conjunction: str) -> bool:
-    """Whether a clause only talks because of the one `before`, which with the clauses that it continues has the
-    `joined_words`."""
-    if conjunction == "before":
-        return True
-    is_alternative = conjunction in ("or", "nor")
-    if before.asks:
-        return is_alternative and before.negated_from is not None
-    if _load_pattern("talk").match(joined_words):
-        return conjunction == ":" or (conjunction in _JOINING_WORDS and bool(_SUBORDINATE_WORD.search(joined_words)))
-    return is_alternative and bool(_load_pattern("negations").search(joined_words))
-
-
-def _remove_filler(text: str) -> str:
-    text = text.strip()
-    for _ in range(12):
-        shorter = _load_pattern("fillers").sub("", text, count=1).strip()
-        if shorter == text:
-            break
-        text = shorter
-    return text
-
-
 # -- rules on clauses
 
 
@@ -403,43 +286,32 @@ def _find_object_end(objects: re.Pattern[str], text: str, verb_end: int) -> int 
 def _is_asked(text: str, start: int) -> bool:
     """Whether the verb at `start` is a request: it begins the clause, or follows a word of request."""
     before = text[:start] if start <= 80 else f"-{text[start - 80 : start]}"
-    return not before or _load_pattern("asking").search(before) is not None
+    return not before or load_pattern("asking").search(before) is not None
 
 
 def _is_code(after: str) -> bool:
     """Whether the words after an object say that it is code or text: "database migration", "… from the list"."""
     word = re.match(r"(?:'s)?\s+([\w-]+)", after)
-    return (word is not None and word[1].lower() in _load_code_nouns()) or bool(_load_pattern("in_code").match(after))
+    return (word is not None and word[1].lower() in _load_code_nouns()) or bool(load_pattern("in_code").match(after))
 
 
 # -- the words of the rules, which are read when they are first needed
 
 
 @cache
-def _load_tables() -> dict[str, Any]:
-    return read_rules("prose.toml")
-
-
-@cache
 def load_prompt_rules() -> tuple[ProseRule, ...]:
     """All rules on prompts, those that block before those that ask."""
-    return tuple(map(ProseRule.parse, _load_tables()["rule"]))
-
-
-@cache
-def _load_pattern(name: str) -> re.Pattern[str]:
-    """The pattern of this name, in any case."""
-    return re.compile(_load_tables()["patterns"][name], re.IGNORECASE)
+    return tuple(map(ProseRule.parse, load_tables()["rule"]))
 
 
 @cache
 def _load_code_nouns() -> frozenset[str]:
     """Nouns after which an object is code, not the thing itself: "the database migration", "the production flag"."""
-    nouns = _load_tables()["code_nouns"].split()
+    nouns = load_tables()["code_nouns"].split()
     return frozenset(form for noun in nouns for form in (noun, f"{noun}s", f"{noun}es"))
 
 
 @cache
 def _load_harmless_words() -> frozenset[str]:
     """Those nouns, and words that say that a thing has no value."""
-    return _load_code_nouns().union(_load_tables()["placeholders"].split())
+    return _load_code_nouns().union(load_tables()["placeholders"].split())

@@ -19,8 +19,7 @@ from functools import cache, lru_cache
 from itertools import takewhile
 
 from engine.frozen import frozen, frozen_kw_only
-from engine.safety.content.calls import Call
-from engine.safety.content.rules import (
+from engine.safety.content import (
     ASK,
     BLOCK,
     RUNNERS,
@@ -30,6 +29,7 @@ from engine.safety.content.rules import (
     read_rules,
     read_word_list,
 )
+from engine.safety.content.calls import Call
 
 _VALUED_BEFORE_SUBCOMMAND = read_option_lists("values_first")
 _VALUED_ANYWHERE = read_option_lists("values_anywhere")

@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterable
 from functools import cache, lru_cache
 
 from engine.frozen import frozen_kw_only
+from engine.safety.content import ASK, BLOCK, Objection, Rule, read_rules, read_word_list
 from engine.safety.content.calls import Call
 from engine.safety.content.data_flow import find_input, find_program
 from engine.safety.content.deletions import find_conditions, judge_find, judge_rm, judge_truncate, judge_xargs
 from engine.safety.content.rulebook import find_plain_words, has_option
-from engine.safety.content.rules import ASK, BLOCK, Objection, Rule, read_rules, read_word_list
 from engine.safety.content.shell import Simple, parse
 
 _STARTS_LATER = Objection(ASK, "starts-later", "changes what runs automatically later")

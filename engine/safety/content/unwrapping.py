@@ -17,6 +17,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile, takewhile
 
+from engine.safety.content import (
+    INTERPRETERS,
+    SHELLS,
+    SPELLINGS,
+    read_word_list,
+)
 from engine.safety.content.calls import (
     APPENDED_INPUT,
     LOOKS_UP,
@@ -37,12 +43,6 @@ from engine.safety.content.data_flow import (
     has_decoder,
     has_download_in_scripts,
     reads_download,
-)
-from engine.safety.content.rules import (
-    INTERPRETERS,
-    SHELLS,
-    SPELLINGS,
-    read_word_list,
 )
 from engine.safety.content.shell import MAX_COMMANDS, Simple, parse
 

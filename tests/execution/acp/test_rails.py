@@ -13,7 +13,7 @@ from engine.execution.permissions import Permissions
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.model import Randomness, SessionState, SessionView
-from engine.safety.content import check_command
+from engine.safety.content.commands import check_command
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import ask_permission, ask_to_execute, read, run_in_terminal, tell_environment, write
 from tests.execution.session_world import needs_sandbox

@@ -22,7 +22,8 @@ from engine.execution.tools.toolbelt import AgentToolbelt
 from engine.execution.tools.web import Web
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, ToolResult
-from engine.safety.content import check_command, make_own_rules
+from engine.safety.content.commands import check_command
+from engine.safety.content.rulebook import make_own_rules
 from engine.storage.database import Database
 from tests.execution.session_world import make_rails
 from tests.support.sessions import make_session_view

@@ -12,7 +12,7 @@ from engine.execution.session_store import AUTONOMOUS
 from engine.execution.tools import TOOL_NAMES, Policy
 from engine.execution.tools.tool_gate import AgentToolCall
 from engine.model import PermissionAnswer, Refusal, Verdict
-from engine.safety.content import find_programs
+from engine.safety.content.commands import find_programs
 from tests.execution.session_world import needs_sandbox
 from tests.execution.tools.belt_world import BeltWorld, MakeBeltWorld
 from tests.support import read_table
