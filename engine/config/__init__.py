@@ -2,7 +2,7 @@
 
 `sections` are those on other programs and machines. `settings` are those on the engine itself, and the model of all.
 `settings_file` reads it from the file and the environment, and says what a key accepts. They may import engine.model,
-text and frozen.
+home, text and frozen.
 """
 
 from __future__ import annotations
