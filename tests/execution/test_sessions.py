@@ -20,10 +20,11 @@ from tests.support.checks import refused, wait_until
 
 
 def test_a_session_goes_from_its_permit_to_its_summary(world: ScriptWorld, database: Database):
-    view = world.run(lambda live: run_python(live, "print('hello'); print('wörld')") and "said hello")
+    view = world.run(lambda live: run_python(live, "print('hello')\nprint('wörld')") and "said hello")
     assert (view.state, view.summary) == (SessionState.SUCCEEDED, "said hello")
     assert (view.sandbox, view.prediction_id, view.lines) == ("no sandbox", "pred_1", 5)
     assert world.read_lines(view) == ["hello", "wörld"]
+    assert "; print(" in world.read_lines(view, ["command"])[0], "two lines do not look like one"
     assert [line.kind for line in world.sessions.transcript(view.id)] == ["command", "output", "output", "exit", "note"]
     events = [entry.kind for entry in reversed(Ledger(database).latest())]
     assert events == ["SessionQueued", "SessionStarted", "SessionEnded"]
