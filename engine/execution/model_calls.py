@@ -20,7 +20,7 @@ from sqlmodel import Field, Session
 from engine.events.work import ModelCallBegan, ModelCallEnded
 from engine.execution.prompts import add_token_count, remove_secrets
 from engine.frozen import frozen
-from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView
+from engine.model import NOTHING_USED, CallUsage, ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView
 from engine.redaction import redact
 from engine.storage import Row, ask, load_all, read_all, value_of
 from engine.storage.database import Database, Transaction
@@ -48,21 +48,6 @@ class CallState(StrEnum):
     CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"
     """The engine stopped while it ran."""
-
-
-@frozen
-class CallUsage:
-    """The tokens and the money that a call used."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: int = 0
-    """Micro-dollars."""
-    is_reported: bool = True
-    """False when the provider did not say what was used, or said something impossible."""
-
-
-NOTHING_USED = CallUsage()
 
 
 class ModelCallRow(Row, table=True):

@@ -18,6 +18,7 @@ from engine.config import find_model_problem, is_loopback_host
 from engine.config.sections import PROVIDERS, ProviderKind, ProviderSettings, TokenPrice
 from engine.config.settings import SettingsSource
 from engine.execution.runners.model import Model
+from engine.execution.runners.model.request_costs import compute_blended_price, find_highest_price
 from engine.frozen import frozen
 from engine.installed import MODELS, has_extra, make_extras_command, make_not_installed_refusal
 from engine.model import Refusal, SetupStep, microusd
@@ -65,8 +66,6 @@ class ModelChoice:
             return self.keyless or self.provider not in PROVIDERS
         if not self.keyless:
             return False
-        from engine.execution.runners.model.prices import find_highest_price
-
         return find_highest_price(Model(self.provider, self.model, self.kind, self.base_url)) is None
 
     @property
@@ -245,8 +244,6 @@ class ModelRouter:
         model = choice.make_model()
         if model.is_free:
             return 0
-        from engine.execution.runners.model.prices import compute_blended_price
-
         return compute_blended_price(model)
 
 

@@ -63,6 +63,21 @@ class LocalModels:
 
 
 @frozen
+class CallUsage:
+    """The tokens and the money that a call used."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: int = 0
+    """Micro-dollars."""
+    is_reported: bool = True
+    """False when the provider did not say what was used, or said something impossible."""
+
+
+NOTHING_USED = CallUsage()
+
+
+@frozen
 class ModelCall:
     """One request to a model, or one turn of an agent, without its prompt.
 

@@ -12,8 +12,8 @@ import psutil
 
 from engine import Engine, Home
 from engine.clock import FakeClock
+from engine.execution.runners.model import MAX_RETRY_AFTER_S
 from engine.execution.runners.model.host_client import ModelHost
-from engine.execution.runners.model.request_limits import MAX_RETRY_AFTER_S
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_processes import find_marked_processes

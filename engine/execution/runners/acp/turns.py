@@ -15,11 +15,11 @@ from acp import schema
 
 from engine.config import ACP_PREFIX
 from engine.execution.live_session import LiveSession
-from engine.execution.model_calls import CallState, CallUsage, ModelCalls
+from engine.execution.model_calls import CallState, ModelCalls
 from engine.execution.runners import SessionStopped, WorkFailed
 from engine.execution.runners.acp import ConfiguredAgent
 from engine.execution.runners.acp.conversation import Conversation, TurnResult
-from engine.model import Prompt, PromptPart, SessionView, microusd
+from engine.model import CallUsage, Prompt, PromptPart, SessionView, microusd
 from engine.model.prompts import RunKind, make_user_part
 from engine.text import sanitise
 

@@ -27,6 +27,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.redaction import redact_json
 
@@ -38,6 +39,15 @@ TOKENS_PER_PRICE = 1_000_000
 
 
 # -- a model, and the failure of a request
+
+FIRST_DELAY_S = 1.0
+"""Seconds before the first retry; twice as many before each further one."""
+
+MAX_DELAY_S = 60.0
+"""Maximum number of seconds before a retry."""
+
+MAX_RETRY_AFTER_S = 120.0
+"""Maximum number of seconds that a provider may ask to wait. If it asks for more, the request is not sent again."""
 
 
 class FailureKind(StrEnum):
@@ -99,6 +109,10 @@ class Model:
         return f"Model({self.provider}:{self.name} at {self.base_url})"
 
 
+_FAILURES = read_table(__file__, "failures.toml")
+"""How often a request is sent again after each kind of failure, and what the operator is told."""
+
+
 @frozen
 class Failure:
     """The failure of a request."""
@@ -112,6 +126,37 @@ class Failure:
     """The seconds that the provider asks to wait."""
     received: int = 0
     """The number of characters of the answer that came before the failure."""
+
+    @property
+    def is_of_provider(self) -> bool:
+        """Whether the provider or the network failed, so that the same request may succeed later."""
+        return "of_work" not in _FAILURES[self.kind]
+
+    @property
+    def may_be_billed(self) -> bool:
+        """Whether a provider may charge for the request. It may charge for what came, and for some failures in any
+        case."""
+        return self.received > 0 or "billed" in _FAILURES[self.kind]
+
+    def compute_retry_delay(self, tried: int, chance: float) -> float | None:
+        """The seconds to wait before a request that failed `tried` times (from 1) is sent again; None if it is not.
+
+        `chance` in [0, 1) spreads the retries of many sessions: the delay is between half and all of its full length.
+        It is never shorter than the provider asked for.
+        """
+        requested = self.retry_after or 0.0
+        if tried > _FAILURES[self.kind].get("retries", 0) or requested > MAX_RETRY_AFTER_S:
+            return None
+        delay: float = min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** (tried - 1))
+        return max(requested, delay * (0.5 + chance / 2))
+
+    def describe(self, model: Model) -> tuple[str, str]:
+        """The problem and its fix, as texts for the operator."""
+        status = f" ({self.status})" if self.status else ""
+        detail = f": {self.message.rstrip('.')}" if self.message else ""
+        row = _FAILURES[self.kind]
+        names = {"provider": model.provider, "model": model.name, "address": model.base_url}
+        return row["problem"].format(**names) + status + detail, row["fix"].format(**names)
 
 
 # -- messages

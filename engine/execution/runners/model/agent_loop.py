@@ -17,7 +17,7 @@ from typing import Any
 from engine.background import HelperGone
 from engine.clock import Clock
 from engine.execution.live_session import LiveSession
-from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
+from engine.execution.model_calls import CallState
 from engine.execution.model_router import ModelRouter
 from engine.execution.runners import RetryLater, SessionStopped, WorkFailed
 from engine.execution.runners.model import (
@@ -27,14 +27,14 @@ from engine.execution.runners.model import (
     Message,
     Model,
     read_failure,
-    request_limits,
+    request_costs,
 )
 from engine.execution.runners.model.host_client import Conversation, ModelHost
-from engine.execution.runners.model.request_limits import Price, PromptSize, RequestBudget
+from engine.execution.runners.model.request_costs import Price, PromptSize, RequestBudget
 from engine.execution.runners.runner import AgentServices
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.frozen import frozen
-from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
+from engine.model import NOTHING_USED, CallUsage, Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
 from engine.model.prompts import RunKind, make_assistant_part, make_result_part, make_user_part
 from engine.wording import money
 
@@ -108,7 +108,7 @@ class _Request:
     def size(self) -> int:
         """An estimate of its tokens, which is rather too high."""
         texts = [*self.texts, *(result["text"] for result in self.results)]
-        return sum(request_limits.estimate_tokens(text) + request_limits.MESSAGE_OVERHEAD_TOKENS for text in texts)
+        return sum(request_costs.estimate_tokens(text) + request_costs.MESSAGE_OVERHEAD_TOKENS for text in texts)
 
 
 @frozen
@@ -164,8 +164,8 @@ class AgentLoop:
         """
         file = self._loop_services.conversations.begin(self._view.id, continues=continues)
         self._last_call = follows
-        instructions = request_limits.estimate_tokens(self._instructions + json.dumps(self._tools))
-        overhead = request_limits.MESSAGE_OVERHEAD_TOKENS * (1 + len(self._tools))
+        instructions = request_costs.estimate_tokens(self._instructions + json.dumps(self._tools))
+        overhead = request_costs.MESSAGE_OVERHEAD_TOKENS * (1 + len(self._tools))
         history = (file.stat().st_size + 1) // 2  # at two bytes a token
         self._size = PromptSize(estimated=instructions + overhead + history)
         self._live.on_stop(self._stop)
@@ -274,10 +274,10 @@ class AgentLoop:
                 failure = Failure(FailureKind.GONE, str(gone))
             if failure.kind in (FailureKind.GONE, FailureKind.SILENT, FailureKind.HOST):
                 self._conversation = None  # the host forgot it, or has ended
-            problem, fix = request_limits.describe_failure(failure, self._model)
-            pause = request_limits.compute_retry_delay(failure, tried, self._loop_services.randomness.uniform())
+            problem, fix = failure.describe(self._model)
+            pause = failure.compute_retry_delay(tried, self._loop_services.randomness.uniform())
             if pause is None:
-                if not self._answers and request_limits.is_provider_failure(failure):
+                if not self._answers and failure.is_of_provider:
                     raise self._note_failure(RetryLater(problem, fix))
                 raise self._note_failure(WorkFailed(problem, fix))
             self._live.say(f"{problem}; again in {pause:.0f} s", error=True)
@@ -335,18 +335,18 @@ class AgentLoop:
         """The budget of the next request. Raises `WorkFailed` when there is no room for an answer."""
         limits, budget = self._live.budget.limits, self._live.budget
         tokens = None if limits.tokens is None else limits.tokens - budget.tokens
-        max_tokens = request_limits.compute_max_output_tokens(
+        max_tokens = request_costs.compute_max_output_tokens(
             size, price=self._price, cost=limits.cost - budget.cost, tokens=tokens, window=self._window
         )
-        if max_tokens < request_limits.MIN_OUTPUT_TOKENS:
-            if tokens is not None and tokens - size.expected < request_limits.MIN_OUTPUT_TOKENS:
+        if max_tokens < request_costs.MIN_OUTPUT_TOKENS:
+            if tokens is not None and tokens - size.expected < request_costs.MIN_OUTPUT_TOKENS:
                 raise WorkFailed(
                     f"it used {budget.tokens:,} of {limits.tokens:,} tokens; "
                     f"the next request may need {size.expected:,} and an answer"
                 )
-            if self._window is not None and self._window - size.expected < request_limits.MIN_OUTPUT_TOKENS:
-                raise WorkFailed(*request_limits.describe_failure(Failure(FailureKind.CONTEXT), self._model))
-            max_tokens = request_limits.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
+            if self._window is not None and self._window - size.expected < request_costs.MIN_OUTPUT_TOKENS:
+                raise WorkFailed(*Failure(FailureKind.CONTEXT).describe(self._model))
+            max_tokens = request_costs.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
         return RequestBudget(size, max_tokens, self._price)
 
     def _await_answer(self, conversation: Conversation, request: _Request) -> Message:
@@ -400,7 +400,7 @@ class AgentLoop:
             if message["type"] == "failed":
                 self._conversation = None
                 raise _RequestFailed(read_failure(message))
-            price = request_limits.make_price(message["price"], estimate=self._estimate)
+            price = request_costs.make_price(message["price"], estimate=self._estimate)
             if not price.is_known and price != self._price:
                 prices = f"{money(price.input)} and {money(price.output)} for a million tokens of prompt and answer"
                 fix = f"set `price` of [providers.{self._model.provider}]"

@@ -54,7 +54,7 @@ from engine.execution.runners.model import (
     decode_message,
     encode_message,
     make_failure_message,
-    prices,
+    request_costs,
 )
 from engine.redaction import CUT, redact, redact_json
 
@@ -179,7 +179,7 @@ class _Host:
         ]
         self._conversations[name] = _Conversation(model, client, message["instructions"], tools, history, send)
         window = client.profile.get("context_window")
-        send({"type": "opened", "price": prices.find_highest_price(model), "window": window})
+        send({"type": "opened", "price": request_costs.find_highest_price(model), "window": window})
 
 
 def _make_client(model: Model) -> PydanticModel:
@@ -338,7 +338,7 @@ class _Conversation:
             ],
             "input": usage.input_tokens if is_reported else None,
             "output": usage.output_tokens if is_reported else None,
-            "cost": prices.compute_cost(usage, self.model) if is_reported else None,
+            "cost": request_costs.compute_cost(usage, self.model) if is_reported else None,
             "finish": response.finish_reason or "",
             "messages": [_format_redacted_line(message, self.model.key) for message in (request, response)],
         }

@@ -13,7 +13,7 @@ from typing import Protocol
 from engine.api_keys import Key
 from engine.background import HelperGone
 from engine.clock import Clock
-from engine.execution.model_calls import NOTHING_USED, Caller, CallState, CallUsage, ModelCalls
+from engine.execution.model_calls import Caller, CallState, ModelCalls
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.model import (
     Failure,
@@ -22,12 +22,23 @@ from engine.execution.runners.model import (
     Model,
     make_failure_message,
     read_failure,
-    request_limits,
+    request_costs,
 )
 from engine.execution.runners.model.host_client import Conversation, ModelHost
-from engine.execution.runners.model.request_limits import Price, PromptSize, RequestBudget, describe_failure
+from engine.execution.runners.model.request_costs import Price, PromptSize, RequestBudget
 from engine.frozen import frozen
-from engine.model import Answer, NoAnswer, PromptPart, PromptSource, Question, Refusal, SourceKind, Trust
+from engine.model import (
+    NOTHING_USED,
+    Answer,
+    CallUsage,
+    NoAnswer,
+    PromptPart,
+    PromptSource,
+    Question,
+    Refusal,
+    SourceKind,
+    Trust,
+)
 from engine.model.prompts import OWN_TEXT, make_prompt_lines
 from engine.redaction import redact
 from engine.safety.costs import Costs
@@ -116,7 +127,7 @@ class SingleQuestions:
                 opened, _ = self._await_message(pending, conversation, "opened")
                 if opened["type"] == "failed":
                     raise NoAnswer(_describe_redacted_failure(pending, read_failure(opened)))
-                pending.price = request_limits.make_price(opened["price"], estimate=0)
+                pending.price = request_costs.make_price(opened["price"], estimate=0)
                 pending.window = opened["window"]
                 return self._answer(pending, conversation)
             finally:
@@ -223,12 +234,12 @@ class SingleQuestions:
 def _make_request_budget(pending: _PendingQuestion) -> RequestBudget:
     """The budget of the request. Raises `NoAnswer` if it is too small for an answer."""
     question = pending.question
-    text_tokens = request_limits.estimate_tokens(question.instructions + pending.text)
-    size = PromptSize(estimated=text_tokens + 2 * request_limits.MESSAGE_OVERHEAD_TOKENS)
-    limit = request_limits.compute_max_output_tokens(
+    text_tokens = request_costs.estimate_tokens(question.instructions + pending.text)
+    size = PromptSize(estimated=text_tokens + 2 * request_costs.MESSAGE_OVERHEAD_TOKENS)
+    limit = request_costs.compute_max_output_tokens(
         size, price=pending.price, cost=question.budget, tokens=None, window=pending.window
     )
-    if limit < request_limits.MIN_OUTPUT_TOKENS:
+    if limit < request_costs.MIN_OUTPUT_TOKENS:
         cost = money(question.budget)
         raise NoAnswer(
             f"an answer of {pending.model.name} may cost more than {cost}, and a shorter one would be useless"
@@ -237,7 +248,7 @@ def _make_request_budget(pending: _PendingQuestion) -> RequestBudget:
 
 
 def _describe_redacted_failure(pending: _PendingQuestion, failure: Failure) -> str:
-    problem, fix = describe_failure(failure, pending.model)
+    problem, fix = failure.describe(pending.model)
     return redact(f"{problem}; {fix}", pending.secrets)
 
 

@@ -1,46 +1,100 @@
-"""Decides what a request to a model may cost, and whether it is sent again after a failure (SPEC 3.4, 3.8); pure.
+"""Computes what a request to a model may cost, and what it cost (SPEC 3.4).
+
+Prices are those of the settings, or else those of genai-prices. This list takes half a second to load, so only the
+functions that look up a price import it.
 
 The provider says only afterwards how many tokens a prompt had. Until then the number is estimated, rather too high: it
 is the number that the provider counted in the request before, plus an estimate for the texts that were added since. Two
-ASCII characters, or one byte of any other character, count as a token. `failures.toml` has a table for each kind of
-failure.
+ASCII characters, or one byte of any other character, count as a token.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_UP, Decimal
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.execution.model_calls import NOTHING_USED, CallUsage
 from engine.execution.runners.model import TOKENS_PER_PRICE, Failure, Model
-from engine.files import read_table
 from engine.frozen import frozen
+from engine.model import MICRO, NOTHING_USED, CallUsage
 
-MAX_OUTPUT_TOKENS = 16_384
-"""Maximum number of tokens of an answer, thinking included."""
+if TYPE_CHECKING:
+    from genai_prices import Usage
+    from pydantic_ai.usage import RequestUsage
 
-MIN_OUTPUT_TOKENS = 256
-"""No request is made if its answer may have fewer tokens."""
-
-MESSAGE_OVERHEAD_TOKENS = 16
-"""Tokens that a protocol adds to each message and each tool."""
-
-PROVIDER_OVERHEAD_TOKENS = 1_000
-"""Tokens that a provider may add to a prompt."""
+# -- prices
 
 UNLISTED_PRICE = (3_000_000, 15_000_000)
 """The assumed prices of a million tokens of prompt and of answer, in micro-dollars, for a model without a known price.
 They are as high as those of the more expensive half of the known models."""
 
-FIRST_DELAY_S = 1.0
-"""Seconds before the first retry; twice as many before each further one."""
+PROMPT_TOKENS_PER_ANSWER_TOKEN = 4
+"""Agents send about four tokens for each that they receive."""
 
-MAX_DELAY_S = 60.0
-"""Maximum number of seconds before a retry."""
+_SAMPLE_SIZES = (10_000, 900_000)
+"""Tokens of a prompt below and above the length from which prices for long prompts apply."""
 
-MAX_RETRY_AFTER_S = 120.0
-"""Maximum number of seconds that a provider may ask to wait. If it asks for more, the request is not sent again."""
+
+class HighestPrice(NamedTuple):
+    """The highest prices of a million tokens, in micro-dollars."""
+
+    input: int
+    output: int
+
+
+def find_highest_price(model: Model) -> HighestPrice | None:
+    """The highest price of a model, which depends on the length of the prompt; None if it is not known."""
+    from genai_prices import Usage
+
+    prices = []
+    for size in _SAMPLE_SIZES:
+        costs = _find_costs(Usage(input_tokens=size, output_tokens=size), model)
+        if costs is None:
+            return None
+        prices.append([_convert_to_microusd(cost * TOKENS_PER_PRICE / size) for cost in costs])
+    return HighestPrice(*map(max, *prices))
+
+
+def compute_blended_price(model: Model) -> int | None:
+    """Micro-dollars for a million tokens of a model, prompt and answer together; None if its price is not known."""
+    price = find_highest_price(model)
+    if price is None:
+        return None
+    ratio = PROMPT_TOKENS_PER_ANSWER_TOKEN
+    return (ratio * price.input + price.output) // (ratio + 1)
+
+
+def compute_cost(usage: RequestUsage, model: Model) -> int | None:
+    """The cost of a request in micro-dollars, cached parts at their own price; None when unknown."""
+    costs = _find_costs(usage, model)
+    return None if costs is None else _convert_to_microusd(sum(costs, Decimal(0)))
+
+
+def _find_costs(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Decimal] | None:
+    """The dollars that the prompt and the answer of a request cost; None if the model is not free, the settings have no
+    price of it, and it is not in the list."""
+    if model.is_free:
+        return Decimal(0), Decimal(0)
+    if model.input_price is not None and model.output_price is not None:
+        dollars_per_token = Decimal(1) / MICRO / TOKENS_PER_PRICE
+        input_cost = Decimal(usage.input_tokens or 0) * model.input_price * dollars_per_token
+        return input_cost, Decimal(usage.output_tokens or 0) * model.output_price * dollars_per_token
+    from genai_prices import calc_price
+
+    try:
+        price = calc_price(usage, model.name, provider_api_url=model.base_url)
+    except LookupError:
+        # The address is unknown. It may be that of a gateway, in front of a provider that is known by name.
+        try:
+            price = calc_price(usage, model.name, provider_id=model.provider)
+        except LookupError:
+            return None
+    return price.input_price, price.output_price
+
+
+def _convert_to_microusd(dollars: Decimal) -> int:
+    return int((dollars * MICRO).to_integral_value(ROUND_UP))
 
 
 @frozen
@@ -68,6 +122,21 @@ def make_price(highest: Sequence[int] | None, *, estimate: int) -> Price:
         return Price(*UNLISTED_PRICE, is_known=False, min_cost=estimate)
     input_price, output_price = highest
     return Price(input_price, output_price)
+
+
+# -- the size and the budget of a request
+
+MAX_OUTPUT_TOKENS = 16_384
+"""Maximum number of tokens of an answer, thinking included."""
+
+MIN_OUTPUT_TOKENS = 256
+"""No request is made if its answer may have fewer tokens."""
+
+MESSAGE_OVERHEAD_TOKENS = 16
+"""Tokens that a protocol adds to each message and each tool."""
+
+PROVIDER_OVERHEAD_TOKENS = 1_000
+"""Tokens that a provider may add to a prompt."""
 
 
 def estimate_tokens(text: str) -> int:
@@ -156,43 +225,11 @@ class RequestBudget:
         return self._estimate_usage(-(-received // 2))
 
     def compute_failed_usage(self, failure: Failure) -> CallUsage:
-        """The usage of a request that failed. A provider may charge for what came, and for some failures in any
-        case."""
-        may_be_billed = failure.received > 0 or "billed" in _FAILURES[failure.kind]
-        return self.compute_cancelled_usage(failure.received) if may_be_billed else NOTHING_USED
+        """The usage of a request that failed."""
+        return self.compute_cancelled_usage(failure.received) if failure.may_be_billed else NOTHING_USED
 
     def _estimate_usage(self, output_tokens: int) -> CallUsage:
         input_tokens, output_tokens = self.prompt.expected, min(self.max_tokens, output_tokens)
         return CallUsage(
             input_tokens, output_tokens, self.price.compute_cost(input_tokens, output_tokens), is_reported=False
         )
-
-
-_FAILURES = read_table(__file__, "failures.toml")
-
-
-def compute_retry_delay(failure: Failure, tried: int, chance: float) -> float | None:
-    """The seconds to wait before a request that failed `tried` times (from 1) is sent again; None if it is not.
-
-    `chance` in [0, 1) spreads the retries of many sessions: the delay is between half and all of its full length. It is
-    never shorter than the provider asked for.
-    """
-    requested = failure.retry_after or 0.0
-    if tried > _FAILURES[failure.kind].get("retries", 0) or requested > MAX_RETRY_AFTER_S:
-        return None
-    delay: float = min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** (tried - 1))
-    return max(requested, delay * (0.5 + chance / 2))
-
-
-def is_provider_failure(failure: Failure) -> bool:
-    """Whether the provider or the network failed, so that the same request may succeed later."""
-    return "of_work" not in _FAILURES[failure.kind]
-
-
-def describe_failure(failure: Failure, model: Model) -> tuple[str, str]:
-    """The problem and its fix, as texts for the operator."""
-    status = f" ({failure.status})" if failure.status else ""
-    detail = f": {failure.message.rstrip('.')}" if failure.message else ""
-    row = _FAILURES[failure.kind]
-    names = {"provider": model.provider, "model": model.name, "address": model.base_url}
-    return row["problem"].format(**names) + status + detail, row["fix"].format(**names)

@@ -3,11 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.runners.model import Failure, FailureKind, request_limits
-from engine.execution.runners.model.request_limits import (
-    MAX_DELAY_S,
+from engine.execution.runners.model import MAX_DELAY_S, MAX_RETRY_AFTER_S, Failure, FailureKind, request_costs
+from engine.execution.runners.model.request_costs import (
     MAX_OUTPUT_TOKENS,
-    MAX_RETRY_AFTER_S,
     MIN_OUTPUT_TOKENS,
     PROVIDER_OVERHEAD_TOKENS,
     Price,
@@ -26,7 +24,7 @@ REPORTED_TOKENS = st.none() | st.integers(-10, 10**9)
 
 @given(st.floats(0, 10_000), st.integers(1, MAX_RETRIES), st.floats(0, 0.999))
 def test_a_requested_delay_is_kept_or_the_request_is_given_up(requested: float, tried: int, chance: float):
-    delay = request_limits.compute_retry_delay(Failure(FailureKind.RATE, retry_after=requested), tried, chance)
+    delay = Failure(FailureKind.RATE, retry_after=requested).compute_retry_delay(tried, chance)
     assert (delay is None) == (requested > MAX_RETRY_AFTER_S)
     if delay is not None:
         assert requested <= delay <= max(requested, MAX_DELAY_S)
@@ -36,7 +34,7 @@ def test_a_requested_delay_is_kept_or_the_request_is_given_up(requested: float, 
 def test_an_answer_is_never_allowed_more_than_is_left(
     prompt: PromptSize, price: Price, tokens: int | None, cost: int, window: int | None
 ):
-    limit = request_limits.compute_max_output_tokens(prompt, price=price, cost=cost, tokens=tokens, window=window)
+    limit = request_costs.compute_max_output_tokens(prompt, price=price, cost=cost, tokens=tokens, window=window)
     assert limit <= MAX_OUTPUT_TOKENS
     if limit >= MIN_OUTPUT_TOKENS:
         assert RequestBudget(prompt, limit, price).max_cost <= cost or not price.output
