@@ -15,7 +15,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners import UNDO_NOTES, CannotRun, Place, WorkFailed
 from engine.execution.runners.flow import Flow, Job, ProjectFlow
 from engine.execution.runners.flows import LearnedFlow, edit_parameters, make_parameter_refusal, validate_parameters
-from engine.execution.runners.flows.tooling import InstallFlow
+from engine.execution.runners.flows.packages import InstallFlow
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains import MissingItem, find_usual_fix
 from engine.execution.runners.toolchains.detection import find_missing_program

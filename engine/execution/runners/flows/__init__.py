@@ -32,6 +32,7 @@ from engine.execution.runners.flows.branches import KeepCommits, LookAtPullReque
 from engine.execution.runners.flows.change_log import DraftChangelog, LookAtRelease
 from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
 from engine.execution.runners.flows.housekeeping import ReclaimSpace, UndoLanding
+from engine.execution.runners.flows.linting import FixLint, Lint
 from engine.execution.runners.flows.merging import ForecastConflicts, RehearseAutosquash, RehearseMerge
 from engine.execution.runners.flows.own_changes import (
     FindJointChanges,
@@ -40,9 +41,9 @@ from engine.execution.runners.flows.own_changes import (
     RemoveLeftovers,
     UpdateDocs,
 )
+from engine.execution.runners.flows.packages import PrepareEnvironment, UpdateLock
 from engine.execution.runners.flows.recent_work import LookAtChanges, SummariseDay
 from engine.execution.runners.flows.testing import CheckCleanHead, RunTests, UncoveredLines
-from engine.execution.runners.flows.tooling import FixLint, Lint, PrepareEnvironment, UpdateLock
 from engine.execution.runners.flows.unfinished import LookAtStash, UnfinishedOperation
 from engine.execution.runners.flows.unpushed_review import ReviewUnpushed
 from engine.execution.runners.flows.unreliable_tests import HuntFlakes, Quarantine, TimeTests

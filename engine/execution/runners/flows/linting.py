@@ -1,7 +1,6 @@
-"""Flows that run a project's own tools: its linters and type checkers, and its package managers.
+"""Flows that run the linters and type checkers of a project, or apply their safe fixes.
 
-Linting reports what is new since a commit. The package managers install the packages of a project, so that its tests
-can run, and update its lock file.
+For changed files, only what is new since a commit is reported.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from pydantic import Field
 
 from engine.execution.runners import CannotRun, CommandResult, Facts, Place
 from engine.execution.runners.flow import (
-    CommandLine,
     FlowResult,
     Job,
     ProjectFlow,
@@ -30,21 +28,10 @@ from engine.execution.runners.flows.git_steps import link_packages, resolve_comm
 from engine.execution.runners.flows.suite_runs import find_project, run_command
 from engine.execution.runners.toolchains import LINTERS, PROGRAM_FIXES, find_first_missing, read_text
 from engine.execution.runners.toolchains.detection import add_package_command
-from engine.execution.runners.toolchains.installing import (
-    Installation,
-    choose_installation,
-    find_installations,
-    find_lock_updates,
-    make_installation_error,
-)
-from engine.execution.runners.toolchains.lock_files import find_mismatches
 from engine.execution.runners.toolchains.project_tools import Finding, Linter
-from engine.execution.runners.toolchains.projects import find_packages
 from engine.frozen import frozen
 from engine.text import find_last_error_line
-from engine.wording import capitalised, count, join_names
-
-# -- find what the linters complain about, and apply their safe fixes
+from engine.wording import count, join_names
 
 MAX_SHOWN_FINDINGS = 100
 """Maximum number of findings that are kept in the facts of a result."""
@@ -270,103 +257,3 @@ class FixLint(_LintFlow):
         return FlowResult(
             f"{tools} changed {count(len(changed), 'file')}: {join_names(changed, 4)}", facts={"changed": changed}
         )
-
-
-# -- install packages, and update a lock file
-
-
-class InstallFlow(ProjectFlow):
-    """A flow that needs the network of the registries. It runs exactly the `command` that the operator approved."""
-
-    command: list[CommandLine] = Field(
-        min_length=1, max_length=8, description="the project's own command, one line each, for example [`uv sync`]"
-    )
-
-    def find_installation(self, workspace: Path) -> Installation:
-        """The installation of `command`. Raises `WorkFailed` if the command is not the project's own, or would change
-        the environment from which this program runs."""
-        raise NotImplementedError
-
-    def _run_all(self, job: Job, installation: Installation) -> float:
-        """Run the commands in order. Returns the seconds that they took. Raises `CannotRun` if a host was not reached,
-        and `WorkFailed` if a command failed."""
-        seconds = 0.0
-        for command in installation.commands:
-            result = job.run(command, cwd=job.folder / installation.packages.folder, env=installation.environment)
-            seconds += result.seconds
-            if not result.ok:
-                raise make_installation_error(command, result, installation.packages.hosts)
-        return seconds
-
-
-class PrepareEnvironment(InstallFlow):
-    """Runs the project's own install command with the network of its registries alone.
-
-    After a success, packages that belong into the tree are put there; see `Installation`.
-    """
-
-    name = "prepare_environment"
-    label = "Install packages"
-    work = "packages"
-    place = Place.INSTALL
-
-    def describe(self) -> str:
-        return f"Install the packages{self.where}: {' && '.join(self.command)}"
-
-    def find_installation(self, workspace: Path) -> Installation:
-        available = find_installations(workspace, find_packages(workspace), self.project)
-        installation = choose_installation(
-            available, self.command, f"installs the packages of {self.project or 'this project'}"
-        )
-        if environment := installation.find_own_environment(workspace):
-            raise CannotRun(
-                f"Clawpy itself runs from {environment}, which cannot be replaced meanwhile",
-                f"quit Clawpy, then run `{installation.command}` in a terminal",
-            )
-        return installation
-
-    def run(self, job: Job) -> FlowResult:
-        installation = self.find_installation(job.workspace)
-        seconds = self._run_all(job, installation)
-        summary = f"Installed the packages{self.where} with `{installation.command}`"
-        return FlowResult(
-            capitalised(f"{summary} in {seconds:.0f} s; {installation.outcome}"),
-            facts={"next": "run_tests"},
-        )
-
-
-class UpdateLock(InstallFlow):
-    """Runs the lock command of the project's own tool in a worktree, with the network of its registries alone."""
-
-    name = "update_lock"
-    label = "Update the lock file"
-    work = "packages"
-    place = Place.CHANGE_SET
-
-    def describe(self) -> str:
-        return f"Update the lock file{self.where}: {' && '.join(self.command)}"
-
-    def find_installation(self, workspace: Path) -> Installation:
-        available = find_lock_updates(workspace, find_packages(workspace), self.project)
-        return choose_installation(available, self.command, f"updates a lock file of {self.project or 'this project'}")
-
-    def run(self, job: Job) -> FlowResult:
-        installation = self.find_installation(job.workspace)
-        lock = job.folder / installation.packages.lock
-        before = lock.read_bytes() if lock.is_file() else b""
-        self._run_all(job, installation)
-        changed = not lock.is_file() or lock.read_bytes() != before
-        stale_locks = [
-            stale
-            for stale in find_mismatches(job.folder, [installation.packages.folder])
-            if stale.lock_path == installation.packages.lock
-        ]
-        differences = [text for stale in stale_locks for text in stale.differences]
-        job.say_list(differences, len(differences))
-        name, command = installation.packages.lock, f"`{installation.command}`"
-        if differences:
-            summary = f"{name} is still out of step after {command}: {join_names(differences, 1)}"
-            return FlowResult(summary, sound=False)
-        if not changed:
-            return FlowResult(f"{command} changed nothing: {name} is up to date")
-        return FlowResult(f"{command} updated {name}", facts={"next": "prepare_environment"})
