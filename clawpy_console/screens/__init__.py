@@ -1,8 +1,8 @@
 """The seven full screens and the dialogs. A screen draws `AppState` and calls the engine; it holds no rule.
 
-Here are the bases: `BaseScreen` of screens and dialogs, and `ConsoleScreen` of the full screens. A screen is drawn
-whole when it comes up, and any pane zooms. A full screen has a status line, a key line, panes to move between, and may
-have a list with a filter.
+Here are the bases: `BaseScreen` of screens and dialogs, `ConsoleScreen` of the full screens, and `FilteredScreen` of
+those with a list that is filtered. A screen is drawn whole when it comes up, and any pane zooms. A full screen has a
+status line, a key line, and panes to move between.
 
 Each full screen has a module of its name, and modules for its actions, rows and dialogs beside it. `dialog` has the
 base of dialogs.
@@ -237,9 +237,6 @@ class ConsoleScreen(BaseScreen[None]):
     PANES: ClassVar[Mapping[str, str]] = {}
     """The panes in the order of Tab, by the id of the widget that takes the focus: the column of each, "" for none."""
 
-    FILTER_PANE: ClassVar[str] = ""
-    """The list that a `Filter` of the screen is for, "" where there is none."""
-
     OWN_TOPICS: ClassVar[frozenset[str]] = frozenset()
     """The topics after whose change `read_again` is called."""
 
@@ -250,8 +247,6 @@ class ConsoleScreen(BaseScreen[None]):
     """True once everything that was composed is mounted."""
 
     _key_line: KeyLine
-
-    filter = getters.query_one(Filter)
 
     def __init__(self) -> None:
         super().__init__()
@@ -410,10 +405,30 @@ class ConsoleScreen(BaseScreen[None]):
         """The text that `y` copies, such as the id under the cursor; "" for none."""
         return ""
 
-    # A list with a filter: Enter goes to the list, Escape shows all of it again
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "escape" and self.step_back():
+            event.stop()
+
+    def step_back(self) -> bool:
+        """Escape was pressed: go back one step. False when there is none."""
+        return self.leave()
+
+    def leave(self) -> bool:
+        """Go back one step of this screen's own. False when there is none."""
+        return False
+
+
+class FilteredScreen(ConsoleScreen):
+    """A full screen with a list that a `Filter` is for: Enter goes to the list, Escape shows all of it again."""
+
+    FILTER_PANE: ClassVar[str]
+    """The list."""
+
+    filter = getters.query_one(Filter)
 
     def apply_filter(self) -> None:
         """Show the rows that match the words of the filter, which changed."""
+        raise NotImplementedError
 
     @property
     def filter_words(self) -> list[str]:
@@ -421,7 +436,7 @@ class ConsoleScreen(BaseScreen[None]):
         return next((line.words for line in self.query(Filter)), [])
 
     def describe_empty_list(self, text: str) -> str:
-        """What is said in place of the rows of the filtered list, which is `text` while there is no filter."""
+        """What is said in place of the rows of the list, which is `text` while there is no filter."""
         return "No match." if self.filter_words else text
 
     def action_filter(self) -> None:
@@ -437,20 +452,13 @@ class ConsoleScreen(BaseScreen[None]):
         self.filter.set_class(bool(self.filter_words), "-shown")
         self.go_to(self.FILTER_PANE)
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key != "escape":
-            return
-        if any(line.has_class("-shown") for line in self.query(Filter)):
-            event.stop()
-            self.filter.close()
-            self.apply_filter()
-            self.go_to(self.FILTER_PANE)
-        elif self.leave():
-            event.stop()
-
-    def leave(self) -> bool:
-        """Escape was pressed, which closes no filter: go back one step. False when there is none."""
-        return False
+    def step_back(self) -> bool:
+        if not any(line.has_class("-shown") for line in self.query(Filter)):
+            return super().step_back()
+        self.filter.close()
+        self.apply_filter()
+        self.go_to(self.FILTER_PANE)
+        return True
 
 
 def find_base_screen(widget: Widget) -> BaseScreen[Any]:

@@ -20,7 +20,7 @@ from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens import CURSOR_DEBOUNCE_S, ConsoleScreen
+from clawpy_console.screens import CURSOR_DEBOUNCE_S, FilteredScreen
 from clawpy_console.screens.agent_changes import (
     CHANGES,
     AgentChanges,
@@ -69,7 +69,7 @@ class AgentDetail:
     """The guidance as it stands in the agent's prompts."""
 
 
-class HierarchyScreen(ConsoleScreen):
+class HierarchyScreen(FilteredScreen):
     """The tree left, the agent under its cursor right. All is read in threads. `AgentChanges` changes agents."""
 
     MODE = "hierarchy"

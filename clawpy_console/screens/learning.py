@@ -19,7 +19,7 @@ from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens import CURSOR_DEBOUNCE_S, FILTER_DEBOUNCE_S, ConsoleScreen, find_next_choice
+from clawpy_console.screens import CURSOR_DEBOUNCE_S, FILTER_DEBOUNCE_S, FilteredScreen, find_next_choice
 from clawpy_console.screens.dialog import PreviewDialog, confirm
 from clawpy_console.screens.learning_rows import (
     CANDIDATE_HEADINGS,
@@ -91,7 +91,7 @@ class ReasonDialog(PreviewDialog[str | None]):
         self.dismiss(self.query_one("#reason", Input).value.strip())
 
 
-class LearningScreen(ConsoleScreen):
+class LearningScreen(FilteredScreen):
     """The list left, the entry under its cursor right, with its records or sources below. All is read in threads."""
 
     MODE = "learning"

@@ -21,7 +21,7 @@ from clawpy_console.fields import SIGNS, Document, Field, Fields, text_line
 from clawpy_console.fields.learning import make_forgetting_fields
 from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens import FILTER_DEBOUNCE_S, ConsoleScreen, memory_entries
+from clawpy_console.screens import FILTER_DEBOUNCE_S, FilteredScreen, memory_entries
 from clawpy_console.screens.agent_dialogs import edit_file, open_in_editor
 from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.memory_entries import DRAFTS, LAYER_NAMES, Entry, EntryValue
@@ -43,7 +43,7 @@ LAYER_SIGNS = SIGNS["layer"]
 """Sign and tone of each state of a layer."""
 
 
-class MemoryScreen(ConsoleScreen):
+class MemoryScreen(FilteredScreen):
     """Layers left, entries in the middle, the entry under the cursor and its links right.
 
     The entries are pages of the layer with the words of the filter, or those whose meaning is similar to the filter, or

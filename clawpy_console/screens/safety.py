@@ -21,7 +21,7 @@ from clawpy_console import formats
 from clawpy_console.fields import WORDS, heading, text_line
 from clawpy_console.formats import clock_time, crop, has_words, one_line, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens import ConsoleScreen, safety_fields
+from clawpy_console.screens import FilteredScreen, safety_fields
 from clawpy_console.screens.dialog import Answer, Question, confirm, show_text
 from clawpy_console.state import SWITCHES
 from clawpy_console.widgets import Pane, Rows
@@ -47,7 +47,7 @@ AUTONOMY_ANSWERS = [Answer(key, *cells) for key, cells in WORDS["autonomy"].item
 """The answers to the question for a workspace's autonomy."""
 
 
-class SafetyScreen(ConsoleScreen):
+class SafetyScreen(FilteredScreen):
     """Rails left, blocked work in the middle, switches right.
 
     On a terminal of normal width the last two columns share a place; the one in focus is shown.

@@ -16,7 +16,7 @@ from textual.widgets import Input
 from clawpy_console import external_programs
 from clawpy_console.formats import crop, has_words, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens import ConsoleScreen
+from clawpy_console.screens import FilteredScreen
 from clawpy_console.screens.changes import Changes
 from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.screens.own_prompt import open_prompt_box
@@ -42,7 +42,7 @@ SessionGroups = dict[str, list[SessionView]]
 """Sessions by the headings of the list."""
 
 
-class WorkScreen(ConsoleScreen):
+class WorkScreen(FilteredScreen):
     """Sessions left, transcript in the middle, the diff right; above them the permission that the session asks for."""
 
     MODE = "work"
