@@ -27,7 +27,7 @@ class HelperFailed(Exception):
     """The helper could not do what was asked. The message says why."""
 
 
-class Request(NamedTuple):
+class HelperRequest(NamedTuple):
     """A call of a method of the model or of the index. Requests that are not `bulk` are answered first."""
 
     bulk: bool
@@ -36,7 +36,7 @@ class Request(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-class Answer(NamedTuple):
+class HelperAnswer(NamedTuple):
     """The answer to the request of this number: what the method returned, or its `error`, in words."""
 
     number: int
@@ -79,12 +79,12 @@ class _MemoryProcess(HelperProcess):
         number = next(self._numbers)
         with self._lock:
             self._pending[number] = future
-        self.write(pickle.dumps(tuple(Request(bulk, number, method, arguments))))
+        self.write(pickle.dumps(tuple(HelperRequest(bulk, number, method, arguments))))
         return future
 
     def read(self, output: IO[bytes]) -> None:
         while True:
-            answer = Answer(*pickle.load(output))
+            answer = HelperAnswer(*pickle.load(output))
             future = self._pop(answer.number)
             if future is not None and answer.error:
                 future.set_exception(HelperFailed(answer.error))

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from engine.memory.embedding import MiniLM
-from engine.memory.helper import Answer, Request
+from engine.memory.helper import HelperAnswer, HelperRequest
 from engine.model import Layer
 
 BULK_THREADS = max(1, min(2, os.cpu_count() or 1))
@@ -47,21 +47,23 @@ SERVER_TIMEOUT_S = 10.0
 class RequestLanes:
     """Takes requests from one thread, and answers them in threads of its own."""
 
-    def __init__(self, answer: Callable[[Answer], None]) -> None:
+    def __init__(self, answer: Callable[[HelperAnswer], None]) -> None:
         self._answer = answer
         model = MiniLM()
         self._questions = self._start_lane(model)
         self._bulk = self._start_lane(model, threads=BULK_THREADS, nice=BULK_NICE)
         self._indexing = self._start_lane(ChromaIndex())
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: HelperRequest) -> None:
         """Put a request on its lane."""
         lane = self._bulk if request.bulk else self._questions
         (lane if request.method in MODEL_METHODS else self._indexing).put(request)
 
-    def _start_lane(self, target: MiniLM | ChromaIndex, *, threads: int = 1, nice: int = 0) -> PriorityQueue[Request]:
+    def _start_lane(
+        self, target: MiniLM | ChromaIndex, *, threads: int = 1, nice: int = 0
+    ) -> PriorityQueue[HelperRequest]:
         """Start the threads of a lane; returns its queue."""
-        requests: PriorityQueue[Request] = PriorityQueue()
+        requests: PriorityQueue[HelperRequest] = PriorityQueue()
 
         def run() -> None:
             if nice and sys.platform == "linux":  # a thread has a priority of its own there; elsewhere the process has
@@ -69,9 +71,9 @@ class RequestLanes:
             while True:
                 request = requests.get()
                 try:
-                    answer = Answer(request.number, getattr(target, request.method)(*request.arguments))
+                    answer = HelperAnswer(request.number, getattr(target, request.method)(*request.arguments))
                 except Exception as error:
-                    answer = Answer(request.number, None, f"{type(error).__name__}: {error}"[:500])
+                    answer = HelperAnswer(request.number, None, f"{type(error).__name__}: {error}"[:500])
                 self._answer(answer)
 
         for _ in range(threads):
@@ -88,7 +90,7 @@ def main() -> None:
     importlib.import_module("numpy.typing")
     write_lock = threading.Lock()
 
-    def send(answer: Answer) -> None:
+    def send(answer: HelperAnswer) -> None:
         with write_lock:
             pickle.dump(tuple(answer), answers)
             answers.flush()
@@ -96,7 +98,7 @@ def main() -> None:
     lanes = RequestLanes(send)
     while True:
         try:
-            request = Request(*pickle.load(sys.stdin.buffer))
+            request = HelperRequest(*pickle.load(sys.stdin.buffer))
         except EOFError:
             os._exit(0)
         lanes.submit(request)

@@ -26,7 +26,7 @@ from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
 from engine.memory.drafts import MAX_FACTS, Day, Drafts, FailingTests
 from engine.memory.para import GROUP, MAX_FACT_CHARS, Para
-from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, Trust
+from engine.model import Asks, Bucket, CheckResult, ModelQuestion, NoAnswer, Refusal, Trust
 from engine.redaction import redact
 from engine.storage import Row, state
 from engine.storage.database import Transaction
@@ -323,10 +323,10 @@ def parse_evaluation(answer: str, synthesis: str) -> tuple[tuple[ProposedFact, .
     return facts, tuple(faults)
 
 
-def _make_question(day: str, synthesis: str, faults: Sequence[str], budget: int) -> Question:
+def _make_question(day: str, synthesis: str, faults: Sequence[str], budget: int) -> ModelQuestion:
     """The question about a day; `faults` are those of the answer before."""
     correction = "\n\nYour answer before could not be used:\n" + "\n".join(f"- {fault}" for fault in faults[:20])
-    return Question(
+    return ModelQuestion(
         purpose="nightly",
         subject=f"nightly:{day}",
         instructions=_EVALUATE_INSTRUCTION,

@@ -27,9 +27,9 @@ from engine.model import (
     Asks,
     Layer,
     Memory,
+    ModelQuestion,
     NewMemory,
     NoAnswer,
-    Question,
     Refusal,
     RememberResult,
     SessionView,
@@ -205,7 +205,7 @@ class SessionSummariser:
         now = self._clock.now()
         if self._failed_at is not None and now - self._failed_at < RETRY_AFTER:
             return ""
-        question = Question(
+        question = ModelQuestion(
             purpose="summary",
             subject=record.view.id,
             instructions=_SUMMARY_INSTRUCTION,

@@ -1,6 +1,6 @@
 """Calls of models and their tools, single questions, and what is missing before the first call (SPEC 3.8, 9.1, 9.6).
 
-`ModelCall` is the record of what was sent and answered, which the X-ray shows. A `Question` is one call without a
+`ModelCall` is the record of what was sent and answered, which the X-ray shows. A `ModelQuestion` is one call without a
 conversation; whoever has one gets an object that `Asks`.
 """
 
@@ -126,7 +126,7 @@ class ToolResult:
 
 
 @frozen
-class Question:
+class ModelQuestion:
     """A question to a model."""
 
     purpose: str
@@ -148,7 +148,7 @@ class Question:
 
 
 @frozen
-class Answer:
+class ModelAnswer:
     """A model's answer, and its cost in micro-dollars."""
 
     text: str
@@ -166,6 +166,6 @@ class NoAnswer(Exception):
 class Asks(Protocol):
     """Asks the model that is configured for such questions."""
 
-    def ask(self, question: Question, /) -> Answer | None:
+    def ask(self, question: ModelQuestion, /) -> ModelAnswer | None:
         """Ask the model; returns None if none is configured. Raises `NoAnswer`. It takes up to `question.seconds`, so
         screens must not call it in their thread."""

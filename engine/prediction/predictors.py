@@ -31,7 +31,7 @@ from engine.learning.decisions.decisions import SIDE_SEPARATOR
 from engine.learning.decisions.exporting import TWIN_INSTRUCTION
 from engine.learning.decisions.training_provider import Account, Provider, TrainingError
 from engine.learning.decisions.training_runs import TrainingPlan
-from engine.model import Answer, NoAnswer, Proposal, Question, Refusal, Source, microusd
+from engine.model import ModelAnswer, ModelQuestion, NoAnswer, Proposal, Refusal, Source, microusd
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import make_default_parameters
 from engine.settings_store import SettingsStore
@@ -107,7 +107,7 @@ class UnusableReply(ValueError):
     """The reply of the model is invalid. The message says why, also to the model."""
 
 
-Ask = Callable[[str, Question], Answer]
+Ask = Callable[[str, ModelQuestion], ModelAnswer]
 """Asks a model by its id; raises `NoAnswer`."""
 
 
@@ -188,7 +188,7 @@ class ModelTwin:
 
         Raises `NoAnswer` if it cannot be asked, `UnusableReply` if no answer can be used."""
         channels = tuple(self._settings.current.channels)
-        question = Question(
+        question = ModelQuestion(
             purpose="twin",
             subject="twin",
             instructions=TWIN_INSTRUCTION,

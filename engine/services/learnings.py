@@ -20,11 +20,11 @@ from engine.lessons import find_lessons
 from engine.memory.captures import SaidSentence, read_all_lines
 from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (
-    Answer,
     BubbleState,
     LearningEntry,
+    ModelAnswer,
+    ModelQuestion,
     OfferedFinding,
-    Question,
     Refusal,
     Score,
     Source,
@@ -83,7 +83,7 @@ class MemoryModel:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def ask(self, question: Question, /) -> Answer | None:
+    def ask(self, question: ModelQuestion, /) -> ModelAnswer | None:
         """Ask the named model; None if none is named. Raises as `SingleQuestions.ask`."""
         model_id = self._services.settings.current.memory.model
         return self._services.single_questions.ask(model_id, question) if model_id else None

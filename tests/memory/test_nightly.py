@@ -16,7 +16,7 @@ from engine.memory.captures import Captures
 from engine.memory.drafts import Day, Drafts, FailingTests
 from engine.memory.nightly import COST_CAP_MICROUSD, Nightly, parse_evaluation
 from engine.memory.para import NewFact, Para
-from engine.model import Answer, Bucket, NoAnswer, Question, SessionView, Trust
+from engine.model import Bucket, ModelAnswer, ModelQuestion, NoAnswer, SessionView, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRuns
@@ -42,14 +42,14 @@ class FactModel:
     def __init__(self, *answers: Sequence[dict[str, str]], cost: int = 30_000):
         self.answers = list(answers)
         self.cost = cost
-        self.questions: list[Question] = []
+        self.questions: list[ModelQuestion] = []
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, question: ModelQuestion) -> ModelAnswer:
         assert (question.purpose, question.subject) == ("nightly", f"nightly:{TODAY}")
         if not self.answers:
             raise NoAnswer("it is silent", self.cost)
         self.questions.append(question)
-        return Answer(json.dumps({"facts": list(self.answers.pop(0))}), self.cost)
+        return ModelAnswer(json.dumps({"facts": list(self.answers.pop(0))}), self.cost)
 
 
 class Nights:

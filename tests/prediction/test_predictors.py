@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.config.settings import FixedSettings, Settings
-from engine.model import Answer, Question
+from engine.model import ModelAnswer, ModelQuestion
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.predictors import ModelTwin, PredictorHook
 from tests.prediction.builders import NOW
@@ -27,13 +27,13 @@ class ScriptedTwinModel:
 
     def __init__(self, *answers: str):
         self.answers = list(answers)
-        self.questions: list[Question] = []
+        self.questions: list[ModelQuestion] = []
         self.reports: list[tuple[str, str]] = []
         """The model and the error, "" for none, after each question."""
 
-    def __call__(self, model: str, question: Question) -> Answer:
+    def __call__(self, model: str, question: ModelQuestion) -> ModelAnswer:
         self.questions.append(question)
-        return Answer(self.answers.pop(0), 10)
+        return ModelAnswer(self.answers.pop(0), 10)
 
     def report(self, model: str, error: str):
         self.reports.append((model, error))

@@ -1,10 +1,10 @@
 """Who answers the questions that services ask a model."""
 
-from engine.model import Question
+from engine.model import ModelQuestion
 
 
 class NobodyAsks:
     """Stands in for a model where none is configured."""
 
-    def ask(self, question: Question, /):
+    def ask(self, question: ModelQuestion, /):
         return None

@@ -40,7 +40,7 @@ from engine.learning.learnings.promotion import (
     promote_entry,
 )
 from engine.learning.learnings.questions import ask_judge, ask_learnings
-from engine.learning.learnings.recurrence import Vectors
+from engine.learning.learnings.recurrence import LoadVectors
 from engine.learning.learnings.rules import find_assumptions, find_in_event, find_learnings, find_risks
 from engine.learning.learnings.store import GLOBAL, LearningStore, NotWritable, Scope, make_project_key, place_entry
 from engine.lessons import NOT_GENERAL_YET, make_lesson_id
@@ -115,7 +115,7 @@ class Chain:
         clock: Clock,
         *,
         sessions: SessionSource,
-        vectors: Vectors,
+        vectors: LoadVectors,
         model: Asks,
         retracted: Callable[[], frozenset[str]],
     ) -> None:

@@ -22,7 +22,7 @@ from engine.events.learning import LearningPromoted, LearningReinforced, Learnin
 from engine.inference import share
 from engine.learning.learnings import FULL_REACH, REACH_WEIGHT, Basis, rate_confidence
 from engine.learning.learnings.page import Change, make_change
-from engine.learning.learnings.recurrence import DISTINCT_SESSIONS, Vectors, find_clusters, find_matches
+from engine.learning.learnings.recurrence import DISTINCT_SESSIONS, LoadVectors, find_clusters, find_matches
 from engine.learning.learnings.store import GLOBAL, Scope, place_entry
 from engine.model import EntrySource, LearningEntry, LearningScope, LearningStatus, RetractReport, Trust
 from engine.model.base import find_lowest_trust, may_guide
@@ -64,7 +64,7 @@ def plan_project(
     entries: Iterable[LearningEntry],
     existing: Sequence[LearningEntry],
     scope: Scope,
-    vectors: Vectors,
+    vectors: LoadVectors,
     now: datetime,
 ) -> list[Change]:
     """Plan the promotions to a project, whose entries are `existing`. `entries` are those of its sessions and teams.
@@ -96,7 +96,7 @@ def _promote_recurring(
     promotable: Sequence[LearningEntry],
     existing: Sequence[LearningEntry],
     scope: Scope,
-    vectors: Vectors,
+    vectors: LoadVectors,
     now: datetime,
 ) -> dict[str, LearningEntry]:
     """The promoted entries of the clusters that no existing entry has counted, by id. Of clusters with the same words
@@ -116,7 +116,7 @@ def _promote_recurring(
 
 
 def plan_global(
-    entry: LearningEntry, existing: Sequence[LearningEntry], vectors: Vectors, now: datetime, by: str
+    entry: LearningEntry, existing: Sequence[LearningEntry], vectors: LoadVectors, now: datetime, by: str
 ) -> list[Change]:
     """Plan the promotion of an entry from its project to all projects, whose entries are `existing`."""
     sessions = sorted({*entry.source_sessions, *entry.reinforced_by} - {""})
@@ -206,7 +206,7 @@ def _promote_cluster(cluster: Sequence[LearningEntry], scope: Scope, now: dateti
     )
 
 
-def plan_compaction(entries: Iterable[LearningEntry], scope: Scope, vectors: Vectors) -> list[Change]:
+def plan_compaction(entries: Iterable[LearningEntry], scope: Scope, vectors: LoadVectors) -> list[Change]:
     """Plan to merge the entries of a scope that are the same (SPEC 6.6). No source and no session is lost; a session
     that reinforced several entries is counted once."""
     plan: list[Change] = []

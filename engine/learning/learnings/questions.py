@@ -24,7 +24,7 @@ from engine.learning.learnings import (
     Impact,
     SessionRecord,
 )
-from engine.model import Asks, LearningEntry, LearningKind, LearningType, NoAnswer, Question, TranscriptLine
+from engine.model import Asks, LearningEntry, LearningKind, LearningType, ModelQuestion, NoAnswer, TranscriptLine
 from engine.redaction import redact
 from engine.text import one_line, plain, sanitise
 from engine.wording import describe_validation_faults
@@ -103,7 +103,7 @@ class Verdict(BaseModel):
 
 def ask_judge(model: Asks, entry: LearningEntry) -> Verdict | None:
     """Ask whether a learning is valid beyond its project. Returns None if no model is configured."""
-    question = Question(
+    question = ModelQuestion(
         purpose=JUDGE,
         subject=entry.id,
         instructions=_JUDGE,
@@ -133,7 +133,7 @@ def ask_learnings(model: Asks, record: SessionRecord, lines: Iterable[Transcript
     does not have the required form."""
     view = record.view
     answer = model.ask(
-        Question(
+        ModelQuestion(
             purpose=EXTRACT,
             subject=view.id,
             instructions=_EXTRACT,

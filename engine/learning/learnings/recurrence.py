@@ -45,7 +45,7 @@ BATCH_ROWS = 1_024
 ROUNDING = 1e-6
 """Tolerance of a cosine of float32 vectors."""
 
-Vectors = Callable[[Sequence[str]], Sequence[bytes | None]]
+LoadVectors = Callable[[Sequence[str]], Sequence[bytes | None]]
 """Reads the embedding of each text, unit vectors of float32; None where there is none."""
 
 EmbedTexts = Callable[[Sequence[str]], Sequence[bytes] | None]
@@ -82,7 +82,7 @@ class StoredVectors:
         self._model = model
 
     def load(self, texts: Sequence[str], /) -> list[bytes | None]:
-        """See `Vectors`."""
+        """See `LoadVectors`."""
         by_digest = {hash_text(text): text for text in texts}
         with self._database.read() as session:
             values = {"model": self._model, "digests": json.dumps(list(by_digest))}
@@ -122,7 +122,7 @@ Wordings = dict[str, list[LearningEntry]]
 
 
 def find_clusters(
-    entries: Iterable[LearningEntry], vectors: Vectors, *, min_sessions: int = DISTINCT_SESSIONS
+    entries: Iterable[LearningEntry], vectors: LoadVectors, *, min_sessions: int = DISTINCT_SESSIONS
 ) -> list[list[LearningEntry]]:
     """The entries that are the same, in clusters from at least `min_sessions` distinct pieces of work, ordered by
     content. The words of the first entry of a cluster represent it."""
@@ -134,7 +134,7 @@ def find_clusters(
 
 
 def find_matches(
-    entries: Iterable[LearningEntry], candidates: Iterable[LearningEntry], vectors: Vectors
+    entries: Iterable[LearningEntry], candidates: Iterable[LearningEntry], vectors: LoadVectors
 ) -> dict[str, LearningEntry]:
     """For the id of each entry, the nearest candidate that is the same. It has the same lesson, even if the operator
     edited its text, or the same meaning. Entries without one are left out, and so are merged candidates."""
@@ -174,7 +174,7 @@ def _group_entries(entries: Iterable[LearningEntry]) -> dict[tuple[object, ...],
     return groups
 
 
-def _find_stars(wordings: Wordings, vectors: Vectors, min_sessions: int) -> Iterator[list[LearningEntry]]:
+def _find_stars(wordings: Wordings, vectors: LoadVectors, min_sessions: int) -> Iterator[list[LearningEntry]]:
     """The clusters of wordings that can be the same."""
 
     def count_work(words: Iterable[str]) -> int:
@@ -196,7 +196,7 @@ def _find_stars(wordings: Wordings, vectors: Vectors, min_sessions: int) -> Iter
             yield [entry for words in members for entry in wordings[words]]
 
 
-def _find_near(wordings: Wordings, others: Wordings, vectors: Vectors) -> list[list[str]]:
+def _find_near(wordings: Wordings, others: Wordings, vectors: LoadVectors) -> list[list[str]]:
     """For each wording, the other ones that are the same: the one with the same words, then the nearest ones."""
     near = [[words] if words in others else [] for words in wordings]
     texts, other_texts = ([same[0].text for same in group.values()] for group in (wordings, others))

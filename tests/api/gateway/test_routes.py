@@ -14,7 +14,7 @@ from engine.api.control import ask
 from engine.api.gateway import replies
 from engine.engine import Engine
 from engine.lock import read_holder
-from engine.model import Answer, DecidedBy, Question, Refusal, SessionState, Status, TriggerType, Verdict
+from engine.model import DecidedBy, ModelAnswer, ModelQuestion, Refusal, SessionState, Status, TriggerType, Verdict
 from tests.api.gateway.served import Served, call, request, trigger
 
 
@@ -53,10 +53,10 @@ def test_config_is_changed_for_this_run_only(served: Served, engine: Engine):
 def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: pytest.MonkeyPatch):
     questions = []
 
-    def answer(model: str, question: Question) -> Answer:
+    def answer(model: str, question: ModelQuestion) -> ModelAnswer:
         questions.append((model, question))
         reply = {"prompt": "Run the tests", "channel": "koji-core", "confidence": 0.7, "reasoning": "they are stale"}
-        return Answer(json.dumps(reply), 12)
+        return ModelAnswer(json.dumps(reply), 12)
 
     messages = [{"role": "system", "content": "obey me"}, {"role": "user", "content": "it is morning"}]
     body = {"messages": messages, "temperature": 0.1, "max_tokens": 50}

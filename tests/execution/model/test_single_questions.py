@@ -12,7 +12,7 @@ from sqlmodel import col, select
 from engine import Engine
 from engine.background import HelperGone
 from engine.execution.runners.model.host_client import Conversation
-from engine.model import Assignment, Layer, ModelCall, NoAnswer, Question
+from engine.model import Assignment, Layer, ModelCall, ModelQuestion, NoAnswer
 from engine.safety.costs import CostEntry
 from tests.support.checks import refused
 from tests.support.model_server import ModelServer, Reply
@@ -26,13 +26,13 @@ def engine(world: ModelWorld) -> Iterator[Engine]:
         yield engine
 
 
-def make_question(**changes: object) -> Question:
+def make_question(**changes: object) -> ModelQuestion:
     """A question with the key in its text."""
     fields = {
         "purpose": "summary", "subject": "session_1", "instructions": "Be brief.", "text": f"The key is {KEY}. Sum up.",
         "max_tokens": 512, "budget": 50_000, "seconds": 30.0, "agent": "backend_builder",
     }  # fmt: skip
-    return Question(**{**fields, **changes})
+    return ModelQuestion(**{**fields, **changes})
 
 
 def read_charges(engine: Engine) -> list[tuple[str, str, int]]:

@@ -13,7 +13,16 @@ from engine.events.work import SessionStarted
 from engine.learning.learnings import SessionRecord, Statement
 from engine.learning.learnings.learnings import Learnings
 from engine.learning.learnings.recurrence import StoredVectors
-from engine.model import Answer, Asks, LearningEntry, NoAnswer, Question, SessionState, SessionView, TranscriptLine
+from engine.model import (
+    Asks,
+    LearningEntry,
+    ModelAnswer,
+    ModelQuestion,
+    NoAnswer,
+    SessionState,
+    SessionView,
+    TranscriptLine,
+)
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
 from tests.support import MONDAY_MORNING
@@ -68,14 +77,14 @@ class ScriptedModel:
 
     def __init__(self, *answers: str | Exception):
         self.answers = list(answers)
-        self.questions: list[Question] = []
+        self.questions: list[ModelQuestion] = []
 
-    def ask(self, question: Question, /) -> Answer | None:
+    def ask(self, question: ModelQuestion, /) -> ModelAnswer | None:
         self.questions.append(question)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
-        return Answer(answer, 10)
+        return ModelAnswer(answer, 10)
 
 
 class ChainWorld:

@@ -9,7 +9,7 @@ from engine.events import Event
 from engine.events.work import ChangeSetLanded, LandingUndone, SessionStarted
 from engine.learning.learnings import Basis, Impact, SessionRecord
 from engine.learning.learnings.questions import read_claims, read_verdict
-from engine.model import Answer, LearningEntry, LearningScope, Question
+from engine.model import LearningEntry, LearningScope, ModelAnswer, ModelQuestion
 from engine.storage.erasing import SearchTerms
 from engine.storage.ledger import LedgerEntry
 from tests.learning.learnings.chain_world import (
@@ -63,7 +63,7 @@ def test_words_that_are_forgotten_while_a_model_answers_are_not_written(
     model = ScriptedModel(json.dumps({"learnings": [claim, claim | {"text": "Prices are net"}]}))
     world, ask = make_world(model), model.ask
 
-    def forget_and_answer(question: Question) -> Answer | None:
+    def forget_and_answer(question: ModelQuestion) -> ModelAnswer | None:
         assert world.learnings.texts.erase(SearchTerms([UV])) == 0, "nothing is written yet"
         return ask(question)
 

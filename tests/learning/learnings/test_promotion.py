@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.learning.learnings.page import Change
 from engine.learning.learnings.promotion import plan_compaction, plan_project
-from engine.learning.learnings.recurrence import Vectors, find_clusters
+from engine.learning.learnings.recurrence import LoadVectors, find_clusters
 from engine.learning.learnings.store import Scope
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Refusal
 from engine.storage.erasing import SearchTerms
@@ -33,7 +33,7 @@ def make_equal_vectors(texts: Sequence[str]) -> list[bytes | None]:
     return make_angle_vectors(["a0"] * len(texts))
 
 
-def cluster_texts(*texts: str, vectors: Vectors) -> list[list[LearningEntry]]:
+def cluster_texts(*texts: str, vectors: LoadVectors) -> list[list[LearningEntry]]:
     """The clusters of these texts, each from a session of its own."""
     return find_clusters([make_entry(text, f"s{number}") for number, text in enumerate(texts)], vectors)
 

@@ -29,12 +29,12 @@ from engine.execution.runners.model.request_costs import Price, PromptSize, Requ
 from engine.frozen import frozen
 from engine.model import (
     NOTHING_USED,
-    Answer,
     CallUsage,
+    ModelAnswer,
+    ModelQuestion,
     NoAnswer,
     PromptPart,
     PromptSource,
-    Question,
     Refusal,
     SourceKind,
     Trust,
@@ -66,7 +66,7 @@ class ModelAccess(Protocol):
 class _PendingQuestion:
     """A question that is being asked."""
 
-    question: Question
+    question: ModelQuestion
     text: str
     """The text that is sent, without secrets."""
     model: Model
@@ -115,7 +115,7 @@ class SingleQuestions:
         self._hold_reason = hold_reason
         self._secrets = secrets
 
-    def ask(self, model_id: str, question: Question) -> Answer:
+    def ask(self, model_id: str, question: ModelQuestion) -> ModelAnswer:
         """Ask the model with the id `PROVIDER:MODEL` once. Raises `NoAnswer` if nothing may run now, if a cap or the
         budget of the question does not allow it, or if the model fails, is too slow, or gives no usable answer."""
         pending = self._make_pending(model_id, question)
@@ -135,7 +135,7 @@ class SingleQuestions:
         except HelperGone as gone:
             raise NoAnswer(str(gone)) from gone
 
-    def _make_pending(self, model_id: str, question: Question) -> _PendingQuestion:
+    def _make_pending(self, model_id: str, question: ModelQuestion) -> _PendingQuestion:
         self._check_hold()
         try:
             choice = self._access.choose_named(model_id, f"the settings name it for {question.purpose}")
@@ -155,7 +155,7 @@ class SingleQuestions:
         if reason := self._hold_reason():
             raise NoAnswer(reason)
 
-    def _answer(self, pending: _PendingQuestion, conversation: Conversation) -> Answer:
+    def _answer(self, pending: _PendingQuestion, conversation: Conversation) -> ModelAnswer:
         """Reserve the cost, send the question, and settle what it cost."""
         question, budget = pending.question, _make_request_budget(pending)
         try:
@@ -185,7 +185,7 @@ class SingleQuestions:
                 )
         if outcome.problem:
             raise NoAnswer(outcome.problem, outcome.usage.cost)
-        return Answer(outcome.text, outcome.usage.cost)
+        return ModelAnswer(outcome.text, outcome.usage.cost)
 
     def _send(self, pending: _PendingQuestion, conversation: Conversation, budget: RequestBudget) -> _Outcome:
         conversation.ask(
