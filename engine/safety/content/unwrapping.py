@@ -159,24 +159,34 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
     if APPENDED_INPUT in call.args and call.is_fed:
         call = replace(fed_call, args=[word for word in fed_call.args if word != APPENDED_INPUT])
     result.unresolved = _find_unresolved(call, fed_call, argv[0]) or result.unresolved
-    if call.base == "exec" and not call.args and has_download_in_scripts(simple.nested):
-        result.unreadable = "opens a download for later commands, unseen"
-    files_run = {argv[0], *find_script_files(call.base, call.args)}
-    result.downloaded_files |= find_saved_files(call.base, call.args, simple)
-    result.runs_download |= not result.downloaded_files.isdisjoint(files_run)
-    inner_via = (*via, "find" if call.base == "fd" else call.base)
-    for script in find_carried_commands(call):
-        _add_script(script, result, depth + 1, inner_via)
-    for inner in _find_inner_commands(fed_call, result):
-        if isinstance(inner, str):
-            is_input = inner == find_input(simple)  # nothing is left of it for the programs in it
-            _add_script(inner, result, depth + 1, inner_via, None if is_input else simple)
-        elif inner:
-            _add_call(inner, simple, result, depth + 1, inner_via)
+    _note_downloads(call, argv[0], result)
+    _add_inner_calls(call, fed_call, result, depth)
     if (call.base, call.args[:1]) not in LOOKS_UP:
         for interpreter, text in _find_program_texts(call, result):
             result.add_program_text(interpreter, text)
         result.calls.append(call)
+
+
+def _note_downloads(call: Call, word: str, result: Unwrapped) -> None:
+    """Note the files that a call downloads, and whether it runs one of those so far. `word` is its first word."""
+    if call.base == "exec" and not call.args and has_download_in_scripts(call.simple.nested):
+        result.unreadable = "opens a download for later commands, unseen"
+    result.downloaded_files |= find_saved_files(call.base, call.args, call.simple)
+    files_run = {word, *find_script_files(call.base, call.args)}
+    result.runs_download |= not result.downloaded_files.isdisjoint(files_run)
+
+
+def _add_inner_calls(call: Call, fed_call: Call, result: Unwrapped, depth: int) -> None:
+    """Add the programs that a call runs. `fed_call` is the same call with `APPENDED_INPUT`."""
+    simple, via = call.simple, (*call.via, "find" if call.base == "fd" else call.base)
+    for script in find_carried_commands(call):
+        _add_script(script, result, depth + 1, via)
+    for inner in _find_inner_commands(fed_call, result):
+        if isinstance(inner, str):
+            is_input = inner == find_input(simple)  # nothing is left of it for the programs in it
+            _add_script(inner, result, depth + 1, via, None if is_input else simple)
+        elif inner:
+            _add_call(inner, simple, result, depth + 1, via)
 
 
 def _find_unresolved(call: Call, fed_call: Call, word: str) -> str:
