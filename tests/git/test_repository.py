@@ -9,9 +9,12 @@ import pytest
 
 from engine.git import Git, environment, find_repository_root
 from engine.git.repository import find_workspace_refusal
+from tests.support import read_table
 from tests.support.checks import refused
 from tests.support.programs import run_git
 from tests.support.repository import Repository
+
+TABLE = read_table(__file__)
 
 
 def test_the_root_is_found_from_any_folder_inside(tmp_path: Path):
@@ -29,15 +32,7 @@ def test_folders_without_a_working_tree_are_refused(tmp_path: Path, name: str, c
     refused(code, lambda: find_repository_root(tmp_path / name))
 
 
-@pytest.mark.parametrize(
-    "file, content, part",
-    [
-        (".git/HEAD", "garbage", "git does not accept the repository in"),
-        (".git/config", "[unclosed", "fatal: bad config"),
-        (".git", "gitdir: /gone/.git/worktrees/shop", "/gone/.git/worktrees/shop, which does not exist"),
-        (".git", "gitdir: /gone", "/gone, which does not exist"),
-    ],
-)
+@pytest.mark.parametrize("file, content, part", TABLE["damaged"])
 def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, content: str, part: str):
     """`git init` would be the wrong advice."""
     if file != ".git":

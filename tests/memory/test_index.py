@@ -1,7 +1,6 @@
 """The vectors of memories, and the index over them (SPEC 4.3, 4.5, 4.10): an index that is lost, damaged or out of date
 is repaired while words find. The helper process is real."""
 
-import itertools
 import os
 import signal
 import socket
@@ -13,8 +12,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.config.settings import FixedSettings
@@ -22,7 +19,7 @@ from engine.memory import index as indexing
 from engine.memory import vectors
 from engine.memory.index import ChromaServer
 from engine.memory.memory import MemoryService
-from engine.memory.vectors import MAX_CHUNK_TOKENS, NoIndex, cut_into_chunks
+from engine.memory.vectors import NoIndex
 from engine.model import Layer, NewMemory, RecallQuery
 from engine.storage.database import Database
 from tests.memory.memory_services import MakeMemory, WordVectors, make_turns
@@ -106,22 +103,6 @@ def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory):
     embedding = memory.vectors.embed("one thing")
     assert embedding.array.shape == (16,)
     assert find_nearest(memory, "[05 January 2026] Ada: one thing") == "one thing"
-
-
-# Chunks
-
-
-@given(st.lists(st.integers(1, 9), max_size=1200))
-def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]):
-    ends = [0, *itertools.accumulate(lengths)]
-    offsets = list(itertools.pairwise(ends))
-    chunks = cut_into_chunks(offsets, ends[-1])
-    assert chunks[0][0] == 0
-    assert chunks[-1][1] == ends[-1]
-    for (_, stop), (start, _) in itertools.pairwise(chunks):
-        assert start < stop
-    for start, stop in chunks:
-        assert sum(start <= first and last <= stop for first, last in offsets) <= MAX_CHUNK_TOKENS
 
 
 # On a server

@@ -6,34 +6,13 @@ import pytest
 
 from engine.model import Refusal, Status
 from tests.situations.situation import HARMLESS_TOTAL, Situation
+from tests.support import read_table
 from tests.support.checks import refused
 
+TABLE = read_table(__file__)
 
-@pytest.mark.parametrize(
-    "prompt, problem, command",
-    [
-        (
-            "remove_leftovers paths=gone.py",
-            "remove_leftovers: paths: there is no file or folder gone.py in this repository",
-            "git ls-files",
-        ),
-        (
-            "run_tests project=nope",
-            "run_tests: project: there is no file or folder nope in this repository",
-            "git ls-files",
-        ),
-        (
-            "bisect test=nope good=nope",
-            "bisect: good: `nope` names no commit in this repository",
-            "git log --oneline --all",
-        ),
-        (
-            "forecast_conflicts base=HEAD branches=HEAD,nope",
-            "forecast_conflicts: branches: `nope` names no commit in this repository",
-            "git log --oneline --all",
-        ),
-    ],
-)
+
+@pytest.mark.parametrize("prompt, problem, command", TABLE["prompts"])
 def test_what_the_repository_does_not_have_is_refused_with_its_parameter(
     shop: Situation, prompt: str, problem: str, command: str
 ):
