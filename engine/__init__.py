@@ -64,7 +64,7 @@ _MODULES = {
     "call": "engine.api.control",
     "check_gateway_options": "engine.api.gateway.gateway",
     "connect": "engine.api.control",
-    "dispatch": "engine.api.operations",
+    "dispatch": "engine.engine",  # which declares all operations
     "document": "engine.api.documents",
     "get_gateway_token": "engine.api.gateway.access",
     "kind_title": "engine.prediction",
