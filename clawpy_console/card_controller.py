@@ -158,11 +158,7 @@ class CardController:
         )
 
     def approve_edited(
-        self,
-        card: Card,
-        call: EngineCall[Card],
-        on_approved: Callable[[], object],
-        on_refusal: OnRefusal,
+        self, card: Card, call: EngineCall[Card], on_approved: Callable[[], object], on_refusal: OnRefusal
     ) -> None:
         """Approve `card` with `call`; it leaves the list only when that went well."""
 
@@ -267,11 +263,7 @@ class CardController:
         self.decide(card, CardDecision.APPROVE, refuse, self._app.show_toast)
 
     def continue_session(
-        self,
-        session: SessionView,
-        text: str,
-        on_card: Callable[[Card], object],
-        on_refusal: OnRefusal,
+        self, session: SessionView, text: str, on_card: Callable[[Card], object], on_refusal: OnRefusal
     ) -> None:
         """Make a card of `text` that goes on with a finished session, and put it on top (SPEC 9.4)."""
 

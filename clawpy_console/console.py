@@ -24,13 +24,7 @@ from textual.worker import Worker
 from clawpy_console.attach.terminal import Terminal, TerminalApp
 from clawpy_console.formats import clock_time
 from clawpy_console.last_screen import load_last_screen, save_last_screen
-from clawpy_console.state import (
-    SESSIONS_PER_PAGE,
-    TOPICS,
-    ReadScope,
-    find_used_screens,
-    read_topics,
-)
+from clawpy_console.state import SESSIONS_PER_PAGE, TOPICS, ReadScope, find_used_screens, read_topics
 from engine.home import Home
 from engine.model import Hold, HoldKind, Refusal
 from engine.text import one_line
@@ -258,12 +252,7 @@ class Console(TerminalApp):
 
         self.push_screen(dialog, on_close)
 
-    def load_for_dialog(
-        self,
-        call: EngineCall[T],
-        on_result: OnResult[T],
-        on_refusal: OnRefusal | None = None,
-    ) -> None:
+    def load_for_dialog(self, call: EngineCall[T], on_result: OnResult[T], on_refusal: OnRefusal | None = None) -> None:
         """Call the engine for the content of a dialog, which `on_result` opens. See `call_engine`.
 
         The call is ignored while the content of another dialog is read. Its result is ignored if the operator went to
@@ -425,11 +414,7 @@ class Console(TerminalApp):
     async def _save(self) -> None:
         self._save_scheduled = False
         screen = dataclasses.replace(
-            self.last,
-            state=self.state,
-            saved_at=self.now(),
-            theme=self.theme,
-            keys=dict(self.keymap),
+            self.last, state=self.state, saved_at=self.now(), theme=self.theme, keys=dict(self.keymap)
         )
         try:
             await asyncio.to_thread(save_last_screen, self.home.last_screen, screen)

@@ -74,9 +74,7 @@ class Presence:
             return
         self._reported_at = now
         app.call_engine(
-            lambda engine: engine.autonomy.note_activity(),
-            lambda _: app.reload(["autonomy"]),
-            group="activity",
+            lambda engine: engine.autonomy.note_activity(), lambda _: app.reload(["autonomy"]), group="activity"
         )
 
     def note_blur(self) -> None:

@@ -6,16 +6,13 @@ For example the end of a session becomes `Finished: 12 tests passed · 2 changed
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from textual.notifications import SeverityLevel
 
 from clawpy_console import formats
 from clawpy_console.fields import WORDS
 from engine.model import SessionState, describe_outcome
-
-if TYPE_CHECKING:
-    pass
 
 
 class Toast(NamedTuple):

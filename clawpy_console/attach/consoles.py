@@ -33,12 +33,7 @@ if TYPE_CHECKING:
 
 
 def serve(
-    home: Home,
-    workspaces: Sequence[str],
-    opener: Callable[..., Engine],
-    terminal: socket.socket,
-    *,
-    demo: bool,
+    home: Home, workspaces: Sequence[str], opener: Callable[..., Engine], terminal: socket.socket, *, demo: bool
 ) -> int:
     """Open the engine of `home`, with a console for the client at `terminal` and for each that attaches later, until
     the last one is closed; returns the exit code. This process no longer writes to its own terminal."""

@@ -39,11 +39,7 @@ def check(options: Namespace, common: CommonOptions) -> Document:
 def check_batch(options: Namespace, common: CommonOptions) -> bool:
     """Print the verdict on the command or the prompt of each line of `--batch`; see `answer_lines`."""
     _require_one_check(options)
-    return answer_lines(
-        options.batch,
-        ("command", "prompt"),
-        lambda question: common.call("check", question),
-    )
+    return answer_lines(options.batch, ("command", "prompt"), lambda question: common.call("check", question))
 
 
 def _require_one_check(options: Namespace) -> None:
@@ -146,10 +142,7 @@ def remember(argument: str, common: CommonOptions, *, wait: bool) -> Document:
         print(f"line {line['line']}: {line['message']}", file=sys.stderr)
 
     source, lines = _open_lines(argument)
-    with (
-        Console(stderr=True).status("Reading…") as progress,
-        common.connect() as call_verb,
-    ):
+    with Console(stderr=True).status("Reading…") as progress, common.connect() as call_verb:
         for piece in _make_pieces(_empty_long_lines(lines, report_bad)):
             answer = call_verb("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
             counts["remembered"] += answer["remembered"]

@@ -73,11 +73,7 @@ def parse_span(text: str) -> int:
     return seconds
 
 
-TYPES: Document = {
-    "number": int,
-    "span": parse_span,
-    "path": lambda path: str(Path(path).resolve()),
-}
+TYPES: Document = {"number": int, "span": parse_span, "path": lambda path: str(Path(path).resolve())}
 """The functions behind the names that a `type` has in the table."""
 
 

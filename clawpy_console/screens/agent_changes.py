@@ -149,12 +149,7 @@ class AgentChanges:
         self._app.load_for_dialog(read_profile, lambda result: self._app.push_screen(EditProfile(*result, on_saved)))
 
     def _change(
-        self,
-        message: str,
-        act: EngineCall[Any],
-        undo: Callable[[Engine, Any], object],
-        *,
-        select: str = "",
+        self, message: str, act: EngineCall[Any], undo: Callable[[Engine, Any], object], *, select: str = ""
     ) -> None:
         """Call `act`, whose result `undo` gets; then show the agent `select`, "" for none."""
         self._app.call_engine(

@@ -454,9 +454,7 @@ class Changes(Pane):
         self._operations[change.id] = name, change
         self.post_message(self.OperationChanged())
         self.app.call_engine(
-            call,
-            lambda result: self.app.report(describe(result), "changes", "sessions", "cards", "place"),
-            on_refusal,
+            call, lambda result: self.app.report(describe(result), "changes", "sessions", "cards", "place"), on_refusal
         )
 
 

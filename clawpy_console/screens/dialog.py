@@ -82,12 +82,7 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
         else:
             self.app.show_toast(refusal, "warning")
 
-    def submit(
-        self,
-        call: EngineCall[T],
-        on_result: OnResult[T],
-        on_refusal: OnRefusal | None = None,
-    ) -> None:
+    def submit(self, call: EngineCall[T], on_result: OnResult[T], on_refusal: OnRefusal | None = None) -> None:
         """Have the engine do what the dialog is for. Then the dialog is closed, and `on_result` gets the result, also
         if the operator closed the dialog before. A refusal goes to `on_refusal`, by default to `show_refusal`.
 
@@ -300,13 +295,7 @@ class Question(Dialog[Answer | None]):
 
 
 def confirm(
-    app: Console,
-    title: str,
-    question: str | Content,
-    verb: str,
-    act: Callable[[], object],
-    *,
-    risky: bool = False,
+    app: Console, title: str, question: str | Content, verb: str, act: Callable[[], object], *, risky: bool = False
 ) -> None:
     """Ask a question, and call `act` when the operator presses y, or X if `act` is `risky` because it cannot be undone.
     Escape, n and Enter close the question."""

@@ -226,10 +226,7 @@ class DiffView(CursorView, can_focus=True):
         self.show(())
 
     def show(
-        self,
-        files: Sequence[DiffFile],
-        comments: tuple[DiffComment, ...] = (),
-        marked: Collection[Mark] = (),
+        self, files: Sequence[DiffFile], comments: tuple[DiffComment, ...] = (), marked: Collection[Mark] = ()
     ) -> None:
         """Show `files` from the top."""
         self.files, self._comments, self.marked = files, comments, set(marked)

@@ -92,10 +92,7 @@ class InsightsScreen(ConsoleScreen):
             ]
             columns = [
                 self._make_plot_fields(insights, figures),
-                [
-                    heading(f"tables{self._make_key_hint(1, 'training')}"),
-                    *(tables or [text_line(NO_TABLES, "faint")]),
-                ],
+                [heading(f"tables{self._make_key_hint(1, 'training')}"), *(tables or [text_line(NO_TABLES, "faint")])],
                 [
                     heading(f"acting by itself{self._make_key_hint(2, 'tables')}"),
                     text_line(one_line(insights.earning), "grey"),

@@ -18,12 +18,7 @@ from textual.widgets import TextArea
 
 from clawpy_console.formats import crop, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens.agent_dialogs import (
-    ChannelOptions,
-    choose_agent,
-    make_channel_hint,
-    read_channel_options,
-)
+from clawpy_console.screens.agent_dialogs import ChannelOptions, choose_agent, make_channel_hint, read_channel_options
 from clawpy_console.screens.dialog import Dialog
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.texts import PlainText, ReflowingText

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from clawpy_console.cli.printing import (
-    Lines,
-    bad,
-    bold,
-    dim,
-    format_fields,
-    format_time,
-    good,
-    paint,
-    wants,
-)
+from clawpy_console.cli.printing import Lines, bad, bold, dim, format_fields, format_time, good, paint, wants
 from clawpy_console.cli.printing.work import format_cards
 from clawpy_console.fields import Document, Field, predictions, text_line
 from clawpy_console.fields import agent as agent_fields
