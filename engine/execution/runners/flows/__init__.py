@@ -30,6 +30,7 @@ from engine.execution.runners.flow import CommandLine, Flow, FlowResult, Job, st
 from engine.execution.runners.flows.agents_md import WriteAgentsMd
 from engine.execution.runners.flows.branches import KeepCommits, LookAtPullRequest, ReportBranches
 from engine.execution.runners.flows.change_log import DraftChangelog, LookAtRelease
+from engine.execution.runners.flows.day_summary import SummariseDay
 from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
 from engine.execution.runners.flows.housekeeping import ReclaimSpace, UndoLanding
 from engine.execution.runners.flows.linting import FixLint, Lint
@@ -42,10 +43,9 @@ from engine.execution.runners.flows.own_changes import (
     UpdateDocs,
 )
 from engine.execution.runners.flows.packages import PrepareEnvironment, UpdateLock
-from engine.execution.runners.flows.recent_work import LookAtChanges, SummariseDay
 from engine.execution.runners.flows.testing import CheckCleanHead, RunTests, UncoveredLines
 from engine.execution.runners.flows.unfinished import LookAtStash, UnfinishedOperation
-from engine.execution.runners.flows.unpushed_review import ReviewUnpushed
+from engine.execution.runners.flows.unpushed import LookAtChanges, ReviewUnpushed
 from engine.execution.runners.flows.unreliable_tests import HuntFlakes, Quarantine, TimeTests
 from engine.execution.runners.toolchains import TEST_FILE
 from engine.files import read_table

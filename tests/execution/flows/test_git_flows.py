@@ -1,24 +1,15 @@
-"""Flows about recent work, which run nothing: keys, leftovers, fixups, stashes, odd repositories (SPEC 2.12, 3.8)."""
+"""Flows that run only git: branches, stashes, fixup commits, a pull request, a repository without commits (SPEC 2.12,
+3.8)."""
 
 import pytest
 
 from engine.execution.runners import CannotRun, WorkFailed
 from tests.execution.flows.flow_run import RunFlow, commit_shop
-from tests.execution.flows.unpushed_histories import WITH_KEY
 from tests.support import read_table
 from tests.support.keys import GITHUB_TOKEN
 from tests.support.repository import Repository
 
 TABLE = read_table(__file__)
-
-
-def test_a_new_file_with_a_key_is_not_to_be_committed(repository: Repository, run_flow: RunFlow):
-    repository.commit("begin", {"notes.md": "1\n"})
-    repository.write("settings.py", f"breakpoint()\n{WITH_KEY}")
-    run = run_flow("look_at_changes")
-    assert {"1. settings: 1 file, +4 -0", "   ? settings.py  +4 -0"} <= {*run.session.lines}
-    assert "Do not commit: settings.py:3 holds a GitHub token, not committed yet" in run.transcript
-    assert run.summary.endswith("; do not commit: settings.py:3 holds a GitHub token")
 
 
 def test_a_repository_without_commits_is_reported_as_such(repository: Repository, run_flow: RunFlow):

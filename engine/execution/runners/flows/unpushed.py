@@ -1,137 +1,41 @@
-"""Flows that look at your recent work and change nothing: what was done on a day, and what is not committed yet, with
-the commits to make of it."""
+"""Flows that review what only this machine has: changes that are not committed, and commits that are not pushed.
+
+They show secrets, large files and leftovers, which must not leave it, and give the commands that make commits of your
+changes. `cleanup_steps` has those that take out what must not be pushed.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from dataclasses import replace
 from itertools import islice
 from pathlib import PurePosixPath
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
-from engine.execution.runners import Place
-from engine.execution.runners.flow import Flow, FlowResult, Job, Line
-from engine.execution.runners.flows.git_steps import find_main_branch, parse_line_count, quote_paths, resolve_commit
+from engine.execution.runners import Facts, Place
+from engine.execution.runners.flow import Flow, FlowResult, Job, Revision
+from engine.execution.runners.flows.cleanup_steps import describe_cleanup
+from engine.execution.runners.flows.git_steps import parse_line_count, quote_paths, resolve_commit
 from engine.execution.runners.toolchains import TEST_FILE
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
+from engine.git.leftovers import count_kinds
 from engine.git.state import FileState, is_byproduct, read_status
-from engine.git.unpushed import read_uncommitted, read_untracked
+from engine.git.unpushed import (
+    MAX_COMMITS,
+    NOTHING_UNPUSHED,
+    CommitSpan,
+    UnpushedProblem,
+    UnpushedWork,
+    mark_edited_out,
+    read_commits,
+    read_uncommitted,
+    read_untracked,
+)
 from engine.model import group_pairs
-from engine.wording import count, join_names
-
-# -- the work of a day
-
-MAX_COMMITS = 500
-"""Maximum number of commits of a summary."""
-
-DAY_STARTS_AT = timedelta(hours=5)
-"""Work before five in the morning belongs to the day before."""
-
-
-class SummariseDay(Flow):
-    """Lists commits by day and branch, sessions and checks, and uncommitted files."""
-
-    name = "summarise_day"
-    label = "Summarise the day"
-    work = "summary"
-    place = Place.OPERATOR_TREE
-    since: AwareDatetime = Field(description="an ISO time with its offset, for example 2026-01-05T00:00:00+01:00")
-    until: AwareDatetime | None = Field(default=None, description="the end of the period; none = now")
-    sessions: list[Line] = Field(default=[], max_length=100, description="sessions that ran since, one line each")
-    checks: list[Line] = Field(default=[], max_length=100, description="test runs since, one line each")
-
-    def describe(self) -> str:
-        if self.until is not None:
-            return f"Summarise what was done on {self.since:%a %d %b}"
-        return f"Summarise what was done since {self.since:%a %d %b %H:%M}"
-
-    def run(self, job: Job) -> FlowResult:
-        commits = _read_commits(job, self.since, self.until)
-        entries = job.git.items("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
-        uncommitted = [entry[3:] for entry in entries]
-        days = sorted({commit.day for commit in commits}, reverse=True)
-        by_day = {day: [commit for commit in commits if commit.day == day] for day in days}
-        lines = [line for day, done in by_day.items() for line in _describe_day(day, done)] or ["No commits."]
-        for title, items in (("Sessions", self.sessions), ("Checks", self.checks)):
-            if items:
-                lines += [f"{title}:", *(f"  - {item}" for item in items)]
-        lines.append(
-            f"Not committed yet: {join_names(uncommitted, 10)}." if uncommitted else "Everything is committed."
-        )
-        for line in lines:
-            job.say(line)
-        files = {file.path for commit in commits for file in commit.files}
-        parts = [count(len(commits), "commit"), f"{count(len(files), 'file')} changed"]
-        if self.sessions:
-            parts.append(count(len(self.sessions), "session"))
-        parts.append(f"{count(len(uncommitted), 'file')} not committed" if uncommitted else "everything is committed")
-        return FlowResult(", ".join(parts))
-
-
-def _describe_day(day: str, commits: Sequence[CommitSummary]) -> list[str]:
-    """The commits of one day by branch, under a line with their number and size."""
-    files = [file for commit in commits for file in commit.files]
-    size = f"+{sum(file.added for file in files)} -{sum(file.removed for file in files)} lines"
-    lines = [f"{datetime.fromisoformat(day):%A %d %B}: {count(len(commits), 'commit')}, {size}"]
-    for branch in dict.fromkeys(commit.branch for commit in commits):
-        on_branch = [commit for commit in commits if commit.branch == branch]
-        lines.append(f"  {branch} ({join_names(dict.fromkeys(commit.author for commit in on_branch), 3)})")
-        lines += [f"    - {commit.subject}" for commit in on_branch]
-    return lines
-
-
-@frozen
-class CommitSummary:
-    """One commit for a summary."""
-
-    day: str
-    """Its working day in the operator's time zone."""
-    branch: str
-    author: str
-    subject: str
-    files: tuple[ChangedFile, ...]
-
-
-@frozen
-class ChangedFile:
-    """A file that a commit changed, with its numbers of lines, which are 0 for a binary file."""
-
-    path: str
-    added: int
-    removed: int
-
-
-def _read_commits(job: Job, since: datetime, until: datetime | None) -> list[CommitSummary]:
-    """The commits of all local branches, newest first. A commit that is also on the main branch belongs to the main
-    branch."""
-    span = [f"--max-count={MAX_COMMITS}", f"--since={since.isoformat()}"]
-    span += [f"--until={(until - timedelta(seconds=1)).isoformat()}"] if until is not None else []
-    if not job.git.text("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)):
-        return []
-    output = job.git.text(
-        "log", "--branches", "HEAD", "--source", "--numstat", "-z", "--no-renames", *span,
-        "--format=%x01%H%x02%cI%x02%S%x02%an%x02%s%x02", "--",
-    )  # fmt: skip
-    records = output.split("\x01")[1:]
-    if not records:
-        return []
-    main = find_main_branch(job)
-    shared = set(job.git.lines("rev-list", *span, f"refs/heads/{main}")) if main else set()
-    commits = []
-    for record in records:
-        sha, date, source, author, subject, numbers = record.split("\x02", 5)
-        rows = [entry.strip("\n").split("\t", 2) for entry in numbers.split("\0")]
-        branch = main if main and sha in shared else source.removeprefix("refs/heads/")
-        day = (datetime.fromisoformat(date).astimezone(since.tzinfo) - DAY_STARTS_AT).date().isoformat()
-        files = tuple(
-            ChangedFile(row[2], parse_line_count(row[0]), parse_line_count(row[1])) for row in rows if len(row) == 3
-        )
-        commits.append(CommitSummary(day, branch, author, subject, files))
-    return commits
-
+from engine.wording import capitalised, count, join_names
 
 # -- what is not committed
 
@@ -265,3 +169,84 @@ def _is_code(path: str) -> bool:
 def _find_topic_folder(path: str) -> str:
     folders = PurePosixPath(path).parts[:-1]
     return "/".join(folders[:3]) if folders else PurePosixPath(path).stem
+
+
+# -- what is not pushed
+
+MAX_FINDINGS = 200
+"""Maximum number of findings in the transcript and in the facts of a result."""
+
+
+class ReviewUnpushed(Flow):
+    """Reads every added line of every unpushed commit; secrets count even when a later commit removed them."""
+
+    name = "review_unpushed"
+    label = "Review unpushed commits"
+    work = "review"
+    place = Place.OPERATOR_TREE
+    upstream: Revision | None = Field(
+        default=None,
+        description="the branch to compare with, for example origin/main; without it, all remote branches",
+    )
+    newest: int = Field(default=MAX_COMMITS, ge=1, le=MAX_COMMITS, description="the most commits to review")
+
+    def describe(self) -> str:
+        upstream = self.upstream or "no remote branch"
+        missing = "does not have yet" if self.upstream else "has yet"
+        return f"Review the commits that {upstream} {missing} for leftovers, secrets and large files"
+
+    def run(self, job: Job) -> FlowResult:
+        status = read_status(job.git)
+        span, unpushed = None, NOTHING_UNPUSHED
+        if status.head:
+            span = CommitSpan(status.head, resolve_commit(job, self.upstream) if self.upstream else "", self.newest)
+            unpushed = mark_edited_out(job.git, read_commits(job.git, span, leftovers=True), status.files)
+        uncommitted = read_uncommitted(job.git, status.head, status.files)
+        if span is None and not uncommitted:
+            return FlowResult("Nothing to review: there is no commit yet, and nothing is staged")
+        if not unpushed.commits and not uncommitted:
+            return FlowResult(f"Nothing to review: {self.upstream or 'another branch'} has every commit")
+        job.say(count(unpushed.commits, "unpushed commit"))
+        if unpushed.unread:
+            job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
+        findings = [*unpushed.committed, *uncommitted]
+        job.say_list([finding.description_with_commit for finding in findings], MAX_FINDINGS)
+        steps = describe_cleanup(job.git, list(filter(_is_serious, findings)), status, span)
+        for line in steps:
+            job.say(line)
+        result = _make_result(unpushed, findings)
+        return replace(result, facts={**result.facts, "head": status.head, "state": status.digest, "steps": steps})
+
+
+def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem]) -> FlowResult:
+    finding_facts = [
+        {
+            "kind": finding.kind,
+            "path": finding.path,
+            "line": finding.line,
+            "commit": finding.sha,
+            "gone": finding.is_in_history_only,
+        }
+        for finding in findings[:MAX_FINDINGS]
+    ]
+    facts: Facts = {"findings": finding_facts}
+    commits = count(unpushed.commits, "unpushed commit")
+    if not findings:
+        unread = f", but {unpushed.unread} of them could not be read" if unpushed.unread else ""
+        return FlowResult(f"{commits}, nothing that should not be pushed{unread}", facts=facts)
+    serious = sorted(filter(_is_serious, findings), key=lambda finding: not finding.is_secret)
+    parts = list[str]()
+    if serious:
+        facts["next"] = "secret" if serious[0].is_secret else "large_file"
+        remainder = f", and {count(len(serious) - 1, 'other finding')}" if len(serious) > 1 else ""
+        step = "push" if any(finding.sha for finding in serious) else "commit"
+        parts.append(f"do not {step}: {serious[0].description}{remainder}")
+    if leftovers := [finding.kind for finding in findings if not _is_serious(finding)]:
+        parts.append(f"{count_kinds(leftovers)} to look at")
+    where = f" (in {commits})" if unpushed.commits else ""
+    return FlowResult(capitalised("; ".join(parts)) + where, sound=not serious, facts=facts)
+
+
+def _is_serious(finding: UnpushedProblem) -> bool:
+    """Whether a finding must not be pushed, and not only be looked at."""
+    return finding.is_secret or not finding.line

@@ -1,4 +1,4 @@
-"""The flow that reviews unpushed commits: what it finds, and its advice in each state of a repository (SPEC 2.9)."""
+"""Reviews of uncommitted changes and unpushed commits: what they find, and what is advised (SPEC 2.9)."""
 
 import os
 import subprocess
@@ -14,7 +14,17 @@ from tests.execution.flows.unpushed_histories import ABOVE_A_COMMIT, FILE, HISTO
 from tests.support.keys import GITHUB_TOKEN
 from tests.support.repository import Repository
 
-# What it advises
+
+def test_a_new_file_with_a_key_is_not_to_be_committed(repository: Repository, run_flow: RunFlow):
+    repository.commit("begin", {"notes.md": "1\n"})
+    repository.write("settings.py", f"breakpoint()\n{WITH_KEY}")
+    run = run_flow("look_at_changes")
+    assert {"1. settings: 1 file, +4 -0", "   ? settings.py  +4 -0"} <= {*run.session.lines}
+    assert "Do not commit: settings.py:3 holds a GitHub token, not committed yet" in run.transcript
+    assert run.summary.endswith("; do not commit: settings.py:3 holds a GitHub token")
+
+
+# What is advised
 
 
 def test_a_key_that_is_on_a_remote_branch_is_public(repository: Repository, run_flow: RunFlow):
