@@ -1,6 +1,7 @@
-"""Manages the disk space of the engine: the caches of workspaces, what can be removed, and a disk that is nearly full.
+"""Looks after what the engine stored on the disk: caches of workspaces, what can be removed, and a landing to undo.
 
-Sensing asks whether the disk is nearly full. The flows of `Place.ENGINE` free space and undo landings through it.
+Sensing asks whether the disk is nearly full. The flows of `Place.ENGINE` free space and undo landings, and the folders
+of sessions get their caches here.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class ReclaimedSpace:
 
 
 class Housekeeping:
-    """The engine's own upkeep."""
+    """Frees disk space, and undoes landings for flows."""
 
     def __init__(
         self,
