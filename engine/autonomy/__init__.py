@@ -1,9 +1,9 @@
 """Autonomy: when cards run by themselves (SPEC 7.1-7.4), and what is due (4.1).
 
 Here is the state machine (7.1), as a table of transitions and pure functions, and the operator's presence (2.2), on
-which it depends most. `Presence` remembers the operator's last activity: in the console, by a verb or the API, or a
-change of files. `schedule` runs jobs, `heartbeat` makes tasks of due items, `autonomous_runs` runs cards without an
-approval. `autonomy` is the service. It may import prediction, execution, safety and what is below.
+which it depends most. `OperatorPresence` remembers the operator's last activity: in the console, by a verb or the API,
+or a change of files. `schedule` runs jobs, `heartbeat` makes tasks of due items, `autonomous_runs` runs cards without
+an approval. `autonomy` is the service. It may import prediction, execution, safety and what is below.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ TRANSITIONS: dict[tuple[AutonomyState, AutonomyTrigger], AutonomyState] = {
 
 
 @frozen
-class Facts:
+class AutonomyFacts:
     """The facts that triggers follow from."""
 
     enabled: bool
@@ -87,7 +87,7 @@ class Facts:
         return None
 
 
-def find_next_trigger(state: AutonomyState, facts: Facts) -> AutonomyTrigger | None:
+def find_next_trigger(state: AutonomyState, facts: AutonomyFacts) -> AutonomyTrigger | None:
     """The trigger that follows from the facts in this state, None if the state fits them."""
     if not facts.enabled or "stop" in facts.holds:
         return None if state is AutonomyState.DISABLED else AutonomyTrigger.KILLED
@@ -100,7 +100,7 @@ def find_next_trigger(state: AutonomyState, facts: Facts) -> AutonomyTrigger | N
     return _trigger_of_presence(state, facts)
 
 
-def _trigger_of_presence(state: AutonomyState, facts: Facts) -> AutonomyTrigger | None:
+def _trigger_of_presence(state: AutonomyState, facts: AutonomyFacts) -> AutonomyTrigger | None:
     """The trigger that follows from the operator's silence, while nothing is stopped or paused."""
     silent = facts.silence >= facts.threshold
     if state is AutonomyState.WATCHING:
@@ -110,7 +110,7 @@ def _trigger_of_presence(state: AutonomyState, facts: Facts) -> AutonomyTrigger 
     return None if silent else AutonomyTrigger.OPERATOR_SPOKE
 
 
-def find_transitions(state: AutonomyState, facts: Facts) -> list[tuple[AutonomyState, AutonomyTrigger]]:
+def find_transitions(state: AutonomyState, facts: AutonomyFacts) -> list[tuple[AutonomyState, AutonomyTrigger]]:
     """The transitions that follow from the facts, in order, each as (state after it, trigger)."""
     transitions: list[tuple[AutonomyState, AutonomyTrigger]] = []
     for _ in AutonomyState:
@@ -122,7 +122,9 @@ def find_transitions(state: AutonomyState, facts: Facts) -> list[tuple[AutonomyS
     return transitions
 
 
-def compute_time_until_transition(state: AutonomyState, facts: Facts, pause_left: timedelta | None) -> timedelta | None:
+def compute_time_until_transition(
+    state: AutonomyState, facts: AutonomyFacts, pause_left: timedelta | None
+) -> timedelta | None:
     """The time after which `state` changes by itself, None for never. It changes when the operator has been inactive
     for long enough, or at the end of a pause (`pause_left`), unless there is a month stop, too.
     """
@@ -133,7 +135,7 @@ def compute_time_until_transition(state: AutonomyState, facts: Facts, pause_left
     return None
 
 
-class Presence:
+class OperatorPresence:
     """The operator's last activity: exact in memory, and within half a minute on the disk. Before any activity it is
     the time at which this object was made."""
 

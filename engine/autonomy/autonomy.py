@@ -15,15 +15,15 @@ from datetime import datetime, timedelta
 
 from engine.autonomy import (
     TRANSITIONS,
+    AutonomyFacts,
     AutonomyTrigger,
-    Facts,
-    Presence,
+    OperatorPresence,
     compute_time_until_transition,
     find_next_trigger,
     find_transitions,
 )
 from engine.autonomy.autonomous_runs import AutonomousRuns, AutonomyRequirements, find_reason_not_to_start
-from engine.autonomy.schedule import Job, Schedule
+from engine.autonomy.schedule import Schedule, ScheduledJob
 from engine.clock import Clock, is_quiet
 from engine.config.settings import SettingsSource
 from engine.events.engine import SettingChanged, StateChanged
@@ -87,7 +87,7 @@ class Autonomy:
         kill_switch: KillSwitch,
         runs: AutonomousRuns,
         housekeeping: Sequence[Callable[[], object]] = (),
-        jobs: Sequence[Job] = (),
+        jobs: Sequence[ScheduledJob] = (),
         last_operator_activity: Callable[[], datetime | None] | None = None,
     ) -> None:
         self._database = database
@@ -99,7 +99,7 @@ class Autonomy:
         self._last_operator_activity = last_operator_activity
         self._checked_at: datetime | None = None
         self._changing = threading.Lock()
-        self.presence = Presence(database, clock)
+        self.presence = OperatorPresence(database, clock)
         self.schedule = Schedule(database, clock, [*self._make_own_jobs(), *jobs])
         with database.read() as session:
             saved = stored.get(session, STATE_KEY)
@@ -112,18 +112,18 @@ class Autonomy:
             since = datetime.fromisoformat(saved["since"])
             self._view = StateView(AutonomyState(saved["state"]), saved["cause"], since)
 
-    def _make_own_jobs(self) -> list[Job]:
+    def _make_own_jobs(self) -> list[ScheduledJob]:
         """The card cycle, the update of the state with housekeeping, and the autonomous cycle."""
         settings = self._settings
         return [
-            Job(
+            ScheduledJob(
                 CARD_JOB,
                 lambda: timedelta(milliseconds=settings.current.card_cycle_ms),
                 self._runs.run_check,
                 self.is_operator_present,
             ),
-            Job(STATE_JOB, lambda: STATE_EVERY, self._tick, is_stored=False),
-            Job(
+            ScheduledJob(STATE_JOB, lambda: STATE_EVERY, self._tick, is_stored=False),
+            ScheduledJob(
                 ACT_JOB,
                 lambda: timedelta(milliseconds=settings.current.autonomous_cycle_ms),
                 self.run_autonomous_cycle,
@@ -164,7 +164,7 @@ class Autonomy:
         follows_from_presence = trigger in (AutonomyTrigger.SILENT, AutonomyTrigger.OPERATOR_SPOKE)
         return self._view if trigger is None or follows_from_presence else self.update_state()
 
-    def _apply_facts(self, holds: Sequence[Hold]) -> Facts:
+    def _apply_facts(self, holds: Sequence[Hold]) -> AutonomyFacts:
         """Make all transitions that follow from the present facts, and return the facts. Call with the lock held."""
         facts = self._make_facts(holds)
         transitions = find_transitions(self._view.state, facts)
@@ -312,12 +312,12 @@ class Autonomy:
         last_activity = self.presence.read_last_activity()
         return min(silence, max(timedelta(0), self._checked_at - last_activity))
 
-    def _make_facts(self, holds: Sequence[Hold]) -> Facts:
+    def _make_facts(self, holds: Sequence[Hold]) -> AutonomyFacts:
         settings = self._settings.current
         # A pause only stops what runs by itself; the levels stop everything.
         killed = self._kill_switch.current_verdict(by_operator=True)
         pause = next((hold for hold in holds if hold.word is HoldKind.PAUSE), None)
-        return Facts(
+        return AutonomyFacts(
             enabled=killed.allows or killed.rule == "month",
             holds=frozenset(hold.word for hold in holds),
             autonomous=settings.autonomous_mode_enabled,
@@ -327,7 +327,7 @@ class Autonomy:
             paused_for_cost=pause is not None and pause.by == BY_COST_CAP,
         )
 
-    def _compute_next_change(self, facts: Facts, holds: Sequence[Hold]) -> datetime | None:
+    def _compute_next_change(self, facts: AutonomyFacts, holds: Sequence[Hold]) -> datetime | None:
         """When the state changes by time alone, None for never."""
         now = self._clock.now()
         until = next((hold.until for hold in holds if hold.word is HoldKind.PAUSE), None)

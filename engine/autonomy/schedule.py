@@ -32,7 +32,7 @@ MAX_EARLY = timedelta(seconds=5)
 
 
 @frozen
-class Job:
+class ScheduledJob:
     """One job."""
 
     name: str
@@ -56,7 +56,7 @@ def compute_next_run(now: datetime, last: datetime | None, interval: timedelta) 
 class Schedule:
     """Runs jobs in threads of its own between `start` and `close`."""
 
-    def __init__(self, database: Database, clock: Clock, jobs: list[Job]) -> None:
+    def __init__(self, database: Database, clock: Clock, jobs: list[ScheduledJob]) -> None:
         self._database = database
         self._clock = clock
         self._jobs = {job.name: job for job in jobs}

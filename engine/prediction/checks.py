@@ -37,9 +37,9 @@ from engine.prediction.dismissals import read_mute_index
 from engine.prediction.problems import find_unsolved_problem, had_failing_tests, knows_problems
 from engine.prediction.routing import Router
 from engine.prediction.selection import (
+    CardSelection,
     CardSelector,
     Findings,
-    Selection,
     find_content_block,
     find_leaving_cards,
     is_done_by_operator,
@@ -137,7 +137,7 @@ class _Plan(NamedTuple):
     """The findings of a check by workspace, and the rows that may become cards."""
 
     findings: Mapping[str, Findings]
-    selection: Selection
+    selection: CardSelection
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -413,7 +413,7 @@ def _update_state(tx: Transaction, key: str, by_workspace: Mapping[str, str]) ->
     state.put(tx, key, state.get(tx.session, key, {}) | by_workspace)
 
 
-def _describe_held_back(selection: Selection, workspace: str) -> str:
+def _describe_held_back(selection: CardSelection, workspace: str) -> str:
     """The number of cards of a workspace that the content filter holds back, and why; "" for none."""
     blocks = [find_content_block(row) for row in selection.rows if row.workspace == workspace]
     reasons = [verdict.reason for verdict in blocks if verdict is not None]

@@ -95,7 +95,7 @@ MAX_GONE_FILES = 20
 
 
 @frozen
-class Sources:
+class ReaderSources:
     """The sources that contexts are read from. The functions are called with a workspace."""
 
     runs: ValidationRuns
@@ -152,7 +152,7 @@ class _Fetch:
 class ContextReader:
     """Reads contexts. It may be called from several threads."""
 
-    def __init__(self, clock: Clock, settings: SettingsSource, sources: Sources) -> None:
+    def __init__(self, clock: Clock, settings: SettingsSource, sources: ReaderSources) -> None:
         self._clock = clock
         self._settings = settings
         self._sources = sources

@@ -255,7 +255,7 @@ def find_content_block(row: CardRow) -> RailVerdict | None:
 
 
 @frozen
-class Selection:
+class CardSelection:
     """The proposals that may become cards."""
 
     rows: Sequence[CardRow] = ()
@@ -319,7 +319,7 @@ class CardSelector:
         findings: Mapping[str, Findings],
         staying: Sequence[Card],
         kinds: Sequence[str] | None = None,
-    ) -> Selection:
+    ) -> CardSelection:
         """The proposals that may become cards and have a place beside the cards that stay. With `kinds`, only the
         proposal of the first of these kinds, as a next step; none if its card is shown already."""
         now = self.store.clock.now()
@@ -339,10 +339,10 @@ class CardSelector:
         proposals: Sequence[Proposal],
         findings: Mapping[str, Findings],
         staying: Sequence[Card],
-    ) -> Selection:
+    ) -> CardSelection:
         """The selection of these proposals, which are available."""
         if not proposals:
-            return Selection()
+            return CardSelection()
         now, local, decisions = self.store.clock.now(), self.store.clock.local(), self.store.decisions
         phase, decided = self.twin.read_phase_within(session), _count_decisions(decisions, session)
         common = _CheckState(now, local, phase, load_last_trigger_times(session), decided)
@@ -358,7 +358,9 @@ class CardSelector:
             row.id = self.randomness.new_id("pred")
         return self._give_places(rows, Room(self.store.settings.current, staying, now), now, tuple(errors))
 
-    def _give_places(self, rows: Sequence[CardRow], room: Room, now: datetime, errors: tuple[str, ...]) -> Selection:
+    def _give_places(
+        self, rows: Sequence[CardRow], room: Room, now: datetime, errors: tuple[str, ...]
+    ) -> CardSelection:
         """The rows that get a place, by rank, with the verdicts of the rails."""
         by_id, selected, is_full = {row.id: row for row in rows}, [], False
         for card in rank_cards(map(make_card_of_row, rows), now):
@@ -370,7 +372,7 @@ class CardSelector:
             if find_content_block(row):
                 room.leave(card)
             selected.append(row)
-        return Selection(selected, is_full, errors)
+        return CardSelection(selected, is_full, errors)
 
     def _make_row(self, proposal: Proposal, common: _CheckState, context: str) -> CardRow:
         """The row of one proposal, without an id and not stored yet. `context` is the situation in words. Raises

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from engine.autonomy.autonomous_runs import AutonomousRuns
 from engine.autonomy.autonomy import CARD_JOB, Autonomy
 from engine.autonomy.heartbeat import PULSE, Heartbeat
-from engine.autonomy.schedule import Job
+from engine.autonomy.schedule import ScheduledJob
 from engine.execution.sessions import Sessions
 from engine.hierarchy.teaching import run_round
 from engine.model import Refusal
@@ -110,44 +110,44 @@ def _list_housekeeping_steps(
     )
 
 
-def _make_jobs(services: Services) -> tuple[Job, ...]:
+def _make_jobs(services: Services) -> tuple[ScheduledJob, ...]:
     """The scheduled jobs besides the checks and cycles."""
     training = AutomaticTraining(services)
     may_begin = partial(_may_begin, services)
     return (
-        Job(PULSE, lambda: PULSE_EVERY, partial(_run_heartbeats, services), may_begin),
-        Job(
+        ScheduledJob(PULSE, lambda: PULSE_EVERY, partial(_run_heartbeats, services), may_begin),
+        ScheduledJob(
             "guidance",
             lambda: timedelta(seconds=services.agents.config.current.m2_interval_seconds),
             lambda: run_round(services.bubbles, services.guided_sessions, services.teaching),
             may_begin,
         ),
-        Job(
+        ScheduledJob(
             "summaries",
             lambda: SHARE_EVERY,
             services.summary_sharing.exchange,
             services.summary_sharing.is_enabled,
             is_stored=False,
         ),
-        Job(
+        ScheduledJob(
             "nightly",
             lambda: NIGHT_CHECK_EVERY,
             services.knowledge.run_night,
             services.knowledge.nightly.has_work,
             is_stored=False,
         ),
-        Job("expired_memories", lambda: EXPIRY_CHECK_EVERY, services.memory.housekeeping, is_stored=False),
-        Job("retention", lambda: RETENTION_CHECK_EVERY, services.retention.delete_old_rows, is_stored=False),
-        Job("adaptation", lambda: ADAPT_EVERY, services.adaptation.run_round, is_stored=False),
-        Job("training", lambda: TRAINING_CHECK_EVERY, training.step, training.is_due, is_stored=False),
-        Job(
+        ScheduledJob("expired_memories", lambda: EXPIRY_CHECK_EVERY, services.memory.housekeeping, is_stored=False),
+        ScheduledJob("retention", lambda: RETENTION_CHECK_EVERY, services.retention.delete_old_rows, is_stored=False),
+        ScheduledJob("adaptation", lambda: ADAPT_EVERY, services.adaptation.run_round, is_stored=False),
+        ScheduledJob("training", lambda: TRAINING_CHECK_EVERY, training.step, training.is_due, is_stored=False),
+        ScheduledJob(
             "export",
             lambda: EXPORT_CHECK_EVERY,
             services.exporter.export_batch,
             partial(_is_export_due, services),
             is_stored=False,
         ),
-        Job(
+        ScheduledJob(
             "transcripts",
             lambda: IMPORT_EVERY,
             services.importer.run,

@@ -29,7 +29,7 @@ from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.checks import CardChecks, CheckPreparation, CheckSources
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.context_reader import ContextReader, Sources
+from engine.prediction.context_reader import ContextReader, ReaderSources
 from engine.prediction.placing import PromptPlacer
 from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, TwinTraining
 from engine.prediction.routing import Router
@@ -161,7 +161,7 @@ def _build_cards(services: Services, sessions: Sessions) -> None:
 
 def _build_context_reader(services: Services, sessions: Sessions) -> ContextReader:
     """Build the reader of the contexts of workspaces."""
-    sources = Sources(
+    sources = ReaderSources(
         services.validation_runs,
         services.tasks,
         services.sessions,

@@ -1,6 +1,6 @@
 """The simulated operator: plans days, approves or dismisses cards, and writes prompts (SPEC 2.7, 3.2).
 
-A `Day` says when the operator does what, and which oddity the day has. It is drawn from a
+A `PlannedDay` says when the operator does what, and which oddity the day has. It is drawn from a
 seeded random generator, and `engine.simulation.simulate` runs it.
 """
 
@@ -67,7 +67,7 @@ class OperatorAction(StrEnum):
 
 
 @frozen
-class Day:
+class PlannedDay:
     """The plan of one day."""
 
     number: int
@@ -86,7 +86,7 @@ def deal_oddities(chance: random.Random) -> Iterator[Oddity]:
         yield from reversed(deck)
 
 
-def plan_day(number: int, begin: datetime, oddities: Iterator[Oddity], chance: random.Random) -> Day:
+def plan_day(number: int, begin: datetime, oddities: Iterator[Oddity], chance: random.Random) -> PlannedDay:
     """Plan the day with this number (from 0), which begins at the local midnight `begin`. It has two stretches of work,
     one on Saturdays, and none on Sundays."""
     oddity = next(oddities) if number >= ORDINARY_DAYS and begin.weekday() < 6 else None
@@ -103,7 +103,7 @@ def plan_day(number: int, begin: datetime, oddities: Iterator[Oddity], chance: r
         pressed = moments[place][0] + timedelta(minutes=1)
         resumed = pressed + timedelta(minutes=chance.randint(20, 90))
         moments += [(pressed, OperatorAction.STOP), (resumed, OperatorAction.RESUME)]
-    return Day(number, begin, oddity, tuple(sorted(moments)))
+    return PlannedDay(number, begin, oddity, tuple(sorted(moments)))
 
 
 class SimulatedOperator:

@@ -37,9 +37,9 @@ from engine.model import (
 )
 from engine.safety.pipeline import RAIL_ORDER
 from engine.simulation.operator import (
-    Day,
     Oddity,
     OperatorAction,
+    PlannedDay,
     SimulatedOperator,
     deal_oddities,
     plan_day,
@@ -129,7 +129,7 @@ class _SimulatedDays:
         self._oddities = deal_oddities(self._chance)
         self._last_holds: set[str] = set()
         self._state = world.engine.autonomy.update_state().state.value
-        self._day = Day(0, world.clock.now())
+        self._day = PlannedDay(0, world.clock.now())
         self._observed = Observations()
         self.is_cancelled = False
         """Set by another thread to make `run` raise `CancelledError` at its next event."""
@@ -142,7 +142,7 @@ class _SimulatedDays:
         self._advance_to(begin + timedelta(days=days, minutes=-1))
         return self._observed
 
-    def _simulate_day(self, day: Day) -> None:
+    def _simulate_day(self, day: PlannedDay) -> None:
         self._day = day
         if day.oddity is not None:
             self._observed.oddities[day.number] = day.oddity

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy import TRANSITIONS, AutonomyTrigger, Facts, Presence, find_next_trigger, find_transitions
+from engine.autonomy import (
+    TRANSITIONS,
+    AutonomyFacts,
+    AutonomyTrigger,
+    OperatorPresence,
+    find_next_trigger,
+    find_transitions,
+)
 from engine.autonomy.autonomous_runs import (
     ApprovalRecord,
     AutonomyRequirements,
@@ -19,7 +26,7 @@ from engine.autonomy.autonomous_runs import (
     find_requirements,
 )
 from engine.autonomy.autonomy import CARD_JOB, Autonomy
-from engine.autonomy.schedule import Job, Schedule
+from engine.autonomy.schedule import Schedule, ScheduledJob
 from engine.clock import FakeClock, SystemClock
 from engine.config.settings import FixedSettings, Settings, WorkspaceAutonomy
 from engine.events import EventBus
@@ -104,7 +111,7 @@ def test_exactly_the_specified_transitions_exist():
 
 
 FACTS = st.builds(
-    Facts,
+    AutonomyFacts,
     enabled=st.booleans(),
     holds=st.frozensets(st.sampled_from(["stop", "pause", "month"])),
     autonomous=st.booleans(),
@@ -117,7 +124,7 @@ FACTS = st.builds(
 
 @given(st.sampled_from(AutonomyState), st.lists(st.one_of(FACTS, st.sampled_from(AutonomyTrigger)), max_size=30))
 def test_every_sequence_of_facts_and_triggers_ends_in_a_state_that_fits_the_facts(
-    state: AutonomyState, steps: list[Facts | AutonomyTrigger]
+    state: AutonomyState, steps: list[AutonomyFacts | AutonomyTrigger]
 ):
     for step in steps:
         if isinstance(step, AutonomyTrigger):
@@ -138,7 +145,7 @@ def test_every_sequence_of_facts_and_triggers_ends_in_a_state_that_fits_the_fact
 
 
 def test_an_absence_is_remembered_after_the_return(database: Database, clock: FakeClock):
-    presence = Presence(database, clock)
+    presence = OperatorPresence(database, clock)
     presence.note_now()
     left = clock.now()
     clock.advance(HALF_HOUR - SECOND)
@@ -147,7 +154,7 @@ def test_an_absence_is_remembered_after_the_return(database: Database, clock: Fa
     assert presence.find_absence_start() == left
     presence.note_now()
     assert (presence.read_last_activity(), presence.find_absence_start()) == (clock.now(), left)
-    assert Presence(database, clock).find_absence_start() == left, "a restart forgets it"
+    assert OperatorPresence(database, clock).find_absence_start() == left, "a restart forgets it"
 
 
 @pytest.fixture
@@ -160,7 +167,7 @@ def system_database(tmp_path: Path) -> Iterator[Database]:
 
 def make_schedule(database: Database, action: Callable[[], None]) -> Schedule:
     """A schedule with the job `cards`, every ten minutes."""
-    return Schedule(database, SystemClock(UTC), [Job("cards", lambda: timedelta(minutes=10), action)])
+    return Schedule(database, SystemClock(UTC), [ScheduledJob("cards", lambda: timedelta(minutes=10), action)])
 
 
 def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_restart(system_database: Database):

@@ -15,7 +15,7 @@ from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.model import SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.context_reader import ContextReader, Sources
+from engine.prediction.context_reader import ContextReader, ReaderSources
 from tests.prediction.builders import NOW
 from tests.support.past_run import PastRun
 from tests.support.repository import Repository, commit_at, touch
@@ -76,7 +76,7 @@ class SensedWorkspace:
                 return world.sessions[:limit]
 
         clock = FakeClock(self.now)
-        sources = Sources(
+        sources = ReaderSources(
             self,
             StandInTasks(),
             StandInSessions(),

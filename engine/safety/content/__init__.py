@@ -83,7 +83,7 @@ _WORD = re.compile(r"<(\w+)>")
 
 
 @frozen_kw_only
-class Rule:
+class ContentRule:
     """The fields of every rule. `stops` are example texts that it must stop, `passes` texts that it must not stop."""
 
     id: str

@@ -14,8 +14,8 @@ from engine.model import RailVerdict
 from engine.safety.content import (
     ASK,
     BLOCK,
+    ContentRule,
     Objection,
-    Rule,
     find_strictest,
     judge_folded,
     leaks,
@@ -151,7 +151,7 @@ _BASE64 = re.compile(r"['\"]([A-Za-z0-9+/_-]{8,4000}={0,2})['\"]")
 
 
 @frozen_kw_only
-class TextRule(Rule):
+class TextRule(ContentRule):
     """A rule on program text or statements. A text breaks it if one of its regular expressions matches."""
 
     ignores_case: bool

@@ -14,7 +14,7 @@ from itertools import islice
 
 from engine.frozen import frozen_kw_only
 from engine.model import UNREGISTERED_CHANNEL, Assignment, PromptPart, RailVerdict, Trust, Verdict
-from engine.safety.content import ASK, CLEAN, RAIL, STRICTNESS, Objection, Rule, find_strictest, judge_folded
+from engine.safety.content import ASK, CLEAN, RAIL, STRICTNESS, ContentRule, Objection, find_strictest, judge_folded
 from engine.safety.content.clauses import Clause, load_pattern, load_tables, split_clauses
 from engine.safety.content.commands import UNRESOLVED, judge_command
 from engine.safety.content.data_flow import decode_base64
@@ -235,7 +235,7 @@ _MAX_GAP = 6
 
 
 @frozen_kw_only
-class ProseRule(Rule):
+class ProseRule(ContentRule):
     """A rule on prompts. A clause breaks it if it asks for a verb with an object of the same pair of `asks`, or if the
     pattern `whole` matches."""
 

@@ -23,8 +23,8 @@ from engine.safety.content import (
     ASK,
     BLOCK,
     RUNNERS,
+    ContentRule,
     Objection,
-    Rule,
     read_option_lists,
     read_rules,
     read_word_list,
@@ -138,7 +138,7 @@ def _is_option(word: str, option: str) -> bool:
 
 
 @frozen_kw_only
-class CommandRule(Rule):
+class CommandRule(ContentRule):
     """A rule on commands. A command breaks it if it matches one of the patterns."""
 
     patterns: Sequence[str]
@@ -150,7 +150,7 @@ def load_command_rules() -> tuple[CommandRule, ...]:
     return tuple(map(CommandRule.parse, read_rules("commands.toml")["rule"]))
 
 
-_Entry = tuple[Rule, str]
+_Entry = tuple[ContentRule, str]
 
 
 @cache
@@ -167,7 +167,7 @@ def _group_by_program() -> tuple[dict[str, list[_Entry]], list[tuple[re.Pattern[
 
 
 @lru_cache(maxsize=4096)
-def _parse_entries(program: str) -> tuple[tuple[Rule, Pattern], ...]:
+def _parse_entries(program: str) -> tuple[tuple[ContentRule, Pattern], ...]:
     """The patterns for one program, blocks before asks. They are parsed when they are first needed."""
     named, globs = _group_by_program()
     matching = list(named.get(program, ()))

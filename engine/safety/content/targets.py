@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import cache, lru_cache
 
 from engine.frozen import frozen_kw_only
-from engine.safety.content import ASK, BLOCK, Objection, Rule, read_rules, read_word_list
+from engine.safety.content import ASK, BLOCK, ContentRule, Objection, read_rules, read_word_list
 from engine.safety.content.calls import Call
 from engine.safety.content.data_flow import find_input, find_program
 from engine.safety.content.deletions import find_conditions, judge_find, judge_rm, judge_truncate, judge_xargs
@@ -43,7 +43,7 @@ def judge_redirects(call: Call) -> Objection | None:
 
 
 @frozen_kw_only
-class TargetRule(Rule):
+class TargetRule(ContentRule):
     """A rule on the targets of programs; `rules/targets.toml` explains its fields."""
 
     programs: str
