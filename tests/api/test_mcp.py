@@ -13,8 +13,12 @@ import pytest
 
 from engine.home import Home
 from engine.model import Refusal
+from tests.support import read_table
 from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
+
+TABLE = read_table(__file__)
+
 
 if TYPE_CHECKING:
     from mcp.client import Client
@@ -64,18 +68,7 @@ async def test_a_refusal_is_told_with_its_remedy_and_without_secrets():
     assert result.content[0].text == "Error executing tool cards: [secret cut] is not a key. take another"
 
 
-@pytest.mark.parametrize(
-    "tool, arguments, words",
-    [
-        ("recall", {}, "query: it is missing or empty"),
-        ("recall", {"query": "x", "k": 51}, "k: Input should be less than or equal to 50"),
-        (
-            "remember",
-            {"text": "x", "kind": "secret"},
-            "kind: Input should be 'fact', 'decision', 'correction' or 'note'",
-        ),
-    ],
-)
+@pytest.mark.parametrize("tool, arguments, words", TABLE["arguments"])
 async def test_wrong_arguments_reach_no_engine(tool: str, arguments: dict[str, Any], words: str):
     ask = ScriptedAnswers()
     async with make_client(ask) as session:

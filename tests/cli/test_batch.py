@@ -9,7 +9,10 @@ import pytest
 from clawpy_console.cli.batch import is_sentence
 from engine.home import Home
 from tests.cli.calls import Clawpy
+from tests.support import read_table
 from tests.support.settings import write_settings
+
+TABLE = read_table(__file__)
 
 
 def test_check_needs_no_quotes_and_no_engine(clawpy: Clawpy):
@@ -64,16 +67,7 @@ def test_a_binary_file_is_refused_as_a_whole(clawpy: Clawpy, tmp_path: Path, ver
     assert result.code == 1
 
 
-@pytest.mark.parametrize(
-    "argument, is_text",
-    [
-        ("Releases are on Fridays.", True),
-        ("we are on version 1.2", True),
-        ("my chats.jsonl", False),
-        ("a file with spaces", False),
-        ("-", False),
-    ],
-)
+@pytest.mark.parametrize("argument, is_text", TABLE["arguments"])
 def test_a_sentence_is_remembered_and_a_file_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argument: str, is_text: bool
 ):

@@ -16,8 +16,12 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.home import Home
 from engine.model import Card, Hold
+from tests.support import read_table
 from tests.support.card_rows import make_card
 from tests.support.programs import find_imported, run_beside
+
+TABLE = read_table(__file__)
+
 
 HOLD_HOME = """
 import sys
@@ -87,16 +91,7 @@ def test_a_hold_is_shown_until_it_ends(world: StatusBarWorld, clock: FakeClock):
     assert world.line() == "⏸ stop"
 
 
-@pytest.mark.parametrize(
-    "words, answered",
-    [
-        ("status --format short", True),
-        ("status --format=long --workspace /x", True),
-        ("status --format short --json", False),
-        ("status", False),
-        ("propose status --format short", False),
-    ],
-)
+@pytest.mark.parametrize("words, answered", TABLE["words"])
 def test_what_is_answered_without_an_engine(
     world: StatusBarWorld, words: str, answered: bool, monkeypatch: pytest.MonkeyPatch
 ):

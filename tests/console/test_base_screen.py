@@ -19,6 +19,10 @@ from tests.console.driving import read_screen, running, until
 from tests.console.idle import until_idle
 from tests.console.snapshots import wait_for_workers
 from tests.console.stand_in import StandIn
+from tests.support import read_table
+
+TABLE = read_table(__file__)
+
 
 MODES = [*ConsoleApp.MODES]
 
@@ -60,17 +64,9 @@ async def test_every_pane_zooms_and_returns(console: ConsoleApp, mode: str):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "before, key, opens",
-    [
-        ((), "n", "PromptArea"),
-        ((), "?", "Filter"),
-        (("2",), "/", "Filter"),
-        (("2", "tab", "tab", "tab", "]", "down"), "c", "ReplyLine"),
-    ],
-)
+@pytest.mark.parametrize("before, key, opens", TABLE["keys"])
 async def test_text_typed_ahead_goes_into_the_text_that_its_key_opens(
-    console: ConsoleApp, before: tuple[str, ...], key: str, opens: str
+    console: ConsoleApp, before: list[str], key: str, opens: str
 ):
     async with running(console, *before) as pilot:
         for character in f"{key}why so":

@@ -13,7 +13,11 @@ from engine.hierarchy.profile_text import format_profile, make_slug, parse_edits
 from engine.model import LeaderProfile, ProfileItem
 from engine.storage.erasing import SearchTerms
 from tests.hierarchy.guidance_world import Organisation, edit_profile
+from tests.support import read_table
 from tests.support.checks import refused
+
+TABLE = read_table(__file__)
+
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -33,11 +37,7 @@ def test_any_soul_seeds_a_profile(soul: str):
     assert make_slug(soul)
 
 
-@pytest.mark.parametrize(
-    "section, value, code",
-    [("nonsense", "x", "bad_section"), ("principles", "x", "bad_profile"), ("patterns", "", "bad_profile"),
-     ("domain", ["x"], "bad_profile")],
-)  # fmt: skip
+@pytest.mark.parametrize("section, value, code", TABLE["edits"])
 def test_an_edit_that_its_section_cannot_hold_is_refused(
     world: Organisation, section: str, value: str | list[str], code: str
 ):

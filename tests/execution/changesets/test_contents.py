@@ -6,7 +6,10 @@ import pytest
 
 from engine.model import ChangeState, CheckResult, FileChange
 from tests.execution.changesets.landing_world import Change, LandingWorld, add_line, make_edits
+from tests.support import read_table
 from tests.support.checks import refused
+
+TABLE = read_table(__file__)
 
 
 def test_a_change_set_has_its_files_state_and_check(world: LandingWorld):
@@ -59,15 +62,7 @@ def change(world: LandingWorld) -> Change:
     return world.make_change(make_edits({"a.txt": "1\n2\n3\nfour\n", "b.txt": None}))
 
 
-@pytest.mark.parametrize(
-    "path, line, text, code",
-    [
-        ("a.txt", 5, "no", "unknown_line"),
-        ("b.txt", 1, "no", "unknown_line"),
-        ("c", 1, "no", "unknown_file"),
-        ("a.txt", 1, "  \n", "bad_comment"),
-    ],
-)
+@pytest.mark.parametrize("path, line, text, code", TABLE["comments"])
 def test_a_comment_without_a_line_or_a_text_is_refused(
     world: LandingWorld, change: Change, path: str, line: int, text: str, code: str
 ):
