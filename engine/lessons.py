@@ -21,7 +21,7 @@ LESSON_PREFIX = "les_"
 
 
 @frozen
-class Rule:
+class DistilledRule:
     """The rule in one sentence."""
 
     text: str
@@ -134,7 +134,7 @@ def split_sentences(text: str) -> list[str]:
     return [text for text in line if len(text.split()) > 1]
 
 
-def distil_rule(sentence: str) -> Rule:
+def distil_rule(sentence: str) -> DistilledRule:
     """The rule in a sentence, without its introduction and its full stop: "Please make sure that docs end with a full
     stop." becomes "docs end with a full stop", a rule about a kind of thing, docs."""
     line = " ".join(sentence.split())
@@ -145,7 +145,7 @@ def distil_rule(sentence: str) -> Rule:
     first = bare.split(" ", 1)[0]
     if first[1:].islower() and bare != line.rstrip(" .;!"):
         bare = bare[0].lower() + bare[1:]
-    return Rule(bare, *_judge_generality(line, bare))
+    return DistilledRule(bare, *_judge_generality(line, bare))
 
 
 def _judge_generality(line: str, bare: str) -> tuple[bool, str]:

@@ -87,10 +87,10 @@ def read_agent_folder(folder: Path, agent_id: str) -> AgentFolder:
     file = folder / "comms.json"
     comms, tools, broken = Comms.model_construct(reports_to=""), Tools(), ""
     try:
-        comms = Comms.model_validate_json(read_text(file))
+        comms = Comms.model_validate_json(read_agent_text(file))
         file = folder / "tools.json"
         if file.exists():
-            tools = Tools.model_validate_json(read_text(file))
+            tools = Tools.model_validate_json(read_agent_text(file))
     except FileNotFoundError:
         broken = f"{file.name}: is missing"
     except OSError as error:
@@ -111,7 +111,7 @@ def find_first_fault(error: ValidationError) -> tuple[tuple[str | int, ...], str
     return fault["loc"], sanitise(fault["msg"])
 
 
-def read_text(file: Path) -> str:
+def read_agent_text(file: Path) -> str:
     """The text of a file. Raises OSError, and ValueError if it is too large, not a regular file or not UTF-8."""
     try:
         return read_plain(file, MAX_FILE_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")

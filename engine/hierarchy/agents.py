@@ -44,7 +44,7 @@ from engine.hierarchy.agent_folders import (
     find_retired_id,
     load_first_roles,
     read_agent_folder,
-    read_text,
+    read_agent_text,
 )
 from engine.hierarchy.profile_text import remove_lessons_from_soul
 from engine.model import AgentActivity, AgentView, Refusal, microusd
@@ -332,7 +332,7 @@ class Agents:
         """The text of a file of an agent. Raises `Refusal` `unreadable_file`."""
         file = self._folder / agent_id / name
         try:
-            return read_text(file)
+            return read_agent_text(file)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             message = f"agents/{agent_id}/{name} cannot be read: {reason}"

@@ -1,7 +1,7 @@
 """Drafts facts for layer G from a local day, and keeps those that wait for the operator's decision (SPEC 4.8, 6.8).
 
-Statements of tools, agents and models wait. If no model evaluates a day, all of its facts do. `Day` is pure: `nightly`
-reads what happened, makes a `Day` of it, and stores what this returns.
+Statements of tools, agents and models wait. If no model evaluates a day, all of its facts do. `DayRecord` is pure:
+`nightly` makes one of what happened, and stores what this returns.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class FailingTests(NamedTuple):
 
 
 @frozen
-class Day:
+class DayRecord:
     """What happened on a local day. `date` is in the form `2026-01-05`, and `sessions` are those that ended. By the id
     of a session, `files` has the number of files that landed, and `failing` the tests that still failed."""
 

@@ -24,7 +24,7 @@ from engine.frozen import frozen
 from engine.memory import WorkReader
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
-from engine.memory.drafts import MAX_FACTS, Day, Drafts, FailingTests
+from engine.memory.drafts import MAX_FACTS, DayRecord, Drafts, FailingTests
 from engine.memory.para import GROUP, MAX_FACT_CHARS, Para
 from engine.model import Asks, Bucket, CheckResult, ModelQuestion, NoAnswer, Refusal, Trust
 from engine.redaction import redact
@@ -168,7 +168,7 @@ class Nightly:
                 return NightlyFinished(subject=night.day, promoted=0, drafted=0, cost=night.cost_microusd)
             return self._keep(day_record, night)
 
-    def _keep(self, day: Day, night: NightRow) -> NightlyFinished:
+    def _keep(self, day: DayRecord, night: NightRow) -> NightlyFinished:
         """Store the facts and drafts of an evaluated day, write the diaries, and mark the day as done."""
         proposed = [day.make_fact(**fact.model_dump()) for fact in night.facts]
         promoted = self.para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])
@@ -195,7 +195,7 @@ class Nightly:
 
         return self.ledger.database.write(finish)
 
-    def _load_or_evaluate(self, day: Day) -> NightRow:
+    def _load_or_evaluate(self, day: DayRecord) -> NightRow:
         """The day's row with its evaluation, which is made now if there is none."""
         with self.ledger.database.read() as session:
             night = session.get(NightRow, day.date)
@@ -214,7 +214,7 @@ class Nightly:
         self.ledger.database.write(store)
         return night
 
-    def _evaluate(self, day: Day, night: NightRow) -> list[tuple[CheckResult, int]]:
+    def _evaluate(self, day: DayRecord, night: NightRow) -> list[tuple[CheckResult, int]]:
         """Ask the model until an answer is valid, each time with the faults of the last one, within the limits
         (SPEC 4.9). `night` gets the facts, or the reason why no answer counts. Returns the check of each answer, with
         what the day had cost until then."""
@@ -250,7 +250,7 @@ class Nightly:
                 break
         return checks
 
-    def _read_day(self, day: date) -> Day:
+    def _read_day(self, day: date) -> DayRecord:
         """What happened on a local day, as the ledger, sessions and captures say."""
         start, end = find_day_bounds(day, self.clock)
         entries = self.ledger.read_between(start, end, _EVENT_KINDS)
@@ -264,7 +264,7 @@ class Nightly:
             if entry.kind in ("ValidationFailed", "RetryRepeated")
         }
         views = (self.work.find_session(session) for session in dict.fromkeys([*sessions, *landed]))
-        return Day(
+        return DayRecord(
             day.isoformat(),
             tuple(view for view in views if view is not None),
             landed,
@@ -274,7 +274,7 @@ class Nightly:
             sum(entry.kind == "PredictionRejected" for entry in entries),
         )
 
-    def _write_diaries(self, day: Day) -> None:
+    def _write_diaries(self, day: DayRecord) -> None:
         """Add the day to the `memory.md` of each agent that was active on it, unless it is there."""
         heading = f"## {day.date}"
         active_agents = {session.agent for session in day.sessions} | {capture.agent for capture in day.captures}

@@ -138,7 +138,7 @@ Features = Mapping[Feature, Vector]
 
 
 @frozen
-class Selection:
+class Shortlist:
     """The memories that are compared closely, the best first, with the features that need no texts."""
 
     question: ParsedQuestion
@@ -175,7 +175,7 @@ def select_candidates(
     word_scores: Mapping[int, float],
     near: Sequence[Near],
     now: datetime,
-) -> Selection:
+) -> Shortlist:
     """Choose the candidates that are compared closely, by both searches, neighbours, speakers and dates.
 
     `rows` are the memories that the searches found, and the turns beside them. `previous` gives for the `seq` of a turn
@@ -200,7 +200,7 @@ def select_candidates(
         Feature.DATE: date_fit,
     }
     chosen_rows = [rows[index] for index in close_indexes.tolist()]
-    return Selection(question, now, chosen_rows, {name: values[close_indexes] for name, values in features.items()})
+    return Shortlist(question, now, chosen_rows, {name: values[close_indexes] for name, values in features.items()})
 
 
 @frozen
@@ -251,7 +251,7 @@ def _find_best_of_session(rows: Sequence[MemoryRow], values: Vector) -> Vector:
 
 
 def add_text_features(
-    selection: Selection, texts: Sequence[str], tokens: Sequence[float], passages: Sequence[float]
+    selection: Shortlist, texts: Sequence[str], tokens: Sequence[float], passages: Sequence[float]
 ) -> Candidates:
     """The candidates with the features that need texts. For each candidate, `texts` has the text that was read,
     `tokens` its score by `vector_math.compute_maxsim`, and `passages` the similarity of its nearest passages."""
@@ -299,7 +299,7 @@ def _find_user_rules(question: ParsedQuestion, rows: Sequence[MemoryRow], texts:
     return _make_vector(is_rule)
 
 
-def _compute_recency(selection: Selection) -> Vector:
+def _compute_recency(selection: Shortlist) -> Vector:
     """How new each memory is, in [0, 1]. It counts a quarter if the question does not ask for the latest."""
     times = [datetime.fromisoformat(row.at) for row in selection.rows]
     ages = numpy.array([max(0.0, (selection.now - at) / timedelta(days=1)) for at in times])

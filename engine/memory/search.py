@@ -32,7 +32,7 @@ from engine.storage import driver_of
 from engine.storage.database import Database
 
 if TYPE_CHECKING:
-    from engine.memory.ranking import Candidates, RankedCandidate, Selection
+    from engine.memory.ranking import Candidates, RankedCandidate, Shortlist
     from engine.memory.vector_math import Near, Vector
 
 SUMMARY_PREFIX = "summary:"
@@ -206,7 +206,7 @@ def _group_nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> dict[int
 
 
 def _add_passages(
-    selection: Selection,
+    selection: Shortlist,
     passages: Sequence[Passage],
     embedding: Embedding | None,
     nearest: Mapping[int, Sequence[Near]],

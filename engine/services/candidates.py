@@ -82,7 +82,7 @@ def build_adaptation(services: Services) -> None:
 
 
 class _CandidateSources:
-    """What adaptation reads of other services; `engine.learning.candidates.Sources` describes each method."""
+    """What adaptation reads of other services; `CandidateSources` describes each method."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

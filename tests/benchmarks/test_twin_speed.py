@@ -15,7 +15,7 @@ import numpy
 
 from engine.clock import FakeClock
 from engine.learning.decisions import CardFeatures
-from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, Decision, Decisions
+from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, DecisionRow, Decisions
 from engine.learning.decisions.learner import extract_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay
 from engine.prediction.twin import EmbeddedTwin
@@ -68,7 +68,7 @@ def add_past_decisions(tx: Transaction, maker: CardMaker, numbers: range):
         card, signal = maker.make(number), maker.choose_signal()
         at = tx.now - timedelta(minutes=PAST - number)
         tx.session.add(
-            Decision(
+            DecisionRow(
                 prediction_id=card.prediction_id, signal=signal.value, chosen=SIGNAL_WEIGHTS[signal] > 0, weight=1.0,
                 kind=card.kind, channel=card.channel, workspace=card.workspace, flow=card.flow, prompt=card.prompt,
                 confidence=0.5, decided_by="operator", part=chance.choice(list(PartOfDay)).value,

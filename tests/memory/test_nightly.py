@@ -13,7 +13,7 @@ from engine.clock import FakeClock
 from engine.events.work import ChangeSetLanded
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
-from engine.memory.drafts import Day, Drafts, FailingTests
+from engine.memory.drafts import DayRecord, Drafts, FailingTests
 from engine.memory.nightly import COST_CAP_MICROUSD, Nightly, parse_evaluation
 from engine.memory.para import NewFact, Para
 from engine.model import Bucket, ModelAnswer, ModelQuestion, NoAnswer, SessionView, Trust
@@ -230,7 +230,7 @@ def test_an_answer_has_at_most_8_facts_as_json():
 @pytest.mark.parametrize("sessions, drafts", [(1, 0), (2, 1)])
 def test_a_test_that_fails_in_two_sessions_becomes_a_draft(sessions: int, drafts: int):
     failing = FailingTests("/home/me/shop", ("tests/test_a.py::test_x",))
-    facts = Day("2026-01-05", failing={f"session_{number}": failing for number in range(sessions)}).draft([])
+    facts = DayRecord("2026-01-05", failing={f"session_{number}": failing for number in range(sessions)}).draft([])
     assert [(fact.bucket, fact.reason) for fact in facts] == [
         (Bucket.RESOURCES, "it still failed in 2 sessions of 2026-01-05")
     ] * drafts

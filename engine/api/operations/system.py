@@ -26,7 +26,7 @@ from engine.text import sanitise
 
 if TYPE_CHECKING:
     from engine.api.operations import ApiServices, OfflineServices
-    from engine.learning.decisions.decisions import Decision
+    from engine.learning.decisions.decisions import DecisionRow
     from engine.services import Services
 
 
@@ -118,7 +118,7 @@ def status(engine: ApiServices) -> Document:
     }
 
 
-def _make_decision_document(decision: Decision) -> Document:
+def _make_decision_document(decision: DecisionRow) -> Document:
     return {
         "predictionId": decision.prediction_id,
         "signal": decision.signal,

@@ -12,8 +12,8 @@
 | `overlays` | the active effects, in prompts and elsewhere, with the trials that measure them |
 | `adaptation` | the service |
 
-It may import hierarchy, storage, model, clock, config. `Sources` is the protocol by which it reads sessions, cards,
-memory, guidance, models and rails, some of which are above it; `engine.services.candidates` implements it. An
+It may import hierarchy, storage, model, clock, config. `CandidateSources` is the protocol by which it reads sessions,
+cards, memory, guidance, models and rails, some of which are above it; `engine.services.candidates` implements it. An
 `EntryReading` is what the readers of ledger entries get, and makes their records.
 """
 
@@ -69,7 +69,7 @@ class HealedTests:
     """Cost of the session in micro-dollars."""
 
 
-class Sources(Protocol):
+class CandidateSources(Protocol):
     """Reads from other packages. `entry_readers` ask for what an event does not say, `drafting` for what happened in
     sessions, and `adaptation` for what must not be proposed or activated."""
 
@@ -163,7 +163,7 @@ class EntryReading:
     """A ledger entry together with what its reader needs."""
 
     entry: LedgerEntry
-    sources: Sources
+    sources: CandidateSources
     count_before: Callable[[str, RecordScope], int]
     """Counts the earlier records of a label in a scope."""
     zone: tzinfo | None = None

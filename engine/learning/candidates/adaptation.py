@@ -18,7 +18,7 @@ from functools import cache
 
 from engine.clock import Clock
 from engine.config.settings import AdaptationMode, SettingsSource
-from engine.learning.candidates import Sources
+from engine.learning.candidates import CandidateSources
 from engine.learning.candidates.drafting import NothingToDraft, StillRunning, draft_candidate
 from engine.learning.candidates.effects import is_same_change, list_texts, make_preview
 from engine.learning.candidates.evaluation import (
@@ -91,7 +91,7 @@ class Adaptation:
         settings: SettingsSource,
         randomness: Randomness,
         ledger: Ledger,
-        sources: Sources,
+        sources: CandidateSources,
         trials: Trials,
     ) -> None:
         self._database = database

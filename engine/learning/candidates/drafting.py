@@ -1,4 +1,4 @@
-"""Drafts the effect of a candidate from what happened in sessions (SPEC 5.2, 5.4). Pure, apart from reading `Sources`.
+"""Drafts the effect of a candidate from what happened in sessions (SPEC 5.2, 5.4). Pure, but for reading the sources.
 
 Transcripts and diffs show how agents solved a problem: the changes that fixed failing tests, the calls that worked
 after an error, and the commands of a sequence. If the evidence does not show what to change, nothing is drafted, and
@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import groupby, takewhile
 
 from engine.frozen import frozen
-from engine.learning.candidates import ModelPrice, ModelsUsed, Sources
+from engine.learning.candidates import CandidateSources, ModelPrice, ModelsUsed
 from engine.learning.candidates.effects import replace_texts, validate_effect
 from engine.learning.candidates.evaluation import Opportunity
 from engine.learning.candidates.sequences import find_common_commands, has_failed
@@ -62,13 +62,13 @@ class StillRunning(NothingToDraft):
 
 
 @frozen
-class Evidence:
+class DraftEvidence:
     """The evidence for a draft: the `record` of the opportunity, the `related` records of its scope, newest first, the
     `sources`, and the maximum number of healing attempts in the settings."""
 
     record: LearningRecord
     related: Sequence[LearningRecord]
-    sources: Sources
+    sources: CandidateSources
     max_attempts: int
 
     @property
@@ -88,11 +88,11 @@ class Evidence:
 
 
 def draft_candidate(
-    opportunity: Opportunity, related: Sequence[LearningRecord], sources: Sources, *, max_attempts: int
+    opportunity: Opportunity, related: Sequence[LearningRecord], sources: CandidateSources, *, max_attempts: int
 ) -> Draft:
-    """Draft the change that an opportunity suggests; see `Evidence` for the arguments. Secrets are redacted (SPEC
+    """Draft the change that an opportunity suggests; see `DraftEvidence` for the arguments. Secrets are redacted (SPEC
     11.1). Raises `NothingToDraft`, and what `validate_effect` raises."""
-    draft = DRAFTERS[opportunity.type](Evidence(opportunity.record, related, sources, max_attempts))
+    draft = DRAFTERS[opportunity.type](DraftEvidence(opportunity.record, related, sources, max_attempts))
     secrets = tuple(sources.list_secrets())
     effect = replace_texts(draft.effect, lambda text: redact(text, secrets))
     if isinstance(effect, FlowOffload) and not effect.commands:
@@ -103,7 +103,7 @@ def draft_candidate(
 # -- repairs
 
 
-def _draft_fix_template(evidence: Evidence) -> Draft:
+def _draft_fix_template(evidence: DraftEvidence) -> Draft:
     """Draft the repair of a test from the newest session that fixed it."""
     record, sources = evidence.record, evidence.sources
     test = str(record.details["test"])
@@ -141,7 +141,7 @@ MIN_COST_MICROUSD = 50_000
 """Minimum cost cap of healing in micro-dollars."""
 
 
-def _draft_routing_hint(evidence: Evidence) -> Draft:
+def _draft_routing_hint(evidence: DraftEvidence) -> Draft:
     """Draft a cheaper model for the shorter tasks of an agent."""
     record = evidence.record
     models = evidence.sources.find_models(record.agent)
@@ -182,7 +182,7 @@ def _explain_saving(record: LearningRecord) -> str:
     return f"{record.agent} does good work: {details['leader']} adopted its finding {details['pattern']}"
 
 
-def _draft_policy_tweak(evidence: Evidence) -> Draft:
+def _draft_policy_tweak(evidence: DraftEvidence) -> Draft:
     """Draft a limit that is lower than the number of attempts that failed, but not lower than any number of attempts
     that fixed a test."""
     failures = _find_failed_retries(evidence)
@@ -204,7 +204,7 @@ def _draft_policy_tweak(evidence: Evidence) -> Draft:
     return Draft(PolicyTweak(retries_needed, cost_cap), title, agent_id=agent, trust=Trust.MEASURED)
 
 
-def _find_failed_retries(evidence: Evidence) -> list[LearningRecord]:
+def _find_failed_retries(evidence: DraftEvidence) -> list[LearningRecord]:
     """The record itself if it is about attempts that changed nothing, else such records of other sessions."""
     record = evidence.record
     if record.kind is RecordKind.REPEATED_RETRY:
@@ -232,7 +232,7 @@ MAX_FLOW_TITLE_CHARS = 240
 """Maximum number of characters of the title of a flow."""
 
 
-def _draft_flow(evidence: Evidence) -> Draft:
+def _draft_flow(evidence: DraftEvidence) -> Draft:
     """Draft a flow from the commands that the latest ten sessions with a sequence ran."""
     record = evidence.record
     calls = tuple(map(str, record.details["calls"]))
@@ -263,7 +263,7 @@ MIN_TASKS = 3
 """Minimum number of tasks with the same instruction before it becomes a lesson (SPEC 6.8)."""
 
 
-def _draft_prompt_fragment(evidence: Evidence) -> Draft:
+def _draft_prompt_fragment(evidence: DraftEvidence) -> Draft:
     """Draft a fragment by the drafter of the record's kind, for the scope of the record."""
     record = evidence.record
     workspace = record.scope_id if record.scope_type == "workspace" else ""
@@ -275,7 +275,7 @@ def _make_fragment(lines: Sequence[str], title: str, trust: Trust) -> Draft:
     return Draft(PromptFragment(tuple(dict.fromkeys(lines))[:MAX_FRAGMENT_LINES]), title, trust=trust)
 
 
-def _draft_from_approval(evidence: Evidence) -> Draft:
+def _draft_from_approval(evidence: DraftEvidence) -> Draft:
     """Draft a fragment from a rule that the operator added to a prompt, or from a fact that the operator kept. Other
     approvals have too low a score to get here."""
     record, details = evidence.record, evidence.record.details
@@ -290,7 +290,7 @@ def _draft_from_approval(evidence: Evidence) -> Draft:
     return _make_fragment([rule.text], title, Trust.OPERATOR)
 
 
-def _draft_from_error(evidence: Evidence) -> Draft:
+def _draft_from_error(evidence: DraftEvidence) -> Draft:
     """Draft a fragment that describes an error, the calls that worked after it, and the corrections in that session."""
     record, sources = evidence.record, evidence.sources
     tool, message = str(record.details["tool"]), str(record.details["message"])
@@ -324,7 +324,7 @@ _GUIDANCE_LINES = {
 """The title, and the line of the fragment, with the details of the record in braces."""
 
 
-def _draft_from_guidance(evidence: Evidence) -> Draft:
+def _draft_from_guidance(evidence: DraftEvidence) -> Draft:
     """Draft a fragment that weakens guidance with which sessions went worse, or marks guidance as out of date."""
     kind, details = evidence.record.kind, evidence.record.details
     if "candidate_id" in details:
@@ -336,7 +336,7 @@ def _draft_from_guidance(evidence: Evidence) -> Draft:
     return _make_fragment([line], _GUIDANCE_TITLES[kind].format(**details) + quote(text, 60), trust)
 
 
-def _draft_from_memory(evidence: Evidence) -> Draft:
+def _draft_from_memory(evidence: DraftEvidence) -> Draft:
     """Draft a fragment with a memory that was useful repeatedly."""
     text, trust = evidence.sources.read_memory(str(evidence.record.details["memory"]))
     if not text:
@@ -345,7 +345,7 @@ def _draft_from_memory(evidence: Evidence) -> Draft:
     return _make_fragment([text], title, trust)
 
 
-FRAGMENT_DRAFTERS: Mapping[RecordKind, Callable[[Evidence], Draft]] = {
+FRAGMENT_DRAFTERS: Mapping[RecordKind, Callable[[DraftEvidence], Draft]] = {
     RecordKind.HUMAN_APPROVAL: _draft_from_approval,
     RecordKind.AGENT_ERROR: _draft_from_error,
     RecordKind.GUIDANCE_NOISY: _draft_from_guidance,
@@ -355,7 +355,7 @@ FRAGMENT_DRAFTERS: Mapping[RecordKind, Callable[[Evidence], Draft]] = {
 """The drafters by kind of record. Records of plain success have no drafter: their score is too low (see
 `entry_readers`)."""
 
-DRAFTERS: Mapping[CandidateType, Callable[[Evidence], Draft]] = {
+DRAFTERS: Mapping[CandidateType, Callable[[DraftEvidence], Draft]] = {
     CandidateType.FIX_TEMPLATE: _draft_fix_template,
     CandidateType.ROUTING_HINT: _draft_routing_hint,
     CandidateType.POLICY_TWEAK: _draft_policy_tweak,
@@ -382,7 +382,7 @@ PRECEDING_CALLS = 2
 """Maximum number of successful calls that are shown before the one that worked."""
 
 
-def _describe_heal(sources: Sources, session: str, patch: str) -> tuple[str, ...]:
+def _describe_heal(sources: CandidateSources, session: str, patch: str) -> tuple[str, ...]:
     """How a session fixed the tests, as lines of a playbook.
 
     The first line is the agent's last message after the last test failure, or the summary of the session if there is no

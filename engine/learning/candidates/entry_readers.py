@@ -2,8 +2,8 @@
 
 `reflection` calls them. A record has a score from 0 to 100, which is the sum of its parts, and each part has a
 reason. From `MIN_OPPORTUNITY_SCORE` points on, a candidate can be drafted from it (SPEC 5.3). The formulas give that
-many points to events after which an agent could act differently, and fewer to plain success. `Sources` supplies what
-an entry does not have.
+many points to events after which an agent could act differently, and fewer to plain success. `CandidateSources`
+supplies what an entry does not have.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _read_error(reading: EntryReading) -> Iterator[LearningRecord]:
     coded = None if tool == "exec" else _ERROR_CODE.match(message)
     is_model = tool == MODEL or tool.startswith(ACP_PREFIX)
     kind, scope = RecordKind.AGENT_ERROR, ("agent", agent)
-    cause = f"{tool}/{coded[1] if coded else make_slug(message)}"
+    cause = f"{tool}/{coded[1] if coded else make_cause_slug(message)}"
     parts = (
         (30.0, "a model or program failed") if is_model else (50.0, f"a call of {tool} failed"),
         (10.0 * (coded is not None), "the tool said what was wrong"),
@@ -227,7 +227,7 @@ def _read_edit(reading: EntryReading, edit: Correction, by: str) -> Iterator[Lea
             "by": by,
         }
         identity = RecordIdentity(
-            cause=f"edited:{edit.channel}:{make_slug(distil_rule(sentence).text)}", key=f"edit {number}"
+            cause=f"edited:{edit.channel}:{make_cause_slug(distil_rule(sentence).text)}", key=f"edit {number}"
         )
         scope = ("agent", edit.agent)
         yield reading.record(RecordKind.HUMAN_APPROVAL, scope, parts, details, identity, session_id=edit.session)
@@ -365,13 +365,13 @@ def _read_recall(reading: EntryReading) -> Iterator[LearningRecord]:
 STOP_WORDS = {
     "the", "and", "with", "for", "also", "please", "that", "this", "then", "into", "from", "its", "all", "too", "but",
 }  # fmt: skip
-"""Words that `make_slug` leaves out."""
+"""Words that `make_cause_slug` leaves out."""
 
 _VARYING_PART = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"“”‘’]*[`'\"“”‘’]")
 """The paths, numbers and quoted names in a text."""
 
 
-def make_slug(text: str) -> str:
+def make_cause_slug(text: str) -> str:
     """The words of a text without names, paths and numbers, joined by hyphens. Errors and edits whose texts differ only
     in such details have the same slug."""
     without_details = _VARYING_PART.sub(" ", text.lower())

@@ -19,7 +19,7 @@ from sqlmodel import Field
 
 from engine.clock import Clock
 from engine.inference import share
-from engine.learning.candidates import EntryReading, RecordIdentity, RecordScope, Sources
+from engine.learning.candidates import CandidateSources, EntryReading, RecordIdentity, RecordScope
 from engine.learning.candidates.entry_readers import READER_OF_KIND
 from engine.learning.candidates.sequences import CallSequence, find_sequences
 from engine.model.adaptation import LearningRecord, RecordKind
@@ -128,7 +128,9 @@ class Records:
 class Reflection:
     """Reads the ledger into records. Callable from any thread; one runs at a time."""
 
-    def __init__(self, database: Database, records: Records, *, clock: Clock, ledger: Ledger, sources: Sources) -> None:
+    def __init__(
+        self, database: Database, records: Records, *, clock: Clock, ledger: Ledger, sources: CandidateSources
+    ) -> None:
         self._database = database
         self._clock = clock
         self._ledger = ledger

@@ -64,7 +64,7 @@ _QUANTA = 512
 
 @frozen
 class TextFeatures:
-    """Features of the text of a proposal and of its evidence. `Decision.text_features` stores them."""
+    """Features of the text of a proposal and of its evidence. `DecisionRow.text_features` stores them."""
 
     numbers: tuple[float, ...]
     """One for each of `FEATURE_NAMES`."""

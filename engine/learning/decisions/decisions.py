@@ -58,7 +58,7 @@ IMPORTED_CARD = ""
 """The prediction ids of an imported pair, which was not made from cards."""
 
 
-class Decision(Row, table=True):
+class DecisionRow(Row, table=True):
     """One signal about one card. `part`, `weekend` and `hour` are of the operator's local time."""
 
     __tablename__ = "decisions"
@@ -168,7 +168,7 @@ class Decisions:
         """Change the weight of this card's current signal, in (0, 1], because the operator gave a reason for the
         decision."""
         changed = False
-        for row in load_all(tx.session, Decision, _SELECT_OF_CARD, {"card": prediction_id}):
+        for row in load_all(tx.session, DecisionRow, _SELECT_OF_CARD, {"card": prediction_id}):
             if row.signal != DecisionSignal.ORIGINAL and row.weight != weight:
                 row.weight = weight
                 tx.session.add(row)
@@ -182,7 +182,8 @@ class Decisions:
     def read_current_signal(self, session: Session, prediction_id: str) -> DecisionSignal | None:
         """The current signal of this card, None when there is none."""
         signals = [
-            DecisionSignal(row.signal) for row in load_all(session, Decision, _SELECT_OF_CARD, {"card": prediction_id})
+            DecisionSignal(row.signal)
+            for row in load_all(session, DecisionRow, _SELECT_OF_CARD, {"card": prediction_id})
         ]
         return next((signal for signal in signals if signal is not DecisionSignal.ORIGINAL), None)
 
@@ -222,20 +223,20 @@ class Decisions:
         """Number of cards of each kind that a person decided since then, here or over the API."""
         return dict(ask(session, _COUNT_BY_KIND, {"since": as_stored(since)}))
 
-    def load_newest(self, limit: int = 50) -> list[Decision]:
+    def load_newest(self, limit: int = 50) -> list[DecisionRow]:
         """The newest decisions that count, newest first."""
         with self.database.read() as session:
             newest = "WHERE taken_back_at IS NULL ORDER BY id DESC LIMIT :limit"
-            return read_all(session, Decision, newest, {"limit": limit})
+            return read_all(session, DecisionRow, newest, {"limit": limit})
 
     def _make_row(
         self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, prompt: str, at: datetime | None = None
-    ) -> Decision:
+    ) -> DecisionRow:
         """The row of a signal about a card that was given at `at`, by default now. `prompt` is the one it is about."""
         signed_weight, at = SIGNAL_WEIGHTS[signal], at or tx.now
         local = at.astimezone(self._clock.local().tzinfo)
         waited = None if card.evidence_at is None else max((at - card.evidence_at).total_seconds() / 3600, 0.0)
-        return Decision(
+        return DecisionRow(
             **{name: getattr(card, name) for name in _CARD_FIELDS},
             signal=signal.value,
             chosen=signed_weight > 0,
@@ -249,16 +250,16 @@ class Decisions:
             hour=local.hour,
         )
 
-    def _find_recent_rejection(self, tx: Transaction, approved: DecidedCard) -> Decision | None:
+    def _find_recent_rejection(self, tx: Transaction, approved: DecidedCard) -> DecisionRow | None:
         """The newest rejection on another channel within `PAIRING_WINDOW`, None without one."""
         values = {"signals": REJECTING_SIGNALS, "channel": approved.channel, "since": tx.now - PAIRING_WINDOW}
-        rejected = load_all(tx.session, Decision, _SELECT_REJECTION, values)
+        rejected = load_all(tx.session, DecisionRow, _SELECT_REJECTION, values)
         return rejected[0] if rejected else None
 
     def _take_back_signals(self, tx: Transaction, prediction_id: str, *, keep_original: bool) -> bool:
         """Take back the signals of a card. Returns whether it had any."""
         had_any = False
-        for row in load_all(tx.session, Decision, _SELECT_OF_CARD, {"card": prediction_id}):
+        for row in load_all(tx.session, DecisionRow, _SELECT_OF_CARD, {"card": prediction_id}):
             if keep_original and row.signal == DecisionSignal.ORIGINAL:
                 continue
             row.taken_back_at = tx.now

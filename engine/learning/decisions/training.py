@@ -18,7 +18,7 @@ from engine.events.learning import TrainingMoved
 from engine.files import write_atomic
 from engine.learning.decisions.decisions import Preference
 from engine.learning.decisions.exporting import Exporter
-from engine.learning.decisions.training_provider import Job, Provider, TrainingError
+from engine.learning.decisions.training_provider import Provider, TrainingError, TrainingJob
 from engine.learning.decisions.training_runs import (
     ACTIVE,
     MAX_MEASURED,
@@ -27,7 +27,7 @@ from engine.learning.decisions.training_runs import (
     Agreement,
     Batch,
     BudgetReservation,
-    Progress,
+    PairProgress,
     RunState,
     TrainingPlan,
     TrainingRun,
@@ -125,7 +125,7 @@ class Training:
         """What is missing until the next training on pairs, "" if it is due (SPEC 8.4)."""
         return "a training is in progress" if self.find_active_run() else describe_missing(self._read_progress(), now)
 
-    def _read_progress(self) -> Progress:
+    def _read_progress(self) -> PairProgress:
         """See `read_progress`."""
         with self._database.read() as session:
             return read_progress(session)
@@ -319,11 +319,11 @@ class Training:
             self._change_state(run.id, RunState.CANCELLED, note=reason, job=self._end_job(run, api))
 
     @staticmethod
-    def _find_job(run: TrainingRun, api: Provider) -> Job | None:
+    def _find_job(run: TrainingRun, api: Provider) -> TrainingJob | None:
         """The job of a run. A crash may have hidden its start from the table."""
         return api.job(run.job_id) if run.job_id else api.find_job(run.file_id)
 
-    def _end_job(self, run: TrainingRun, api: Provider) -> Job | None:
+    def _end_job(self, run: TrainingRun, api: Provider) -> TrainingJob | None:
         """End the job at the provider, unless it is over, and return it."""
         job = self._find_job(run, api)
         if job is None or job.state != "running":
@@ -405,7 +405,7 @@ class Training:
         tx.session.add(run)
 
     def _change_state(
-        self, run_id: str, state: RunState | str, *, job: Job | None = None, **fields: object
+        self, run_id: str, state: RunState | str, *, job: TrainingJob | None = None, **fields: object
     ) -> TrainingRun:
         """Set the state and fields of a run. If it is over, or the provider states the price of its `job`, the reserved
         money is settled."""
@@ -428,7 +428,7 @@ class Training:
             self._locate_examples(run_id).unlink(missing_ok=True)  # the provider has it
         return run
 
-    def _settle_cost(self, tx: Transaction, run: TrainingRun, job: Job | None) -> None:
+    def _settle_cost(self, tx: Transaction, run: TrainingRun, job: TrainingJob | None) -> None:
         """Settle the reserved money of a run with the price of its job, or release it when the run is over. If the
         provider states no price, the whole amount is settled for a job that is done, and nothing for others."""
         if run.cost_entry is None:

@@ -28,7 +28,7 @@ from engine.text import sanitise
 
 
 @frozen
-class Job:
+class TrainingJob:
     """A fine-tuning job at the provider."""
 
     id: str
@@ -90,24 +90,24 @@ class Provider:
         """The id of an uploaded file with this name, "" for none."""
         return str(self._call("find_file", name=name)["file"])
 
-    def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> Job:
+    def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> TrainingJob:
         """Start a job on a file. `method` is sft or dpo. Training begins with the result of the job `checkpoint`, or
         with `model` if that is ""."""
         epochs = EPOCHS[method]
-        return Job(
+        return TrainingJob(
             **self._call(
                 "start", file=file, model=model, checkpoint=checkpoint, method=method, suffix=suffix, epochs=epochs
             )
         )
 
-    def find_job(self, file: str) -> Job | None:
+    def find_job(self, file: str) -> TrainingJob | None:
         """The job that was started on a file, None for none."""
         reply = self._call("find_job", file=file)
-        return Job(**reply) if reply else None
+        return TrainingJob(**reply) if reply else None
 
-    def job(self, job: str) -> Job:
+    def job(self, job: str) -> TrainingJob:
         """Read a job from the provider."""
-        return Job(**self._call("job", job=job))
+        return TrainingJob(**self._call("job", job=job))
 
     def cancel(self, job: str) -> None:
         """End a job."""
@@ -233,7 +233,7 @@ class Api(ABC):
         """The base model, the method and the epochs, as the library takes them."""
 
     @abstractmethod
-    def _to_job(self, job: Any) -> Job:
+    def _to_job(self, job: Any) -> TrainingJob:
         """Convert a job of the provider."""
 
 
@@ -259,12 +259,12 @@ class Together(Api):
         base = {"from_checkpoint": request["checkpoint"]} if request["checkpoint"] else {"model": request["model"]}
         return base | {"training_method": request["method"], "n_epochs": request["epochs"]}
 
-    def _to_job(self, job: Any) -> Job:
+    def _to_job(self, job: Any) -> TrainingJob:
         status = str(getattr(job.status, "value", job.status))
         price = getattr(job, "total_price", None)
         model = getattr(job, "x_model_output_name", None) or getattr(job, "model_output_name", None)
         dollars = None if price is None else price / TOGETHER_PRICE_UNIT
-        return Job(job.id, TOGETHER_STATES.get(status, "running"), status, model or "", dollars)
+        return TrainingJob(job.id, TOGETHER_STATES.get(status, "running"), status, model or "", dollars)
 
 
 class OpenAI(Api):
@@ -286,8 +286,10 @@ class OpenAI(Api):
         method = {"type": name, name: {"hyperparameters": {"n_epochs": request["epochs"]}}}
         return {"model": request["checkpoint"] or request["model"], "method": method}
 
-    def _to_job(self, job: Any) -> Job:
-        return Job(job.id, OPENAI_STATES.get(job.status, "running"), job.status, job.fine_tuned_model or "", None)
+    def _to_job(self, job: Any) -> TrainingJob:
+        return TrainingJob(
+            job.id, OPENAI_STATES.get(job.status, "running"), job.status, job.fine_tuned_model or "", None
+        )
 
 
 APIS: Mapping[str, Callable[[str, str], Api]] = {"together": Together, "openai": OpenAI}

@@ -171,7 +171,7 @@ _LAST_WITH_PAIRS = f"""
 
 
 @frozen
-class Progress:
+class PairProgress:
     """How far it is until the next training on pairs: the number of `unused` pairs, the number at which it is due, and
     the last run that used pairs."""
 
@@ -180,14 +180,14 @@ class Progress:
     last_run: TrainingRun | None
 
 
-def read_progress(session: Session) -> Progress:
+def read_progress(session: Session) -> PairProgress:
     """Read how far it is until the next training on pairs."""
     last_run = load_first(session, TrainingRun, _LAST_WITH_PAIRS, {"states": MEASURED})
     unused = count_pairs(session, after=last_run.pairs_to if last_run else 0)
-    return Progress(unused, AGAIN_FROM if last_run else MIN_PAIRS, last_run)
+    return PairProgress(unused, AGAIN_FROM if last_run else MIN_PAIRS, last_run)
 
 
-def describe_missing(progress: Progress, now: datetime) -> str:
+def describe_missing(progress: PairProgress, now: datetime) -> str:
     """What is missing until the next training on pairs, "" if it is due (SPEC 8.4): after 50 pairs, then after every
     100 new pairs, or every week with any new pair."""
     last_run = progress.last_run

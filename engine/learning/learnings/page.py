@@ -194,7 +194,7 @@ class _FrontMatter:
         values: dict[str, Any] = {}
         for key in self._fields.keys() & FRONT_KEYS:
             try:
-                value = map_strings(parse_value(self._fields[key][2]), clean_text)
+                value = map_strings(parse_yaml_value(self._fields[key][2]), clean_text)
             except (ValueError, RecursionError) as error:
                 self.fail(key, f": {error}")
             values[key] = [value] if value and key in LISTS and isinstance(value, str) else value
@@ -308,7 +308,7 @@ def format_value(value: Any) -> str:
     return re.sub("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def parse_value(text: str) -> Any:
+def parse_yaml_value(text: str) -> Any:
     """The value that a text stands for; numbers and dates are texts, too, and null is "". Raises ValueError. Words and
     JSON, which `format_value` writes, are read without YAML, because that is twice as fast. A text without quotes may
     have a colon, unlike in YAML."""

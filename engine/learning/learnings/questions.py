@@ -93,7 +93,7 @@ class _Claims(BaseModel):
     learnings: list[_Claim]
 
 
-class Verdict(BaseModel):
+class JudgeVerdict(BaseModel):
     """The answer of a judge. `generalises` says whether a learning is valid beyond its project, None without a usable
     answer."""
 
@@ -101,7 +101,7 @@ class Verdict(BaseModel):
     reason: Annotated[str, AfterValidator(partial(plain, max_length=200))] = ""
 
 
-def ask_judge(model: Asks, entry: LearningEntry) -> Verdict | None:
+def ask_judge(model: Asks, entry: LearningEntry) -> JudgeVerdict | None:
     """Ask whether a learning is valid beyond its project. Returns None if no model is configured."""
     question = ModelQuestion(
         purpose=JUDGE,
@@ -116,16 +116,16 @@ def ask_judge(model: Asks, entry: LearningEntry) -> Verdict | None:
     try:
         answer = model.ask(question)
     except NoAnswer as error:
-        return Verdict(generalises=None, reason=f"no answer: {error}")
+        return JudgeVerdict(generalises=None, reason=f"no answer: {error}")
     return None if answer is None else read_verdict(answer.text)
 
 
-def read_verdict(text: str) -> Verdict:
+def read_verdict(text: str) -> JudgeVerdict:
     """The verdict in an answer, which must be exactly the required object. Pure."""
     try:
-        return Verdict.model_validate_json(_remove_fence(text))
+        return JudgeVerdict.model_validate_json(_remove_fence(text))
     except ValueError:
-        return Verdict(generalises=None, reason=f"the answer is not the JSON object that was asked for: {text}")
+        return JudgeVerdict(generalises=None, reason=f"the answer is not the JSON object that was asked for: {text}")
 
 
 def ask_learnings(model: Asks, record: SessionRecord, lines: Iterable[TranscriptLine]) -> list[Finding] | None:

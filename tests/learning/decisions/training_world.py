@@ -9,12 +9,12 @@ import pytest
 from engine.learning.decisions.decisions import PairTexts, import_pairs
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.training import Training
-from engine.learning.decisions.training_provider import Job, TrainingError
+from engine.learning.decisions.training_provider import TrainingError, TrainingJob
 from engine.learning.decisions.training_runs import RunState, TrainingPlan, TrainingRun, TwinModel
 from engine.model import Randomness, Refusal
 from engine.storage.database import Database, Transaction
 
-RUNNING = Job("", "running", "training", "", None)
+RUNNING = TrainingJob("", "running", "training", "", None)
 
 
 class StandInProvider:
@@ -47,23 +47,23 @@ class StandInProvider:
     def find_file(self, name: str) -> str:
         return next((file for file, known in self.files.items() if known == name), "")
 
-    def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> Job:
+    def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> TrainingJob:
         job = f"ft-{len(self.file_of_job)}"
         self.file_of_job[job] = file
         self._raise_error()
         return replace(RUNNING, id=job)
 
-    def find_job(self, file: str) -> Job | None:
+    def find_job(self, file: str) -> TrainingJob | None:
         return next((replace(RUNNING, id=job) for job, own in self.file_of_job.items() if own == file), None)
 
-    def job(self, job: str) -> Job:
+    def job(self, job: str) -> TrainingJob:
         self._raise_error()
         return replace(self.present, id=job)
 
     def cancel(self, job: str):
         self._raise_error()
         assert self.present.state == "running", "a provider refuses to cancel a finished job"
-        self.present = Job("", "cancelled", "cancelled", "", self.price_of_cancelled)
+        self.present = TrainingJob("", "cancelled", "cancelled", "", self.price_of_cancelled)
 
     def close(self):
         self.opened -= 1
@@ -159,7 +159,7 @@ class TrainingWorld:
 
     def finish(self, model: str, dollars: float | None = 0.42):
         """Let the job be done. Its model answers as the operator decided."""
-        self.provider.present = Job("", "done", "completed", model, dollars)
+        self.provider.present = TrainingJob("", "done", "completed", model, dollars)
         self.answers[f"together:{model}"] = answer_as_operator
 
     def step_until(self, state: str) -> str:
