@@ -92,6 +92,9 @@ class TestRunnerRow(ToolRow):
     """Whether it can run the tests of one file, which is then named instead of a test."""
     member_sign: str = ""
     """`file:regular expression`. A match shows that the tool also runs the tests of the folders below."""
+    tests_below: str = ""
+    """What decides whether the tool also runs the tests of a folder below: a case of `projects`. "" if only
+    `member_sign` does."""
     extra_file: tuple[str, str] = ("", "")
     """The name and the text of a file that the tool needs in the scratch folder."""
 

@@ -304,14 +304,14 @@ def _runs_tests_of(tool: Toolchain, inside: str) -> bool:
     """Whether a tool also runs the tests of `inside`, a folder below its own."""
     if tool.row.member_sign:
         return ProjectFolder(tool.folder, tool.folder, tool.folder).shows(tool.row.member_sign)
-    match tool.row.name:
-        case "gradle":
+    match tool.row.tests_below:
+        case "builds":
             return not any(
                 (tool.folder / inside / name).exists() for name in ("settings.gradle", "settings.gradle.kts")
             )
-        case "jest" | "vitest" | "node:test" | "bun":
+        case "script":
             return all(word.startswith("-") or word == "run" for word in tool.placeholders["script"])
-        case "pytest":
+        case "testpaths":
             return is_collected(tool.folder, inside)
     return False
 
