@@ -316,7 +316,8 @@ class WorkScreen(FilteredScreen):
             self.app.show_toast(f"{session.gone}. What it changed is in the pane on the right.", "warning")
         elif session is not None:
             agent = "" if session.state.over else ", where its agent still works"
-            banner = f"The worktree of “{crop(one_line(session.prompt), 60)}”{agent}"
+            place = "worktree" if session.cwd != session.workspace else "repository"
+            banner = f"The {place} of “{crop(one_line(session.prompt), 60)}”{agent}"
             if_gone = f"{session.cwd} is gone: only the diff is left, in the pane on the right"
             external_programs.open_shell(self.app, session.cwd, banner=banner, if_gone=if_gone)
 

@@ -245,5 +245,6 @@ def test_in_tmux_the_folder_of_a_session_opens_in_a_window_of_its_own(pane: NewP
     terminal.wait_for("new tmux window")
     windows = terminal.tmux("list-panes", "-s", "-t", terminal.id, "-F", "#{pane_id} #{pane_current_path}").split()
     assert windows[2:] == [windows[2], str(project)]
+    wait_until(lambda: "The repository of" in terminal.tmux("capture-pane", "-p", "-t", windows[2]))
     terminal.tmux("send-keys", "-t", windows[2], "exit", "Enter")
     terminal.quit()
