@@ -211,9 +211,7 @@ class TimeComparison:
     def describe(self, fast_commit: str) -> str:
         """Both times, and whether the test takes longer now."""
         times = f"{_format_spread(self.head)} at HEAD and {_format_spread(self.fast)} at {fast_commit[:7]}"
-        if not self.is_slower:
-            return f"{times}: not slower"
-        return f"{times}: slower"
+        return f"{times}: {'' if self.is_slower else 'not '}slower"
 
 
 def _format_spread(seconds: list[float]) -> str:

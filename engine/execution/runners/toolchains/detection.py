@@ -83,8 +83,7 @@ def detect_test_tools(folder: ProjectFolder) -> DetectedTests:
 
 def _make_toolchain(folder: ProjectFolder, row: TestRunnerRow, placeholders: Placeholders) -> Toolchain:
     """The tool of a test runner that was found with these placeholders."""
-    if row.language == "rust":
-        placeholders["workspace"] = ("--workspace",) if folder.shows(r"Cargo.toml:^\[workspace\]") else ()
+    placeholders["workspace"] = ("--workspace",) if row.member_sign and folder.shows(row.member_sign) else ()
     environments = {str(interpreter.program): interpreter.where for interpreter in folder.environments}
     is_operators = "python" in placeholders and placeholders["python"][0] not in environments
     title = row.title or (f"{placeholders['run'][0]} test" if "run" in placeholders else row.program)
