@@ -1,32 +1,19 @@
-"""The content filter (SPEC 3.5): examples of every rule, lists of ordinary and disguised work, prompts, parameters, the
-operator's own rules; and a bound on time for any input."""
+"""The content filter (SPEC 3.5): examples of every rule, lists of ordinary and destructive work, prompts, parameters,
+and a bound on time for any input."""
 
-import base64
-import re
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from engine.config.settings import Settings
 from engine.model import Assignment, RailVerdict, Verdict
 from engine.safety.content import prompts, rulebook, targets
 from engine.safety.content.commands import check_command, load_text_rules
 from engine.safety.content.prompts import check_assignment, check_prompt
-from engine.safety.content.rulebook import make_own_rules
 from engine.safety.content.shell import parse
-
-FOLDER = Path(__file__).parent / "content_examples"
-
-
-def read_examples(name: str) -> list[str]:
-    r"""The examples of a list. `\n` and `\t` stand for a line break and a tab."""
-    lines = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    return [line.replace("\\n", "\n").replace("\\t", "\t") for line in lines if line]
+from tests.safety.examples import read_examples
 
 
 def test_a_rule_on_commands_stops_and_passes_its_examples():
@@ -181,108 +168,3 @@ def test_creative_commands_are_stopped(name: str, min_stopped: int, count: int):
     texts = read_examples(name)
     assert len(texts) == count
     assert sum(check_command(text).verdict is not Verdict.ALLOW for text in texts) >= min_stopped
-
-
-SIMPLE = re.compile(r"[\w./:=@-]+(?: [\w./:=@-]+)*")
-"""A command of plain words: nothing in it is quoted already."""
-STOPPED = sorted({text for rule in rulebook.load_command_rules() for text in rule.stops if SIMPLE.fullmatch(text)})
-ORDINARY = sorted({text for text in read_examples("ordinary_commands") if SIMPLE.fullmatch(text)})
-
-LOOKALIKES = str.maketrans("aeopcxsi", "\u0430\u0435\u043e\u0440\u0441\u0445\u0455\u0456")
-WRAPPINGS = read_examples("wrappings")
-
-
-def judge(text: str) -> Verdict:
-    return check_command(text).verdict
-
-
-@pytest.mark.long
-@settings(max_examples=200)
-@given(st.data(), st.sampled_from(STOPPED))
-def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject, command: str):
-    text = "".join(letter.translate(LOOKALIKES) if data.draw(st.booleans()) else letter for letter in command)
-    at = data.draw(st.integers(0, len(command)))
-    invisible = data.draw(st.sampled_from(["", "\u200b", "\u2060", "\ufeff"]))
-    assert judge(text[:at] + invisible + text[at:]) is judge(command)
-
-
-@settings(max_examples=400)
-@given(st.sampled_from(STOPPED), st.sampled_from(WRAPPINGS))
-def test_a_stopped_command_is_stopped_in_any_wrapping(command: str, wrapping: str):
-    assert judge(wrapping.format(command)) is not Verdict.ALLOW
-
-
-@settings(max_examples=300)
-@given(st.sampled_from(ORDINARY), st.sampled_from(WRAPPINGS))
-def test_an_ordinary_command_passes_in_any_wrapping(command: str, wrapping: str):
-    assert judge(wrapping.format(command)) is Verdict.ALLOW
-
-
-ENCODINGS: Mapping[str, Callable[[str], str]] = {
-    "base64": lambda command: f"echo {base64.b64encode(command.encode()).decode()} | base64 -d | sh",
-    "hexadecimal": lambda command: f"echo {command.encode().hex()} | xxd -r -p | bash",
-    "reversed": lambda command: f"echo '{command[::-1]}' | rev | sh",
-    "octal": lambda command: f"printf '{''.join(f'{chr(92)}{ord(letter):03o}' for letter in command)}' | sh",
-}
-
-
-@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS)
-@settings(max_examples=150)
-@given(st.sampled_from(STOPPED))
-def test_encoding_hides_nothing(encode: Callable[[str], str], command: str):
-    assert judge(encode(command)) is not Verdict.ALLOW
-
-
-OWN = make_own_rules(
-    (
-        "docker system prune -f",
-        "rm -rf scratch/*",
-        "make destroy **",
-        "terraform destroy",
-        "prompt: purge all backups of*",
-    ),
-    ("make deploy", "terraform apply", "acme* push --hard", "prompt: *customer data*"),
-)
-
-
-@pytest.mark.parametrize("command", read_examples("allowed_by_operator"))
-def test_a_command_that_the_operator_allows_passes(command: str):
-    assert check_command(command).verdict is not Verdict.ALLOW
-    assert check_command(command, own=OWN).verdict is Verdict.ALLOW
-
-
-@pytest.mark.parametrize("command", read_examples("behind_allowed_commands"))
-def test_nothing_hides_behind_an_allowed_command(command: str):
-    assert check_command(command, own=OWN).verdict is not Verdict.ALLOW
-
-
-@pytest.mark.parametrize("command", read_examples("blocked_by_operator"))
-def test_a_command_that_the_operator_blocks_is_blocked(command: str):
-    assert check_command(command).verdict is Verdict.ALLOW
-    verdict = check_command(command, own=OWN)
-    assert (verdict.verdict, verdict.rule) == (Verdict.BLOCK, "own-block")
-    assert "your rule" in verdict.reason
-
-
-def test_the_operators_rules_on_prompts_count():
-    assert check_prompt("Purge  all backups of the demo", own=OWN).verdict is Verdict.ALLOW
-    assert check_prompt("Purge all backups of the demo and run `rm -rf /`", own=OWN).verdict is Verdict.BLOCK
-    assert check_prompt("Look at the Customer Data now", own=OWN).rule == "own-block"
-    assert check_prompt("Look at the data now", own=OWN).verdict is Verdict.ALLOW
-    assert check_prompt("run `make deploy`", own=OWN).rule == "own-block"
-
-
-@pytest.mark.parametrize(
-    "pattern, message",
-    [
-        ("", "would match everything"),
-        ("prompt: *", "would match everything"),
-        ("--force", "must begin with the name of a program"),
-        ("rm\nls", "is not one line"),
-        ("rm " + "x" * 200, "at most 200 characters"),
-    ],
-)
-@pytest.mark.parametrize("key", ["allow", "block"])
-def test_a_malformed_pattern_is_refused_with_the_reason(key: str, pattern: str, message: str):
-    with pytest.raises(ValidationError, match=message):
-        Settings.model_validate({"content": {key: [pattern]}})
