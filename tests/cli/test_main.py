@@ -15,9 +15,12 @@ from engine.execution.permissions import PermissionRow
 from engine.home import Home
 from engine.safety import get_stop_file, is_stop_requested
 from tests.cli.calls import Clawpy
+from tests.support import read_table
 from tests.support.checks import assert_contains
 from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
+
+TABLE = read_table(__file__)
 
 
 def test_the_current_repository_is_the_workspace(clawpy: Clawpy, shop: Repository, monkeypatch: pytest.MonkeyPatch):
@@ -26,14 +29,7 @@ def test_the_current_repository_is_the_workspace(clawpy: Clawpy, shop: Repositor
     assert clawpy("predict", "--json").document["predictions"][0]["workspace"] == str(shop.path)
 
 
-@pytest.mark.parametrize(
-    "words, argument",
-    [
-        (["approve", ""], "id"),
-        (["work", ""], "id"),  # it must not list everything
-        (["config", "set", "", ""], "key"),
-    ],
-)
+@pytest.mark.parametrize("words, argument", TABLE["empty_names"])
 def test_an_empty_name_is_refused(clawpy: Clawpy, shop: Repository, words: list[str], argument: str):
     result = clawpy(*words)
     assert (result.code, f"the argument {argument}: it is missing or empty" in result.err) == (2, True)

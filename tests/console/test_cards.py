@@ -37,6 +37,10 @@ from tests.console.stories import (
     press,
     sees,
 )
+from tests.support import read_table
+
+TABLE = read_table(__file__)
+
 
 UNDECIDED = never_called("approve", "dismiss", "snooze")
 
@@ -128,10 +132,7 @@ STORIES: Stories = {
 test_story = pytest.mark.long(make_story_test(STORIES))
 
 
-@pytest.mark.parametrize(
-    "key, call",
-    [("right", "approve"), ("l", "approve"), ("left", "dismiss"), ("h", "dismiss"), ("up", "snooze"), ("s", "snooze")],
-)
+@pytest.mark.parametrize("key, call", TABLE["decisions"])
 async def test_a_decision_shows_the_next_card_at_once(console: ConsoleApp, engine: StandIn, key: str, call: str):
     async with running(console) as pilot:
         assert find_front_id(console) == FIRST

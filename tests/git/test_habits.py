@@ -4,14 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.git.habits import (
-    DAY_S,
-    CoChanges,
-    Partner,
-    is_preparing_release,
-    is_release_tag,
-    measure_release_rhythm,
-)
+from engine.git.habits import DAY_S, CoChanges, Partner, is_preparing_release, is_release_tag, measure_release_rhythm
 from engine.git.history import CommitChange
 from tests.support import read_table
 

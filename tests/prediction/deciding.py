@@ -16,7 +16,7 @@ from engine.events import Event
 from engine.git.inspection import NOTHING_INSPECTED
 from engine.git.state import GitState
 from engine.learning.decisions.decisions import Decisions
-from engine.model import Card, DecidedBy, Proposal, Randomness, Refusal, Signal
+from engine.model import Card, DecidedBy, Proposal, Randomness, Refusal, Signal, Status
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
@@ -35,6 +35,16 @@ SHOP = "/shop"
 
 WITHOUT_QUIET_HOURS = Settings(quiet_hours_start=0, quiet_hours_end=0)
 """Settings with which cards expire after 24 hours by the clock."""
+
+LEGAL_STEPS = {
+    (Status.PENDING, Status.APPROVED),
+    (Status.PENDING, Status.DISMISSED),
+    (Status.PENDING, Status.EXPIRED),
+    (Status.APPROVED, Status.EXECUTED),
+    (Status.APPROVED, Status.PENDING),
+    (Status.DISMISSED, Status.PENDING),
+}
+"""The changes of a status that SPEC 2.7 allows. The last two are undo."""
 
 
 def make_proposal(name: str = "a", *, kind: str = "run_tests", workspace: str = SHOP, **fields: Any) -> Proposal:

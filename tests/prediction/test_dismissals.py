@@ -7,6 +7,10 @@ import pytest
 from engine.clock import FakeClock
 from engine.model import Card, DismissReason, Outcome, Source
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
+from tests.support import read_table
+
+TABLE = read_table(__file__)
+
 
 SITE, DAY = "/site", timedelta(days=1)
 
@@ -46,9 +50,7 @@ def test_the_reason_never_switches_a_kind_off_here_or_everywhere(world: Decision
     assert len(world.check(make_proposal("c", kind="lint", workspace=SITE))) == elsewhere
 
 
-@pytest.mark.parametrize(
-    "reason, weights", [("not-now", [0.5]), ("wrong", [1.0]), ("already-done", []), ("never-here", [1.0])]
-)
+@pytest.mark.parametrize("reason, weights", TABLE["reasons"])
 def test_the_weight_of_a_dismissal_is_that_of_the_reason_given_later(
     world: DecisionWorld, reason: str, weights: list[float]
 ):

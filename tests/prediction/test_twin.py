@@ -12,7 +12,10 @@ from engine.learning.decisions.decisions import Decisions
 from engine.model import Band, CalibrationCheck, DecidedBy, DecidedCard, DecisionSignal, PartOfDay
 from engine.prediction.twin import EmbeddedTwin, compute_confidence, compute_phase, compute_urgency, find_band
 from engine.storage.database import Database
-from tests.support import MONDAY_MORNING
+from tests.support import MONDAY_MORNING, read_table
+
+TABLE = read_table(__file__)
+
 
 MORNING_CARD = CardFeatures(
     "run_tests",
@@ -111,9 +114,6 @@ def test_urgency_is_age_against_the_usual_wait():
     assert compute_urgency(None, MONDAY_MORNING, usual) == 0.5
 
 
-@pytest.mark.parametrize(
-    "decisions, held_out, is_calibrated, number",
-    [(130, 100, True, 2), (130, 99, True, 1), (130, 100, False, 1), (29, 100, True, 0)],
-)
+@pytest.mark.parametrize("decisions, held_out, is_calibrated, number", TABLE["phases"])
 def test_phase_2_needs_a_calibration_that_holds(decisions: int, held_out: int, is_calibrated: bool, number: int):
     assert compute_phase(decisions, lambda: CalibrationCheck(held_out, is_calibrated, "measured")).number == number

@@ -8,12 +8,7 @@ import pytest
 from engine.learning.candidates.drafting import Draft, NothingToDraft, draft_candidate
 from engine.learning.candidates.evaluation import Opportunity, find_candidate_types
 from engine.model import Trust
-from engine.model.adaptation import (
-    CandidateType,
-    LearningRecord,
-    PolicyTweak,
-    RecordKind,
-)
+from engine.model.adaptation import CandidateType, LearningRecord, PolicyTweak, RecordKind
 from tests.learning.candidates.adaptation_world import AGENT, SHOP, TOTAL, StandInSources, make_transcript
 from tests.support import MONDAY_MORNING
 

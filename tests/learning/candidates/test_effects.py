@@ -3,14 +3,7 @@
 import pytest
 
 from engine.learning.candidates.effects import MAX_LINE_CHARS, MAX_LINES, make_preview, needs_shell, validate_effect
-from engine.model.adaptation import (
-    Effect,
-    FixTemplate,
-    FlowOffload,
-    PolicyTweak,
-    PromptFragment,
-    RoutingHint,
-)
+from engine.model.adaptation import Effect, FixTemplate, FlowOffload, PolicyTweak, PromptFragment, RoutingHint
 from tests.support.checks import refused
 
 
