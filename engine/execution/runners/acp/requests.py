@@ -283,9 +283,8 @@ def find_command(tool_input: Any) -> str:
                 return command
             case [_, *_] as words if all(isinstance(word, str) for word in words):
                 is_script = Path(words[0]).name in ("sh", "bash", "zsh", "dash") and words[1:2] in (["-c"], ["-lc"])
-                return (
-                    words[2] if is_script and len(words) == 3 else shlex.join(words)
-                )  # a script may run its arguments
+                # A script may run its arguments, so they are part of the command.
+                return words[2] if is_script and len(words) == 3 else shlex.join(words)
     return ""
 
 
