@@ -9,7 +9,7 @@ import pytest
 
 from engine.git.reader import GitReader
 from engine.git.state import FileState, GitState
-from tests.support.repository import Repository, commit_at, touch
+from tests.support.repository import Repository, touch
 
 T0 = datetime(2025, 6, 1, 12, tzinfo=UTC)
 Read = Callable[[], GitState]
@@ -62,12 +62,12 @@ def test_a_commit_message_cannot_break_the_list_of_branches(repository: Reposito
 
 def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Repository, tmp_path: Path):
     repository.git("branch", "-m", "stable")
-    commit_at(repository, "one", {"a.py": "1"}, T0)
+    repository.commit("one", {"a.py": "1"}, at=T0)
     repository.git("clone", "-q", ".", str(tmp_path / "clone"))
-    commit_at(repository, "theirs", {"a.py": "2"}, T0 + timedelta(days=1))
+    repository.commit("theirs", {"a.py": "2"}, at=T0 + timedelta(days=1))
     clone = Repository(tmp_path / "clone")
-    commit_at(clone, "mine 1", {"b.py": "1"}, T0)
-    commit_at(clone, "mine 2", {"b.py": "2"}, T0)
+    clone.commit("mine 1", {"b.py": "1"}, at=T0)
+    clone.commit("mine 2", {"b.py": "2"}, at=T0)
     clone.git("fetch", "-q")
     state = GitReader().read(clone.path)
     assert (state.base, state.upstream, state.ahead, state.behind) == ("origin/stable", "origin/stable", 2, 1)

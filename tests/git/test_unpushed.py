@@ -45,8 +45,8 @@ def test_commits_of_any_remote_branch_are_pushed(repository: Repository, tmp_pat
 
 def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository: Repository):
     now = datetime(2026, 3, 2, tzinfo=UTC)
-    repository.commit("begin", {"a.py": "x = 1\n"}, at=(now - timedelta(days=30)).isoformat())
-    repository.commit("key", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n"}, at=(now - timedelta(days=2)).isoformat())
+    repository.commit("begin", {"a.py": "x = 1\n"}, at=now - timedelta(days=30))
+    repository.commit("key", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n"}, at=now - timedelta(days=2))
     result = inspect_repository(repository, now).unpushed
     assert (result.shared, list_places(result)) == (False, [("config.py", 1)])
     assert list_places(inspect_repository(repository, now + timedelta(days=6)).unpushed) == []

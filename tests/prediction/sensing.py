@@ -18,7 +18,7 @@ from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader, ReaderSources
 from tests.prediction.builders import NOW
 from tests.support.past_run import PastRun
-from tests.support.repository import Repository, commit_at, touch
+from tests.support.repository import Repository, touch
 
 _FOLDER = Path("/srv/shop")
 PYTEST_PROJECT = Project(
@@ -108,7 +108,7 @@ BEFORE_RUN, LAST_RUN_AT, AFTER_RUN = NOW - timedelta(hours=2), NOW - timedelta(h
 
 def make_old_workspace(repository: Repository) -> SensedWorkspace:
     """A workspace with three files, in which nothing happened since `BEFORE_RUN`."""
-    commit_at(repository, "one", {"a.py": "1", "b.py": "1", "t.py": "1"}, BEFORE_RUN)
+    repository.commit("one", {"a.py": "1", "b.py": "1", "t.py": "1"}, at=BEFORE_RUN)
     for path in (".git/index", ".git/logs/HEAD"):
         touch(repository.path / path, BEFORE_RUN)
     return SensedWorkspace(repository.path)

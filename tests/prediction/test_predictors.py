@@ -17,7 +17,7 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.predictors import ModelTwin, PredictorHook
 from tests.prediction.builders import NOW
 from tests.prediction.sensing import SensedWorkspace
-from tests.support.repository import Repository, commit_at
+from tests.support.repository import Repository
 
 GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
 
@@ -47,7 +47,7 @@ def make_twin(model: ScriptedTwinModel, *, phase: int = 1, **settings: object) -
 
 @pytest.fixture
 def world(repository: Repository) -> SensedWorkspace:
-    commit_at(repository, "one", {"cart.py": "1"}, NOW - timedelta(days=3))
+    repository.commit("one", {"cart.py": "1"}, at=NOW - timedelta(days=3))
     return SensedWorkspace(repository.path)
 
 

@@ -10,7 +10,7 @@ def test_it(situation: Situation):
 
 import os
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from engine.clock import FakeClock
@@ -80,12 +80,12 @@ class Situation:
 
     # -- history
 
-    def format_time(self, days_ago: float) -> str:
-        """The time that many days ago, as git takes it."""
-        return (self.clock.now() - timedelta(days=days_ago)).isoformat()
+    def get_time(self, days_ago: float) -> datetime:
+        """The time that many days ago."""
+        return self.clock.now() - timedelta(days=days_ago)
 
     def git(self, *arguments: str, days_ago: float = 0.0) -> str:
-        return self.repository.git(*arguments, at=self.format_time(days_ago))
+        return self.repository.git(*arguments, at=self.get_time(days_ago))
 
     def checkout(self, *arguments: str, days_ago: float = 0.0):
         self.git("checkout", "-q", *arguments, days_ago=days_ago)
@@ -93,14 +93,14 @@ class Situation:
     def write(self, name: str, text: str, *, days_ago: float = 0.0) -> Path:
         """Write a file and date it, so that it was changed that long ago on the clock of the situation."""
         file = self.repository.write(name, text)
-        changed_at = (self.clock.now() - timedelta(days=days_ago)).timestamp()
+        changed_at = self.get_time(days_ago).timestamp()
         os.utime(file, (changed_at, changed_at))
         return file
 
     def commit(self, message: str, files: dict[str, str] | None = None, *, days_ago: float = 1.0) -> str:
         for name, text in (files or {}).items():
             self.write(name, text, days_ago=days_ago)
-        return self.repository.commit(message, at=self.format_time(days_ago))
+        return self.repository.commit(message, at=self.get_time(days_ago))
 
     def commit_shop(self, *, days_ago: float = 30.0) -> str:
         """Commit the project `SHOP`, with an environment that has pytest."""

@@ -21,7 +21,7 @@ def push_as_colleague(situation: Situation, bare: Path, files: dict[str, str]):
     colleague.git("init", "-q")
     colleague.git("fetch", "-q", str(bare), "main")
     colleague.git("checkout", "-q", "-B", "main", "FETCH_HEAD")
-    colleague.commit("A colleague's change", files, at=situation.format_time(1))
+    colleague.commit("A colleague's change", files, at=situation.get_time(1))
     colleague.git("push", "-q", str(bare), "main")
     situation.git("fetch", "-q", "origin")
 

@@ -29,9 +29,9 @@ class Repository:
         if not (path / ".git").exists():
             shutil.copytree(_empty_repository(), path / ".git")
 
-    def git(self, *arguments: str, at: str = "") -> str:
-        """Run git. `at`: the time (ISO 8601) of a commit that it makes, instead of now."""
-        dates = {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at} if at else {}
+    def git(self, *arguments: str, at: datetime | str = "") -> str:
+        """Run git. `at`: the time of a commit that it makes, instead of now."""
+        dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), str(at)) if at else {}
         done = subprocess.run(
             ["git", *arguments], cwd=self.path, check=True, capture_output=True, text=True, env=os.environ | dates
         )
@@ -43,7 +43,7 @@ class Repository:
         file.write_text(text)
         return file
 
-    def commit(self, message: str, files: dict[str, str] | None = None, *, at: str = "") -> str:
+    def commit(self, message: str, files: dict[str, str] | None = None, *, at: datetime | str = "") -> str:
         """Write `files`, commit everything (`at` that time), return the commit's id."""
         for name, text in (files or {}).items():
             self.write(name, text)
@@ -71,11 +71,6 @@ def add_conflicting_branches(repository: Repository):
         repository.git("switch", "--quiet", "--create", name, current_branch)
         repository.commit(name, {"cart.py": f"total = {len(name)}\n"}, at=A_FORMER_DAY)
     repository.git("switch", "--quiet", current_branch)
-
-
-def commit_at(repository: Repository, message: str, files: dict[str, str], at: datetime) -> str:
-    """Commit these files at a time; returns the commit."""
-    return repository.commit(message, files, at=at.isoformat())
 
 
 def touch(path: Path, at: datetime):

@@ -6,14 +6,14 @@ import pytest
 
 from tests.prediction.builders import NOW
 from tests.prediction.sensing import SensedWorkspace
-from tests.support.repository import Repository, commit_at
+from tests.support.repository import Repository
 
 
 @pytest.fixture
 def world(repository: Repository) -> SensedWorkspace:
     """A workspace whose last commit is two days old."""
-    commit_at(repository, "one", dict.fromkeys(("cart.py", "tax.py", "b.py", "notes.md"), "1"), NOW - timedelta(days=3))
-    commit_at(repository, "two", {"cart.py": "2"}, NOW - timedelta(days=2))
+    repository.commit("one", dict.fromkeys(("cart.py", "tax.py", "b.py", "notes.md"), "1"), at=NOW - timedelta(days=3))
+    repository.commit("two", {"cart.py": "2"}, at=NOW - timedelta(days=2))
     return SensedWorkspace(repository.path)
 
 

@@ -10,7 +10,7 @@ from engine.prediction.templates.commits import PREPARATION_TIME, ROUTINE_SUBJEC
 from tests.prediction.builders import NOW
 from tests.prediction.sensing import SensedWorkspace
 from tests.support import read_table
-from tests.support.repository import Repository, commit_at
+from tests.support.repository import Repository
 
 
 @pytest.mark.parametrize("subject, routine", read_table(__file__)["subjects"])
@@ -19,7 +19,7 @@ def test_a_commit_that_only_releases_is_known_by_its_subject(subject: str, routi
 
 
 def test_a_meeting_is_prepared_for_an_hour_before(repository: Repository):
-    commit_at(repository, "round the cart", {"cart.py": "1"}, NOW - timedelta(hours=20))
+    repository.commit("round the cart", {"cart.py": "1"}, at=NOW - timedelta(hours=20))
     context = SensedWorkspace(repository.path).sense()
 
     def prepare_prompts(begins: datetime, last_held: timedelta) -> list[str]:

@@ -14,7 +14,7 @@ from engine.prediction.templates.commits import secret
 from engine.prediction.templates.offers import find_day_begin, is_usable, is_usable_path
 from tests.prediction.builders import NOW, make_session, propose_all
 from tests.prediction.sensing import SensedWorkspace
-from tests.support.repository import Repository, commit_at
+from tests.support.repository import Repository
 
 DAY = timedelta(days=1)
 
@@ -22,7 +22,7 @@ DAY = timedelta(days=1)
 def test_every_proposal_has_what_a_card_needs(world: SensedWorkspace, repository: Repository):
     repository.git("branch", "done", "main~1")
     repository.git("checkout", "-q", "-b", "feature/x", "main~1")
-    commit_at(repository, "x", {"x.py": "1"}, NOW - DAY)
+    repository.commit("x", {"x.py": "1"}, at=NOW - DAY)
     repository.write("cart.py", "4")
     repository.write("cart_new.py", "4")
     world.sessions = [make_session("lint", facts={"rules": {"F401": 1}})]
