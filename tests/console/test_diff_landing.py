@@ -28,6 +28,7 @@ from tests.console.stories import (
     sees,
     set_change,
 )
+from tests.support import read_table
 
 
 def make_diff_file(hunks: str = HUNKS, **fields: object) -> diff.DiffFile:
@@ -69,19 +70,12 @@ def land_elsewhere(until: threading.Event) -> Step:
 
 @pytest.mark.parametrize(
     "more, marked, hunks",
-    [
-        ({}, {2}, [(2,)]),
-        ({}, {1, 2}, [()]),
-        ({}, set(), []),
-        ({"landed": (1, 3)}, {4}, [(4,)]),  # what is left keeps its numbers
-        ({"landed": (1, 3)}, {2, 4}, [()]),
-        ({"cut": True, "all_or_nothing": True}, {1}, [()]),
-    ],
+    read_table(__file__)["marks"],
 )
-def test_only_marked_hunks_are_parts_to_land(more: dict[str, object], marked: set[int], hunks: list[tuple[int, ...]]):
+def test_only_marked_hunks_are_parts_to_land(more: dict[str, object], marked: list[int], hunks: list[list[int]]):
     file = make_diff_file(**more)
     parts = diff.select_parts([file], {(file.change.path, number) for number in marked})
-    assert parts == [FilePart(file.change.path, numbers) for numbers in hunks]
+    assert parts == [FilePart(file.change.path, tuple(numbers)) for numbers in hunks]
 
 
 SAYS_MARKS_LOST = sees("lost hunks that you had marked. Look at")

@@ -9,6 +9,7 @@ from engine.git import Git, unpushed
 from engine.git.inspection import Inspection
 from engine.git.reader import GitReader
 from engine.git.unpushed import CommitSpan, UnpushedProblem, UnpushedWork, read_commits
+from tests.support import read_table
 from tests.support.keys import GITHUB_TOKEN
 from tests.support.repository import Repository
 
@@ -52,28 +53,12 @@ def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository
     assert list_places(inspect_repository(repository, now + timedelta(days=6)).unpushed) == []
 
 
-KIND_BY_FILE: dict[str, tuple[int, str]] = {
-    ".env": (9, "likely secret: file that holds keys"),
-    "web/.env.local": (0, ""),
-    "node_modules/x/a.js": (1, "files that a tool fills"),
-    "dump.sql": (1_000_000, "database dump"),
-    "small.sql": (999_999, ""),
-    "old.sql": (1_200_000, ""),  # it was there before, half as large
-    "grown.sql": (1_200_001, "database dump"),
-    "a.zip": (2_000_000, "archive"),
-    "tests/a.zip": (2_000_000, ""),
-    "core.123": (100_000, "core dump"),
-    "a.bin": (10_000_000, ""),
-    "tests/b.bin": (10_000_001, "large file"),
-}
-"""The size of each file in bytes, and the kind of problem that it is, "" for none."""
-
-
 def test_files_that_belong_in_no_repository_are_found(repository: Repository):
     base = repository.commit("begin", dict.fromkeys(("old.sql", "grown.sql"), "x" * 600_000))
-    repository.commit("all", {path: "x" * size for path, (size, _) in KIND_BY_FILE.items()})
+    files = read_table(__file__)
+    repository.commit("all", {path: "x" * size for path, (size, _) in files.items()})
     kinds = {problem.path.removesuffix("/"): problem.kind for problem in find_problems(repository, base)}
-    expected = {path: kind for path, (_, kind) in KIND_BY_FILE.items() if kind}
+    expected = {path: kind for path, (_, kind) in files.items() if kind}
     expected["node_modules"] = expected.pop("node_modules/x/a.js")
     assert kinds == expected
 
