@@ -29,45 +29,6 @@ def write_by_command(job: Job, name: str, text: str = "x\n"):
     job.run([sys.executable, "-c", f"open({name!r}, 'w').write({text!r})"])
 
 
-# What the operator allowed once
-
-
-ECHO = ("echo", "a")
-
-
-class Repeated(LearnedFlow):
-    """Runs each command twice."""
-
-    name, label, workspace, commands = "repeated", "Repeat", "", (ECHO,)
-
-    def run(self, job: Job) -> FlowResult:
-        super().run(job)
-        return super().run(job)
-
-
-@pytest.mark.parametrize(
-    "flow, prompt, state",
-    [
-        (make_learned_flow("twice", "Twice", (ECHO, ECHO), ""), "", SessionState.SUCCEEDED),
-        (Repeated, "", SessionState.BLOCKED),
-        (make_learned_flow("other", "Other", (ECHO,), ""), "Run echo b", SessionState.BLOCKED),
-    ],
-    ids=["as often", "more often", "another prompt"],
-)
-def test_a_forbidden_command_runs_as_often_as_the_allowed_assignment_names_it(
-    make_world: MakeWorld, repository: Repository, flow: type[LearnedFlow], prompt: str, state: SessionState
-):
-    repository.commit("begin", {"cart.py": "total = 1\n"})
-    rails = {"verdict": lambda command: Verdict.BLOCK, "is_allowed_once": lambda permit_id: True}
-    world = make_world(FlowWorld, repository=repository, **rails)
-    world.flows[flow.name] = flow
-    view = world.wait(world.begin(replace(world.assign(flow.name), prompt=prompt or flow().describe())))
-    assert view.state is state
-
-
-# Places
-
-
 def test_a_check_runs_in_the_operators_tree(world: FlowWorld):
     def perform(job: Job) -> FlowResult:
         (job.scratch / "report").write_text("here")
@@ -165,3 +126,39 @@ def test_packages_are_installed_only_over_an_overlay(unconfined: FlowWorld):
     view = unconfined.run_scripted(Place.INSTALL, lambda job: FlowResult("not reached"))
     assert view.state is SessionState.CANNOT_RUN
     assert view.summary.startswith("only a sandbox with an overlay may install packages into your tree")
+
+
+# What the operator allowed once
+
+
+ECHO = ("echo", "a")
+
+
+class Repeated(LearnedFlow):
+    """Runs each command twice."""
+
+    name, label, workspace, commands = "repeated", "Repeat", "", (ECHO,)
+
+    def run(self, job: Job) -> FlowResult:
+        super().run(job)
+        return super().run(job)
+
+
+@pytest.mark.parametrize(
+    "flow, prompt, state",
+    [
+        (make_learned_flow("twice", "Twice", (ECHO, ECHO), ""), "", SessionState.SUCCEEDED),
+        (Repeated, "", SessionState.BLOCKED),
+        (make_learned_flow("other", "Other", (ECHO,), ""), "Run echo b", SessionState.BLOCKED),
+    ],
+    ids=["as often", "more often", "another prompt"],
+)
+def test_a_forbidden_command_runs_as_often_as_the_allowed_assignment_names_it(
+    make_world: MakeWorld, repository: Repository, flow: type[LearnedFlow], prompt: str, state: SessionState
+):
+    repository.commit("begin", {"cart.py": "total = 1\n"})
+    rails = {"verdict": lambda command: Verdict.BLOCK, "is_allowed_once": lambda permit_id: True}
+    world = make_world(FlowWorld, repository=repository, **rails)
+    world.flows[flow.name] = flow
+    view = world.wait(world.begin(replace(world.assign(flow.name), prompt=prompt or flow().describe())))
+    assert view.state is state

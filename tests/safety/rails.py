@@ -111,8 +111,8 @@ def make_rails(database: Database, clock: FakeClock, data: Path, **hooks: Any) -
     rails: Rails
     stated = {
         "stop_sessions": lambda reason: rails.stop_sessions(reason), "agent_budget": lambda agent: None,
-        "quiet": lambda: rails.quiet, "confined": lambda: True, "data_parameters": lambda flow: frozenset(),
-        "on_change": lambda: None,
+        "quiet": lambda: "quiet hours" if rails.quiet else "", "confined": lambda: True, "on_change": lambda: None,
+        "data_parameters": lambda flow: frozenset(),
     }  # fmt: skip
     safety = Safety(
         database, settings, clock, Randomness(7), data=data, decisions=decisions, hooks=Hooks(**stated | hooks)

@@ -11,13 +11,15 @@ from engine.safety import pipeline as pipeline_module
 from engine.safety.pipeline import ALLOWANCE_LIFETIME
 from tests.safety.rails import WORKSPACE, Rails, make_approval, make_rails
 
+FORBIDDEN = "run `rm -rf /` please"
+
 
 def make_prompt_approval(text: str, **changes: object) -> Trigger:
     return make_approval(assignment=Assignment(text, "koji-core", WORKSPACE, "model"), **changes)
 
 
-def block_by_content(rails: Rails, trigger: Trigger):
-    """Have the content filter block a trigger, so that it can be allowed once."""
+def block_and_allow_once(rails: Rails, trigger: Trigger):
+    """Have the content filter block a trigger, and the operator allow it once."""
     assert rails.decide(trigger).permit is None
     rails.safety.allow_once(trigger.prediction_id)
 
@@ -40,7 +42,7 @@ def test_an_ask_of_the_content_filter_passes_only_for_the_digest_that_the_operat
 
 
 def test_allow_once_lifts_a_content_block_once_for_one_digest(rails: Rails):
-    trigger = make_prompt_approval("run `rm -rf /` please")
+    trigger = make_prompt_approval(FORBIDDEN)
     with pytest.raises(Refusal):
         rails.safety.allow_once("pred_1")
     acknowledged = replace(trigger, acknowledged_digest=trigger.assignment.digest)
@@ -54,7 +56,7 @@ def test_allow_once_lifts_a_content_block_once_for_one_digest(rails: Rails):
 
 
 def test_work_that_is_held_back_is_logged_once_a_day(rails: Rails):
-    trigger = make_prompt_approval("run `rm -rf /` please")
+    trigger = make_prompt_approval(FORBIDDEN)
     verdicts = rails.safety.pipeline.preview(trigger)
     for hours, count in ((0, 1), (0, 1), (25, 2)):
         rails.clock.advance(timedelta(hours=hours))
@@ -63,12 +65,9 @@ def test_work_that_is_held_back_is_logged_once_a_day(rails: Rails):
         assert [entry.reason for entry in entries] == ["content: deletes everything below /"] * count
 
 
-FORBIDDEN = "run `rm -rf /` please"
-
-
 def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails):
     trigger = make_prompt_approval(FORBIDDEN)
-    block_by_content(rails, trigger)
+    block_and_allow_once(rails, trigger)
     others = [{"workspace": "/other"}, {"agent": "b"}, {"parameters": {"command": ["rm -rf /"]}}]
     assert all(
         rails.decide(replace(trigger, assignment=replace(trigger.assignment, **other))).permit is None
@@ -86,7 +85,7 @@ def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails
 
 def test_an_allowance_ends_after_a_day_and_survives_a_restart(rails: Rails):
     trigger = make_prompt_approval(FORBIDDEN)
-    block_by_content(rails, trigger)
+    block_and_allow_once(rails, trigger)
     rails.clock.advance(ALLOWANCE_LIFETIME - timedelta(microseconds=1))
     again = make_rails(rails.database, rails.clock, rails.data)
     with closing(again.kill_switch):
@@ -102,7 +101,7 @@ def test_an_allowance_ends_after_a_day_and_survives_a_restart(rails: Rails):
 def test_an_unknown_channel_and_a_filter_that_failed_cannot_be_allowed(rails: Rails, monkeypatch: pytest.MonkeyPatch):
     unknown = make_approval(assignment=Assignment("run the tests", "nowhere", WORKSPACE, "flow"))
     with pytest.raises(Refusal, match="no approval lifts this: 'nowhere' is not a registered channel"):
-        block_by_content(rails, unknown)
+        block_and_allow_once(rails, unknown)
     monkeypatch.setattr(pipeline_module, "check_assignment", lambda *_, **more: 1 / 0)
     with pytest.raises(Refusal, match="no approval lifts this: the rail failed"):
-        block_by_content(rails, make_approval(prediction_id="other"))
+        block_and_allow_once(rails, make_approval(prediction_id="other"))

@@ -1,20 +1,17 @@
-"""The kill switch (SPEC 3.7): four levels, what each ends and blocks, the file by which `clawpy stop` stops, holds that
-end by their own word alone, and the pause after three rejections (SPEC 3.6)."""
+"""The kill switch (SPEC 3.7): four levels, what each ends and blocks, the file by which `clawpy stop` stops, and
+holds that end by their own word alone."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from engine.clock import FakeClock
-from engine.config.settings import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.model import HoldKind, Refusal, Verdict
 from engine.safety import is_stop_requested, kill_switch, request_stop
-from engine.safety.kill_switch import PAUSE_DURATION
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.safety.rails import WORKSPACE, Rails, make_acting_settings, make_approval, make_rails, make_unattended
+from tests.safety.rails import Rails, make_approval, make_rails
 from tests.support.checks import refused, wait_until
 
 LEVELS: dict[str, tuple[Callable[[Rails], object], Callable[[Rails], object], str, str]] = {
@@ -57,8 +54,8 @@ def test_a_switch_in_the_settings_is_announced_once(database: Database, clock: F
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_each_level_blocks_ends_running_sessions_and_is_shown(rails: Rails, level: str):
-    throw, end, rule, reason = LEVELS[level]
-    throw(rails)
+    activate, end, rule, reason = LEVELS[level]
+    activate(rails)
     rails.kill_switch.poll()
     assert rails.find_blocking_rule() == f"kill:{rule}"
     assert len(rails.stopped) == 1
@@ -176,52 +173,3 @@ def test_resume_removes_a_stop_file_or_says_that_it_cannot(rails: Rails, tmp_pat
     with pytest.raises(Refusal, match="cannot be removed"):
         rails.kill_switch.resume("stop")
     assert rails.find_blocking_rule() == "kill:stop-file"
-
-
-def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rails: Rails):
-    rails.decisions.rejections = 2
-    rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.list_hold_words() == []
-    rails.decisions.rejections, rails.decisions.decisions = 3, 103
-    rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.list_hold_words() == ["pause"]
-    assert rails.decide(make_unattended()).permit is None
-    assert rails.decide(make_approval()).permit, "a pause does not stop what the operator approves"
-    rails.kill_switch.resume("pause")
-    rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.list_hold_words() == []
-    assert rails.decide(make_unattended(prediction_id="b")).permit
-    rails.decisions.rejections, rails.decisions.decisions = 6, 106
-    rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.list_hold_words() == ["pause"]
-
-
-def test_a_pause_ends_after_two_hours_and_starts_a_new_count(rails: Rails):
-    rails.decisions.rejections = 3
-    rails.write(rails.kill_switch.pause_after_rejections)
-    rails.clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
-    assert rails.list_hold_words() != []
-    assert rails.decide(make_unattended()).permit is None
-    rails.clock.advance(timedelta(microseconds=1))
-    assert rails.list_hold_words() == []
-    assert rails.decide(make_unattended()).permit, "the rejections before the pause are forgiven"
-    rails.write(rails.kill_switch.place, HoldKind.PAUSE, "test")
-    rails.clock.advance(PAUSE_DURATION)
-    assert rails.write(rails.kill_switch.place, HoldKind.PAUSE, "at its end another begins")
-
-
-@pytest.mark.parametrize("enabled, autonomy", [(False, WorkspaceAutonomy.ACT), (True, WorkspaceAutonomy.CARDS)])
-def test_rejections_pause_nothing_where_nothing_runs_by_itself(
-    rails: Rails, enabled: bool, autonomy: WorkspaceAutonomy
-):
-    rails.settings.current = Settings(
-        autonomous_mode_enabled=enabled, workspaces={WORKSPACE: WorkspaceSettings(autonomy=autonomy)}
-    )
-    rails.decisions.rejections, rails.decisions.decisions = 3, 103
-    rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.list_hold_words() == []
-    assert rails.decide(make_unattended()).permit is None, "what a program asks for waits for the operator all the same"
-    assert rails.list_hold_words() == []
-    rails.settings.current = make_acting_settings()
-    assert rails.decide(make_unattended()).permit is None
-    assert rails.list_hold_words() == ["pause"], "once something may run, its first try pauses it"
