@@ -51,6 +51,7 @@ GIT_CONFIG = """\
 [maintenance]
     auto = false
 """
+"""The configuration of git in all tests: an author, and no work in the background."""
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from tests.support.programs import is_alive, needs
 from tests.support.repository import Repository
 
 CONSOLE = (sys.executable, "-X", "dev", "-m", "clawpy_console")
+"""The command that opens a console."""
 
 LOG_LINES = 200
 """The lines of the log that are shown: the stacks of some dozen threads."""

@@ -48,6 +48,7 @@ def require_rung(name: str, rungs: dict[str, Sandbox]) -> Sandbox:
 
 LANDLOCK = pytest.param("landlock", marks=pytest.mark.slow_attack)
 NONE = pytest.param("none", marks=pytest.mark.slow_attack)
+"""Rungs that only the slow half of the attacks tries."""
 
 
 @pytest.fixture(params=["bubblewrap", LANDLOCK])

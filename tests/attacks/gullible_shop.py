@@ -46,6 +46,7 @@ DOORS = ("mcp", "import", "bubble", "extracted", "judged", "night", "summary", "
 
 TASK = "Round the totals of the cart before the tests"
 ROUNDS = 3
+"""Sessions that each do the task: a lesson is promoted after three."""
 
 
 @dataclass(frozen=True)

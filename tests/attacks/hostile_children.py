@@ -23,6 +23,7 @@ CHILDREN = read_table(__file__)["children"]
 """Code that starts twenty children, by what makes them hard to end."""
 
 IGNORE_SIGNALS = "for n in range(1, 65):\n    if n not in (9, 17, 19, 32, 33): signal.signal(n, signal.SIG_IGN)\n"
+"""Code that ignores the signals that can be ignored, but for that of the end of a child."""
 
 
 def run_clawpy_stop(home: Path) -> dict[str, Any]:

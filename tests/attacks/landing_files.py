@@ -40,6 +40,7 @@ class Canary:
 
 
 PROJECT = {"d/f.txt": "one\n", "d/gone.txt": "gone\n", "d/old/y": "y\n", "top": "top\n"}
+"""The files that `make_all_changes` changes."""
 
 
 def make_all_changes(folder: Path):

@@ -71,6 +71,7 @@ HOOKS = (
     "post-index-change", "post-merge", "post-rewrite", "post-update", "pre-applypatch", "pre-auto-gc", "pre-commit",
     "pre-merge-commit", "pre-push", "pre-rebase", "prepare-commit-msg", "reference-transaction", "update",
 )  # fmt: skip
+"""The hooks that git knows."""
 
 
 @dataclass(frozen=True)

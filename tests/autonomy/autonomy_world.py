@@ -21,6 +21,7 @@ from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
 FLOW, CHANNEL = "draft_changelog", "chronicle-hub"
+"""The flow of the card that may run by itself, and its channel."""
 
 
 class StandInCalibrator:

@@ -46,8 +46,10 @@ class Floor(App):
 
 Floor().run()
 """
+"""The simplest app: it counts keys on one line."""
 
 CARD_COUNT = re.compile(r"CARDS +\d of (\d+)")
+"""Where the screen says how many cards there are."""
 
 
 @dataclass(frozen=True)

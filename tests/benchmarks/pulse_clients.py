@@ -18,6 +18,7 @@ from datetime import datetime
 from multiprocessing.connection import Connection
 
 CARD_EVENT = re.compile(rb'"type":"prediction\.[a-z]+","id":\d+,"at":"([^"]+)"')
+"""An event about a card in a message, with its time."""
 MEASURED_EVERY = 10
 """The age of one message in this many is measured. All are counted."""
 

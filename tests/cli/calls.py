@@ -27,6 +27,7 @@ class VerbOutput:
 
 
 Clawpy = Callable[..., VerbOutput]
+"""Calls `clawpy` with these words; see the fixture `clawpy`."""
 
 
 def get_document(result: VerbOutput) -> dict[str, Any]:

@@ -22,6 +22,7 @@ HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
  last
 \\ No newline at end of file
 """
+"""Two hunks; the first replaces lines, the second ends a file without a line break."""
 
 
 def make_sessions_of_agents(engine: StandIn):
@@ -61,3 +62,4 @@ IN_DIFF: tuple[Step, ...] = (
     press("tab tab tab"),
 )
 HUNK_1 = ("shop/cart.py", 1)
+"""The first hunk of the first file."""

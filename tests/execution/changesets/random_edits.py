@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 ALL_PATHS = ("a.txt", "b.txt", "d", "d/c.txt", "d/e.txt", "d/f/g.txt", "x/y/z.txt", "x/y", 'ü "q"\n.txt', "A.TXT")
 EXISTING = ("a.txt", "b.txt", "d/c.txt", "x/y/z.txt")
+"""The files at the beginning."""
 LINES = tuple(f"line {number} of a text that is long enough" for number in range(12))
 
 

@@ -75,6 +75,7 @@ class FlowRun:
 
 
 RunFlow = Callable[..., FlowRun]
+"""Runs a flow by name with these parameters; see the fixture `run_flow`."""
 
 
 CART = "def total(prices):\n    return sum(prices)\n"

@@ -13,6 +13,7 @@ WITH_KEY = f"REGION = 'eu'\nKEY = '{GITHUB_TOKEN}'\nZONE = 1\n"
 SAFE = "REGION = 'eu'\nKEY = os.environ['KEY']\nZONE = 1\n"
 ENV = "DATABASE=shop\n"
 ODD_NAMES = ("it's -x.py", "-n.py", "[id].py", "src/:p.py", ":q.py")
+"""Names that a shell or git would take for something else."""
 
 
 History = Callable[[Repository], None]

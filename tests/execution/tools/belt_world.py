@@ -30,6 +30,7 @@ from tests.support.sessions import make_session_view
 from tests.support.web_server import WebServer
 
 SECRET = "the operator's own"
+"""The text of the file outside."""
 
 MakeBeltWorld = Callable[..., "BeltWorld"]
 """Makes a world with these options of `BeltWorld`."""

@@ -15,6 +15,7 @@ from engine.model import Randomness, Refusal
 from engine.storage.database import Database, Transaction
 
 RUNNING = TrainingJob("", "running", "training", "", None)
+"""What a provider says of a job that runs."""
 
 
 class StandInProvider:
