@@ -12,44 +12,10 @@ from engine.model import AutonomyState, CalibrationCheck, Phase
 from tests.console.snapshots import CompareSnapshot, in_four_sizes
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, ago, make_found_agent, read_stack
+from tests.support import read_table
 
-SCREENS = {
-    "mission": "escape",
-    "details": "escape enter",
-    "work": "2",
-    "diff": "2 tab tab enter ] space down down c w h y ? enter z",
-    "memory": "4",
-    "recalled": "4 down down enter r tab down",
-    "candidate": "5 right",
-    "safety": "6",
-    "insights": "7",
-    "jump": "escape apostrophe",
-    "prompt": "escape n b i s e c t space tab",
-    "resume": "escape f12 R",
-    "discard": "escape 2 D",
-    "quit": "escape q",
-    "help": "escape question_mark",
-    "help-filtered": "escape question_mark u n d o",
-    "details-edited": "escape enter e",
-}
-"""The keys that lead to each screen and dialog."""
-
-HIERARCHY = {
-    "who": "",
-    "guidance": "right_square_bracket enter",
-    "findings": "right_square_bracket right_square_bracket enter",
-    "move": "m f r o n t e n d _ l",
-}
-"""The keys that lead to each part of the hierarchy screen, from the agent of its first picture."""
-
-NARROW = {
-    "armed": "escape left left right",
-    "entry": "4 down down down down down enter down enter",
-    "blocked": "6 tab",
-    "insights-right": "7 tab",
-    "insights-third": "7 shift+tab",
-}
-"""The keys that lead to what a narrow terminal shows alone."""
+KEYS = read_table(__file__)
+"""The keys that lead to each picture."""
 
 
 def change_nothing(engine: StandIn):
@@ -140,28 +106,28 @@ WITHOUT_COLOUR = {
 
 
 @in_four_sizes
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("screen", KEYS["screens"])
 def test_screens_and_dialogs_look_as_in_their_pictures(
     console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str
 ):
-    compare_snapshot(console, size, SCREENS[screen])
+    compare_snapshot(console, size, KEYS["screens"][screen])
 
 
 @in_four_sizes
 @pytest.mark.usefixtures("world")
-@pytest.mark.parametrize("part", HIERARCHY)
+@pytest.mark.parametrize("part", KEYS["hierarchy"])
 def test_the_hierarchy_looks_as_in_its_pictures(
     console: ConsoleApp, compare_snapshot: CompareSnapshot, part: str, size: str
 ):
-    compare_snapshot(console, size, f"3 end up up up up {HIERARCHY[part]}")
+    compare_snapshot(console, size, f"3 end up up up up {KEYS['hierarchy'][part]}")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("pane", NARROW)
+@pytest.mark.parametrize("pane", KEYS["narrow"])
 def test_panes_of_a_narrow_terminal_look_as_in_their_pictures(
     console: ConsoleApp, compare_snapshot: CompareSnapshot, pane: str
 ):
-    compare_snapshot(console, "80x24", NARROW[pane])
+    compare_snapshot(console, "80x24", KEYS["narrow"][pane])
 
 
 @pytest.mark.long
