@@ -30,24 +30,6 @@ card in front."""
 WITHOUT_ANIMATIONS = {"TEXTUAL_ANIMATIONS": "none"}
 
 
-FLOOR = """
-from textual.app import App
-from textual.widgets import Static
-
-class Floor(App):
-    pressed = 0
-
-    def compose(self):
-        yield Static("pressed 0")
-
-    def on_key(self):
-        self.pressed += 1
-        self.query_one(Static).update(f"pressed {self.pressed}")
-
-Floor().run()
-"""
-"""The simplest app: it counts keys on one line."""
-
 CARD_COUNT = re.compile(r"CARDS +\d of (\d+)")
 """Where the screen says how many cards there are."""
 
@@ -76,7 +58,11 @@ class Floor:
     def __init__(self, terminal: Terminal):
         self._terminal = terminal
         self._pressed = 0
-        began = terminal.start([sys.executable, "-c", FLOOR], cwd=Path("/"), environment=WITHOUT_ANIMATIONS)
+        began = terminal.start(
+            [sys.executable, str(Path(__file__).with_name("floor_app.py"))],
+            cwd=Path("/"),
+            environment=WITHOUT_ANIMATIONS,
+        )
         terminal.wait_for("pressed 0", began, timeout=60)
 
     def press_key(self) -> float:
