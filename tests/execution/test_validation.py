@@ -1,6 +1,5 @@
 """The validation loop: failing tests go back to the agent, within caps; earlier failures do not (SPEC 4.9)."""
 
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -86,7 +85,7 @@ WRONG = "def total():\n    return 4\n"
 
 @pytest.fixture
 def world(make_world: MakeWorld, repository: Repository) -> ValidationWorld:
-    (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+    repository.link_environment()
     quick = "[pytest]\naddopts = --disable-plugin-autoload\n"  # our plugins take longer than these tests
     files = {"cart.py": RIGHT, "test_cart.py": PASSING_TEST, ".gitignore": ".venv\n", "pytest.ini": quick}
     repository.commit("begin", files)

@@ -9,7 +9,6 @@ def test_it(situation: Situation):
 """
 
 import os
-import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -105,7 +104,7 @@ class Situation:
     def commit_shop(self, *, days_ago: float = 30.0) -> str:
         """Commit the project `SHOP`, with an environment that has pytest."""
         commit = self.commit("The shop", SHOP, days_ago=days_ago)
-        (self.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+        self.repository.link_environment()
         return commit
 
     def add_remote(self) -> Path:

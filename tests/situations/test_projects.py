@@ -1,7 +1,5 @@
 """Several projects in one repository: the one that you changed is tested, by its own tools, and named (SPEC 2.9)."""
 
-import sys
-
 import pytest
 
 from engine.model import PROBLEM_FOUND, SessionState, Tier
@@ -24,7 +22,7 @@ WEB = {
 def both(situation: Situation) -> Situation:
     """A repository with the projects `WEB` and `API`."""
     situation.commit("Both", WEB | API, days_ago=20)
-    (situation.path / "packages/api/.venv").symlink_to(sys.prefix, target_is_directory=True)
+    situation.repository.link_environment("packages/api")
     situation.add_remote()
     return situation
 

@@ -4,6 +4,7 @@ import atexit
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from datetime import datetime
 from functools import cache
@@ -50,6 +51,10 @@ class Repository:
         self.git("add", "-A")
         self.git("commit", "-q", "--allow-empty", "-m", message, at=at)
         return self._head()
+
+    def link_environment(self, project: str = ""):
+        """Give a project in it the environment of these tests, which has pytest."""
+        (self.path / project / ".venv").symlink_to(sys.prefix, target_is_directory=True)
 
     def _head(self) -> str:
         """The commit of HEAD, mostly read without a process."""

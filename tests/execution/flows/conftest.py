@@ -2,7 +2,6 @@
 
 import itertools
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ EVERYDAY_PROGRAMS = [
 def project(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """A repository whose `.venv` is the environment that runs these tests. Its pytest loads no plugins."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+    repository.link_environment()
     repository.commit("begin", {".gitignore": ".venv\nnode_modules\ntarget\n", "pyproject.toml": "[tool.pytest]\n"})
     return repository
 

@@ -2,7 +2,6 @@
 2.12)."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,7 +50,7 @@ def shop_below(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repos
     """A repository whose top has no tests; the one project below it has its own environment."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     repository.commit("begin", {".gitignore": ".venv\n", "README.md": "", **BELOW})
-    (repository.path / "packages/py/.venv").symlink_to(sys.prefix, target_is_directory=True)
+    repository.link_environment("packages/py")
     return repository
 
 

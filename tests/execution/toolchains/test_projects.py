@@ -35,7 +35,7 @@ def every_tool(tmp_path: Path, repository: Repository, monkeypatch: pytest.Monke
     for name in ["npm", "pnpm", "cargo", "go", "mvn", "gradle", "mix", "dotnet", "rspec", "phpunit", "make"]:
         make_program(tmp_path / "programs" / name)
     monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:/usr/bin:/bin")
-    (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+    repository.link_environment()
 
 
 def commit_projects(repository: Repository, files: dict[str, str]) -> dict[str, Project]:
