@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from clawpy_console import formats
-from clawpy_console.fields.work import make_absence_fields
+from clawpy_console.fields.cards import make_absence_fields
 from clawpy_console.keys import format_key
 from clawpy_console.screens.mission import MissionScreen
 from clawpy_console.widgets.texts import render_fields

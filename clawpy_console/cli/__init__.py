@@ -136,6 +136,7 @@ def split_options(argv: Sequence[str]) -> tuple[CommonOptions, list[str]]:
 
 
 def _require_folder(option: str, folder: str) -> str:
-    if not folder:
+    """The folder after an option. Raises `WrongUse` where there is none, or an option in its place."""
+    if not folder or folder.startswith("--"):
         raise WrongUse(f"{option} needs a folder, for example {option} ~/work")
     return folder

@@ -16,10 +16,11 @@ from textual.content import Content
 from textual.widgets import TextArea
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, Fields, draw_bar, heading, make_fact_fields, text_line, work
+from clawpy_console.fields import Field, Fields, draw_bar, heading, make_fact_fields, text_line
+from clawpy_console.fields import cards as card_fields
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.card_stack import describe_signal, make_headline
+from clawpy_console.screens.card_view import describe_signal, make_headline
 from clawpy_console.screens.dialog import Dialog
 from clawpy_console.screens.safety_fields import VERDICT_SIGNS
 from clawpy_console.state import AppState
@@ -171,7 +172,9 @@ def _collect_work_facts(card: Card, sandbox: str, now: datetime) -> list[tuple[s
     from engine import kind_title  # not before the first frame
 
     assignment, served = card.assignment, one_line(card.consent_text)
-    changes = work.describe_changes(card.changes, check_only=card.check_only, without_sandbox=card.without_sandbox)
+    changes = card_fields.describe_changes(
+        card.changes, check_only=card.check_only, without_sandbox=card.without_sandbox
+    )
     lifetime = f"made {formats.moment(card.created_at, now)}, expires {formats.moment(card.expires_at, now)}"
     return [
         ("kind", kind_title(card.kind)),

@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.message import Message
 
 from clawpy_console import formats
-from clawpy_console.fields.work import describe_open_comments
+from clawpy_console.fields.cards import describe_open_comments
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import diff, find_base_screen

@@ -1,6 +1,6 @@
 """Screen 7, insights: the quality of the predictions, their calibration, training (SPEC 8, 9.1).
 
-The engine makes all figures; `fields.predictions` words them.
+The engine makes all figures; `fields.cards` words them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, Fields, draw_bar, heading, predictions, text_line
-from clawpy_console.fields.predictions import TRAINING_STATES
+from clawpy_console.fields import Document, Field, Fields, draw_bar, heading, text_line
+from clawpy_console.fields import cards as card_fields
+from clawpy_console.fields.cards import TRAINING_STATES
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import ConsoleScreen, find_next_choice
@@ -87,8 +88,8 @@ class InsightsScreen(ConsoleScreen):
         if (insights := self._insights) is not None:
             figures = document(insights)
             tables = [
-                *predictions.make_table_fields(figures, ("sources", "channels", "kinds", "partsOfDay")),
-                *predictions.make_hourly_fields(figures),
+                *card_fields.make_table_fields(figures, ("sources", "channels", "kinds", "partsOfDay")),
+                *card_fields.make_hourly_fields(figures),
             ]
             columns = [
                 self._make_plot_fields(insights, figures),
@@ -111,12 +112,12 @@ class InsightsScreen(ConsoleScreen):
     def _make_plot_fields(self, insights: Insights, figures: Document) -> list[Field]:
         """The left column: decisions over time, calibration and drift. `figures` is the document of `insights`."""
         scope = workspace_name(insights.workspace) if insights.workspace else "all workspaces"
-        fields = [text_line(f"Cards of {scope}", "title"), *predictions.make_summary_fields(figures)]
+        fields = [text_line(f"Cards of {scope}", "title"), *card_fields.make_summary_fields(figures)]
         if not figures["approved"] + figures["rejected"]:
             fields.append(text_line(explain_no_figures(insights, self.key_of), "grey"))
-        fields += predictions.make_daily_fields(figures)
-        fields += predictions.make_calibration_fields(figures)
-        fields += predictions.make_drift_fields(figures["drift"])
+        fields += card_fields.make_daily_fields(figures)
+        fields += card_fields.make_calibration_fields(figures)
+        fields += card_fields.make_drift_fields(figures["drift"])
         return fields
 
     def _make_key_hint(self, presses: int, column: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from clawpy_console import formats
 from clawpy_console.fields import Field, Fields, make_text_fields, text_line
-from clawpy_console.fields.work import SESSION_SIGNS
+from clawpy_console.fields.cards import SESSION_SIGNS
 from clawpy_console.formats import has_words, one_line, workspace_name
 from engine import LedgerEntry
 from engine.files import read_table

@@ -1,7 +1,7 @@
 """Screen 1, mission control: the cards, their evidence, live output, work, and what waits for you (SPEC 9.2, 9.3).
 
 The screen asks `CardController` for each decision, and passes what the operator chooses from pane to pane. The stack
-itself is in `card_stack`, the panes around it are in `mission_panes`.
+itself is in `card_stack`, one card in `card_view`, the panes around it are in `mission_panes`.
 """
 
 from __future__ import annotations
@@ -187,14 +187,14 @@ class MissionScreen(ConsoleScreen):
         def key(name: str) -> tuple[str, str]:
             return (self.key_of(f"stack.{name}"), "$accent")
 
-        if stack.armed and stack.front is not None:
+        if stack.is_risk_shown and stack.front is not None:
             blocking_verdict = stack.front.blocking_verdict
             effect = f"tries it; {blocking_verdict.rail} would block it" if blocking_verdict else "approves it anyway"
             return Content.assemble(("▲ risky: ", "bold $wants"), key("insist"), (f" {effect}", "$grey"))
-        if stack.reason_card_id:
+        if question := stack.reason_question:
             reasons: list[str | tuple[str, str]] = []
             for name, label in REASON_LABELS.items():
-                reasons += ["  ", key(name), (f" {label}", "$grey")] if stack.takes_reason(label) else []
+                reasons += ["  ", key(name), (f" {label}", "$grey")] if question.takes(label) else []
             return Content.assemble(("why?", "bold reverse $accent"), *reasons)
         return Content("")
 

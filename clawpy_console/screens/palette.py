@@ -22,7 +22,7 @@ from textual.screen import Screen
 from textual.system_commands import SystemCommandsProvider
 from textual.widgets import Input, OptionList
 
-from clawpy_console.fields.work import HOLD_NAMES
+from clawpy_console.fields.cards import HOLD_NAMES
 from clawpy_console.formats import crop, fit_to_width, has_words, one_line, workspace_name
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, format_key_with_letters, is_on_screen
 from clawpy_console.screens import GuardedScreen

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from clawpy_console import formats
 from clawpy_console.fields import SIGNS, WORDS, Field, Fields, Label, draw_bar, draw_sparkline, text_line
-from clawpy_console.fields.work import choose_cost_tone, make_hold_field
+from clawpy_console.fields.cards import choose_cost_tone, make_hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState, QuietHours
 from clawpy_console.widgets import Row

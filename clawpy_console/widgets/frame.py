@@ -19,7 +19,7 @@ from textual.widget import Widget
 
 from clawpy_console import formats
 from clawpy_console.fields import SIGNS, WORDS
-from clawpy_console.fields.work import SWITCH_ON, choose_cost_tone
+from clawpy_console.fields.cards import SWITCH_ON, choose_cost_tone
 from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import KEY_LINE, format_key
 from clawpy_console.state import AppState

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from clawpy_console import formats
-from clawpy_console.fields import SIGNS, Label, work
+from clawpy_console.fields import SIGNS, Label
+from clawpy_console.fields import cards as card_fields
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.widgets import Row
 from clawpy_console.widgets.texts import wrap_text
@@ -36,7 +37,7 @@ def make_session_label(session: SessionView) -> Label:
     """How a session stands."""
     check, state = session.check, "discarded" if session.discarded_at else session.state
     failed, errors = (check.failed, check.errors) if check else (0, 0)
-    return work.make_outcome_label(state, session.result, session.flow, failed, errors)
+    return card_fields.make_outcome_label(state, session.result, session.flow, failed, errors)
 
 
 def find_last_event_time(session: SessionView) -> datetime:
@@ -53,7 +54,7 @@ def describe_result(session: SessionView, now: datetime) -> str:
     detail = one_line(session.error or session.summary)
     if session.result is Result.SUCCEEDED and session.discarded_at is None:
         outcome, detail = detail or "finished", ""
-    elif session.discarded_at or (session.has_problem and session.flow in work.TEST_RUNS):
+    elif session.discarded_at or (session.has_problem and session.flow in card_fields.TEST_RUNS):
         detail = ""  # the word says it: discarded, or how many tests failed
     outcome = f"{outcome}: {detail}" if detail else outcome
     at = formats.moment(find_last_event_time(session), now) if session.state.over else ""
@@ -69,7 +70,7 @@ def make_session_row(session: SessionView, now: datetime, place: str, waiting_ma
         right = formats.duration(now - session.started_at)
     else:
         right = formats.age(now - (session.discarded_at or session.ended_at or session.created_at))
-    text = f"{place}{work.describe_origin(session.mode)}{one_line(session.prompt)}"
+    text = f"{place}{card_fields.describe_origin(session.mode)}{one_line(session.prompt)}"
     return Row(session.id, text, mark, right, "ink" if waiting_mark or not session.state.over else "grey", style)
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from clawpy_console.cli import split_options
+from clawpy_console.cli import WrongUse, split_options
 from clawpy_console.cli.verbs import VERBS, parse_span
 from engine import __version__
 from tests.cli.calls import Clawpy
@@ -81,3 +81,9 @@ def test_behind_two_dashes_everything_is_the_verbs():
     common, rest = split_options(argv)
     assert not common.as_json
     assert rest == argv
+
+
+@pytest.mark.parametrize("argv", [["--home", "--json", "status"], ["status", "--workspace"]])
+def test_an_option_is_no_folder(argv: list[str]):
+    with pytest.raises(WrongUse, match="needs a folder"):
+        split_options(argv)

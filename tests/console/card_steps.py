@@ -14,7 +14,7 @@ FIRST, SECOND, RISKY = "pred_000000000001", "pred_000000000002", "pred_000000000
 BLOG_CARD, CHECK = "pred_000000000004", "pred_000000000005"
 """The cards as they lie. All but the fourth are of the shop."""
 
-ARMED = Until("the risk", lambda app: find_stack(app).armed)
+RISK_SHOWN = Until("the risk", lambda app: find_stack(app).is_risk_shown)
 """The risk of the card in front is shown, and the next key may approve it."""
 
 

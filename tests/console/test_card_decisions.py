@@ -7,8 +7,8 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from engine.model import ALREADY_REVIEWED, Phase, RailVerdict, Status, Verdict
 from tests.console.card_steps import (
-    ARMED,
     FIRST,
+    RISK_SHOWN,
     RISKY,
     SECOND,
     change_cards,
@@ -89,7 +89,7 @@ STORIES: Stories = {
         sees("touches production"),
         press("A right right l"),
         in_front(RISKY),
-        ARMED,
+        RISK_SHOWN,
         press("enter enter escape"),
         never_called("approve"),
         in_front(RISKY),

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.card_stack import describe_work
+from clawpy_console.screens.card_view import describe_work
 from engine.model import GateRuleName, RailVerdict, Verdict
 from tests.console import stand_in_data
 from tests.console.card_steps import (
-    ARMED,
     BLOG_CARD,
     CHECK,
     FIRST,
     NEW,
     NEXT_STEP,
+    RISK_SHOWN,
     RISKY,
     SECOND,
     change_cards,
@@ -124,7 +124,7 @@ STORIES: Stories = {
         in_front(RISKY),
         change_cards(NEXT_STEP),
         in_front(RISKY),
-        ARMED,
+        RISK_SHOWN,
     ),
 }
 
@@ -152,6 +152,15 @@ async def test_keys_are_ignored_for_a_moment_after_the_engine_replaced_the_card(
             seconds += passed
             await pilot.press("left")
             assert find_front_id(console) == card_in_front
+
+
+async def test_only_a_pending_card_is_chosen(console: ConsoleApp):
+    async with running(console):
+        stack = find_stack(console)
+        stack.select("pred_gone")
+        assert stack.chosen_id == ""
+        stack.cards = ()
+        stack.action_turn(1)
 
 
 HOSTILE = [

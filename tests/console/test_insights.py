@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.fields import predictions
+from clawpy_console.fields import cards as card_fields
 from engine import document
 from engine.model import ConfidenceBucket, TrainingRunView
 from tests.console.stand_in import StandIn
@@ -119,4 +119,4 @@ def make_bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0
     ],
 )
 def test_the_verdict_on_a_range_of_confidence(bucket_document: dict[str, Any], verdict: str):
-    assert predictions.judge_calibration(bucket_document)[0] == verdict
+    assert card_fields.judge_calibration(bucket_document)[0] == verdict

@@ -81,7 +81,7 @@ def test_importing_the_app_imports_nothing_heavy():
     assert [item for item in loaded if item.partition(".")[0] in HEAVY] == []
     assert {item for item in loaded if item.partition(".")[0] == "engine"} == LIGHT
     screens = {item.rpartition(".")[2] for item in loaded if item.startswith("clawpy_console.screens.")}
-    assert screens == {"card_stack", "mission", "mission_panes"}
+    assert screens == {"card_stack", "card_view", "mission", "mission_panes"}
 
 
 @pytest.mark.long

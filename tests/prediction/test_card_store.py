@@ -100,7 +100,7 @@ def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
     assert find_refusal_code(world.cards.dismiss, card.id) == "already_decided"
 
 
-# Expiry, events and refused rows
+# Expiry and events
 
 
 def test_a_card_expires_after_24_hours(world: DecisionWorld, clock: FakeClock):

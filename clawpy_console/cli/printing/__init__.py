@@ -16,7 +16,7 @@ from typing import Any
 from rich.cells import cell_len
 
 from clawpy_console.fields import TONES, Document, Field, compute_label_width
-from clawpy_console.fields.work import make_outcome_label
+from clawpy_console.fields.cards import make_outcome_label
 from clawpy_console.formats import workspace_name
 from engine.text import sanitise
 

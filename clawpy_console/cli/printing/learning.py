@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 from clawpy_console.cli.printing import Lines, bad, bold, dim, format_fields, format_time, good, paint, wants
 from clawpy_console.cli.printing.work import format_cards
-from clawpy_console.fields import Document, Field, predictions, text_line
+from clawpy_console.fields import Document, Field, text_line
 from clawpy_console.fields import agent as agent_fields
+from clawpy_console.fields import cards as card_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import count, one_line
 
@@ -405,7 +406,7 @@ def format_train(document: Document) -> Lines:
     if "imported" in document:
         yield count(document["imported"], "new pair")
     for run in document["runs"]:
-        label = predictions.TRAINING_STATES[run["state"]]
+        label = card_fields.TRAINING_STATES[run["state"]]
         state, examples = paint(label.tone, f"{label.sign} {label.words}"), count(run["records"], "example")
         yield f"{run['id']}  {state}  {run['method']}  {examples}  ${run['cost']:.2f}"
         yield dim(f"    {run['message']}")
@@ -415,11 +416,11 @@ def format_train(document: Document) -> Lines:
 def format_metrics(document: Document) -> Lines:
     """Rates, calibration and drift; sources, channels and kinds as tables."""
     fields = [
-        *predictions.make_summary_fields(document),
-        *predictions.make_calibration_fields(document),
-        *predictions.make_drift_fields(document["drift"]),
+        *card_fields.make_summary_fields(document),
+        *card_fields.make_calibration_fields(document),
+        *card_fields.make_drift_fields(document["drift"]),
         Field("training", document["nextTraining"]),
         text_line(""),
-        *predictions.make_table_fields(document, ("sources", "channels", "kinds")),
+        *card_fields.make_table_fields(document, ("sources", "channels", "kinds")),
     ]
     return format_fields(fields)

@@ -24,7 +24,7 @@ from clawpy_console.cli.printing import (
     wants,
 )
 from clawpy_console.fields import Document, Field
-from clawpy_console.fields.work import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
+from clawpy_console.fields.cards import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
 from clawpy_console.formats import count, first_of, one_line, short_span, workspace_name
 from engine.model import AutonomyState
 from engine.text import plain

@@ -20,7 +20,8 @@ from clawpy_console.cli.printing import (
     paint_session_outcome,
     wants,
 )
-from clawpy_console.fields import Document, work
+from clawpy_console.fields import Document
+from clawpy_console.fields import cards as card_fields
 from clawpy_console.formats import count, one_line, short_span, workspace_name
 from engine.model import LEFT_OUT, NO_SANDBOX_WARNING, label_outcome
 
@@ -77,9 +78,9 @@ def _collect_badges(card: Document) -> Iterator[str]:
 def _describe_run(card: Document) -> str:
     """The cost, the changes and the runner of a pending card; or that it cannot run, if nothing is known of them."""
     if not card["undoNote"]:
-        return wants(work.explain_cannot_run(card["flow"]))
+        return wants(card_fields.explain_cannot_run(card["flow"]))
     cost = [f"est. ${card['estimatedCost']:.2f}"] if card["estimatedCost"] else []
-    changes = work.describe_changes(
+    changes = card_fields.describe_changes(
         card["changes"], check_only=card["checkOnly"], without_sandbox=card["withoutSandbox"]
     )
     runs = f"runs: {card['flow'] or card['servedBy'] or card['runner']}"
@@ -231,7 +232,7 @@ def format_land(document: Document) -> Lines:
     command = f"clawpy undo {change['id']}"
     yield f"{result}. Undo: `{bold(command)}`"
     yield from _format_change_set(change, document["session"])
-    comments = work.describe_open_comments([bool(comment["sent"]) for comment in change["comments"]])
+    comments = card_fields.describe_open_comments([bool(comment["sent"]) for comment in change["comments"]])
     if comments:
         yield wants(comments)
 
@@ -334,11 +335,11 @@ def _format_call_with_prompt(document: Document) -> Lines:
 def format_tasks(document: Document) -> Lines:
     """The task board, or one task."""
     board = document["tasks"] if "tasks" in document else [document["task"]]
-    signs = {state: sign for state, (sign, _) in work.SESSION_SIGNS.items()} | {"open": "○", "done": "✓"}
+    signs = {state: sign for state, (sign, _) in card_fields.SESSION_SIGNS.items()} | {"open": "○", "done": "✓"}
     for task in board:
         state, note = task["state"], task["note"]
         outcome, _, reason = note.partition(": ")
-        if outcome in work.SESSION_SIGNS:
+        if outcome in card_fields.SESSION_SIGNS:
             state, note = (outcome, reason) if state == "failed" else (state, f"{label_outcome(outcome)}: {reason}")
         remarks = "  " + dim(note) if note else ""
         if task["waitsFor"] and state == "open":

@@ -90,7 +90,7 @@ def test_a_line_without_end_ends_the_session(world: AcpWorld):
 # Stopping
 
 
-def test_an_agent_that_waits_for_a_permission_is_ended_within_a_second(world: AcpWorld):
+def test_an_agent_that_waits_for_a_permission_is_ended_soon(world: AcpWorld):
     world.decide = lambda title: None
     view = world.start(start_child(), ask_permission("go on?", "edit"))
     wait_until(lambda: world.permission_requests)
