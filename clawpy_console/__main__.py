@@ -28,25 +28,27 @@ def main() -> int:
         complete()
     argv = sys.argv[1:]
     try:
-        common, verb_words = split_options(argv)
+        invocation, verb_words = split_options(argv)
     except WrongUse:
         return _run_verb(argv)  # which prints the error
-    if verb_words[:1] == ["status"] and not (common.as_json or common.demo):
+    if verb_words[:1] == ["status"] and not (invocation.as_json or invocation.demo):
         from clawpy_console.cli.status_bar import read_line
 
-        line = read_line(common.home_name, verb_words)
+        line = read_line(invocation.home_name, verb_words)
         if line is not None:
             return _print_line(line)
-    if verb_words or common.as_json or not _can_draw_screen():
+    if verb_words or invocation.as_json or not _can_draw_screen():
         return _run_verb(argv)
     gc.disable()  # until the client serves its terminal, and until the first frame (`GarbageCollector`)
     from functools import partial
 
     from clawpy_console.attach import client
 
-    common.locate()
+    invocation.locate()
     try:
-        return client.main(None if common.demo else common.home, common.workspace_names, partial(_serve, argv))
+        return client.main(
+            None if invocation.demo else invocation.home, invocation.workspace_names, partial(_serve, argv)
+        )
     except KeyboardInterrupt:  # before the console had the terminal, or after
         print(file=sys.stderr)
         return 130

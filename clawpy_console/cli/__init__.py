@@ -1,7 +1,7 @@
-"""The verbs: `clawpy` without a screen (SPEC 9.8). Imports the public face of the engine, never a screen.
+"""The command line of `clawpy` (SPEC 9.8). It uses the public face of the engine, and no screen.
 
-Here are the options before or after any verb, and the home and workspaces that follow from them. They are used by the
-status bar and before the console's first frame, so this imports nothing at the start.
+Here is what every use of it has: an `Invocation` with its home and workspaces, errors, and output. The status bar and
+the console's first frame wait for this, so it imports nothing at the start.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def open_engine(home: Home, **options: Any) -> Engine:
     return engine.open_engine(home, **options)
 
 
-class CommonOptions:
-    """The options before or after any verb."""
+class Invocation:
+    """One use of `clawpy`: the options that stand before or after any verb, and what follows from them."""
 
     home: Home
     """Set by `locate`."""
@@ -78,9 +78,9 @@ class CommonOptions:
         """See `engine.connect`: one engine for several verbs on all workspaces."""
         import engine
 
-        return engine.connect(self.home, workspaces=self.all_workspaces(), opener=open_engine)
+        return engine.connect(self.home, workspaces=self.find_all_workspaces(), opener=open_engine)
 
-    def chosen_workspaces(self, *, needed: bool = False) -> list[str]:
+    def find_chosen_workspaces(self, *, needed: bool = False) -> list[str]:
         """The workspaces given as options, else the repository of the current folder, else none.
 
         Raises `Refusal` when one that was given is no repository, or, with `needed`, the current folder is none.
@@ -105,34 +105,31 @@ class CommonOptions:
                 raise
         return []
 
-    def all_workspaces(self) -> list[str]:
-        """The chosen workspaces and those of the settings."""
-        return list(dict.fromkeys([*self.chosen_workspaces(), *self.home.configured_workspaces()]))
-
-    def require_workspaces(self) -> list[str]:
-        """The same. Raises `Refusal` when there is none."""
-        return self.all_workspaces() or self.chosen_workspaces(needed=True)
+    def find_all_workspaces(self, *, needed: bool = False) -> list[str]:
+        """The chosen workspaces and those of the settings. Raises `Refusal` as `find_chosen_workspaces` does."""
+        found = dict.fromkeys([*self.find_chosen_workspaces(), *self.home.configured_workspaces()])
+        return list(found) or self.find_chosen_workspaces(needed=needed)
 
 
-def split_options(argv: Sequence[str]) -> tuple[CommonOptions, list[str]]:
+def split_options(argv: Sequence[str]) -> tuple[Invocation, list[str]]:
     """Split `--home`, `--workspace`, `--json` and `--demo` from the other words, wherever they stand before `--`."""
-    common, other_words = CommonOptions(), []
+    invocation, other_words = Invocation(), []
     items = iter(argv)
     for item in items:
         name, equals, value = item.partition("=")
         if item == "--":
             other_words += [item, *items]
         elif item == "--json":
-            common.as_json = True
+            invocation.as_json = True
         elif item == "--demo":
-            common.demo = True
+            invocation.demo = True
         elif name == "--home":
-            common.home_name = _require_folder(name, value if equals else next(items, ""))
+            invocation.home_name = _require_folder(name, value if equals else next(items, ""))
         elif name == "--workspace":
-            common.workspace_names.append(_require_folder(name, value if equals else next(items, "")))
+            invocation.workspace_names.append(_require_folder(name, value if equals else next(items, "")))
         else:
             other_words.append(item)
-    return common, other_words
+    return invocation, other_words
 
 
 def _require_folder(option: str, folder: str) -> str:

@@ -19,27 +19,27 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import engine
-from clawpy_console.cli import CommonOptions, WrongUse, print_output
+from clawpy_console.cli import Invocation, WrongUse, print_output
 from clawpy_console.cli.verbs import Document
 
 FILE_FIX = "name a file of JSON lines, such as chats.jsonl, or - for stdin"
 """How to name what `remember` and `--batch` read."""
 
 
-def check(options: Namespace, common: CommonOptions) -> Document:
+def check(options: Namespace, invocation: Invocation) -> Document:
     """The verdict of the content filter on a command or a prompt."""
     _require_one_check(options)
     command = options.command
     question = {"prompt": options.prompt}
     if options.prompt is None:
         question = {"command": command[0] if len(command) == 1 else shlex.join(command)}
-    return common.call("check", question)
+    return invocation.call("check", question)
 
 
-def check_batch(options: Namespace, common: CommonOptions) -> bool:
+def check_batch(options: Namespace, invocation: Invocation) -> bool:
     """Print the verdict on the command or the prompt of each line of `--batch`; see `answer_lines`."""
     _require_one_check(options)
-    return answer_lines(options.batch, ("command", "prompt"), lambda question: common.call("check", question))
+    return answer_lines(options.batch, ("command", "prompt"), lambda question: invocation.call("check", question))
 
 
 def _require_one_check(options: Namespace) -> None:
@@ -48,10 +48,10 @@ def _require_one_check(options: Namespace) -> None:
         raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
 
 
-def recall(options: Namespace, common: CommonOptions) -> Document:
+def recall(options: Namespace, invocation: Invocation) -> Document:
     """The memories that fit a question."""
-    scope = _make_recall_scope(options, common)
-    with common.connect() as call_verb:
+    scope = _make_recall_scope(options, invocation)
+    with invocation.connect() as call_verb:
         found: Document = call_verb("recall", scope | {"query": " ".join(options.query), "k": options.k})
         return found
 
@@ -60,11 +60,11 @@ FIRST_SETTLE_S = 30.0
 """Seconds that the first question waits for vectors, for all of them."""
 
 
-def recall_batch(options: Namespace, common: CommonOptions) -> bool:
+def recall_batch(options: Namespace, invocation: Invocation) -> bool:
     """Print the memories that fit the question of each line of `--batch`; see `answer_lines`."""
-    scope = _make_recall_scope(options, common)
+    scope = _make_recall_scope(options, invocation)
     settle = iter([FIRST_SETTLE_S])  # only the first question waits for vectors
-    with common.connect() as call_verb:
+    with invocation.connect() as call_verb:
         return answer_lines(
             options.batch,
             ("query", "k"),
@@ -72,13 +72,13 @@ def recall_batch(options: Namespace, common: CommonOptions) -> bool:
         )
 
 
-def _make_recall_scope(options: Namespace, common: CommonOptions) -> Document:
+def _make_recall_scope(options: Namespace, invocation: Invocation) -> Document:
     """The agent and the workspaces whose memories are recalled. Raises `WrongUse` unless there is a question or a
     file of them."""
     if bool(options.query) == (options.batch is not None):
         raise WrongUse("give a question, or --batch FILE.jsonl")
     scope: Document = {"agent": options.agent} if options.agent else {}
-    return scope | {"workspaces": common.chosen_workspaces()} if common.workspace_names else scope
+    return scope | {"workspaces": invocation.find_chosen_workspaces()} if invocation.workspace_names else scope
 
 
 def answer_lines(file_name: str, keys: Collection[str], answer: Callable[[Document], Document]) -> bool:
@@ -119,7 +119,7 @@ MAX_BAD_LINES = 1_000
 """Bad lines that the document names; all are counted."""
 
 
-def remember(argument: str, common: CommonOptions, *, wait: bool) -> Document:
+def remember(argument: str, invocation: Invocation, *, wait: bool) -> Document:
     """Store the sentence `argument`, or the lines of the file that it names (`-` for standard input), in memory;
     returns the document of the verb.
 
@@ -142,7 +142,7 @@ def remember(argument: str, common: CommonOptions, *, wait: bool) -> Document:
         print(f"line {line['line']}: {line['message']}", file=sys.stderr)
 
     source, lines = _open_lines(argument)
-    with Console(stderr=True).status("Reading…") as progress, common.connect() as call_verb:
+    with Console(stderr=True).status("Reading…") as progress, invocation.connect() as call_verb:
         for piece in _make_pieces(_empty_long_lines(lines, report_bad)):
             answer = call_verb("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
             counts["remembered"] += answer["remembered"]

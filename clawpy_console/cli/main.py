@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import engine
 from clawpy_console import cli
 from clawpy_console.attach import SHUTDOWN_S, exit_after, signal_handlers
-from clawpy_console.cli import CommonOptions, OutputFailed, WrongUse, print_output, split_options
+from clawpy_console.cli import Invocation, OutputFailed, WrongUse, print_output, split_options
 from engine import Home
 
 if TYPE_CHECKING:
@@ -89,52 +89,52 @@ def _discard_output(stream: TextIO) -> None:
 def _run_command(argv: list[str], terminal: socket.socket | None) -> int:
     """Carry out the verb that `argv` names, or open the console if it names none. Prints what is refused. Returns the
     exit code."""
-    common, options = CommonOptions(as_json="--json" in argv), None
+    invocation, options = Invocation(as_json="--json" in argv), None
     try:
-        common, verb_words = split_options(argv)
+        invocation, verb_words = split_options(argv)
         if verb_words[:1] == ["check"] and len(verb_words) > 1 and not verb_words[1].startswith("-"):
             verb_words.insert(1, "--")  # the command's own options are part of the command
         if verb_words:  # the console does not wait for the parser
             from clawpy_console.cli.verbs import parse
 
             options = parse(verb_words)
-        with _locate_home(common):
+        with _locate_home(invocation):
             if options is None:
-                return _open_console(common, terminal)
+                return _open_console(invocation, terminal)
             with _interrupt_in_time():
-                return _carry_out(options, common)
+                return _carry_out(options, invocation)
     except SystemExit as leaving:  # a signal, or after --help
         return leaving.code if isinstance(leaving.code, int) else DONE
     except WrongUse as error:
-        _print_wrong_use(error, f"clawpy {options.verb}" if options else "clawpy", common)
+        _print_wrong_use(error, f"clawpy {options.verb}" if options else "clawpy", invocation)
         return WRONG_USE
     except engine.Refusal as error:
-        _print_refusal(error, common)
+        _print_refusal(error, invocation)
         return WRONG_USE if error.code == "bad_arguments" else REFUSED
     except (BrokenPipeError, OutputFailed):
         raise
     except Exception as error:
-        if not common.as_json:
+        if not invocation.as_json:
             raise
         # The reader of the document learns of it too; the traceback is for a person.
         traceback.print_exc()
         message = f"{type(error).__name__}: {error}"
-        _print_refusal(engine.Refusal("internal", message, "this is a bug; standard error has the details"), common)
+        _print_refusal(engine.Refusal("internal", message, "this is a bug; standard error has the details"), invocation)
         return REFUSED
 
 
 @contextmanager
-def _locate_home(common: CommonOptions) -> Iterator[None]:
+def _locate_home(invocation: Invocation) -> Iterator[None]:
     """Locate the home of the options; for the demo a temporary one, which is deleted at the end."""
-    if not common.demo:
-        common.locate()
+    if not invocation.demo:
+        invocation.locate()
         yield
         return
     from clawpy_console.cli.demo import temporary_home
 
     with _exit_on_signals(), temporary_home() as (home, workspace):
-        common.home_name, common.workspace_names = str(home), [str(workspace)]
-        common.locate()
+        invocation.home_name, invocation.workspace_names = str(home), [str(workspace)]
+        invocation.locate()
         print(f"demo: a made-up project and organisation in {home.parent}, deleted when you leave", file=sys.stderr)
         yield
 
@@ -162,21 +162,27 @@ def _exit_on_signal(number: int, _frame: object) -> None:
     sys.exit(128 + number)
 
 
-def _open_console(common: CommonOptions, terminal: socket.socket | None) -> int:
+def _open_console(invocation: Invocation, terminal: socket.socket | None) -> int:
     """Open a console for the client at `terminal`; returns the exit code once it is closed."""
-    if common.as_json:
+    if invocation.as_json:
         raise WrongUse("--json needs a verb; `clawpy cards --json` for example")
     if terminal is None and sys.stdin.isatty() and sys.stdout.isatty():
         name = os.environ.get("TERM") or "not set"
         fix = "set TERM to what it is, for example TERM=xterm-256color, or use a verb, see `clawpy --help`"
         raise WrongUse(f"the console needs a terminal that draws a full screen; TERM is {name}", fix)
-    workspaces = common.require_workspaces()
+    workspaces = invocation.find_all_workspaces(needed=True)
     if terminal is None:
         raise engine.Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
     from clawpy_console.attach.consoles import serve
 
     with _exit_on_signals():
-        return serve(common.home, workspaces, open_demo if common.demo else cli.open_engine, terminal, demo=common.demo)
+        return serve(
+            invocation.home,
+            workspaces,
+            open_demo if invocation.demo else cli.open_engine,
+            terminal,
+            demo=invocation.demo,
+        )
 
 
 def open_demo(home: Home, **options: Any) -> Engine:
@@ -189,17 +195,17 @@ def open_demo(home: Home, **options: Any) -> Engine:
     return opened
 
 
-def _print_wrong_use(error: WrongUse, verb: str, common: CommonOptions) -> None:
-    if common.as_json:
-        _print_refusal(engine.Refusal("bad_arguments", str(error), error.fix), common)
+def _print_wrong_use(error: WrongUse, verb: str, invocation: Invocation) -> None:
+    if invocation.as_json:
+        _print_refusal(engine.Refusal("bad_arguments", str(error), error.fix), invocation)
         return
     print(f"{error.command or verb}: {error}", file=sys.stderr)
     if error.fix:
         print(error.fix, file=sys.stderr)
 
 
-def _print_refusal(error: Refusal, common: CommonOptions) -> None:
-    if common.as_json:
+def _print_refusal(error: Refusal, invocation: Invocation) -> None:
+    if invocation.as_json:
         print_output(json.dumps(error.document(), ensure_ascii=False))
         return
     from clawpy_console.cli.printing import bad, clean, dim, strip_colours
@@ -235,20 +241,20 @@ def find_printer(verb: str, action: str | None = None) -> Any:
 # Verbs
 
 
-def _carry_out(options: Namespace, common: CommonOptions) -> int:
+def _carry_out(options: Namespace, invocation: Invocation) -> int:
     """Carry out a verb and print its output; returns the exit code."""
-    code = _carry_out_printing_verb(options, common)
+    code = _carry_out_printing_verb(options, invocation)
     if code is not None:
         return code
     from clawpy_console.cli.requests import get_document
 
-    document = get_document(options, common)
-    if common.as_json:
+    document = get_document(options, invocation)
+    if invocation.as_json:
         print_output(json.dumps(document, ensure_ascii=False))
     else:
         if options.verb in ("config", "status") and (problem := document["settingsFault"]):
             fix = "until it is fixed, the settings stay as they were"
-            _print_refusal(engine.Refusal("bad_config", problem, fix), common)
+            _print_refusal(engine.Refusal("bad_config", problem, fix), invocation)
         action = getattr(options, "action", None)
         if text := render_document(options.verb, document, action, colour=_has_colours(sys.stdout)):
             print_output(text)
@@ -257,31 +263,31 @@ def _carry_out(options: Namespace, common: CommonOptions) -> int:
     return REFUSED if _has_failed(options.verb, document) else DONE
 
 
-def _carry_out_printing_verb(options: Namespace, common: CommonOptions) -> int | None:
+def _carry_out_printing_verb(options: Namespace, invocation: Invocation) -> int | None:
     """Carry out a verb that prints its output itself; returns the exit code. None for a verb with a document, which was
     not carried out."""
     match options.verb:
         case "run" | "serve":
-            _run_headless(options, common)
+            _run_headless(options, invocation)
         case "mcp":  # standard output belongs to the protocol from here on
-            workspace, version = next(iter(common.chosen_workspaces()), ""), engine.__version__
+            workspace, version = next(iter(invocation.find_chosen_workspaces()), ""), engine.__version__
             agent = options.agent or ""
-            engine.serve_mcp(common.home, workspace=workspace, opener=cli.open_engine, agent=agent, version=version)
+            engine.serve_mcp(invocation.home, workspace=workspace, opener=cli.open_engine, agent=agent, version=version)
         case "check" | "recall" if options.batch is not None:
             from clawpy_console.cli import batch
 
             answer_batch = batch.check_batch if options.verb == "check" else batch.recall_batch
-            return DONE if answer_batch(options, common) else REFUSED
-        case "status" if options.format != "full" and not common.as_json:
+            return DONE if answer_batch(options, invocation) else REFUSED
+        case "status" if options.format != "full" and not invocation.as_json:
             from clawpy_console.cli.requests import ask_engine
             from clawpy_console.cli.status_bar import format_status_line
 
-            print_output(format_status_line(ask_engine(options, common), options.format))
-        case "help" if not common.as_json:
+            print_output(format_status_line(ask_engine(options, invocation), options.format))
+        case "help" if not invocation.as_json:
             from clawpy_console.cli import help
 
-            help.show(options.topic, common.home)
-        case "completion" if not common.as_json:
+            help.show(options.topic, invocation.home)
+        case "completion" if not invocation.as_json:
             from clawpy_console.cli.verbs import make_completion_script
 
             print_output(make_completion_script(options.shell), end="")
@@ -318,15 +324,15 @@ def _has_failed(verb: str, document: Mapping[str, Any]) -> bool:
     return False
 
 
-def _run_headless(options: Namespace, common: CommonOptions) -> None:
+def _run_headless(options: Namespace, invocation: Invocation) -> None:
     """Run the engine without a screen; `serve` opens the gateway."""
     from clawpy_console.cli.headless import run, serve
 
-    workspaces = common.require_workspaces()
+    workspaces = invocation.find_all_workspaces(needed=True)
     if options.verb == "run":
-        run(common.home, workspaces, seconds=options.seconds, as_json=common.as_json)
+        run(invocation.home, workspaces, seconds=options.seconds, as_json=invocation.as_json)
         return
     names = ("host", "port", "certificate", "certificate_key", "tunnel")
     gateway = {name: value for name in names if (value := getattr(options, name)) is not None}
     gateway["in_file"] = options.store == "file"
-    serve(common.home, workspaces, seconds=options.seconds, as_json=common.as_json, gateway=gateway)
+    serve(invocation.home, workspaces, seconds=options.seconds, as_json=invocation.as_json, gateway=gateway)

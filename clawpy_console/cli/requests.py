@@ -14,43 +14,43 @@ from pathlib import Path
 from typing import Any
 
 import engine
-from clawpy_console.cli import CommonOptions, WrongUse, batch
+from clawpy_console.cli import Invocation, WrongUse, batch
 from clawpy_console.cli.verbs import VERBS, Document, Verb, make_completion_script, make_verbs_document
 from engine import Home
 
 
-def get_document(options: Namespace, common: CommonOptions) -> Any:
+def get_document(options: Namespace, invocation: Invocation) -> Any:
     """The document of the verb in `options`. Raises `WrongUse`, `Refusal`."""
     action = f"{options.verb} {getattr(options, 'action', None)}"
     answer = ANSWERS.get(action) or ANSWERS.get(options.verb, ask_engine)
-    return answer(options, common)
+    return answer(options, invocation)
 
 
 # Answers of the engine
 
 
-def ask_engine(options: Namespace, common: CommonOptions) -> Any:
+def ask_engine(options: Namespace, invocation: Invocation) -> Any:
     """The document of the verb in `options`, from the engine."""
-    request, ended = make_request(options, common), threading.Event()
+    request, ended = make_request(options, invocation), threading.Event()
     if options.verb == "approve" and (card_id := request.get("id")):
-        threading.Thread(target=_announce_permissions, args=(common.home, card_id, ended), daemon=True).start()
+        threading.Thread(target=_announce_permissions, args=(invocation.home, card_id, ended), daemon=True).start()
     try:
-        return common.call(options.verb, request, common.all_workspaces())
+        return invocation.call(options.verb, request, invocation.find_all_workspaces())
     finally:
         ended.set()
 
 
-def make_request(options: Namespace, common: CommonOptions) -> Document:
+def make_request(options: Namespace, invocation: Invocation) -> Document:
     """The arguments of a verb for the engine: its options, the workspaces that it is about, and whether a person looks
     at the answer, so without `--json`: only such cards can count as passed over. Raises `WrongUse`, and `Refusal` when
     a workspace is missing."""
     verb = VERBS[options.verb]
-    arguments: Document = {"shown": not common.as_json} if verb.shown else {}
+    arguments: Document = {"shown": not invocation.as_json} if verb.shown else {}
     if verb.actions:
         arguments["action"] = options.action or next(iter(verb.actions))
         verb = verb.actions[arguments["action"]]
     arguments |= _collect_declared_arguments(verb, options)
-    return arguments | choose_workspaces(verb, arguments, common)
+    return arguments | choose_workspaces(verb, arguments, invocation)
 
 
 def _collect_declared_arguments(verb: Verb, options: Namespace) -> Document:
@@ -110,24 +110,24 @@ SENT_AS: Mapping[str, Callable[[Any, Namespace], Document]] = {
 """What is sent in place of the value of an argument, by its `sent-as` in the table of verbs."""
 
 
-def choose_workspaces(verb: Verb, arguments: Mapping[str, Any], common: CommonOptions) -> Document:
+def choose_workspaces(verb: Verb, arguments: Mapping[str, Any], invocation: Invocation) -> Document:
     """The workspaces of a verb, as the table declares them: "all" chosen ones; the same where one is "needed"; the
     "first"; the same if it is "named" by an option; or the only "one". Raises `WrongUse`, `Refusal`."""
     match verb.workspaces:
         case "all":
-            return {"workspaces": common.chosen_workspaces()}
+            return {"workspaces": invocation.find_chosen_workspaces()}
         case "needed":
-            common.require_workspaces()
-            return {"workspaces": common.chosen_workspaces()}
+            invocation.find_all_workspaces(needed=True)
+            return {"workspaces": invocation.find_chosen_workspaces()}
         case "first":
-            return {"workspace": workspaces[0]} if (workspaces := common.chosen_workspaces()) else {}
-        case "named" if common.workspace_names:
-            return {"workspace": common.chosen_workspaces()[0]}
+            return {"workspace": workspaces[0]} if (workspaces := invocation.find_chosen_workspaces()) else {}
+        case "named" if invocation.workspace_names:
+            return {"workspace": invocation.find_chosen_workspaces()[0]}
         case "one" if (
             "continues" not in arguments and "session" not in arguments and arguments.get("scope") != "global"
         ):
             # The others name a session, or are about all workspaces.
-            workspaces = common.chosen_workspaces(needed=True)
+            workspaces = invocation.find_chosen_workspaces(needed=True)
             if len(workspaces) > 1:
                 raise WrongUse("this verb needs one workspace; give a single --workspace")
             return {"workspace": workspaces[0]}
@@ -156,49 +156,49 @@ def _announce_permissions(home: Home, card_id: str, ended: threading.Event) -> N
 # Answers that are made here
 
 
-def _get_token(options: Namespace, common: CommonOptions) -> Any:
+def _get_token(options: Namespace, invocation: Invocation) -> Any:
     new = options.action == "new"
-    return engine.get_gateway_token(common.home, new=new, in_file=new and options.store == "file")
+    return engine.get_gateway_token(invocation.home, new=new, in_file=new and options.store == "file")
 
 
-def _simulate(options: Namespace, _: CommonOptions) -> Any:
+def _simulate(options: Namespace, _: Invocation) -> Any:
     """The month that was simulated in a home of its own; the home that is named is not touched."""
     gc.freeze()  # what was imported stays to the end: no collection of garbage need look at it
     return engine.simulate(options.days, options.seed)
 
 
-def _set_setting(options: Namespace, common: CommonOptions) -> Any:
+def _set_setting(options: Namespace, invocation: Invocation) -> Any:
     """Set a setting, after a check of those that only the console can judge."""
     from clawpy_console.appearance import check_setting
 
-    check_setting(options.key, options.value, common.home)
-    return ask_engine(options, common)
+    check_setting(options.key, options.value, invocation.home)
+    return ask_engine(options, invocation)
 
 
-def _help(options: Namespace, common: CommonOptions) -> Any:
+def _help(options: Namespace, invocation: Invocation) -> Any:
     """A page of the documentation; without a topic the verbs and the pages that there are."""
     from clawpy_console.cli import help
 
     if options.topic is not None:
-        return help.make_page_document(options.topic, common.home)
+        return help.make_page_document(options.topic, invocation.home)
     return make_verbs_document() | {"pages": help.make_pages_document()}
 
 
-def _store_key(options: Namespace, common: CommonOptions) -> Any:
+def _store_key(options: Namespace, invocation: Invocation) -> Any:
     """Ask for the key of a provider, and store it."""
     key = _read_secret(options, "key", "clawpy key set NAME")
-    return engine.store_key(common.home, options.name, key, in_file=options.store == "file")
+    return engine.store_key(invocation.home, options.name, key, in_file=options.store == "file")
 
 
-def _store_address(options: Namespace, common: CommonOptions) -> Any:
+def _store_address(options: Namespace, invocation: Invocation) -> Any:
     """Ask for the address of a notification surface, which may contain a secret, and store it."""
     address = _read_secret(options, "address", f"clawpy notify set {options.surface}")
     return engine.store_address(
-        common.home,
+        invocation.home,
         options.surface,
         address,
         in_file=options.store == "file",
-        write=lambda setting, value: common.call("config", {"action": "set", "key": setting, "value": value}),
+        write=lambda setting, value: invocation.call("config", {"action": "set", "key": setting, "value": value}),
     )
 
 
@@ -224,13 +224,13 @@ def _read_secret(options: Namespace, secret_name: str, command: str) -> str:
         return ""
 
 
-def _run_doctor(options: Namespace, common: CommonOptions) -> Document:
+def _run_doctor(options: Namespace, invocation: Invocation) -> Document:
     """The findings of the engine, and those about the keys and the theme of the console."""
     try:
-        workspaces = common.all_workspaces()
+        workspaces = invocation.find_all_workspaces()
     except engine.Refusal:
-        workspaces = common.workspace_names  # what is wrong with them is one of its findings
-    document = common.call("doctor", {"online": options.online}, workspaces)
+        workspaces = invocation.workspace_names  # what is wrong with them is one of its findings
+    document = invocation.call("doctor", {"online": options.online}, workspaces)
     if document["settings"] is not None:
         from clawpy_console.appearance import find_problems
 
@@ -241,7 +241,7 @@ def _run_doctor(options: Namespace, common: CommonOptions) -> Document:
                 "message": problem.message,
                 "fix": problem.fix,
             }
-            for problem in find_problems(document["settings"], common.home)
+            for problem in find_problems(document["settings"], invocation.home)
         ]
         if problems:  # in place of the check that found nothing wrong in the file
             checks = document["checks"]
@@ -251,7 +251,7 @@ def _run_doctor(options: Namespace, common: CommonOptions) -> Document:
     return document
 
 
-ANSWERS: Mapping[str, Callable[[Namespace, CommonOptions], Any]] = {
+ANSWERS: Mapping[str, Callable[[Namespace, Invocation], Any]] = {
     "check": batch.check,
     "completion": lambda options, _: {"shell": options.shell, "script": make_completion_script(options.shell)},
     "config set": _set_setting,
@@ -260,9 +260,9 @@ ANSWERS: Mapping[str, Callable[[Namespace, CommonOptions], Any]] = {
     "key set": _store_key,
     "notify set": _store_address,
     "recall": batch.recall,
-    "remember": lambda options, common: batch.remember(options.file, common, wait=not options.no_wait),
+    "remember": lambda options, invocation: batch.remember(options.file, invocation, wait=not options.no_wait),
     "simulate": _simulate,
-    "stop": lambda options, common: engine.stop(common.home, " ".join(options.reason)),
+    "stop": lambda options, invocation: engine.stop(invocation.home, " ".join(options.reason)),
     "token": _get_token,
 }
 """What makes the document of a verb, or of one of its actions. The engine answers the others."""

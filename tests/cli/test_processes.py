@@ -41,7 +41,7 @@ import clawpy_console.cli.main
 from clawpy_console.cli import split_options
 where, _ = split_options(["--home", sys.argv[1]])
 where.locate()
-assert where.all_workspaces()
+assert where.find_all_workspaces()
 unwanted = {"textual", "pydantic", "sqlalchemy", "sqlmodel", "chromadb", "keyring", "apscheduler", "tomlkit",
          "psutil", "filelock", "asyncio", "argparse"}
 print(*sorted(unwanted & set(sys.modules)))

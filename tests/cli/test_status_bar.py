@@ -37,8 +37,8 @@ sys.stdin.readline()
 
 def read_line_without_engine(argv: list[str]) -> str | None:
     """The line that `clawpy` prints for these arguments without an engine."""
-    common, rest = split_options(argv)
-    return None if common.as_json or rest[0] != "status" else status_bar.read_line(common.home_name, rest)
+    invocation, rest = split_options(argv)
+    return None if invocation.as_json or rest[0] != "status" else status_bar.read_line(invocation.home_name, rest)
 
 
 class StatusBarWorld:

@@ -69,17 +69,17 @@ def test_a_span_above_the_maximum_is_called_too_long(text: str):
     ids=["before", "after"],
 )
 def test_options_stand_before_or_after_the_verb(argv: str):
-    common, rest = split_options(argv.split())
-    assert common.as_json
-    assert common.home_name == "h"
-    assert common.workspace_names == ["a", "b"]
+    invocation, rest = split_options(argv.split())
+    assert invocation.as_json
+    assert invocation.home_name == "h"
+    assert invocation.workspace_names == ["a", "b"]
     assert rest == ["cards"]
 
 
 def test_behind_two_dashes_everything_is_the_verbs():
     argv = ["check", "--", "tool", "--json"]
-    common, rest = split_options(argv)
-    assert not common.as_json
+    invocation, rest = split_options(argv)
+    assert not invocation.as_json
     assert rest == argv
 
 
