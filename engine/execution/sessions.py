@@ -353,7 +353,7 @@ class Sessions:
                 except (OSError, Refusal, RuntimeError) as error:  # RuntimeError: the machine has no thread left
                     problem = str(error) or repr(error)
             if problem:
-                self._finish(row.id, SessionStop(SessionState.FAILED, f"it could not be started: {problem}"), live)
+                self._end(row.id, SessionStop(SessionState.FAILED, f"it could not be started: {problem}"), live)
 
     def _start_thread(self, name: str, work: Callable[[], None]) -> None:
         """Start a thread for which `close` waits."""
@@ -432,6 +432,18 @@ class Sessions:
         *,
         abandoned: bool = False,
     ) -> None:
+        """End a session, and start the next one."""
+        self._end(session_id, outcome, live, abandoned=abandoned)
+        self._dispatch()
+
+    def _end(
+        self,
+        session_id: str,
+        outcome: SessionStop | RunnerResult,
+        live: LiveSession | None,
+        *,
+        abandoned: bool = False,
+    ) -> None:
         """Store the end of a session. The thread of a session that was ended without it calls this a second time. Then
         only the changes of the session are stored."""
         result = make_result(outcome, live, secrets=self._rails.secrets(), abandoned=abandoned)
@@ -450,14 +462,13 @@ class Sessions:
         self._release_slot(session_id)
 
     def _release_slot(self, session_id: str) -> None:
-        """Forget a session that is over, wake those who wait for its end, and start the next one."""
+        """Forget a session that is over, and wake those who wait for its end."""
         self._watch.remove(session_id)
         with self._lock:
             self._live.pop(session_id, None)
             ended = self._ended.pop(session_id, None)
         if ended is not None:
             ended.set()
-        self._dispatch()
 
     def _close_transcript(self, session_id: str, outcome: SessionStop | RunnerResult, live: LiveSession | None) -> int:
         """Write the closing lines of a transcript, and close it. Returns its number of lines."""

@@ -56,6 +56,7 @@ def test_only_a_deciding_verb_means_that_the_operator_is_there(engine: Engine, a
         ("approve", {"id": "pred_abc1", "force": True}, "bad_arguments"),
         ("snooze", {"id": "pred_abc1", "seconds": 0}, "bad_arguments"),
         ("status", None, "bad_arguments"),
+        ("latest", {"channel": "nowhere"}, "unknown_channel"),
         ("config", {"action": "set", "key": "channels.koji-core.runner", "value": "acp:ghost"}, "unknown_agent"),
     ],
 )

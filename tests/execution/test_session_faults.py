@@ -1,5 +1,6 @@
 """Sessions whose engine is killed, and sessions that cannot be started or stored (SPEC 3.8, 11.3)."""
 
+import inspect
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.session_processes import find_marked_processes, get_pid_folder
 from engine.execution.session_run import SessionWatch
 from engine.execution.session_store import SessionStore
+from engine.execution.transcripts import Transcripts
 from engine.model import Refusal, SessionState
 from engine.storage.database import Database
 from tests.execution.session_world import MakeWorld, ScriptWorld
@@ -149,3 +151,18 @@ def test_a_transcript_that_cannot_be_made_fails_the_session(world: ScriptWorld):
     assert view.summary.startswith("it could not be started")
     assert world.runner.started_ids == []
     assert world.ended[0].state is SessionState.FAILED
+
+
+def test_queued_sessions_that_cannot_be_started_end_in_a_loop(world: ScriptWorld, monkeypatch: pytest.MonkeyPatch):
+    depths = []
+
+    def refuse(*_: object):
+        depths.append(len(inspect.stack(0)))
+        raise OSError
+
+    for _ in range(5):
+        world.start("gate")
+    monkeypatch.setattr(Transcripts, "open", refuse)
+    world.runner.gate.set()
+    wait_until(lambda: len(world.ended) == 5)
+    assert len(set(depths)) == 2, "it is opened at a start and at an end"

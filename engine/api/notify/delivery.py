@@ -15,8 +15,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from engine.api.documents import Document
 from engine.api.notify import Address
@@ -29,14 +27,16 @@ from engine.installed import (
     make_not_installed_refusal,
 )
 
-if TYPE_CHECKING:
-    from engine.services import Services
-
 TIMEOUT_S = 15.0
 """Maximum number of seconds of one delivery."""
 
 RETRYABLE_STATUS = frozenset({408, 425, 429})
 """Status codes below 500 after which a delivery is tried again."""
+
+ACTION_LABELS = {"approve": "Approve", "reject": "Dismiss", "snooze": "Snooze"}
+
+_MARKDOWN = re.compile(r"([*_`~|>#\\\[\]])")
+"""Characters that have a meaning in Discord's Markdown."""
 
 # Apprise's log may contain addresses, and would be printed over the screen. Its result is enough.
 _apprise_log = logging.getLogger("apprise")
@@ -52,13 +52,30 @@ class DeliveryFailure:
     lasting: bool = False
 
 
+@frozen
+class Button:
+    """A button that sends a POST request to `url` with this credential."""
+
+    url: str
+    credential: str = field(repr=False)
+
+    @property
+    def authorization(self) -> str:
+        """The value of the header of this name."""
+        return f"Bearer {self.credential}"
+
+
+Deliver = Callable[[Address, Note, Mapping[str, Button]], DeliveryFailure | None]
+"""The type of `deliver`."""
+
+
 def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> DeliveryFailure | None:
     """Deliver a note; returns None on success. `buttons` are by action. Callable from any thread; takes at most about
     `TIMEOUT_S`."""
     if address.service == DESKTOP_SCHEME:
-        return _run(make_desktop_command(note))
+        return _run(make_desktop_command(note), purpose="notifications")
     if address.service == SPEAK_SCHEME:
-        return _run(make_speech_command(note))
+        return _run(make_speech_command(note), purpose="speech")
     if not has_extra(NOTIFY):
         return DeliveryFailure(str(make_not_installed_refusal(NOTIFY)), lasting=True)
     return _send(address, note, buttons)
@@ -75,7 +92,7 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Delive
     fields: Document | None = plugins.url_to_dict(address.url)  # type: ignore[no-untyped-call]
     if fields is None:
         return DeliveryFailure("there is no such service, or its address is incomplete", lasting=True)
-    title, body = adapt(note, buttons, fields)
+    title, body, fields = adapt(note, buttons, fields)
     service = apprise.Apprise.instantiate(fields, asset=asset)
     if service is None:
         return DeliveryFailure("its address is incomplete, or the service cannot be used on this machine", lasting=True)
@@ -95,19 +112,19 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Delive
 def describe_failure(messages: Sequence[str]) -> DeliveryFailure:
     """The failure that the log lines of Apprise report, in our own words."""
     for line in messages:
-        if match := re.search(r"error=(\d{3})\d{0,2}\b", line):
+        if match := re.search(r"error=(\d{3})\d{0,2}\b", line):  # ntfy adds two digits to the status
             status = int(match[1])
             return DeliveryFailure(
                 f"the server answers {status}", lasting=400 <= status < 500 and status not in RETRYABLE_STATUS
             )
-        if "onnection error" in line:
+        if "connection error" in line.casefold():
             return DeliveryFailure("it cannot be reached")
     return DeliveryFailure("it did not accept the notification")
 
 
-def _run(command: Sequence[str]) -> DeliveryFailure | None:
+def _run(command: Sequence[str], *, purpose: str) -> DeliveryFailure | None:
     if not command:
-        return DeliveryFailure("this machine has no program for notifications; see `clawpy doctor`", lasting=True)
+        return DeliveryFailure(f"this machine has no program for {purpose}; see `clawpy doctor`", lasting=True)
     try:
         process = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S
@@ -119,70 +136,25 @@ def _run(command: Sequence[str]) -> DeliveryFailure | None:
     return None if process.returncode == 0 else DeliveryFailure(f"{command[0]} ended with {process.returncode}")
 
 
-BUTTON_LIFETIME = timedelta(hours=4)
-"""Time during which a button works. After that, the card can be decided in the console."""
-
-ACTION_PATHS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
-"""The last part of the gateway's path for each action."""
-
-ACTION_LABELS = {"approve": "Approve", "reject": "Dismiss", "snooze": "Snooze"}
-
-IssuePass = Callable[..., str]
-"""The type of `Gateway.issue_pass`, which returns a credential for a single request, "" if nothing listens."""
-
-_MARKDOWN = re.compile(r"([*_`~|>#\\\[\]])")
-"""Characters that have a meaning in Discord's Markdown."""
-
-
-@frozen
-class Button:
-    """A button that sends a POST request to `url` with this credential."""
-
-    url: str
-    credential: str = field(repr=False)
-
-    @property
-    def authorization(self) -> str:
-        """The value of the header of this name."""
-        return f"Bearer {self.credential}"
-
-
-def make_buttons(engine: Services, issue_pass: IssuePass, card_id: str, actions: Sequence[str]) -> Mapping[str, Button]:
-    """Make a button for each action on a card. Buttons call the gateway; if it does not listen, there are none.
-
-    A notification passes through foreign servers, so it never has the token. Each button has a pass for one action on
-    one card, valid for a few hours.
-    """
-    base = engine.settings.current.notify.gateway
-    if not base or not card_id:
-        return {}
-    until = (engine.clock.now() + BUTTON_LIFETIME).timestamp()
-    paths = {action: f"/api/v1/predictions/{card_id}/{ACTION_PATHS[action]}" for action in actions}
-    passes = {action: issue_pass("POST", path, until=until) for action, path in paths.items()}
-    return {action: Button(base + paths[action], word) for action, word in passes.items() if word}
-
-
-Deliver = Callable[[Address, Note, Mapping[str, Button]], DeliveryFailure | None]
-"""The type of `deliver`."""
-
-
-def adapt(note: Note, buttons: Mapping[str, Button], fields: Document) -> tuple[str, str]:
-    """Add the options of a service to the `fields` of Apprise. Returns (title, body) in the form that it shows."""
+def adapt(note: Note, buttons: Mapping[str, Button], fields: Document) -> tuple[str, str, Document]:
+    """The (title, body, fields) of a note in the form that its service shows. `fields` are those of its address in
+    Apprise."""
     match fields["schema"]:
         case "ntfy" | "ntfys":
-            fields |= _make_ntfy_fields(note, buttons)
+            fields = fields | _make_ntfy_fields(note, buttons)
         case "json" | "jsons":
             if buttons and note.question:  # the program that receives the push can answer the question
                 note = replace(note, body=f"{note.body} {note.question}")
             answers = {
                 name: {"url": button.url, "authorization": button.authorization} for name, button in buttons.items()
             }
-            fields["payload"] = fields.get("payload", {}) | note.payload | ({"answers": answers} if answers else {})
+            payload = fields.get("payload", {}) | note.payload | ({"answers": answers} if answers else {})
+            fields = fields | {"payload": payload}
         case "discord":
             is_embed = note.form in (Form.EMBED, Form.RESULT)  # Apprise sends Markdown as an embed
-            fields |= {"avatar": False} | ({"format": "markdown"} if is_embed else {})
-            return _escape_for_discord(note.title, is_embed=is_embed), _escape_for_discord(note.text, is_embed=is_embed)
-    return note.title, note.text
+            title, body = (_escape_for_discord(text, is_embed=is_embed) for text in (note.title, note.text))
+            return title, body, fields | {"avatar": False} | ({"format": "markdown"} if is_embed else {})
+    return note.title, note.text, fields
 
 
 def _make_ntfy_fields(note: Note, buttons: Mapping[str, Button]) -> Document:

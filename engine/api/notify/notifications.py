@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from engine.api.documents import Document, instant
 from engine.api.notify import EXAMPLE_FIX, Addresses, delivery, get_setting_name, is_switched_on
-from engine.api.notify.delivery import Deliver, IssuePass
+from engine.api.notify.delivery import Deliver
 from engine.api.notify.notes import (
     FORMS,
     NOTIFIED_KINDS,
@@ -30,7 +30,7 @@ from engine.api.notify.notes import (
     make_note,
 )
 from engine.api.notify.outbox import NotificationRow, Outbox
-from engine.api.notify.sender import MAX_AGE, Sender
+from engine.api.notify.sender import MAX_AGE, IssuePass, Sender
 from engine.background import Background
 from engine.config.sections import Surface, make_address_variable
 from engine.events import Subscription

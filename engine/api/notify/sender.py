@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.api.notify import Addresses, is_switched_on
-from engine.api.notify.delivery import Deliver, DeliveryFailure, IssuePass, make_buttons
+from engine.api.notify.delivery import Button, Deliver, DeliveryFailure
 from engine.api.notify.notes import FORMS, Note, NotificationKind, make_content, make_digest, make_note
 from engine.api.notify.outbox import DeliveryState, NotificationRow, Outbox
 from engine.background import Background
@@ -42,6 +42,16 @@ QUIET_POLL_S = 60.0
 
 MAX_BATCH_NOTIFICATIONS = 50
 """Maximum number of notifications that are sent as one."""
+
+
+BUTTON_LIFETIME = timedelta(hours=4)
+"""Time during which a button works. After that, the card can be decided in the console."""
+
+ACTION_PATHS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
+"""The last part of the gateway's path for each action of a button."""
+
+IssuePass = Callable[..., str]
+"""The type of `Gateway.issue_pass`, which returns a credential for a single request, "" if nothing listens."""
 
 
 class DeliveryPlan(NamedTuple):
@@ -162,14 +172,27 @@ class Sender:
             address = self._addresses.find(self._surface)
             if address is None:
                 return DeliveryFailure("it has no address", lasting=True)
-            buttons = make_buttons(self._engine, self._issue_pass, note.prediction_id, note.actions)
-            return self._deliver_note(address, note, buttons)
+            return self._deliver_note(address, note, self._make_buttons(note.prediction_id, note.actions))
         except Refusal as refusal:
             return DeliveryFailure(refusal.message, lasting=True)
         except Exception as error:
             # Only the type of a library's error is logged, because its message may contain the address.
             log.warning("the %s could not be reached: %s", self._surface, type(error).__name__)
             return DeliveryFailure(f"its delivery failed ({type(error).__name__})")
+
+    def _make_buttons(self, card_id: str, actions: Sequence[str]) -> Mapping[str, Button]:
+        """Make a button for each action on a card. Buttons call the gateway; if it does not listen, there are none.
+
+        A notification passes through foreign servers, so it never has the token. Each button has a pass for one action
+        on one card, valid for a few hours.
+        """
+        base = self._engine.settings.current.notify.gateway
+        if not base or not card_id:
+            return {}
+        until = (self._engine.clock.now() + BUTTON_LIFETIME).timestamp()
+        paths = {action: f"/api/v1/predictions/{card_id}/{ACTION_PATHS[action]}" for action in actions}
+        passes = {action: self._issue_pass("POST", path, until=until) for action, path in paths.items()}
+        return {action: Button(base + paths[action], credential) for action, credential in passes.items() if credential}
 
     def _count_failure(self, rows: Sequence[NotificationRow], failure: DeliveryFailure) -> float:
         """Give up rows that will not be tried again, and postpone the others. Returns the seconds until the next

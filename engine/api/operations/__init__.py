@@ -179,6 +179,14 @@ def require(name: str, value: str) -> str:
     return value
 
 
+def require_channel(engine: Services, name: str | None) -> str | None:
+    """The name of a channel that exists, None for none. Raises `Refusal` `unknown_channel` with the names of all."""
+    channels = engine.settings.current.channels
+    if name and name not in channels:
+        raise Refusal("unknown_channel", f"there is no channel {sanitise(name)[:60]}", f"one of {', '.join(channels)}")
+    return name or None
+
+
 def describe_fault(fault: Mapping[str, Any]) -> str:
     """The problem with an argument, in words. The value is not repeated, because it may be a secret that was put in the
     wrong place."""

@@ -1,5 +1,5 @@
-"""Operations on cards and tasks: predict, cards, propose, approve, dismiss, muted, snooze, undo, tasks (SPEC 2, 9.8);
-for phones, scripts and agents: latest, trigger, twin (SPEC 10.1).
+"""Operations on cards: predict, cards, propose, approve, dismiss, muted, snooze, undo (SPEC 2, 9.8); for phones,
+scripts and agents: latest, trigger, twin (SPEC 10.1).
 
 A trigger without a card's id comes from a program, so it passes every rail like work that runs by itself (SPEC 3.1).
 """
@@ -7,8 +7,9 @@ A trigger without a card's id comes from a program, so it passes every rail like
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -27,6 +28,7 @@ from engine.api.operations import (
     operation,
     quiet_operation,
     require,
+    require_channel,
 )
 from engine.api.operations.system import cross_poll_status, make_reply_head
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, Status
@@ -36,12 +38,13 @@ from engine.text import sanitise
 if TYPE_CHECKING:
     from engine.services import Services
 
-Reason = Annotated[DismissReason, Field(strict=False)]
+ReasonArgument = Annotated[DismissReason, Field(strict=False)]
 
 TRIGGER_SOURCE = "gateway"
 """The start of links for triggers from programs, in the loop rail (SPEC 3.3)."""
 
-CARD_REASONING = "requested over the gateway"
+HINT_REASONING = "requested over the gateway"
+"""The reasoning on a card that is made for the hint of a program."""
 
 
 @operation
@@ -54,11 +57,11 @@ def predict(
 ) -> Document:
     """Check for new cards now, then return those that are pending."""
     workspaces = list(workspaces) or list(engine.workspaces)
-    latest = engine.ledger.latest(1)
+    last_event = engine.ledger.latest(1)
     report = engine.checks.run(workspaces=workspaces, requested=True)
     faults = engine.ledger.latest(50, kinds=("FaultReported",))
     # Faults of this cycle, for instance a line of a predictor that cannot be read.
-    new_faults = [fault for fault in reversed(faults) if not latest or fault.id > latest[0].id]
+    new_faults = [fault for fault in reversed(faults) if not last_event or fault.id > last_event[0].id]
     return _make_pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown) | {
         "created": [card.id for card in report.created],
         "withdrawn": list(report.withdrawn),
@@ -83,7 +86,7 @@ def cards(
     """
     if not all:
         return _make_pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown)
-    recent = engine.cards.list_recent(limit, workspaces=workspaces, channel=check_channel(engine, channel))
+    recent = engine.cards.list_recent(limit, workspaces=workspaces, channel=require_channel(engine, channel))
     return {"predictions": document(recent)}
 
 
@@ -135,7 +138,7 @@ def approve(
 
 @operation
 def dismiss(
-    engine: Services, id: NonEmptyText, reason: Reason | Literal[""] | None = "", *, decided_by: DecidedBy
+    engine: Services, id: NonEmptyText, reason: ReasonArgument | Literal[""] | None = "", *, decided_by: DecidedBy
 ) -> Document:
     """Dismiss a card, or give the reason for an earlier dismissal. It is learned from; `never-here` and
     `never-anywhere` switch the kind of card off."""
@@ -169,43 +172,17 @@ def undo(engine: Services, id: NonEmptyText) -> Document:
     return _make_decision_document(engine, engine.cards.undo(find_target(engine, id).card_id)[0])
 
 
-@operation
-def tasks(
-    engine: Services,
-    action: Literal["list", "add", "done"] = "list",
-    id: Text = "",
-    title: Text = "",
-    channel: Text | None = None,
-    workspace: Text | None = None,
-    needs: Sequence[str] = (),
-    state: Literal["open", "running", "done", "failed"] | None = None,
-    limit: Limit = 100,
-) -> Document:
-    """List tasks, add one, or mark one done."""
-    if action == "add":
-        channel, title = check_channel(engine, channel), require("title", title)
-        task = engine.tasks.add(title, channel=channel or "", workspace=workspace or "", needs=list(needs))
-        return {"task": document(task)}
-    if action == "done":
-        return {"task": document(engine.tasks.finish(require("id", id)))}
-    listed = engine.tasks.list(workspace=workspace, state=state, limit=limit + 1)
-    return {"tasks": document(listed[:limit]), "more": len(listed) > limit}
-
-
-def check_channel(engine: Services, name: str | None) -> str | None:
-    """The name of a channel that exists, None for none. Raises `Refusal` `unknown_channel` with the names of all."""
-    channels = engine.settings.current.channels
-    if name and name not in channels:
-        raise Refusal("unknown_channel", f"there is no channel {sanitise(name)[:60]}", f"one of {', '.join(channels)}")
-    return name or None
-
-
 def _make_pending_document(
     engine: Services, workspaces: Sequence[str], channel: str | None, *, snoozed: bool, shown: bool
 ) -> Document:
-    pending = engine.cards.list_pending(channel=check_channel(engine, channel), include_snoozed=snoozed)
-    selected_cards = [card for card in pending if not workspaces or card.assignment.workspace in workspaces]
-    elsewhere = Counter(card.assignment.workspace for card in pending if card not in selected_cards)
+    pending = engine.cards.list_pending(channel=require_channel(engine, channel), include_snoozed=snoozed)
+    selected_cards: list[Card] = []
+    elsewhere: Counter[str] = Counter()
+    for card in pending:
+        if not workspaces or card.assignment.workspace in workspaces:
+            selected_cards.append(card)
+        else:
+            elsewhere[card.assignment.workspace] += 1
     if shown:
         # Cards that a person saw may later count as passed over (SPEC 2.9).
         engine.cards.mark_shown([card.id for card in selected_cards])
@@ -237,7 +214,7 @@ def latest(
     shown: bool = False,
 ) -> Document:
     """Pending predictions, best first. `shown`: a person looks at them, so they may later count as passed over."""
-    pending = engine.cards.list_pending(channel=channel)[:count]
+    pending = engine.cards.list_pending(channel=require_channel(engine, channel))[:count]
     if shown:
         engine.cards.mark_shown([card.id for card in pending])
     return {"predictions": document(pending), "count": len(pending), **make_reply_head(engine)}
@@ -258,24 +235,22 @@ def trigger(
     """With `predictionId` that card is approved, by you. Without it a program asks: the card that says `hint` (made, if
     there is none), or else the best one, is run if every rail lets it; `force` skips the rate alone. With `fromChannel`
     an agent asks that works on that channel, and is no approval either: what goes in circles is stopped."""
-    channel = check_channel(engine, target_channel)
-    check_channel(engine, from_channel)
-    card = _choose_card(engine, prediction_id, hint, channel, workspace)
+    channel = require_channel(engine, target_channel)
+    require_channel(engine, from_channel)
+    card = (
+        _choose_card(engine, hint, channel, workspace)
+        if prediction_id is None
+        else _get_described_card(engine, prediction_id, hint, channel)
+    )
     if card is None:
         where = f" for #{channel}" if channel else ""
         return _make_trigger_document(engine, None, channel, f"nothing to propose{where} now")
-    try:
-        if prediction_id is not None and from_channel is None:
-            _check_card(card, hint, channel)
-            engine.autonomy.note_activity()
-            engine.cards.approve(card.id, by=decided_by)
-        else:
-            engine.cards.trigger(card.id, force=force, by=from_channel or TRIGGER_SOURCE)
-    except Refusal as refusal:
-        if refusal.code not in ("blocked", "needs_acknowledgement", "no_runner"):
-            raise
-        return _make_trigger_document(engine, card.id, channel, f"it is pending as a card: {refusal.message}")
-    return _make_trigger_document(engine, card.id, channel, "")
+    if prediction_id is not None and from_channel is None:
+        engine.autonomy.note_activity()
+        start = partial(engine.cards.approve, card.id, by=decided_by)
+    else:
+        start = partial(engine.cards.trigger, card.id, force=force, by=from_channel or TRIGGER_SOURCE)
+    return _make_trigger_document(engine, card.id, channel, _try_to_start(start))
 
 
 @quiet_operation
@@ -313,24 +288,33 @@ def twin(
     }
 
 
-def _choose_card(
-    engine: Services, card_id: str | None, hint: str | None, channel: str | None, workspace: str | None
-) -> Card | None:
-    """The named card, else the card of the hint, else the best card after a check for new ones."""
-    if card_id is not None:
-        return engine.cards.get(card_id)
+def _get_described_card(engine: Services, card_id: str, hint: str | None, channel: str | None) -> Card:
+    """The card of an id. Raises `Refusal` `another_card` if its prompt or channel is not that of the request."""
+    card = engine.cards.get(card_id)
+    work = card.assignment
+    if channel not in (None, work.channel) or hint not in (None, work.prompt):
+        message = f"{card.id} is “{work.prompt}” on {work.channel}"
+        raise Refusal("another_card", message, "read it again, then approve it")
+    return card
+
+
+def _choose_card(engine: Services, hint: str | None, channel: str | None, workspace: str | None) -> Card | None:
+    """The card of the hint, else the best card after a check for new ones."""
     if hint:
         return _find_card_of_hint(engine, hint, channel, workspace)
     engine.checks.run(requested=True)
     return next(iter(engine.cards.list_pending(channel=channel)), None)
 
 
-def _check_card(card: Card, hint: str | None, channel: str | None) -> None:
-    """Check that a card is what its approval says. Raises `Refusal` `another_card`."""
-    work = card.assignment
-    if channel not in (None, work.channel) or hint not in (None, work.prompt):
-        message = f"{card.id} is “{work.prompt}” on {work.channel}"
-        raise Refusal("another_card", message, "read it again, then approve it")
+def _try_to_start(start: Callable[[], object]) -> str:
+    """Start a card by calling `start`. Returns why it stays pending, "" if it does not."""
+    try:
+        start()
+    except Refusal as refusal:
+        if refusal.code not in ("blocked", "needs_acknowledgement", "no_runner"):
+            raise
+        return f"it is pending as a card: {refusal.message}"
+    return ""
 
 
 def _find_card_of_hint(engine: Services, hint: str, channel: str | None, workspace: str | None) -> Card:
@@ -342,7 +326,7 @@ def _find_card_of_hint(engine: Services, hint: str, channel: str | None, workspa
     if watched_workspace is None:
         raise Refusal("unknown_workspace", "no workspace is watched", "start clawpy in a git repository")
     return find_pending_card(engine, hint, watched_workspace, channel) or engine.cards.suggest(
-        hint, workspace=watched_workspace, channel=channel, reasoning=CARD_REASONING
+        hint, workspace=watched_workspace, channel=channel, reasoning=HINT_REASONING
     )
 
 
@@ -357,15 +341,15 @@ def find_pending_card(engine: Services, text: str, workspace: str, channel: str 
 
 
 def _make_trigger_document(engine: Services, card_id: str | None, channel: str | None, obstacle: str) -> Document:
-    about: Document = {"prediction": None, "session": None}
+    target: Document = {"prediction": None, "session": None}
     if card_id:
-        about = find_target(engine, card_id).document()
-        channel = about["prediction"]["targetChannel"]
+        target = find_target(engine, card_id).document()
+        channel = target["prediction"]["targetChannel"]
     return {
         "triggered": not obstacle,
-        "prediction": about["prediction"],
+        "prediction": target["prediction"],
         "targetChannel": channel,
         "message": obstacle or f"Cross-pollination prompt started on #{channel}",
-        "session": about["session"],
+        "session": target["session"],
         "status": cross_poll_status(engine),
     }

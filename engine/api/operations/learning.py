@@ -7,8 +7,8 @@ lesson one is listed.
 
 from __future__ import annotations
 
-import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -26,7 +26,7 @@ from engine.api.operations import (
 from engine.learning.decisions.exporting import Shape
 from engine.learning.decisions.training_runs import DPO, RunState
 from engine.lessons import find_lessons, make_lesson_id
-from engine.model import LearningScope, Refusal
+from engine.model import LearningEntry, LearningScope, Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
 
 if TYPE_CHECKING:
@@ -46,10 +46,13 @@ MAX_LESSON_CHARS = 12_000
 
 DEFAULT_METRIC_DAYS, MAX_METRIC_DAYS = 7, 3_650
 
+ALL_ENTRIES = 1_000_000
+"""More learnings than a home has."""
+
 Days = Annotated[int, Field(ge=1, le=MAX_METRIC_DAYS), ACCEPT_WHOLE_FLOAT]
-Status = Annotated[CandidateStatus, Field(strict=False)]
-Type = Annotated[CandidateType, Field(strict=False)]
-Format = Annotated[Shape, Field(strict=False)]
+CandidateStatusArgument = Annotated[CandidateStatus, Field(strict=False)]
+CandidateTypeArgument = Annotated[CandidateType, Field(strict=False)]
+ShapeArgument = Annotated[Shape, Field(strict=False)]
 
 
 @operation
@@ -87,10 +90,10 @@ def learnings(
         case "write":
             return _propose_agents_md(engine, require("workspace", workspace))
     if workspace and not scope and not session:
-        listed = _find_learnings_for_workspace(engine, workspace, kind, words, limit)
+        listed = _find_learnings_for_workspace(engine, workspace, kind=kind, words=words, limit=limit)
     else:
         place = "" if scope == LearningScope.GLOBAL.value else workspace
-        listed = document(service.list_entries(scope, place, session, kind, words, limit))
+        listed = document(service.list_entries(scope, place, session, kind=kind, words=words, limit=limit))
     return {"workspace": workspace, "learnings": listed}
 
 
@@ -99,8 +102,8 @@ def candidates(
     engine: Services,
     action: Literal["list", "show", "approve", "reject", "rollback", "undo", "digest", "records"] = "list",
     id: Text = "",
-    status: Status | None = None,
-    type: Type | None = None,
+    status: CandidateStatusArgument | None = None,
+    type: CandidateTypeArgument | None = None,
     kind: Text = "",
     reason: Text = "",
     limit: Limit = 50,
@@ -131,7 +134,7 @@ def candidates(
 
 
 @operation
-def export(engine: Services, what: Literal["dpo", "sft"] = "dpo", format: Format = Shape.PLAIN) -> Document:
+def export(engine: Services, what: Literal["dpo", "sft"] = "dpo", format: ShapeArgument = Shape.PLAIN) -> Document:
     """Export preference pairs (`dpo`) in a format, or conversations (`sft`) (SPEC 8.3)."""
     result = engine.exporter.export_preferences(format) if what == "dpo" else engine.exporter.export_conversations()
     return {"what": what, "format": format.value if what == "dpo" else "messages", **document(result)}
@@ -200,15 +203,13 @@ def _run_chain(engine: Services, *, judge: bool) -> Document:
 
 
 def _find_learnings_for_workspace(
-    engine: Services, workspace: str, kind: str, words: str, limit: int
+    engine: Services, workspace: str, *, kind: str, words: str, limit: int
 ) -> list[Document]:
     """At most `limit` documents: the active learnings of a project and of all projects, then accepted findings that
     have another lesson. A finding has no kind."""
     entries = [
-        entry
-        for scope, place in ((LearningScope.PROJECT, workspace), (LearningScope.GLOBAL, ""))
-        for entry in engine.learnings.list_entries(scope.value, place, "", kind, words, limit)
-        if entry.active
+        *_list_active_learnings(engine, LearningScope.PROJECT, workspace, kind=kind, words=words),
+        *_list_active_learnings(engine, LearningScope.GLOBAL, "", kind=kind, words=words),
     ]
     lessons = {entry.lesson for entry in entries}
     findings = [
@@ -218,6 +219,14 @@ def _find_learnings_for_workspace(
         and all(word in finding.text.casefold() for word in words.casefold().split())
     ]
     return list(document([*entries, *findings][:limit]))
+
+
+def _list_active_learnings(
+    engine: Services, scope: LearningScope, workspace: str, *, kind: str = "", words: str = ""
+) -> list[LearningEntry]:
+    """All active learnings of a scope, newest first."""
+    entries = engine.learnings.list_entries(scope.value, workspace, kind=kind, words=words, limit=ALL_ENTRIES)
+    return [entry for entry in entries if entry.active]
 
 
 def _propose_agents_md(engine: Services, workspace: str) -> Document:
@@ -230,21 +239,28 @@ def _propose_agents_md(engine: Services, workspace: str) -> Document:
             f"no learnings of {workspace} go beyond a single session yet",
             "`clawpy learnings chain` looks again; `clawpy bubbles flush` sends queued findings up",
         )
-    lengths = itertools.accumulate(map(len, lessons[:MAX_CARD_LESSONS]))
-    written = lessons[: sum(length <= MAX_LESSON_CHARS for length in lengths)]
+    written = _take_for_one_card(lessons)
     prompt = f"{WRITE_FLOW} {json.dumps({'lessons': written}, ensure_ascii=False)}"
     card = engine.cards.propose(prompt, workspace=workspace)
     return {"predictions": [document(card)], "leftOut": len(lessons) - len(written)}
 
 
+def _take_for_one_card(lessons: Sequence[str]) -> list[str]:
+    """The first lessons that fit on one card together. One that is too long for what is left is passed over."""
+    taken: list[str] = []
+    for lesson in lessons[:MAX_CARD_LESSONS]:
+        if sum(map(len, taken)) + len(lesson) <= MAX_LESSON_CHARS:
+            taken.append(lesson)
+    return taken
+
+
 def _list_lessons_by_age(engine: Services, workspace: str) -> list[str]:
     """The lessons of a workspace that may guide agents, newest first, each once in its newest wording."""
     findings = [(finding.at, finding.text) for finding in engine.bubbles.list_accepted(workspace)]
-    entries = engine.learnings.list_entries(LearningScope.PROJECT.value, workspace, limit=1000)
     learned = [
         (entry.promoted_at or entry.created_at, entry.text)
-        for entry in entries
-        if entry.active and not entry.review and entry.may_guide and entry.kind.value != "proxy" and entry.text.strip()
+        for entry in _list_active_learnings(engine, LearningScope.PROJECT, workspace)
+        if entry.is_comparable and entry.may_guide
     ]
     oldest_first = sorted([*findings, *learned], key=lambda pair: pair[0].timestamp() if pair[0] else 0.0)
     return list({make_lesson_id(text): text for _, text in oldest_first}.values())[::-1]

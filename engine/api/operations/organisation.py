@@ -1,14 +1,16 @@
-"""Operations on the organisation: agents, guidance, profile, and bubbles, which are findings (SPEC 1).
+"""Operations on the organisation (SPEC 1): agents and the tasks of their channels (SPEC 2), guidance, profile, and
+bubbles, which are findings.
 
 An agent here is a folder with `soul.md`; a coding agent is a program that may serve a channel.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.api.documents import Document, document
-from engine.api.operations import Limit, NonEmptyText, Text, operation, quiet_operation, require
+from engine.api.operations import Limit, NonEmptyText, Text, operation, quiet_operation, require, require_channel
 from engine.autonomy.heartbeat import find_heartbeat_problems
 from engine.config import ACP_PREFIX
 from engine.hierarchy.profile_text import format_versioned_profile
@@ -111,6 +113,29 @@ def bubbles(
         return {"bubbles": [document(engine.bubbles.approve(require("id", id)))]}
     findings = engine.bubbles.list(state=BubbleState(state) if state else None, agent=agent, limit=limit)
     return {"bubbles": document(findings)}
+
+
+@operation
+def tasks(
+    engine: Services,
+    action: Literal["list", "add", "done"] = "list",
+    id: Text = "",
+    title: Text = "",
+    channel: Text | None = None,
+    workspace: Text | None = None,
+    needs: Sequence[str] = (),
+    state: Literal["open", "running", "done", "failed"] | None = None,
+    limit: Limit = 100,
+) -> Document:
+    """List tasks, add one, or mark one done."""
+    if action == "add":
+        channel, title = require_channel(engine, channel), require("title", title)
+        task = engine.tasks.add(title, channel=channel or "", workspace=workspace or "", needs=list(needs))
+        return {"task": document(task)}
+    if action == "done":
+        return {"task": document(engine.tasks.finish(require("id", id)))}
+    listed = engine.tasks.list(workspace=workspace, state=state, limit=limit + 1)
+    return {"tasks": document(listed[:limit]), "more": len(listed) > limit}
 
 
 def _make_agents_document(engine: Services) -> Document:

@@ -11,23 +11,12 @@ import pytest
 from engine.api.gateway import make_listen_address
 from engine.config.sections import GatewaySettings
 from tests.api.gateway.served import Serve
+from tests.support import read_table
 from tests.support.checks import refused
 from tests.support.programs import needs
 
 
-@pytest.mark.parametrize(
-    "settings, host, answers",
-    [
-        ({}, "127.0.0.1:8477", True),
-        ({}, "LocalHost:8477", True),
-        ({}, "[::1]", True),
-        *(({}, host, False) for host in ("10.0.0.7", "localhost.", "", ":8477", "[::1", "127.0.0.1:80:80")),
-        ({"hosts": ["phone.example"]}, "Phone.Example:443", True),
-        ({"hosts": ["phone.example"]}, "a.phone.example", False),
-        ({"host": "0.0.0.0", "tunnel": True}, "10.0.0.7:8477", True),
-        ({"host": "0.0.0.0", "tunnel": True}, "evil.example", False),
-    ],
-)
+@pytest.mark.parametrize("settings, host, answers", read_table(__file__)["hosts"])
 def test_the_gateway_answers_to_its_own_host_names_only(settings: dict[str, Any], host: str, answers: bool):
     assert make_listen_address(GatewaySettings.model_validate(settings)).answers_to(host) is answers
 

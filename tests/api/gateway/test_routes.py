@@ -89,7 +89,11 @@ def test_rpc_reads_triggers_and_refuses_as_the_paths_do(served: Served, engine: 
     assert (again["code"], again["data"]["code"]) == (-32000, "already_decided")
 
 
-@pytest.mark.parametrize("mismatch", [{"hint": "Delete the project"}, {"targetChannel": "garden"}], ids=str)
+@pytest.mark.parametrize(
+    "mismatch",
+    [{"hint": "Delete the project"}, {"targetChannel": "garden"}, {"hint": "x", "fromChannel": "garden"}],
+    ids=str,
+)
 def test_a_trigger_that_describes_another_card_approves_none(served: Served, engine: Engine, mismatch: dict[str, str]):
     card = served.propose_card()
     document = trigger(served, {"predictionId": card.id} | mismatch, 409)

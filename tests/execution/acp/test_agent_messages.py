@@ -16,6 +16,7 @@ from engine.execution.runners.acp.requests import choose_option, find_command
 from engine.execution.runners.acp.runner import make_agent_confinement, make_agent_environment, make_command_confinement
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import find_readable_places
+from tests.support import read_table
 from tests.support.programs import make_program
 
 JSON = st.recursive(
@@ -61,22 +62,7 @@ def test_the_chosen_option_never_allows_more_than_was_decided(kinds: list[str], 
         assert (chosen is None) == (not any(kind.startswith("reject") for kind in kinds))
 
 
-@pytest.mark.parametrize(
-    "tool_input, command",
-    [
-        ({"command": "make test"}, "make test"),
-        ({"command": ["bash", "-lc", "make test"]}, "make test"),
-        ({"command": ["/bin/sh", "-c", "a && b"]}, "a && b"),
-        ({"command": ["sh", "-c", 'npm "$0"', "publish"]}, "sh -c 'npm \"$0\"' publish"),
-        ({"command": ["git", "commit", "-m", "two words"]}, "git commit -m 'two words'"),
-        ({"cmd": "ls"}, "ls"),
-        ({"command": []}, ""),
-        ({"command": [1]}, ""),
-        ({"path": "x"}, ""),
-        ("ls", ""),
-        (None, ""),
-    ],
-)
+@pytest.mark.parametrize("tool_input, command", [*read_table(__file__)["commands"], (None, "")])
 def test_the_command_is_read_from_the_input_of_a_call(tool_input: Any, command: str):
     assert find_command(tool_input) == command
 

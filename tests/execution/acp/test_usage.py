@@ -54,3 +54,5 @@ def test_the_tokens_of_a_turn_count_once_also_without_a_report_at_its_end():
     counter.begin_turn()
     counter.count_totals(1_700, None)
     assert counter.end_turn(None).input_tokens == 200
+    last = counter.end_turn(schema.Usage(input_tokens=1_300, output_tokens=700, total_tokens=2_000))
+    assert (last.input_tokens, last.output_tokens) == (180, 120)

@@ -87,6 +87,14 @@ def test_a_card_that_writes_agents_md_has_the_newest_lessons_up_to_its_limits(le
     assert (len(lessons), lessons[0][:2], document["leftOut"]) == (written, "60", 61 - written)
 
 
+def test_retracted_learnings_take_no_place_in_a_list():
+    entries = [make_entry("Use tabs", status=LearningStatus.RETIRED), make_entry("Use spaces")]
+    engine = Mock(**{"bubbles.list_accepted.return_value": ()})
+    engine.learnings.list_entries = lambda *_, limit, **__: entries[:limit]
+    [shown] = dispatch(engine, "learnings", {"workspace": "/shop", "limit": 1})["learnings"]
+    assert shown["text"] == "Use spaces"
+
+
 def test_the_budget_is_kept_and_entries_that_fit_the_task_come_first(world: PromptWorkspace):
     for number in range(20):
         world.add(f"Some long rule number{number} about nothing in particular at all", importance=0.9, confidence=0.9)

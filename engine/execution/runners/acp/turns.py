@@ -23,8 +23,8 @@ from engine.model import CallUsage, Prompt, PromptPart, SessionView, microusd
 from engine.model.prompts import RunKind, make_user_part
 from engine.text import sanitise
 
-MAX_PLAUSIBLE = 1_000_000
-"""A report of more dollars, or of more billions of tokens, is ignored, because no session uses so much."""
+MAX_DOLLARS, MAX_TOKENS = 10**6, 10**15
+"""A report of more is ignored, because no session uses so much."""
 
 OWN_PROMPT_NOTE = "what the agent adds itself is not visible here"
 """The note on every prompt for an agent in the X-ray."""
@@ -51,8 +51,10 @@ class UsageCounter:
         # totals of the conversation so far
         self.total_cost = 0
         self.total_tokens = 0
-        self._total_input_tokens = 0
-        self._total_output_tokens = 0
+        self._reported_input = 0
+        self._reported_output = 0
+        self._unsplit_tokens = 0
+        """Tokens of turns since the last report of input and output."""
         # the totals at the beginning of the present turn
         self._cost_before_turn = 0
         self._tokens_before_turn = 0
@@ -65,26 +67,34 @@ class UsageCounter:
 
     def end_turn(self, usage: schema.Usage | None) -> CallUsage:
         """Count a turn, however it ended. It never raises, because a session above its limit is ending already."""
-        input_tokens, output_tokens = 0, 0
         if usage is not None:
             self.count_totals(usage.total_tokens, None)
-            input_tokens = max(0, usage.input_tokens - self._total_input_tokens)
-            output_tokens = max(0, usage.output_tokens - self._total_output_tokens)
-            self._total_input_tokens += input_tokens
-            self._total_output_tokens += output_tokens
         self._charge(0, 0)  # releases the reservation
-        if usage is None:
-            input_tokens = self.total_tokens - self._tokens_before_turn
-            self._total_input_tokens += input_tokens
+        if usage is not None:
+            input_tokens, output_tokens = self._split(usage)
+        else:
+            input_tokens, output_tokens = self.total_tokens - self._tokens_before_turn, 0
+            self._unsplit_tokens += input_tokens
         return CallUsage(input_tokens, output_tokens, self.total_cost - self._cost_before_turn)
+
+    def _split(self, usage: schema.Usage) -> tuple[int, int]:
+        """The new tokens of input and output in a report. Tokens of earlier turns that had no report counted as input
+        then, and are taken off both in proportion now."""
+        new_input = max(0, usage.input_tokens - self._reported_input)
+        new_output = max(0, usage.output_tokens - self._reported_output)
+        self._reported_input += new_input
+        self._reported_output += new_output
+        share = max(0.0, 1 - self._unsplit_tokens / max(1, new_input + new_output))
+        self._unsplit_tokens = 0
+        return round(new_input * share), round(new_output * share)
 
     def count_totals(self, tokens: int, cost: schema.Cost | None) -> None:
         """Count the tokens and the money of the conversation so far. Above a limit, the session ends."""
-        new_tokens = max(0, tokens - self.total_tokens) if tokens <= MAX_PLAUSIBLE * 10**9 else 0
+        new_tokens = max(0, tokens - self.total_tokens) if tokens <= MAX_TOKENS else 0
         new_cost = 0
         if cost is not None and cost.currency.upper() != "USD":
             self._live.write("note", f"it counts in {sanitise(cost.currency)[:10]}; its cost is not counted")
-        elif cost is not None and 0 <= cost.amount <= MAX_PLAUSIBLE:
+        elif cost is not None and 0 <= cost.amount <= MAX_DOLLARS:
             self.price_known = True
             new_cost = max(0, microusd(cost.amount) - self.total_cost)
         self._charge(new_cost, new_tokens)
