@@ -248,7 +248,7 @@ class ConsoleApp(CardConsole):
 
     def on_state_changed(self, changed: frozenset[str]) -> None:
         self._draw_state(changed)
-        if "served" in changed:
+        if "served_channels" in changed:
             self._presence.update_first_steps()
         if "sessions" in changed and self.state.running and self._tick_timer is not None:
             self._tick()  # from now on each second
@@ -319,7 +319,7 @@ class ConsoleApp(CardConsole):
         due_times = (self.state.autonomy.next_change, self.state.autonomy.next_cycle)
         if any(due is not None and due <= now for due in due_times):
             self.reload(["autonomy", "phase"])
-        if self.state.fault:
+        if self.state.settings_error:
             self.reload(["settings"])  # no event says that the file is mended
         if self._tick_timer is not None:
             self._tick_timer.stop()

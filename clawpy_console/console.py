@@ -94,8 +94,8 @@ class Console(TerminalApp):
         self.workspace_filter: str | None = None
         """The only workspace that mission control shows, "" for all; None for those of this console."""
         if workspaces:
-            place = self.state.place if self.state.workspaces[:1] == self._opened_for[:1] else ""
-            self.state = dataclasses.replace(self.state, workspaces=self._opened_for, place=place)
+            label = self.state.workspace_label if self.state.workspaces[:1] == self._opened_for[:1] else ""
+            self.state = dataclasses.replace(self.state, workspaces=self._opened_for, workspace_label=label)
         self._stale: set[str] = set()  # topics to read again
         self._is_reading = False
         self._session_limit = SESSIONS_PER_PAGE
@@ -201,7 +201,7 @@ class Console(TerminalApp):
 
     def update_state(self, values: dict[str, Any], *, redraw: frozenset[str] = frozenset()) -> None:
         """Replace fields of `state`, and draw those that changed; `redraw` is drawn in any case."""
-        values = {**values, "used": find_used_screens(dataclasses.replace(self.state, **values))}
+        values = {**values, "used_screens": find_used_screens(dataclasses.replace(self.state, **values))}
         changed = frozenset(name for name, value in values.items() if getattr(self.state, name) != value) | redraw
         if not changed:
             return

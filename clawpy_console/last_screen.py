@@ -24,13 +24,13 @@ from engine.frozen import frozen
 
 log = logging.getLogger(__name__)
 
-LAST_SCREEN_VERSION = 12
+LAST_SCREEN_VERSION = 13
 """Raise it when fields of the state change: what the operator typed and chose is kept from any version."""
 
 MAX_KEPT_ITEMS = {
     "cards": 10, "sessions": 16, "tasks": 30, "agents": 30, "waiting": 20,
-    "changes": 0, "permissions": 0, "retired": 0, "log": 0, "blocked": 0, "rails": 0, "burn": 0, "chain": 0,
-    "levels": 0, "recent": 0,
+    "changes": 0, "permissions": 0, "retired_agents": 0, "latest_log": 0, "blocked_work": 0, "rails": 0,
+    "spending": 0, "trigger_chain": 0, "levels": 0, "recent_cards": 0,
 }  # fmt: skip
 """Maximum number of items that are kept, by field. The first frame shows no others."""
 

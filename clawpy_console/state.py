@@ -45,11 +45,10 @@ StateFields = dict[str, Any]
 class QuietHours:
     """Quiet hours and do-not-disturb."""
 
-    now: bool = False
-    """Whether either is in force."""
-    start: int = 0
-    """The hour at which quiet hours begin."""
-    end: int = 0
+    is_in_force: bool = False
+    """Whether one of the two holds now."""
+    start_hour: int = 0
+    end_hour: int = 0
     dnd_until: datetime | None = None
 
 
@@ -65,11 +64,11 @@ class Autonomy:
     next_cycle: datetime | None = None
     active_at: datetime | None = None
     """When the operator was active last, to the second."""
-    threshold: float = 1800.0
-    """Seconds after which the operator counts as inactive."""
-    remark: str = ""
+    inactivity_threshold_s: float = 1800.0
+    """The operator counts as inactive after this."""
+    no_cards_reason: str = ""
     """Why there may be no cards, "" for no reason."""
-    checked: tuple[tuple[str, datetime], ...] = ()
+    last_checked: tuple[tuple[str, datetime], ...] = ()
     """The workspaces, each with the time of its last check."""
     is_checking: bool = False
     """Whether workspaces are being checked, or are about to be."""
@@ -85,18 +84,18 @@ class AppState:
 
     cards: tuple[Card, ...] = ()
     """The pending cards."""
-    recent: tuple[Card, ...] = ()
+    recent_cards: tuple[Card, ...] = ()
     """The latest cards of any status."""
     sessions: tuple[SessionView, ...] = ()
     """The newest sessions."""
-    has_older: bool = False
+    has_older_sessions: bool = False
     """Whether there are sessions before these."""
     changes: tuple[ChangeSet, ...] = ()
     tasks: tuple[Task, ...] = ()
     agents: tuple[AgentView, ...] = ()
-    served: tuple[tuple[str, str], ...] = ()
+    served_channels: tuple[tuple[str, str], ...] = ()
     """The channels that are served, each with its model or agent."""
-    retired: tuple[AgentView, ...] = ()
+    retired_agents: tuple[AgentView, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     """What needs the operator, of all kinds."""
     permissions: tuple[PermissionRequest, ...] = ()
@@ -104,45 +103,45 @@ class AppState:
     autonomy: Autonomy = Autonomy()
     costs: CostState | None = None
     holds: tuple[Hold, ...] = ()
-    log: tuple[LogEntry, ...] = ()
-    """The last verdict of the rails."""
-    blocked: tuple[LogEntry, ...] = ()
+    latest_log: tuple[LogEntry, ...] = ()
+    """The newest entry of the log of the rails, none before the first."""
+    blocked_work: tuple[LogEntry, ...] = ()
     """The latest work that a rail blocked."""
     rails: tuple[RailState, ...] = ()
-    burn: tuple[SpendingWindow, ...] = ()
-    """Past costs, by day."""
-    chain: tuple[ChainStep, ...] = ()
+    spending: tuple[SpendingWindow, ...] = ()
+    """The costs of the hour, the day and the month."""
+    trigger_chain: tuple[ChainStep, ...] = ()
     """The latest triggers, each with what it came from."""
     levels: tuple[StopLevel, ...] = ()
     """The levels of the kill switch."""
     quiet: QuietHours = QuietHours()
-    switches: tuple[tuple[str, bool], ...] = ()
+    switch_values: tuple[tuple[str, bool], ...] = ()
     """The settings of `SWITCHES`, by their names."""
-    autonomies: tuple[tuple[str, str], ...] = ()
+    workspace_autonomy: tuple[tuple[str, str], ...] = ()
     """The workspaces, each with its `autonomy` setting."""
     workspaces: tuple[str, ...] = ()
     """The workspaces of this console: those it was opened for, then those of the settings. If it was opened for none,
     all that are watched."""
-    place: str = ""
+    workspace_label: str = ""
     """The branch and changes of the first workspace, in words."""
-    gateway: str = ""
+    gateway_url: str = ""
     """The address of the gateway, "" while it does not listen."""
-    phase: str = ""
+    twin_phase: str = ""
     """The phase of the Twin and its reason, in words."""
-    learning: str = ""
+    twin_progress: str = ""
     """How far the Twin is from its first phase, in words."""
-    fault: str = ""
+    settings_error: str = ""
     """Why the file of the settings cannot be read, "" when it can."""
-    home_fault: str = ""
+    home_error: str = ""
     """That the files of the home are gone, "" while they are there."""
-    autonomy_note: str = ""
+    missing_conditions: str = ""
     """The conditions that are not met yet for the engine to act by itself."""
     acts_by_itself: bool = False
     layers: tuple[LayerState, ...] = ()
     sandbox: str = ""
     has_candidates: bool = False
     has_learnings: bool = False
-    used: frozenset[str] = frozenset()
+    used_screens: frozenset[str] = frozenset()
     """The screens that have something to show, and "costs"; see `find_used_screens`."""
 
     def make_place_prefix(self, workspace: str) -> str:
@@ -152,7 +151,7 @@ class AppState:
     @property
     def is_autonomous(self) -> bool:
         """Whether cards may run by themselves while the operator is inactive."""
-        return dict(self.switches).get("autonomousModeEnabled", False)
+        return dict(self.switch_values).get("autonomousModeEnabled", False)
 
     @property
     def running(self) -> tuple[SessionView, ...]:
@@ -181,15 +180,15 @@ def find_used_screens(state: AppState) -> frozenset[str]:
     """
     costs = state.costs
     is_used = {
-        "hierarchy": state.served
+        "hierarchy": state.served_channels
         or any(agent.activity.current_tokens or agent.activity.total_tokens or agent.broken for agent in state.agents),
         "memory": any(layer.count for layer in state.layers if layer.layer not in (Layer.MARKDOWN, Layer.LEDGER)),
         "learning": state.has_candidates or state.has_learnings,
-        "safety": state.blocked or state.holds,
-        "insights": any(card.decided_at for card in state.recent),
-        "costs": state.served or (costs is not None and costs.month),
+        "safety": state.blocked_work or state.holds,
+        "insights": any(card.decided_at for card in state.recent_cards),
+        "costs": state.served_channels or (costs is not None and costs.month),
     }
-    return state.used | {name for name, used in is_used.items() if used}
+    return state.used_screens | {name for name, used in is_used.items() if used}
 
 
 SESSIONS_PER_PAGE = 60
@@ -208,7 +207,7 @@ class ReadScope:
 
 def _read_sessions(engine: Engine, scope: ReadScope) -> StateFields:
     sessions = engine.sessions.list_newest(limit=scope.session_limit + 1)
-    return {"sessions": sessions[: scope.session_limit], "has_older": len(sessions) > scope.session_limit}
+    return {"sessions": sessions[: scope.session_limit], "has_older_sessions": len(sessions) > scope.session_limit}
 
 
 def _select_console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, ...]:
@@ -228,7 +227,7 @@ def _read_autonomy(engine: Engine, scope: ReadScope) -> StateFields:
     workspaces, all_remarks = _select_console_workspaces(engine, scope), engine.checks.read_remarks()
     remarks = (f"{workspace_name(path)}: {remark}" for path, remark in all_remarks.items() if path in workspaces)
     return {
-        "home_fault": "" if engine.home.database.exists() else f"{HOME_IS_GONE} ({engine.home.database})",
+        "home_error": "" if engine.home.database.exists() else f"{HOME_IS_GONE} ({engine.home.database})",
         "holds": engine.safety.kill_switch.holds(),
         "quiet": QuietHours(
             bool(autonomy.find_quiet_reason()), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()
@@ -240,9 +239,9 @@ def _read_autonomy(engine: Engine, scope: ReadScope) -> StateFields:
             next_change=view.next_change,
             next_cycle=next_cycle,
             active_at=(engine.clock.now() - autonomy.measure_silence()).replace(microsecond=0),
-            threshold=current.silence_threshold_ms / 1000,
-            remark=next(remarks, ""),
-            checked=tuple(sorted(engine.checks.read_last_checked().items())),
+            inactivity_threshold_s=current.silence_threshold_ms / 1000,
+            no_cards_reason=next(remarks, ""),
+            last_checked=tuple(sorted(engine.checks.read_last_checked().items())),
             is_checking=engine.checks.is_checking or (next_cycle is not None and next_cycle <= engine.clock.now()),
         ),
     }
@@ -266,10 +265,10 @@ def _read_settings(engine: Engine, _: ReadScope) -> StateFields:
     current = engine.settings.current
     workspaces = dict.fromkeys([*map(str, engine.workspaces), *current.workspaces])
     return {
-        "autonomies": tuple((path, str(current.workspace(path).autonomy)) for path in workspaces),
-        "switches": tuple((name, bool(getattr(current, switch.attribute))) for name, switch in SWITCHES.items()),
-        "fault": engine.settings.fault,
-        "served": tuple(
+        "workspace_autonomy": tuple((path, str(current.workspace(path).autonomy)) for path in workspaces),
+        "switch_values": tuple((name, bool(getattr(current, switch.attribute))) for name, switch in SWITCHES.items()),
+        "settings_error": engine.settings.fault,
+        "served_channels": tuple(
             (channel, by) for channel in current.channels if (by := engine.channel_setup.served_by(channel))
         ),
         "sandbox": _describe_sandbox(engine),
@@ -294,8 +293,8 @@ def _read_place(engine: Engine, scope: ReadScope) -> StateFields:
     workspaces = _select_console_workspaces(engine, scope)
     return {
         "workspaces": workspaces,
-        "place": engine.make_workspace_label(workspaces[0]) if workspaces else "",
-        "gateway": engine.gateway.state().url,
+        "workspace_label": engine.make_workspace_label(workspaces[0]) if workspaces else "",
+        "gateway_url": engine.gateway.state().url,
     }
 
 
@@ -303,15 +302,18 @@ def _read_phase(engine: Engine, _: ReadScope) -> StateFields:
     phase = engine.embedded_twin.read_phase()
     earned = engine.autonomy.describe_requirements(engine.workspaces)
     return {
-        "phase": f"phase {phase.number}: {phase.reason}",
-        "learning": phase.progress_words,
-        "autonomy_note": earned.words,
+        "twin_phase": f"phase {phase.number}: {phase.reason}",
+        "twin_progress": phase.progress_words,
+        "missing_conditions": earned.words,
         "acts_by_itself": not earned.missing,
     }
 
 
 TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
-    "cards": lambda engine, _: {"cards": engine.cards.list_pending(), "recent": engine.cards.list_recent(limit=30)},
+    "cards": lambda engine, _: {
+        "cards": engine.cards.list_pending(),
+        "recent_cards": engine.cards.list_recent(limit=30),
+    },
     "permissions": lambda engine, _: {"permissions": engine.permissions.waiting(), "waiting": engine.list_waiting()},
     "autonomy": _read_autonomy,
     "costs": lambda engine, _: {"costs": engine.safety.costs.state()},
@@ -321,17 +323,17 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
         "waiting": engine.list_waiting(),
     },
     "tasks": lambda engine, _: {"tasks": engine.tasks.list(limit=60)},
-    "agents": lambda engine, _: {"agents": engine.agents.list(), "retired": engine.agents.list_retired()},
+    "agents": lambda engine, _: {"agents": engine.agents.list(), "retired_agents": engine.agents.list_retired()},
     "place": _read_place,
     "log": lambda engine, _: {
-        "log": engine.safety.log(limit=1),
-        "blocked": engine.safety.log(limit=200, blocked_only=True),
+        "latest_log": engine.safety.log(limit=1),
+        "blocked_work": engine.safety.log(limit=200, blocked_only=True),
     },
     "settings": _read_settings,
     "rails": lambda engine, _: {
         "rails": engine.safety.rails(),
-        "burn": engine.safety.costs.history(),
-        "chain": engine.safety.chain(limit=30),
+        "spending": engine.safety.costs.history(),
+        "trigger_chain": engine.safety.chain(limit=30),
         "levels": engine.safety.kill_switch.levels(),
     },
     "phase": _read_phase,

@@ -112,7 +112,7 @@ class HierarchyScreen(FilteredScreen):
     # Drawing
 
     def draw(self, changed: frozenset[str]) -> None:
-        if not changed or changed & {"agents", "retired"}:
+        if not changed or changed & {"agents", "retired_agents"}:
             self._draw_tree()
             self.read_again()
 
@@ -131,7 +131,7 @@ class HierarchyScreen(FilteredScreen):
         agent = next((agent for agent in state.agents if agent.id == agent_id), None)
         if agent is not None:
             self._folds = self._folds.unfold_to(agent, [OWNER, *find_leaders_above(state.agents, [agent_id])])
-        nodes = make_tree_nodes(state.agents, state.retired, folds=self._folds, words=self.filter_words)
+        nodes = make_tree_nodes(state.agents, state.retired_agents, folds=self._folds, words=self.filter_words)
         self._tree.show_nodes(nodes, empty=self.describe_empty_list("No agents yet."))
         if agent is not None:
             self._tree.select(agent_id)

@@ -94,7 +94,7 @@ class MissionScreen(ConsoleScreen):
 
     def draw(self, changed: frozenset[str]) -> None:
         state = self.state
-        if not changed or changed & {"cards", "recent", "autonomy", "workspaces", "waiting", "sessions"}:
+        if not changed or changed & {"cards", "recent_cards", "autonomy", "workspaces", "waiting", "sessions"}:
             pending = self.app.cards.pending(state.cards)
             empty = f"No cards from last time.\n\nThe engine is {self.app.opening}."
             if not self.app.opening:
@@ -216,9 +216,9 @@ class MissionScreen(ConsoleScreen):
     def _shown_state(self) -> AppState:
         """The state with the sessions and the checks of the workspaces that are shown, and no others."""
         state, shows = self.state, self.app.shows
-        checked = tuple((place, at) for place, at in state.autonomy.checked if shows(place))
+        checked = tuple((place, at) for place, at in state.autonomy.last_checked if shows(place))
         sessions = tuple(session for session in state.sessions if shows(session.workspace))
-        return replace(state, sessions=sessions, autonomy=replace(state.autonomy, checked=checked))
+        return replace(state, sessions=sessions, autonomy=replace(state.autonomy, last_checked=checked))
 
     # Greeting
 

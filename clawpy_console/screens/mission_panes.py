@@ -254,7 +254,7 @@ def make_agent_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     busy = {session.channel for session in state.running if session.flow is None}
     served = [
         _make_served_row(agent, channel, served_by, is_busy=channel in busy)
-        for channel, served_by in state.served
+        for channel, served_by in state.served_channels
         for agent in state.agents
         if channel in agent.channels and not agent.broken
     ]
@@ -271,7 +271,7 @@ def _make_served_row(agent: AgentView, channel: str, served_by: str, *, is_busy:
 def describe_empty_stack(state: AppState, now: datetime, keymap: Mapping[str, str]) -> str:
     """Why there are no cards, and when the next check is. `state` has only what is shown."""
     autonomy = state.autonomy
-    checks = dict(autonomy.checked)
+    checks = dict(autonomy.last_checked)
     if not checks and autonomy.is_checking:
         return "No cards yet: your files are being checked."
     head = "No cards: nothing has been checked yet."
@@ -279,7 +279,7 @@ def describe_empty_stack(state: AppState, now: datetime, keymap: Mapping[str, st
         place = workspace_name(next(iter(checks))) if len(checks) == 1 else formats.count(len(checks), "workspace")
         title = _make_empty_title(state, keymap)
         head = f"{title}\n\nChecked {place} at {formats.moment(min(checks.values()), now)}"
-    remarks = one_line(autonomy.remark).replace("; ", "\n") + "\n\n" if autonomy.remark else ""
+    remarks = one_line(autonomy.no_cards_reason).replace("; ", "\n") + "\n\n" if autonomy.no_cards_reason else ""
     next_check = f"Next check: {clock_time(autonomy.next_cycle)}" if autonomy.next_cycle else "No check is scheduled."
     return f"{head}\n{remarks}{next_check}\n{format_key('mission.predict', keymap)} checks now"
 
@@ -296,7 +296,7 @@ def _make_empty_title(state: AppState, keymap: Mapping[str, str]) -> str:
     title = " · ".join(["No cards", *needs])
     if bad_run is not None:
         return f"{title}\n\n{bad_run.error or bad_run.summary}"
-    return title if needs or state.autonomy.remark or state.holds else "✓ Nothing needs you"
+    return title if needs or state.autonomy.no_cards_reason or state.holds else "✓ Nothing needs you"
 
 
 def _find_last_bad_run(state: AppState) -> SessionView | None:
@@ -310,9 +310,9 @@ def _find_last_bad_run(state: AppState) -> SessionView | None:
 def _is_solved(review: SessionView, autonomy: Autonomy) -> bool:
     """Whether a run found what a card warns of until it is gone, and a later check gives no warning and no problem."""
     has_warning = review.facts.get("next") in ("secret", "large_file")
-    checked_at = dict(autonomy.checked).get(review.workspace)
+    checked_at = dict(autonomy.last_checked).get(review.workspace)
     is_checked = checked_at is not None and review.ended_at is not None and checked_at > review.ended_at
-    return has_warning and is_checked and not autonomy.remark
+    return has_warning and is_checked and not autonomy.no_cards_reason
 
 
 # What waits (SPEC 9.3). The dialogs are imported when they are opened: not before the first frame.

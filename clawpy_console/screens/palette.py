@@ -176,11 +176,11 @@ def _make_console_commands(app: CardConsole) -> Iterable[SystemCommand]:
     yield SystemCommand(
         f"Mouse {mouse}", "at the next start of the console", partial(app.set_mouse, enabled=mouse == "on")
     )
-    gateway = "off" if app.state.gateway else "on"
+    gateway = "off" if app.state.gateway_url else "on"
     switch = partial(switch_gateway, app, enabled=gateway == "on")
     yield SystemCommand(f"Gateway {gateway}", "an API for a phone, a script, another agent", switch)
-    if app.state.gateway:
-        yield SystemCommand("Gateway: where it listens", app.state.gateway, partial(show_gateway, app))
+    if app.state.gateway_url:
+        yield SystemCommand("Gateway: where it listens", app.state.gateway_url, partial(show_gateway, app))
     yield SystemCommand("Save a screenshot", "as SVG, in your downloads or home folder", partial(_save_screenshot, app))
     if app.engine is not None and not app.demo:
         keep = partial(app.quit, keep_engine=True)

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 NOTHING_BLOCKED = "Nothing was blocked."
 """Shown in place of blocked work."""
 
-RAIL_FIELDS = frozenset({"log", "blocked", "costs", "holds", "autonomy", "switches", "autonomies", "sessions"})
+RAIL_FIELDS = frozenset(
+    {"latest_log", "blocked_work", "costs", "holds", "autonomy", "switch_values", "workspace_autonomy", "sessions"}
+)
 """Fields of `AppState` after whose change the rails are read again."""
 
 READ_INTERVAL = timedelta(minutes=1)
@@ -118,8 +120,8 @@ class SafetyScreen(FilteredScreen):
             heading("sandbox"),
             text_line(state.sandbox or "not tested yet", "grey"),
         ]
-        if state.chain:
-            chain = safety_fields.make_chain_fields(state.chain, self.now)
+        if state.trigger_chain:
+            chain = safety_fields.make_chain_fields(state.trigger_chain, self.now)
             machine += [heading("work that triggered work, newest first"), *chain]
         self.show_fields("#machine", machine)
         self.refresh_bindings()
@@ -136,16 +138,18 @@ class SafetyScreen(FilteredScreen):
             *safety_fields.make_state_fields(state, now),
             safety_fields.make_quiet_field(state.quiet, self.key_of("safety.dnd")),
             heading("cost"),
-            *safety_fields.make_cost_fields(state.burn, now),
+            *safety_fields.make_cost_fields(state.spending, now),
         ]
         self.show_fields("#standing", fields)
 
     def make_column_titles(self) -> Mapping[str, str]:
-        return {"left": "rails", "right": f"blocked {len(self.state.blocked)}", "third": "switches"}
+        return {"left": "rails", "right": f"blocked {len(self.state.blocked_work)}", "third": "switches"}
 
     def _draw_blocked(self) -> None:
-        words, total = self.filter_words, len(self.state.blocked)
-        matching = [entry for entry in self.state.blocked if has_words(safety_fields.make_search_text(entry), words)]
+        words, total = self.filter_words, len(self.state.blocked_work)
+        matching = [
+            entry for entry in self.state.blocked_work if has_words(safety_fields.make_search_text(entry), words)
+        ]
         count = f"{total}" if total else ""
         if words:
             count = f"{len(matching)} of {total}"
@@ -177,7 +181,7 @@ class SafetyScreen(FilteredScreen):
     @property
     def _blocked_entry(self) -> LogEntry | None:
         """The entry under the cursor of the blocked work."""
-        return self._blocked_rows.find(self.state.blocked) if self.ready else None
+        return self._blocked_rows.find(self.state.blocked_work) if self.ready else None
 
     def action_allow_once(self) -> None:
         """Allow once exactly what the content filter blocked, after a question."""
@@ -225,7 +229,7 @@ class SafetyScreen(FilteredScreen):
         name = message.row_id
         if name.startswith(safety_fields.WORKSPACE_PREFIX):
             self._ask_for_autonomy(name.removeprefix(safety_fields.WORKSPACE_PREFIX))
-        elif dict(self.state.switches)[name]:
+        elif dict(self.state.switch_values)[name]:
             self.app.write_setting(name, False)
         else:
             turn_on = partial(self.app.write_setting, name, True)
@@ -233,7 +237,7 @@ class SafetyScreen(FilteredScreen):
 
     def _ask_for_autonomy(self, workspace: str) -> None:
         """Ask what the engine may do in a workspace, and store the answer if it is another than now."""
-        present = dict(self.state.autonomies).get(workspace, "")
+        present = dict(self.state.workspace_autonomy).get(workspace, "")
 
         def on_answer(answer: Answer) -> None:
             if answer.label != present:

@@ -82,7 +82,7 @@ def make_rail_label(rail: RailState, now: datetime, *, acts_by_itself: bool) -> 
 
 def make_rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Fields:
     """The newest decision, and the rail under the cursor."""
-    newest = state.log[0] if state.log else None
+    newest = state.latest_log[0] if state.latest_log else None
     if newest is None:
         yield text_line("No decisions yet.", "faint")
     else:
@@ -139,12 +139,12 @@ def make_state_fields(state: AppState, now: datetime) -> Fields:
     yield Field("next", describe_next_change(state, now))
     silence = formats.short_span(view.compute_silence(now))
     cycle = f", next check {clock_time(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
-    effect = f", may act by itself from {int(view.threshold // 60)}m on" if state.acts_by_itself else ""
+    effect = f", may act by itself from {int(view.inactivity_threshold_s // 60)}m on" if state.acts_by_itself else ""
     yield Field("inactive", f"for {silence}{effect}{cycle}")
-    if state.autonomy_note:
-        yield Field("by itself", one_line(state.autonomy_note))
-    if state.phase and not state.learning:
-        yield Field("phase", one_line(state.phase).removeprefix("phase "))
+    if state.missing_conditions:
+        yield Field("by itself", one_line(state.missing_conditions))
+    if state.twin_phase and not state.twin_progress:
+        yield Field("phase", one_line(state.twin_phase).removeprefix("phase "))
 
 
 def make_quiet_field(quiet: QuietHours, dnd_key: str) -> Field:
@@ -152,16 +152,19 @@ def make_quiet_field(quiet: QuietHours, dnd_key: str) -> Field:
     if quiet.dnd_until is not None:
         text = f"do not disturb until {clock_time(quiet.dnd_until)}. Press {dnd_key} to end it."
         return Field("quiet", text, "wants")
-    hours = "no quiet hours" if quiet.start == quiet.end else f"quiet hours {quiet.start:02}:00–{quiet.end:02}:00"
-    now_text = " now" if quiet.now else ""
-    return Field("quiet", f"{hours}{now_text}. {dnd_key}: do not disturb for 2 hours", "wants" if quiet.now else "ink")
+    hours = "no quiet hours"
+    if quiet.start_hour != quiet.end_hour:
+        hours = f"quiet hours {quiet.start_hour:02}:00–{quiet.end_hour:02}:00"
+    now_text, tone = (" now", "wants") if quiet.is_in_force else ("", "ink")
+    return Field("quiet", f"{hours}{now_text}. {dnd_key}: do not disturb for 2 hours", tone)
 
 
 def describe_next_change(state: AppState, now: datetime) -> str:
     """The next change of the state, and its time."""
     view = state.autonomy
     # Inactive long enough: the next check finds out whether files changed in a workspace.
-    is_check = view.state is AutonomyState.WATCHING and view.compute_silence(now).total_seconds() >= view.threshold
+    is_inactive = view.compute_silence(now).total_seconds() >= view.inactivity_threshold_s
+    is_check = view.state is AutonomyState.WATCHING and is_inactive
     if view.next_change is not None and view.next_change > now:
         remaining = formats.duration(view.next_change - now)
         return f"{'check' if is_check else 'change'} in {remaining}, at {clock_time(view.next_change)}"
@@ -223,14 +226,14 @@ def make_rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
 
 def make_switch_rows(state: AppState) -> Iterator[Row]:
     """The switches, with their names as ids, then the autonomy of each workspace (`WORKSPACE_PREFIX`)."""
-    for name, is_on in state.switches:
+    for name, is_on in state.switch_values:
         if is_on:
             yield Row(name, name, "●", "on", "ink", "accent", "ink")
         else:
             yield Row(name, name, "○", "off", "grey", "faint", "faint")
-    if state.autonomies:
+    if state.workspace_autonomy:
         yield Row("", " AUTONOMY BY WORKSPACE")
-    for workspace, autonomy in state.autonomies:
+    for workspace, autonomy in state.workspace_autonomy:
         mark, style = {"act": "●", "cards": "◐"}.get(autonomy, "○"), "accent" if autonomy == "act" else "grey"
         text_style = "grey" if autonomy == "off" else "ink"
         yield Row(WORKSPACE_PREFIX + workspace, workspace_name(workspace), mark, autonomy, text_style, style, style)

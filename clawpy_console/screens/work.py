@@ -123,7 +123,8 @@ class WorkScreen(FilteredScreen):
 
     def _draw_sessions(self) -> None:
         """Draw the list, and put its cursor where that was asked for."""
-        words, total = self.filter_words, f"{len(self.state.sessions) or ''}{'+' if self.state.has_older else ''}"
+        words = self.filter_words
+        total = f"{len(self.state.sessions) or ''}{'+' if self.state.has_older_sessions else ''}"
         groups = group_sessions(self.state, words)
         self._rows.show(self._make_session_rows(groups), empty="No match." if words else None)
         self._select_waiting_session(groups)
@@ -145,10 +146,8 @@ class WorkScreen(FilteredScreen):
             for heading, sessions in groups.items()
         }
         effect = "looks further" if self.filter_words else f"lists {SESSIONS_PER_PAGE} more"
-        older = (
-            [Row(OLDER, f"older: {self.key_of('rows.open')} {effect}", "▾", style="grey")] if state.has_older else []
-        )
-        return group_rows({**rows, "": older})
+        older = Row(OLDER, f"older: {self.key_of('rows.open')} {effect}", "▾", style="grey")
+        return group_rows({**rows, "": [older] if state.has_older_sessions else []})
 
     def _select_waiting_session(self, groups: SessionGroups) -> None:
         """When the screen opens, put the cursor on the first session that waits for the operator, unless one was

@@ -73,7 +73,7 @@ class Frame(Widget):
         app, now = self.app, self.app.now()
         state, hold, key = app.state, find_gravest_hold(app.holds), format_key("app.resume", app.keymap)
         place = " ".join(part for part in ("DEMO" if app.demo else "", describe_place(state)) if part)
-        shown = ALWAYS_SHOWN.union(state.used, app.visited, [self.screen_name])
+        shown = ALWAYS_SHOWN.union(state.used_screens, app.visited, [self.screen_name])
         is_stopped = hold is not None and hold.word == "stop"
         keys = tuple(format_key(f"app.{mode}", app.keymap) for mode in SCREENS)
 
@@ -121,11 +121,11 @@ def _make_tabs(current: str, shown: Collection[str], keys: Sequence[str], gap: s
 
 def describe_place(state: AppState) -> str:
     """`api :8477 shop main*`: the port of the gateway, if it listens, and the workspace, with the number of others."""
-    api = f"api :{state.gateway.rpartition(':')[2]} " if state.gateway else ""
+    api = f"api :{state.gateway_url.rpartition(':')[2]} " if state.gateway_url else ""
     if not state.workspaces:
         return api.strip()
     others = f" +{len(state.workspaces) - 1}" if len(state.workspaces) > 1 else ""
-    return f"{api}{state.place or workspace_name(state.workspaces[0])}{others}"
+    return f"{api}{state.workspace_label or workspace_name(state.workspaces[0])}{others}"
 
 
 STOP_TEXT = "F12 stop"
@@ -142,11 +142,11 @@ def make_state_line(state: AppState, now: datetime, opening: str, width: int, re
     key = Content.styled(key_text, f"$grey @click={action}()")
     room = width - key.cell_length - 2
     parts = _make_state_parts(state, now, opening, is_stopped=bool(resume_key), full=True)
-    if (fault := state.home_fault or state.fault) and not opening:  # in place of the costs until it is mended
+    if (error := state.home_error or state.settings_error) and not opening:  # in place of the costs until it is mended
         # The place comes last and without the folder, which would take the room of what is wrong.
-        fault_line = re.sub(r"^/.*?([^/]+\.toml(?::\d+)?): (.+)", r"\2 (\1)", one_line(fault))
-        fault_text = fit_to_width(f"▲ {fault_line}", max(0, room - parts[0].cell_length - 2))
-        parts = [parts[0], Content.styled(f"  {fault_text}", "$wants")]
+        error_line = re.sub(r"^/.*?([^/]+\.toml(?::\d+)?): (.+)", r"\2 (\1)", one_line(error))
+        error_text = fit_to_width(f"▲ {error_line}", max(0, room - parts[0].cell_length - 2))
+        parts = [parts[0], Content.styled(f"  {error_text}", "$wants")]
     elif sum(part.cell_length for part in parts) > room:
         parts = _make_state_parts(state, now, opening, is_stopped=bool(resume_key), full=False)
     while sum(part.cell_length for part in parts) > room and len(parts) > 1:
@@ -169,16 +169,17 @@ def _make_state_parts(state: AppState, now: datetime, opening: str, *, is_stoppe
     ):
         silence = formats.short_span(autonomy.compute_silence(now))
         parts.append(Content.assemble(("  inactive ", "$faint"), (f"{silence:>3}", "$grey")))
-        parts.append(Content.assemble((f", acts by itself from {int(autonomy.threshold // 60)}m", "$faint")))
+        threshold_minutes = int(autonomy.inactivity_threshold_s // 60)
+        parts.append(Content.assemble((f", acts by itself from {threshold_minutes}m", "$faint")))
     if autonomy.next_cycle is not None and autonomy.next_cycle > now:
         check = f"{gap}{'next check' if full else 'check'} "
         parts.append(Content.assemble((check, "$faint"), (clock_time(autonomy.next_cycle), "$grey")))
     if state.quiet.dnd_until is not None and state.quiet.dnd_until > now:
         label = "do not disturb until" if full else "dnd"
         parts.append(Content.assemble(gap, (f"{label} {clock_time(state.quiet.dnd_until)}", "$wants")))
-    if state.learning:
-        learning = state.learning if full else state.learning.replace(" from your decisions", "")
-        parts.append(Content.assemble(gap, (learning, "$grey")))
+    if state.twin_progress:
+        progress = state.twin_progress if full else state.twin_progress.replace(" from your decisions", "")
+        parts.append(Content.assemble(gap, (progress, "$grey")))
     return [*parts, *_make_cost_parts(state, full=full)]
 
 
@@ -199,7 +200,7 @@ def _make_state_part(state: AutonomyState | None, *, is_stopped: bool) -> Conten
 def _make_cost_parts(state: AppState, *, full: bool) -> list[Content]:
     """The costs of the hour, the day and the month against their caps, once something costs money."""
     costs = state.costs
-    if costs is None or "costs" not in state.used:
+    if costs is None or "costs" not in state.used_screens:
         return []
     parts = []
     for name in ("hour", "day", "month"):

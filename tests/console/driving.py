@@ -43,7 +43,7 @@ async def running(
 async def until_loaded(pilot: Pilot):
     """Wait until the engine is open and everything was read once."""
     app = pilot.app  # a console
-    await until(pilot, lambda: app.state.phase and not is_reading(app), "for the engine")
+    await until(pilot, lambda: app.state.twin_phase and not is_reading(app), "for the engine")
 
 
 async def until_shown(pilot: Pilot, *texts: str):

@@ -23,14 +23,15 @@ KEYS = ("1", "2", "3", "4", "5", "6", "7")
 )
 def test_costs_warn_from_80_percent_of_their_cap(spent: int, style: str):
     costs = replace(NOTHING_SPENT, hour=spent)
-    line = make_state_line(AppState(costs=costs, used=frozenset({"costs"})), NOW, "", 120)
+    line = make_state_line(AppState(costs=costs, used_screens=frozenset({"costs"})), NOW, "", 120)
     begin = line.plain.index(f"${spent / MICRO:.2f}/2")
     assert style in {span.style for span in line.spans if span.start == begin}
 
 
 @pytest.mark.parametrize("folder", ["/home/me/a long folder", "/h/a:b: c"])
 def test_a_fault_of_the_settings_stands_in_place_of_the_costs(folder: str):
-    broken = AppState(autonomy=Autonomy(state=AutonomyState.WATCHING), fault=f"{folder}/config.toml:7: not TOML")
+    error = f"{folder}/config.toml:7: not TOML"
+    broken = AppState(autonomy=Autonomy(state=AutonomyState.WATCHING), settings_error=error)
     line = make_state_line(broken, NOW, "", 80).plain
     assert_contains(line, "WATCHING", "▲ not TOML (config.toml:7)")
     assert line.endswith("F12 stop")
