@@ -1,8 +1,8 @@
-"""Work beside the caller: in daemon threads, and in processes of the engine's own code.
+"""Work beside the caller: in daemon threads, and in helper processes.
 
-`run_in_thread` is for a single call, `Background` runs a step when it is woken. `HelperProcess` is a process for work
-that is heavy to import or holds the interpreter, and `HelperKeeper` keeps one running. Memory, the host of the models
-and the training of a Twin model use them.
+`run_in_thread` is for a single call, `BackgroundWorker` runs a step when it is woken. `HelperProcess` is a process of
+the engine's own code, for work that is heavy to import or holds the interpreter, and `HelperSupervisor` keeps one
+running. Memory, the host of the models and the training of a Twin model use them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,22 @@ from typing import IO, ClassVar, Generic, TypeVar
 
 log = logging.getLogger(__name__)
 
+CLOSE_TIMEOUT_S = 5.0
+"""Seconds that `BackgroundWorker.close` waits for the step in progress."""
+
+END_TIMEOUT_S = 2.0
+"""Seconds to wait for the end of a process that was killed."""
+
+_BASIC_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
+"""Environment variables that every helper gets."""
+
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+NETWORK_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", *_PROXIES, *map(str.upper, _PROXIES))
+"""Environment variables that a helper may need to reach a provider, for `inherited_variables`."""
+
+_IMPORT_ROOT = Path(__file__).parents[1]
+"""The folder from which `engine` is imported."""
+
 Result = TypeVar("Result")
 
 
@@ -40,11 +56,7 @@ def run_in_thread(name: str, work: Callable[[], Result]) -> Future[Result]:
     return future
 
 
-CLOSE_TIMEOUT_S = 5.0
-"""Seconds that `Background.close` waits for the step in progress."""
-
-
-class Background:
+class BackgroundWorker:
     """A thread that runs a step whenever it is woken. It starts with the first `wake`. Callable from any thread."""
 
     def __init__(self, name: str, step: Callable[[], float | None], *, interruptible: bool = False) -> None:
@@ -68,7 +80,7 @@ class Background:
         return self._is_closed
 
     @property
-    def is_woken(self) -> bool:
+    def has_next_step(self) -> bool:
         """Whether another step will follow."""
         return self._is_called or self._wants_step
 
@@ -76,7 +88,7 @@ class Background:
     def is_idle(self) -> bool:
         """Whether no step is in progress and none will follow."""
         with self._condition:
-            return not self.is_woken and not self._is_busy
+            return not self.has_next_step and not self._is_busy
 
     def wake(self) -> None:
         """Run a step soon. Returns at once; does nothing after `close`."""
@@ -105,7 +117,7 @@ class Background:
     def _run(self) -> None:
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self.is_woken or self._is_closed)
+                self._condition.wait_for(lambda: self.has_next_step or self._is_closed)
                 if self._is_closed:
                     return
                 self._is_called, self._wants_step, self._is_busy = False, False, True
@@ -120,30 +132,19 @@ class Background:
                     )
 
 
-_BASIC_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
-"""Environment variables that every helper gets."""
-
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-NETWORK_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", *_PROXIES, *map(str.upper, _PROXIES))
-"""Environment variables that a helper may need to reach a provider, for `inherited`."""
-
-_IMPORT_ROOT = Path(__file__).parents[1]
-"""The folder from which `engine` is imported."""
-
-
 def start_helper(
-    command: Sequence[str], *, inherited: Iterable[str], extra: Mapping[str, str]
+    command: Sequence[str], *, inherited_variables: Iterable[str], extra_variables: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     """Start `command` in its own process group, with pipes for standard input and output.
 
-    The process gets only the basic variables, the variables named in `inherited`, and `extra`. So it gets no key of the
-    operator. Raises `OSError`.
+    The process gets only the basic variables, those that are named in `inherited_variables`, and `extra_variables`. So
+    it gets no key of the operator. Raises `OSError`.
     """
-    environment = {name: os.environ[name] for name in (*_BASIC_VARIABLES, *inherited) if name in os.environ}
+    environment = {name: os.environ[name] for name in (*_BASIC_VARIABLES, *inherited_variables) if name in os.environ}
     return subprocess.Popen(
         list(command),
         cwd="/",
-        env=environment | dict(extra) | {"PYTHONPATH": str(_IMPORT_ROOT)},
+        env=environment | dict(extra_variables) | {"PYTHONPATH": str(_IMPORT_ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -162,10 +163,6 @@ class HelperGone(Exception):
     """A helper process ended before it answered, was killed, or cannot be started."""
 
 
-END_TIMEOUT_S = 2.0
-"""Seconds to wait for the end of a process that was killed."""
-
-
 class HelperProcess(ABC):
     """One run of a helper process. A thread reads its output until the process ends.
 
@@ -174,14 +171,17 @@ class HelperProcess(ABC):
 
     title: ClassVar[str]
     """Its name in messages and logs."""
-    inherited: ClassVar[Sequence[str]] = ()
-    extra: ClassVar[Mapping[str, str]] = {}
-    """`inherited` and `extra` are variables of its environment, see `start_helper`."""
+    inherited_variables: ClassVar[Sequence[str]] = ()
+    """Names of the engine's own environment variables that it gets, besides the basic ones."""
+    extra_variables: ClassVar[Mapping[str, str]] = {}
+    """Further environment variables, with their values."""
 
     def __init__(self, command: Sequence[str]) -> None:
         """Start the process and its thread. A subclass must set the fields that `read` and `fail_pending` use before it
         calls this. Raises `OSError`."""
-        self._process = start_helper(command, inherited=self.inherited, extra=self.extra)
+        self._process = start_helper(
+            command, inherited_variables=self.inherited_variables, extra_variables=self.extra_variables
+        )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._input, self._output = self._process.stdin, self._process.stdout
@@ -244,7 +244,7 @@ class HelperProcess(ABC):
 Process = TypeVar("Process", bound=HelperProcess)
 
 
-class HelperKeeper(Generic[Process]):
+class HelperSupervisor(Generic[Process]):
     """Keeps one helper process: starts it when it is first needed, and again after it has died.
 
     All methods may be called from any thread.

@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from engine.api.documents import Document, instant
-from engine.background import Background
+from engine.background import BackgroundWorker
 from engine.events import Subscription
 from engine.files import write_json
 from engine.model import Refusal
@@ -41,7 +41,7 @@ class StatusBarFile:
     def __init__(self, engine: Services) -> None:
         self.file = engine.home.status_bar_file
         self._engine = engine
-        self._background = Background("clawpy-status-bar", self._follow)
+        self._background = BackgroundWorker("clawpy-status-bar", self._follow)
         self._subscription: Subscription | None = None
         self._last_document: Document | None = None
         self._writing = threading.Lock()

@@ -29,7 +29,7 @@ from pydantic import (
     ValidationError,
 )
 
-from engine.background import Background
+from engine.background import BackgroundWorker
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.git import Git
@@ -130,7 +130,7 @@ class GitHub:
         self._states: dict[str, tuple[float, GitHubState]] = {}
         self._login_by_host: dict[str, str] = {}
         self._asking: set[str] = set()
-        self._background = Background("gh", self._refresh)
+        self._background = BackgroundWorker("gh", self._refresh)
 
     def latest(self, workspace: str) -> GitHubState | None:
         """The last answer, without waiting. None if there is none yet, or if `gh` is not installed."""

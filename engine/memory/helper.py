@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import IO, Any, ClassVar, NamedTuple
 
-from engine.background import HelperGone, HelperKeeper, HelperProcess
+from engine.background import HelperGone, HelperProcess, HelperSupervisor
 
 COMMAND = (sys.executable, "-m", "engine.memory.helper_main")
 """The command of the process."""
@@ -44,7 +44,7 @@ class HelperAnswer(NamedTuple):
     error: str = ""
 
 
-class Helper(HelperKeeper["_MemoryProcess"]):
+class Helper(HelperSupervisor["_MemoryProcess"]):
     """Starts the process, and sends it requests."""
 
     def __init__(self) -> None:
@@ -64,7 +64,11 @@ class _MemoryProcess(HelperProcess):
     """One run of the helper."""
 
     title = "memory's helper process"
-    extra: ClassVar = {"TOKENIZERS_PARALLELISM": "false", "ANONYMIZED_TELEMETRY": "False", "OMP_NUM_THREADS": "1"}
+    extra_variables: ClassVar = {
+        "TOKENIZERS_PARALLELISM": "false",
+        "ANONYMIZED_TELEMETRY": "False",
+        "OMP_NUM_THREADS": "1",
+    }
     """Settings of its libraries: one thread, no telemetry."""
 
     def __init__(self, command: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from engine.background import Background, HelperGone
+from engine.background import BackgroundWorker, HelperGone
 from engine.frozen import frozen
 from engine.memory import VECTOR_LAYERS
 from engine.memory.helper import Helper, HelperFailed
@@ -199,7 +199,7 @@ class Index:
         self._helper = helper
         self._model = model
         self._server = server
-        self._background = Background("clawpy-index", self._step)
+        self._background = BackgroundWorker("clawpy-index", self._step)
         self._connection = _Connection(helper, folder, model=model, server=server)
         self._compare_wanted = False
         self._last_chunk = 0
@@ -313,7 +313,7 @@ class Index:
         if self._compare_wanted:
             self._compare_wanted = False
             self._reconcile()
-        if not self._background.is_woken:
+        if not self._background.has_next_step:
             self.state = IndexState(IndexPhase.READY)
 
     def _open(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from engine.background import Background, HelperGone
+from engine.background import BackgroundWorker, HelperGone
 from engine.frozen import frozen
 from engine.memory import VECTOR_LAYERS
 from engine.memory.embedding import Embedder, Embedding, NoEmbedder
@@ -106,7 +106,7 @@ class Vectoriser:
         self._embedder = embedder
         self._on_complete = on_complete
         self._has_new = False
-        self._background = Background("clawpy-vectors", self._step)
+        self._background = BackgroundWorker("clawpy-vectors", self._step)
         self._failures = 0
         self.problem = ""
         """Why no vectors can be made now, in words; "" if they can."""

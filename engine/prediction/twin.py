@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sqlmodel import Session
 
-from engine.background import Background
+from engine.background import BackgroundWorker
 from engine.frozen import frozen
 from engine.inference import compute_calibration_bound, compute_calibration_error
 from engine.learning.decisions import NO_FEATURES, CardFeatures, TextFeatures
@@ -295,7 +295,7 @@ class EmbeddingCache:
         self._vectors: OrderedDict[str, bytes] = OrderedDict()
         self._missing: set[str] = set()
         self._lock = threading.Lock()
-        self._background = Background("clawpy-meanings", self._make)
+        self._background = BackgroundWorker("clawpy-meanings", self._make)
 
     def __call__(self, texts: Sequence[str]) -> list[bytes | None]:
         """See `EmbedTexts`."""

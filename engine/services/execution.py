@@ -26,12 +26,12 @@ from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.runners.model.single_questions import SingleQuestions
 from engine.execution.runners.runner import AgentServices, Runner
+from engine.execution.runners.validation import Validation
 from engine.execution.sandbox import Sandbox
 from engine.execution.session_folders import SessionFolders
 from engine.execution.session_limits import SessionRails
 from engine.execution.sessions import Sessions
 from engine.execution.tools.toolbelt import ToolbeltFactory
-from engine.execution.validation import Validation
 from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
 from engine.memory.summaries import list_shared_sources

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from engine.background import Background
+from engine.background import BackgroundWorker
 from engine.frozen import frozen
 from engine.model import Layer, LayerState
 from engine.storage import as_stored, driver_of, state
@@ -237,7 +237,7 @@ class ConsumerThread:
         self._on_caught_up = on_caught_up
         self._consumers = tuple(consumers)
         self._report = report
-        self._background = Background(f"clawpy-{service}-follow", self._step)
+        self._background = BackgroundWorker(f"clawpy-{service}-follow", self._step)
         self._started = False
 
     def start(self) -> None:

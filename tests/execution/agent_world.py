@@ -5,9 +5,9 @@ from collections.abc import Callable
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import Place
 from engine.execution.runners.runner import Runner, RunnerResult
+from engine.execution.runners.validation import ValidationResult
 from engine.execution.session_folders import SessionFolder
 from engine.execution.session_store import SessionRow
-from engine.execution.validation import ValidationResult
 from engine.model import SessionView
 from engine.storage.database import Transaction
 from tests.execution.session_world import ProseRunner, SessionWorld

@@ -10,9 +10,7 @@ from sqlmodel import col, select
 from engine.config.settings import FixedSettings, Settings, ValidationSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.prompts import HOW_TO_WORK
-from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.execution.session_folders import SessionFolder
-from engine.execution.validation import (
+from engine.execution.runners.validation import (
     Attempt,
     Caps,
     Validation,
@@ -20,6 +18,8 @@ from engine.execution.validation import (
     find_give_up_reason,
     make_heal_prompt,
 )
+from engine.execution.sandbox.ladder import find_best_sandbox
+from engine.execution.session_folders import SessionFolder
 from engine.model import ChangeState, CheckResult, Result, SessionState, SessionView
 from engine.model.adaptation import PolicyTweak
 from engine.redaction import CUT

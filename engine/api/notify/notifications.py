@@ -31,7 +31,7 @@ from engine.api.notify.notes import (
 )
 from engine.api.notify.outbox import NotificationRow, Outbox
 from engine.api.notify.sender import MAX_AGE, IssuePass, Sender
-from engine.background import Background
+from engine.background import BackgroundWorker
 from engine.config.sections import Surface, make_address_variable
 from engine.events import Subscription
 from engine.model import Refusal, Waiting
@@ -81,7 +81,7 @@ class Notifications:
         self._engine = engine
         self._deliver_note = deliver_note
         self._cursor = LedgerCursor(engine.ledger, CURSOR_KEY, lambda entry: entry.kind in NOTIFIED_KINDS)
-        self._follower = Background("clawpy-notify", self._follow)
+        self._follower = BackgroundWorker("clawpy-notify", self._follow)
         self._subscription: Subscription | None = None
         self._has_caught_up = False
         self._closed = threading.Event()

@@ -16,7 +16,7 @@ from engine.api.notify import Addresses, is_switched_on
 from engine.api.notify.delivery import Button, Deliver, DeliveryFailure
 from engine.api.notify.notes import FORMS, Note, NotificationKind, make_content, make_digest, make_note
 from engine.api.notify.outbox import DeliveryState, NotificationRow, Outbox
-from engine.background import Background
+from engine.background import BackgroundWorker
 from engine.config.sections import Surface
 from engine.model import Refusal
 
@@ -94,7 +94,7 @@ class Sender:
     ) -> None:
         self.last_failure = ""
         """Why the last delivery failed, "" if it did not."""
-        self.background = Background(f"clawpy-notify-{surface}", self._work, interruptible=True)
+        self.background = BackgroundWorker(f"clawpy-notify-{surface}", self._work, interruptible=True)
         self._engine = engine
         self._outbox = outbox
         self._surface = surface

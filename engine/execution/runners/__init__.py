@@ -1,7 +1,7 @@
 """Runners carry out assignments (SPEC 3.8). This module has the errors, the results and the places of all their work.
 
 `flow_runner` runs flows, which need no model. `model` runs an agent loop with one of the operator's models. `acp`
-drives a coding agent. `runner` has the protocol of these three.
+drives a coding agent. `runner` has the protocol of these three. `validation` runs the tests of what agents changed.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import ModelCalls
 from engine.execution.prompts import PromptAssembly
 from engine.execution.runners import WorkResult
+from engine.execution.runners.validation import Validation, ValidationResult
 from engine.execution.session_folders import SessionFolder, SessionFolders
 from engine.execution.tools.toolbelt import ToolbeltFactory
-from engine.execution.validation import Validation, ValidationResult
 from engine.frozen import frozen
 from engine.model import Assignment, Prompt, PromptRequest, Refusal, RunnerInfo, SessionView
 from engine.model.prompts import RunKind

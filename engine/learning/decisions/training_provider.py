@@ -143,7 +143,9 @@ class Provider:
     def _ask(self, request: str, timeout_s: float) -> dict[str, Any]:
         """Send a request to the child process, and read the reply. Raises TimeoutError, OSError and ValueError."""
         if self._process is None:
-            self._process = start_helper(self._command, inherited=NETWORK_VARIABLES, extra={"NO_COLOR": "1"})
+            self._process = start_helper(
+                self._command, inherited_variables=NETWORK_VARIABLES, extra_variables={"NO_COLOR": "1"}
+            )
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None

@@ -14,9 +14,9 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners import SessionStopped
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.runner import AgentServices, Runner
+from engine.execution.runners.validation import ValidationResult
 from engine.execution.session_processes import find_marked_processes
 from engine.execution.tools.tool_gate import AgentToolCall
-from engine.execution.validation import ValidationResult
 from engine.model import (
     Assignment,
     Prompt,

@@ -23,7 +23,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO
 
-from engine.background import NETWORK_VARIABLES, HelperGone, HelperKeeper, HelperProcess
+from engine.background import NETWORK_VARIABLES, HelperGone, HelperProcess, HelperSupervisor
 from engine.execution.runners.model import (
     Failure,
     FailureKind,
@@ -49,7 +49,7 @@ _WAKE: Message = {"type": "alive"}
 """A message without content, which makes `Conversation.read_message` return."""
 
 
-class ModelHost(HelperKeeper["_HostProcess"]):
+class ModelHost(HelperSupervisor["_HostProcess"]):
     """Keeps the process, and opens conversations in it."""
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
@@ -149,7 +149,7 @@ class _HostProcess(HelperProcess):
     """One process of the host."""
 
     title = "the model host"
-    inherited = NETWORK_VARIABLES
+    inherited_variables = NETWORK_VARIABLES
 
     def __init__(self, command: Sequence[str]) -> None:
         self._conversations: dict[str, Conversation] = {}

@@ -156,12 +156,13 @@ class Validation:
         cost_before = live.budget.cost
         while True:
             try:
-                attempt = tests.run()
+                changed = tests.list_changed_paths()
+                attempt = tests.run(changed)
             except WorkFailed as error:
                 live.say(f"the changes could not be checked: {error.message}", error=True)
                 return ValidationResult(f"not checked: {error.message}")
             if attempt is None:
-                return ValidationResult("no tests cover the changed files" if tests.has_changes else "")
+                return ValidationResult("no tests cover the changed files" if changed.has_any else "")
             attempt = tests.compare_with_base(attempt)
             attempts.append(attempt)
             spent = live.budget.cost - cost_before
@@ -231,6 +232,16 @@ class Validation:
         self.database.write(write)
 
 
+@frozen
+class _ChangedPaths:
+    """The paths of the files that a session changed, but for names that are not printable: no test has such a name."""
+
+    present: Sequence[str]
+    removed: Sequence[str]
+    has_any: bool
+    """Whether anything was changed at all."""
+
+
 class _ChangedTests:
     """Runs the tests of a session's changed files, with the present files or with those before the session."""
 
@@ -243,30 +254,42 @@ class _ChangedTests:
         self._runs = 0
         self._failed_before: frozenset[str] | None = None
         """The tests that failed before the session, None if these are not known."""
-        self.has_changes = False
-        """Whether there were any changes at the last run."""
-        self._removed_paths: list[str] = []
-        """The files among them that were removed."""
 
-    def run(self) -> Attempt | None:
+    def list_changed_paths(self) -> _ChangedPaths:
+        """What the session has changed so far."""
+        git = self._folder.git
+        changes = diff_trees(git, self._worktree.base, take_snapshot(git).tree)
+        named = [(change, os.fsdecode(change.path)) for change in changes]
+        return _ChangedPaths(
+            present=[path for change, path in named if path.isprintable() and not change.is_removed],
+            removed=[path for change, path in named if path.isprintable() and change.is_removed],
+            has_any=bool(changes),
+        )
+
+    def run(self, changed: _ChangedPaths) -> Attempt | None:
         """Run the tests of the changed files; None when there are none. The first run is skipped if the changes concern
         no tool. Raises `WorkFailed`, also when the tool of the tests is not installed."""
-        paths = self._list_changed_paths()
         tools = read_project(self._folder.path, self._project).tools
-        covered = [path for path in paths if any(tool.covers(path) for tool in tools)]
         listener = _OutputCollector(self._live)
         job = self._make_job(listener)
-        if paths and not tools and (reason := find_project(job, "").lacking_reason):
-            raise CannotRun(reason)
-        if not tools and self._removed_paths and self._had_tests([*paths, *self._removed_paths]):
-            raise CannotRun("no tests are left: the changes removed them")
-        if not tools or not (covered or self._runs):
+        if not tools:
+            self._check_that_none_is_missing(job, changed)
+            return None
+        covered = [path for path in changed.present if any(tool.covers(path) for tool in tools)]
+        if not covered and not self._runs:
             return None
         with link_packages(job, tools):
             result = RunTests(paths=covered).run(job)
         assert result.check is not None
         self._runs += 1
         return Attempt(result.check, frozenset(result.check.faults), result.full, listener.text)
+
+    def _check_that_none_is_missing(self, job: Job, changed: _ChangedPaths) -> None:
+        """Without tools: raises `CannotRun` if one is not installed, or if the changes removed the tests."""
+        if changed.present and (reason := find_project(job, "").lacking_reason):
+            raise CannotRun(reason)
+        if changed.removed and self._had_tests([*changed.present, *changed.removed]):
+            raise CannotRun("no tests are left: the changes removed them")
 
     def _had_tests(self, paths: Sequence[str]) -> bool:
         """Whether the project, where no change has landed, has tests that can concern one of the files at `paths`."""
@@ -291,17 +314,6 @@ class _ChangedTests:
             job, self._worktree.base, [ToolCheck(choose_toolchain(tools, check.failing), check)]
         )
         return None if compared.failed_before is None else frozenset(compared.failed_before)
-
-    def _list_changed_paths(self) -> list[str]:
-        """The paths of the files that the session changed and did not remove."""
-        git = self._folder.git
-        present_tree = take_snapshot(git).tree
-        changes = diff_trees(git, self._worktree.base, present_tree)
-        self.has_changes = bool(changes)
-        named = [(change, os.fsdecode(change.path)) for change in changes]
-        readable = [(change, path) for change, path in named if path.isprintable()]  # no test has any other name
-        self._removed_paths = [path for change, path in readable if change.is_removed]
-        return [path for change, path in readable if not change.is_removed]
 
     def _make_job(self, listener: _OutputCollector) -> Job:
         return Job(
