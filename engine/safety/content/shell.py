@@ -58,16 +58,41 @@ MAX_COMMANDS = 300
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|<>(){}#\n~]+")
 _NO_GLOB = re.compile(r"[^*?\[]*|\[\[?")
 _BLANK = re.compile(r"[ \t]+")
-_NESTING = re.compile(r"[()'\"\\]")
+_NESTING = {
+    "(": re.compile(r"[()'\"\\]"),
+    "[": re.compile(r"[\[\]'\"\\]"),
+    "{": re.compile(r"\$\{|[}'\"\\]"),
+    '"{': re.compile(r"\$\{|[}\"\\]"),
+}
+"""What opens, closes or quotes between brackets, by the opening one. `"{` is `${x:-…}` in double quotes, where `'` is
+a plain character."""
 _QUOTE_END = re.compile(r'["\\$`]')
 _REDIRECTION = re.compile(r"<<<|<<-|<<|<>|<&|>>|>&|>\||>|<")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=(.*)", re.DOTALL)
+_SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
+_SPECIAL_PARAMETER = re.compile(r"\$[@*#?$!0-9-]")
+_TAKES_DEFAULT = re.compile(r"\$\{\w+:?[-=?+]")
 _PARAMETER = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 _DEFAULT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):?[-=]([^${}`()]*)\}")
 _ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "E": "", "f": "", "v": ""}
-_BRACES = re.compile(r"^([^{}]*)\{([^{}]*,[^{}]*)\}([^{}]*)$")
+_BRACES = re.compile(
+    r"([^{}]*(?:[{}][^{}]*)*?)\{(?:([^{}]*,[^{}]*)|([A-Za-z])\.\.([A-Za-z])(?:\.\.-?\d+)?)\}(.*)", re.DOTALL
+)
+"""An innermost group of braces, as `{rm,-rf}` or `{a..e}`."""
+_MASK = str.maketrans("{},.", "\ue000\ue001\ue002\ue003")
+"""Hides what is quoted or expanded from `_BRACES`."""
+_UNMASK = {mask: character for character, mask in _MASK.items()}
+_MAX_BRACE_WORDS = 250
+"""Maximum number of words that the braces of one text are expanded to."""
+_MAX_EXPANSIONS = 3
+"""Maximum number of `${…}` and `$((…))` around a substitution that are read."""
+_EVALUATING = frozenset(
+    {"let", "declare", "typeset", "local", "export", "readonly", "read", "unset", "test", "[", "[["}
+)
+"""Programs that evaluate the subscript of an array in a word, also in a quoted one."""
+_RUN_BY_SUBSCRIPT = re.compile(r"[^\[]*\[.*(?:\$\([^)]|`)", re.DOTALL)
 _GROUP_ENDS = {"{": "}", "if": "fi", "while": "done", "until": "done", "for": "done", "select": "done", "case": "esac"}
 """The words that begin a group of commands, with the word at its end."""
 _KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "coproc"})
@@ -94,6 +119,12 @@ def parse(text: str) -> list[Simple]:
     return _Parser(text[:MAX_COMMAND_LINE_CHARS]).run()
 
 
+def _list_letters(first: str, last: str) -> list[str]:
+    """The letters from the first to the last one, in either direction."""
+    low, high = sorted((ord(first), ord(last)))
+    return [chr(code) for code in range(low, high + 1)]
+
+
 def _pass_input_on(group: Simple) -> None:
     """Give the standard input of a group to its commands that have none of their own."""
     source = Simple(nested=group.nested) if ("<", "<()") in group.redirects else group.source
@@ -104,10 +135,16 @@ def _pass_input_on(group: Simple) -> None:
             command.redirects += files
 
 
-def find_nested_in_quotes(text: str) -> list[str]:
-    """The scripts that the shell runs when it expands `text` in double quotes."""
-    quoted = '"' + text.replace('"', " ") + '"'
-    return [script for command in _Parser(quoted).run() for script in command.nested]
+def find_nested_in_quotes(text: str, depth: int = 0) -> list[str]:
+    """The scripts that the shell runs when it expands `text` in double quotes. `depth` is the number of expansions
+    around it."""
+    if "$" not in text and "`" not in text:
+        return []
+    if depth > _MAX_EXPANSIONS:
+        return [text]
+    parser = _Parser(text, depth)
+    parser.read_quoted(is_closed=False)
+    return parser.current.nested
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +174,7 @@ class _Group:
 class _Parser:
     """Reads one text from left to right; `current` is the command that is being read."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, depth: int = 0) -> None:
         self.text = text.replace("\\\n", "")
         self.position = 0
         self.commands: list[Simple] = []
@@ -150,6 +187,13 @@ class _Parser:
         self.variables: dict[str, str] = {}
         self.heredocs: list[_Heredoc] = []
         self.has_glob = False
+        self.depth = depth
+        """The number of expansions around the text."""
+        self.closings: dict[int, int] = {}
+        """The index of the closing bracket by that of the opening one, as far as they were read."""
+        self.arithmetic_end = 0
+        """The end of the last `((…))`."""
+        self.brace_words_left = _MAX_BRACE_WORDS
 
     def run(self) -> list[Simple]:
         text = self.text
@@ -161,7 +205,7 @@ class _Parser:
                 self.position += 1
                 self._end_command()
                 self._read_heredocs()
-            elif character == "#":
+            elif character == "#" and self.position >= self.arithmetic_end:
                 self.position = self._find("\n", self.position)
             elif character in ";&|()":
                 self._read_operator(character)
@@ -195,10 +239,22 @@ class _Parser:
         source = self.current.source
         self._end_command()
         if character == "(":
+            if self._is_arithmetic(self.position - 1):
+                self.arithmetic_end = max(self.arithmetic_end, self.closings[self.position - 1])
             self.open_groups.append(_Group(")", len(self.commands), source))
             self.open_parentheses += 1
         elif character == ")":
             self._end_parenthesis()
+
+    def _is_arithmetic(self, begin: int) -> bool:
+        """Whether the `(` at this index begins `((…))`, and not two groups as in `((a); (b))`."""
+        if not self.text.startswith("((", begin):
+            return False
+        if begin not in self.closings:
+            position, self.position = self.position, begin + 1
+            self._read_to_closing("(")
+            self.position = position
+        return self.closings.get(begin + 1) == self.closings[begin] - 1
 
     def _is_in_case(self) -> bool:
         """Whether the innermost open group is `case`, so that a `)` ends a pattern."""
@@ -243,6 +299,11 @@ class _Parser:
         self.variables.update(simple.assigned)
         if simple.argv[:1] == ["for"] and "in" in simple.argv[:3] and len(simple.argv) > 3:
             self.variables[simple.argv[1]] = " ".join(simple.argv[simple.argv.index("in") + 1 :])[:200]
+        evaluated = list(simple.assigned.values())
+        if simple.argv[:1] and (simple.argv[0] in _EVALUATING or simple.argv[:2] == ["printf", "-v"]):
+            evaluated += simple.argv[1:]
+        for value in filter(_RUN_BY_SUBSCRIPT.match, evaluated):
+            simple.nested += find_nested_in_quotes(value, self.depth + 1)
         if simple.argv or simple.nested or simple.redirects or simple.assigned or simple.stdin is not None:
             self.commands.append(simple)
 
@@ -251,12 +312,15 @@ class _Parser:
         match = _REDIRECTION.match(text, start)
         operator = match[0] if match else text[start]
         self.position += len(operator)
+        if operator.startswith("<<") and start < self.arithmetic_end:
+            return  # moves bits
         if blank := _BLANK.match(text, self.position):
             self.position = blank.end()
         follows_digit = start > 0 and text[start - 1].isdigit()
         if follows_digit and self.current.argv and self.current.argv[-1].isdigit() and not self.current.quoted[-1]:
             self.current.remove_words(-1)  # in `2>file` the number is the descriptor
         word, quoted = self._read_word()
+        word = word.translate(_UNMASK)
         if operator in ("<<", "<<-"):
             self.heredocs.append(_Heredoc(self.current, word, operator == "<<-", expands=not quoted))
         elif operator == "<<<":
@@ -269,7 +333,7 @@ class _Parser:
         for heredoc in pending:
             body = self._read_body(heredoc)
             heredoc.reader.stdin = body
-            if heredoc.expands and ("$(" in body or "`" in body):
+            if heredoc.expands:
                 heredoc.reader.nested += find_nested_in_quotes(body)  # the shell runs these while it makes the document
 
     def _read_body(self, heredoc: _Heredoc) -> str:
@@ -295,28 +359,48 @@ class _Parser:
         if self.position == start:
             self.position += 1
             return
-        words = [word] if quoted else self._split_word(word, has_variable="$" in self.text[start : self.position])
+        words = self._expand_braces(word)
+        if not quoted and "$" in self.text[start : self.position]:
+            words = [piece for word in words for piece in self._split_word(word)]
         if self.has_glob:
             self.current.globs.update(words)
         self.current.argv += words
         self.current.quoted += [quoted] * len(words)
 
-    def _split_word(self, word: str, *, has_variable: bool) -> list[str]:
-        """The words that the shell makes of an unquoted one: the value of a variable is split, and braces expand."""
+    def _expand_braces(self, word: str) -> list[str]:
+        """The words that the shell makes of the braces in a word, each once; the word with a `$` if they are too many
+        to be read."""
+        waiting, expanded = [word], dict[str, None]()
+        while waiting:
+            piece = waiting.pop()
+            match = _BRACES.fullmatch(piece) if "{" in piece else None
+            if match is None:
+                expanded[piece.translate(_UNMASK)] = None
+                continue
+            before, listed, first, last, after = match.groups()
+            parts = listed.split(",") if first is None else _list_letters(first, last)
+            self.brace_words_left -= len(parts)
+            if self.brace_words_left < 0:
+                return [f"${word.translate(_UNMASK)}"]
+            waiting += dict.fromkeys(before + part + after for part in reversed(parts))
+        return [piece for piece in expanded if piece] if len(expanded) > 1 else list(expanded)
+
+    def _split_word(self, word: str) -> list[str]:
+        """The words that the shell makes of an unquoted one with the value of a variable."""
         separators = " " + self.variables.get("IFS", "")
-        if has_variable and any(separator in word for separator in separators):
+        if any(separator in word for separator in separators):
             return re.split(f"[{re.escape(separators)}]+", word)
-        if braces := _BRACES.match(word):
-            expanded = [braces[1] + part + braces[3] for part in braces[2].split(",")][:64]
-            return [piece for piece in expanded if piece]
         return [word]
 
     def _read_word(self) -> tuple[str, bool]:
-        """Read a word at the current position: (the word without quotes, whether a part of it was quoted)."""
+        """Read a word at the current position: (the word without quotes, whether a part of it was quoted). What is
+        quoted or expanded in it is masked."""
         text = self.text
         parts: list[str] = []
         quoted = False
         self.has_glob = False
+        if not self.current.argv and (subscript := _SUBSCRIPT.match(text, self.position)):
+            parts.append(self._read_subscript(subscript.end()))
         while self.position < len(text):
             plain = _PLAIN.match(text, self.position)
             if plain:
@@ -327,8 +411,9 @@ class _Parser:
             character = text[self.position]
             if character in " \t\n;&|()" or (character in "<>" and not self._is_at_process()):
                 break
-            quoted |= character in "\\'\""
-            parts.append(self._read_part(character))
+            quoted |= character in "\\'\"" or text.startswith(("$'", '$"'), self.position)
+            part = self._read_part(character)
+            parts.append(part if character in "~#{}" else part.translate(_MASK))
         return "".join(parts), quoted
 
     def _is_at_process(self) -> bool:
@@ -347,14 +432,14 @@ class _Parser:
             return self.text[begin:end]
         if character == '"':
             self.position = begin
-            return self._read_double_quotes()
+            return self.read_quoted()
         if character == "$":
             return self._read_dollar(in_quotes=False)
         if character == "`":
             return self._read_backticks()
         if character in "<>":
             self.position += 2
-            script = self._read_to_closing()
+            script = self._read_to_closing("(")
             if character == "<":
                 self.current.nested.append(script)
             else:
@@ -363,7 +448,8 @@ class _Parser:
         self.position = begin  # ~ # { } inside a word
         return character
 
-    def _read_double_quotes(self) -> str:
+    def read_quoted(self, *, is_closed: bool = True) -> str:
+        """Read what is in double quotes: up to the closing one, or else the rest of the text."""
         text = self.text
         parts: list[str] = []
         while self.position < len(text):
@@ -376,8 +462,10 @@ class _Parser:
             character = match[0]
             if character == '"':
                 self.position += 1
-                break
-            if character == "\\":
+                if is_closed:
+                    break
+                parts.append(character)
+            elif character == "\\":
                 following = text[self.position + 1 : self.position + 2]
                 parts.append(following if following in '"\\$`' else "\\" + following)
                 self.position += 2
@@ -396,37 +484,57 @@ class _Parser:
             end = self._find_unescaped("'", begin)
             self.position = end + 1
             return unescape(self.text[begin:end])
-        return self._expand(self._read_parameter())
+        if self.text.startswith('$"', self.position) and not in_quotes:
+            self.position += 2
+            return self.read_quoted()
+        if self.text.startswith("$[", self.position):
+            self.position += 2
+            return f"$[{self._add_nested(self._read_to_closing('['))}]"
+        return self._expand(self._read_parameter(in_quotes=in_quotes))
 
     def _read_substitution(self) -> str:
-        """Read `$(…)`, whose text becomes `nested`, or `$((…))`, which runs nothing."""
-        arithmetic = self.text.startswith("$((", self.position)
+        """Read `$(…)`, whose text becomes `nested`, or `$((…))`, which only runs the scripts within it."""
+        begin = self.position + 1
         self.position += 2
-        inner = self._read_to_closing()
-        if not (arithmetic and inner.endswith(")")):
-            self.current.nested.append(inner)
+        inner = self._read_to_closing("(")
+        if self._is_arithmetic(begin):
+            return f"$(({self._add_nested(inner)}))"
+        self.current.nested.append(inner)
         return "$()"
 
-    def _read_parameter(self) -> str:
-        """Read `$NAME` or `${…}` as it is written."""
+    def _add_nested(self, text: str) -> str:
+        """Add the scripts in a text that the shell expands; returns a `$()` for each."""
+        scripts = find_nested_in_quotes(text, self.depth + 1)
+        self.current.nested += scripts
+        return "$()" * len(scripts)
+
+    def _read_subscript(self, begin: int) -> str:
+        """Read `NAME[…]` of an assignment as `NAME`; nothing if it is none. `begin` is the index of the subscript."""
+        start, self.position = self.position, begin
+        inner = self._read_to_closing("[")
+        if re.match(r"\+?=", self.text[self.position : self.position + 2]):
+            self._add_nested(inner)
+            return self.text[start : begin - 1]
+        self.position = start
+        return ""
+
+    def _read_parameter(self, *, in_quotes: bool) -> str:
+        """Read `$NAME` or `${…}` as it is written, with `$()` for the scripts in it. A `$` alone is a character."""
         text, begin = self.text, self.position
-        if not text.startswith("${", begin):
-            name = _NAME.match(text, begin + 1)
-            self.position = name.end() if name else begin + 2
-            return text[begin : self.position]
-        end = text.find("}", begin)
-        self.position = len(text) if end < 0 else end + 1
-        whole = text[begin : self.position]
-        if "$(" in whole or "`" in whole:
-            self.current.nested += find_nested_in_quotes(whole[2:].replace("${", "$ {"))
-        return whole
+        if text.startswith("${", begin):
+            self.position += 2
+            inner = self._read_to_closing('"{' if in_quotes and _TAKES_DEFAULT.match(text, begin) else "{")
+            return f"${{{self._add_nested(inner) or inner}}}"
+        name = _NAME.match(text, begin + 1) or _SPECIAL_PARAMETER.match(text, begin)
+        self.position = name.end() if name else begin + 1
+        return text[begin : self.position]
 
     def _expand(self, parameter: str) -> str:
         """The value of a parameter that the text itself sets, else its default, else the parameter as it is."""
         known_values = self.current.assigned | self.variables
         default = _DEFAULT.fullmatch(parameter)
         if default and default[1] not in known_values:
-            return default[2][:1000]
+            return re.sub(r"['\"\\]", "", default[2][:1000])
         match = _PARAMETER.fullmatch(f"${{{default[1]}}}" if default else parameter)
         name = (match[1] or match[2]) if match else ""
         if name == "IFS":
@@ -447,23 +555,24 @@ class _Parser:
         self.position = end + 1
         return "$()"
 
-    def _read_to_closing(self) -> str:
-        """Read up to the parenthesis that closes the last one. Parentheses in quotes do not count."""
-        start, level = self.position, 1
-        while match := _NESTING.search(self.text, self.position):
+    def _read_to_closing(self, opening: str) -> str:
+        """Read up to the bracket that closes the last one. Brackets in quotes do not count."""
+        start = self.position
+        opened = [start - 1]
+        while opened and (match := _NESTING[opening].search(self.text, self.position)):
             self.position = match.end()
-            if match[0] == "(":
-                level += 1
-            elif match[0] == ")":
-                level -= 1
-                if level == 0:
-                    return self.text[start : match.start()]
+            if match[0] in ")]}":
+                self.closings[opened.pop()] = match.start()
             elif match[0] == "\\":
                 self.position += 1
-            else:
+            elif match[0] in "'\"":
                 self._skip_quoted(match[0])
-        self.position = len(self.text)
-        return self.text[start:]
+            else:
+                opened.append(match.start())
+        if opened:
+            self.position = len(self.text)
+            self.closings.update(dict.fromkeys(opened, self.position))
+        return self.text[start : self.closings[start - 1]]
 
     def _skip_quoted(self, quote: str) -> None:
         """Move behind the closing quotation mark."""
