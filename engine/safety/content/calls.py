@@ -18,7 +18,7 @@ from itertools import dropwhile
 
 from engine.safety.content import RUNNERS, WRAPPERS, read_option_lists, read_word_list
 from engine.safety.content.data_flow import find_input, find_output, has_download_in_scripts
-from engine.safety.content.shell import Simple, parse
+from engine.safety.content.shell import SimpleCommand, parse
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Call:
 
     base: str
     args: list[str]
-    simple: Simple
+    simple: SimpleCommand
     via: tuple[str, ...] = ()
     """The wrappers that run it, for instance `xargs`, the outermost first."""
 
@@ -167,13 +167,13 @@ def _split_last_option(word: str, with_value: Set[str]) -> tuple[str, str]:
     return word, ""
 
 
-def read_argument_file(base: str, args: list[str], simple: Simple) -> Simple:
+def read_argument_file(base: str, args: list[str], simple: SimpleCommand) -> SimpleCommand:
     """`simple`, with the command in `xargs -a <(…)` as if it were piped in, because xargs makes the same words of its
     output. If another command is piped in, the one that downloads something is preferred."""
-    if base != "xargs" or not simple.nested or not _ARGUMENT_FILE.search(" ".join(args)):
+    if base != "xargs" or not simple.substitutions or not _ARGUMENT_FILE.search(" ".join(args)):
         return simple
-    commands, has_input = parse(simple.nested[0]), simple.source is not None or simple.stdin is not None
-    if not commands or (has_input and not has_download_in_scripts(simple.nested[:1])):
+    commands, has_input = parse(simple.substitutions[0]), simple.source is not None or simple.stdin is not None
+    if not commands or (has_input and not has_download_in_scripts(simple.substitutions[:1])):
         return simple
     return replace(simple, stdin=None, source=commands[-1])
 

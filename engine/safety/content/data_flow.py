@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
 
 from engine.safety.content import INTERPRETERS, SHELLS, read_word_list
-from engine.safety.content.shell import Simple, parse, unescape
+from engine.safety.content.shell import SimpleCommand, parse, unescape
 
 # -- pipes
 
@@ -25,11 +25,11 @@ _IGNORED_WRAPPERS = frozenset({"sudo", "command", "env", "nohup", "time", "$", "
 """The words before a program that `find_program` skips: the most common wrappers, and a copied shell prompt."""
 
 
-def walk_pipe(simple: Simple) -> Iterator[Simple]:
+def walk_pipe(simple: SimpleCommand) -> Iterator[SimpleCommand]:
     """A command and the commands that feed it through pipes, also those of a group, each once, the last one first."""
     waiting, seen = [simple], set[int]()
     while waiting:
-        command: Simple | None = waiting.pop()
+        command: SimpleCommand | None = waiting.pop()
         while command is not None and id(command) not in seen:
             seen.add(id(command))
             yield command
@@ -37,7 +37,7 @@ def walk_pipe(simple: Simple) -> Iterator[Simple]:
             command = command.source
 
 
-def find_program(simple: Simple) -> str:
+def find_program(simple: SimpleCommand) -> str:
     """The name of the program that a simple command runs, without the most common wrappers; "" for none."""
     program = next((word for word in simple.argv if word not in _IGNORED_WRAPPERS), "")
     return program.rsplit("/", 1)[-1]
@@ -54,7 +54,7 @@ MAX_PIPE_LENGTH = 7
 """Maximum number of commands of a pipe that are read to find its output."""
 
 
-def find_input(simple: Simple, length: int = 0) -> str | None:
+def find_input(simple: SimpleCommand, length: int = 0) -> str | None:
     """The standard input of a command, None if the text alone does not show it. `length` is the number of commands from
     this one to the end of the pipe that are read already."""
     if simple.stdin is None and simple.source is not None:
@@ -62,7 +62,7 @@ def find_input(simple: Simple, length: int = 0) -> str | None:
     return simple.stdin
 
 
-def find_output(simple: Simple, length: int = 1) -> str | None:
+def find_output(simple: SimpleCommand, length: int = 1) -> str | None:
     """The output of a command: echo, printf, cat, base64 -d, rev, tr, or of a group of these; None if the text does not
     show it. `length` is the number of commands from this one to the end of the pipe."""
     program, args = find_program(simple), simple.argv[1:]
@@ -76,14 +76,14 @@ def find_output(simple: Simple, length: int = 1) -> str | None:
     return None if input_text is None else _OUTPUT_OF_INPUT[program](args, input_text)
 
 
-def _find_group_output(body: Sequence[Simple], length: int) -> str | None:
+def _find_group_output(body: Sequence[SimpleCommand], length: int) -> str | None:
     """What the commands of a group print, as far as the text shows it; None if it shows nothing, or if the rest may be
     decoded text. `length` is that of the group; each command counts as one."""
     feeders = {id(command.source) for command in body}
     last_ones = [command for command in body if id(command) not in feeders]
     outputs = [find_output(command, index) for index, command in enumerate(last_ones, length + 1)]
     shown = [output for output in outputs if output is not None]
-    if not shown or (None in outputs and has_decoder(Simple(body=body))):
+    if not shown or (None in outputs and has_decoder(SimpleCommand(body=body))):
         return None
     return "\n".join(shown)
 
@@ -94,7 +94,7 @@ def find_output_of_script(text: str) -> str | None:
     return find_output(commands[-1]) if commands else None
 
 
-def has_decoder(simple: Simple) -> bool:
+def has_decoder(simple: SimpleCommand) -> bool:
     """Whether a command of a pipe decodes or decrypts something."""
     return any(
         find_program(part) in _DECODING_PROGRAMS and not _DECODER_OPTIONS.isdisjoint(part.argv)
@@ -178,10 +178,10 @@ _OUTPUT_OPTION = re.compile(r"-[A-Za-z]*?[oO]|--output(-document)?(?==|$)")
 """The option before the file of a downloader, also with others in one word. The file may follow in the same word."""
 
 
-def has_download(simple: Simple) -> bool:
+def has_download(simple: SimpleCommand) -> bool:
     """Whether a command of a pipe downloads something."""
     return any(
-        find_program(part) in _DOWNLOADING_PROGRAMS or has_download_in_scripts(part.nested)
+        find_program(part) in _DOWNLOADING_PROGRAMS or has_download_in_scripts(part.substitutions)
         for part in walk_pipe(simple)
     )
 
@@ -195,12 +195,12 @@ def has_download_in_scripts(scripts: list[str], depth: int = 0) -> bool:
 def _has_download_in_script(text: str, depth: int) -> bool:
     """It is cached, because all commands of a group are asked for the scripts of the command that feeds the group."""
     return any(
-        find_program(simple) in _DOWNLOADING_PROGRAMS or has_download_in_scripts(simple.nested, depth + 1)
+        find_program(simple) in _DOWNLOADING_PROGRAMS or has_download_in_scripts(simple.substitutions, depth + 1)
         for simple in parse(text)
     )
 
 
-def find_saved_files(program: str, args: list[str], simple: Simple) -> set[str]:
+def find_saved_files(program: str, args: list[str], simple: SimpleCommand) -> set[str]:
     """The files into which a command or a group writes what it downloads or gets from a download by a pipe: `-o file`,
     `> file`, the last part of the address, the files of tee, sponge and dd."""
     files = [target for operator, target in simple.redirects if ">" in operator]
@@ -228,7 +228,7 @@ def _find_files_of_downloader(program: str, args: list[str]) -> list[str]:
     return files
 
 
-def reads_download(simple: Simple, downloaded_files: Set[str]) -> bool:
+def reads_download(simple: SimpleCommand, downloaded_files: Set[str]) -> bool:
     """Whether the standard input of a command is a download, or comes from a file that was downloaded before."""
     if _reads_redirected(simple, downloaded_files):
         return True
@@ -242,7 +242,7 @@ def reads_download(simple: Simple, downloaded_files: Set[str]) -> bool:
     )
 
 
-def _reads_redirected(simple: Simple, files: Set[str]) -> bool:
+def _reads_redirected(simple: SimpleCommand, files: Set[str]) -> bool:
     return any(operator == "<" and file in files for operator, file in simple.redirects)
 
 

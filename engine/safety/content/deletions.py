@@ -15,7 +15,7 @@ from engine.safety.content import ASK, BLOCK, SHELLS, WRAPPERS, Objection, find_
 from engine.safety.content.calls import Call, find_executed_by_find, skip_options
 from engine.safety.content.data_flow import find_program
 from engine.safety.content.rulebook import find_plain_words, has_option
-from engine.safety.content.shell import Simple
+from engine.safety.content.shell import SimpleCommand
 
 MAX_EXEC_WORDS = 60
 """Maximum number of words of a command after `-exec` that are read."""
@@ -258,7 +258,7 @@ def judge_xargs(call: Call) -> Objection | None:
     return _judge_fed_deletion(call.simple.source, recursive=loss.of_folders)
 
 
-def _judge_fed_deletion(producer: Simple | None, *, recursive: bool) -> Objection | None:
+def _judge_fed_deletion(producer: SimpleCommand | None, *, recursive: bool) -> Objection | None:
     """The objection to deleting the paths that `producer` prints, None for none."""
     filtered = False
     for _ in range(MAX_PRODUCERS):

@@ -12,7 +12,7 @@ from functools import lru_cache
 from engine.safety.content import ASK, BLOCK, Objection, read_option_lists, read_word_list
 from engine.safety.content.calls import Call
 from engine.safety.content.data_flow import find_program, walk_pipe
-from engine.safety.content.shell import Simple, parse
+from engine.safety.content.shell import SimpleCommand, parse
 
 # -- secrets that are sent
 
@@ -71,16 +71,16 @@ def _find_sent_files(call: Call) -> list[str]:
     return words + [target for operator, target in call.simple.redirects if operator == "<"]
 
 
-def _find_feeders(call: Call) -> list[Simple]:
+def _find_feeders(call: Call) -> list[SimpleCommand]:
     """The commands whose output a call gets: through a pipe, or from a `$(…)` in its words."""
     feeders = [] if call.simple.source is None else list(walk_pipe(call.simple.source))
-    for text in call.simple.nested[:10]:
+    for text in call.simple.substitutions[:10]:
         for command in parse(text):
             feeders += walk_pipe(command)
     return feeders
 
 
-def _yields_secret(simple: Simple) -> bool:
+def _yields_secret(simple: SimpleCommand) -> bool:
     """Whether the output of a command may be a secret."""
     program = find_program(simple)
     if program in _METADATA_READERS:

@@ -2,7 +2,7 @@
 
 It runs nothing, and expands only syntax that can hide a word: quotes, `$'\\x72'`, `${IFS}`, braces, and variables set
 in the same text. Anything it does not understand stays as plain words. Text in `$(…)`, backticks and `<(…)` becomes
-`nested`, and text in `>(…)` `readers`, which are parsed separately. The text must be folded already
+`substitutions`, and text in `>(…)` `readers`, which are parsed separately. The text must be folded already
 (`engine.text.fold_text`).
 """
 
@@ -17,21 +17,21 @@ MAX_COMMAND_LINE_CHARS = 8_000
 
 
 @dataclass(slots=True)
-class Simple:
+class SimpleCommand:
     """One simple command: its words without quotes, its input, its redirections, and the scripts within its words."""
 
     argv: list[str] = field(default_factory=list)
     quoted: list[bool] = field(default_factory=list)
     """For each word of `argv`, whether a part of it was quoted."""
     stdin: str | None = None
-    source: Simple | None = None
+    source: SimpleCommand | None = None
     """The command whose output is piped in."""
-    body: Sequence[Simple] = ()
+    body: Sequence[SimpleCommand] = ()
     """The commands of a group, for instance `(…)` or a loop. Then this has no words, but the input and redirections of
     the group."""
     redirects: list[tuple[str, str]] = field(default_factory=list)
     """(operator, file)."""
-    nested: list[str] = field(default_factory=list)
+    substitutions: list[str] = field(default_factory=list)
     """The texts of `$(…)`, backticks and `<(…)`, to be parsed separately."""
     readers: Sequence[str] = ()
     """The texts of `>(…)`, whose commands read what it writes there."""
@@ -58,7 +58,7 @@ MAX_COMMANDS = 300
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|<>(){}#\n~]+")
 _NO_GLOB = re.compile(r"[^*?\[]*|\[\[?")
 _BLANK = re.compile(r"[ \t]+")
-_NESTING = {
+_BRACKETS = {
     "(": re.compile(r"[()'\"\\]"),
     "[": re.compile(r"[\[\]'\"\\]"),
     "{": re.compile(r"\$\{|[}'\"\\]"),
@@ -74,8 +74,8 @@ _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _SPECIAL_PARAMETER = re.compile(r"\$[@*#?$!0-9-]")
 _TAKES_DEFAULT = re.compile(r"\$\{\w+:?[-=?+]")
 _PARAMETER = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
-_DEFAULT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):?[-=]([^${}`()]*)\}")
-_ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
+_DEFAULT_VALUE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):?[-=]([^${}`()]*)\}")
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "E": "", "f": "", "v": ""}
 _BRACES = re.compile(
     r"([^{}]*(?:[{}][^{}]*)*?)\{(?:([^{}]*,[^{}]*)|([A-Za-z])\.\.([A-Za-z])(?:\.\.-?\d+)?)\}(.*)", re.DOTALL
@@ -111,10 +111,10 @@ def unescape(text: str) -> str:
             return chr(int(code, 8) & 0xFF)
         return _ESCAPES.get(code, code)
 
-    return _ANSI.sub(replace, text)
+    return _ESCAPE.sub(replace, text)
 
 
-def parse(text: str) -> list[Simple]:
+def parse(text: str) -> list[SimpleCommand]:
     """The simple commands of `text` in order. Never raises; takes linear time."""
     return _Parser(text[:MAX_COMMAND_LINE_CHARS]).run()
 
@@ -125,9 +125,9 @@ def _list_letters(first: str, last: str) -> list[str]:
     return [chr(code) for code in range(low, high + 1)]
 
 
-def _pass_input_on(group: Simple) -> None:
+def _pass_input_on(group: SimpleCommand) -> None:
     """Give the standard input of a group to its commands that have none of their own."""
-    source = Simple(nested=group.nested) if ("<", "<()") in group.redirects else group.source
+    source = SimpleCommand(substitutions=group.substitutions) if ("<", "<()") in group.redirects else group.source
     files = [("<", target) for operator, target in group.redirects if operator == "<" and target != "<()"]
     for command in group.body:
         if not command.has_input:
@@ -135,7 +135,7 @@ def _pass_input_on(group: Simple) -> None:
             command.redirects += files
 
 
-def find_nested_in_quotes(text: str, depth: int = 0) -> list[str]:
+def find_scripts_in_quotes(text: str, depth: int = 0) -> list[str]:
     """The scripts that the shell runs when it expands `text` in double quotes. `depth` is the number of expansions
     around it."""
     if "$" not in text and "`" not in text:
@@ -144,14 +144,14 @@ def find_nested_in_quotes(text: str, depth: int = 0) -> list[str]:
         return [text]
     parser = _Parser(text, depth)
     parser.read_quoted(is_closed=False)
-    return parser.current.nested
+    return parser.current.substitutions
 
 
 @dataclass(frozen=True, slots=True)
 class _Heredoc:
     """A document after `<<`, which begins on the next line."""
 
-    reader: Simple
+    reader: SimpleCommand
     """The command that reads it."""
     delimiter: str
     strips_tabs: bool
@@ -167,7 +167,7 @@ class _Group:
     """The word or parenthesis at its end."""
     start: int
     """The number of commands before it."""
-    source: Simple | None
+    source: SimpleCommand | None
     """The command whose output is piped in."""
 
 
@@ -177,12 +177,12 @@ class _Parser:
     def __init__(self, text: str, depth: int = 0) -> None:
         self.text = text.replace("\\\n", "")
         self.position = 0
-        self.commands: list[Simple] = []
-        self.current = Simple()
+        self.commands: list[SimpleCommand] = []
+        self.current = SimpleCommand()
         self.open_groups: list[_Group] = []
         self.open_parentheses = 0
         """The number of `(` among `open_groups`."""
-        self.groups: list[Simple] = []
+        self.groups: list[SimpleCommand] = []
         """The groups whose end was read, inner ones first."""
         self.variables: dict[str, str] = {}
         self.heredocs: list[_Heredoc] = []
@@ -195,7 +195,7 @@ class _Parser:
         """The end of the last `((…))`."""
         self.brace_words_left = _MAX_BRACE_WORDS
 
-    def run(self) -> list[Simple]:
+    def run(self) -> list[SimpleCommand]:
         text = self.text
         while self.position < len(text) and len(self.commands) < MAX_COMMANDS:
             character = text[self.position]
@@ -206,7 +206,7 @@ class _Parser:
                 self._end_command()
                 self._read_heredocs()
             elif character == "#" and self.position >= self.arithmetic_end:
-                self.position = self._find("\n", self.position)
+                self.position = self._find_or_end("\n", self.position)
             elif character in ";&|()":
                 self._read_operator(character)
             elif character in "<>" and not self._is_at_process():
@@ -215,7 +215,7 @@ class _Parser:
                 self._add_word()
         self._end_command()
         while self.open_groups:
-            self._end_group(Simple())
+            self._end_group(SimpleCommand())
         for group in self.groups:
             _pass_input_on(group)
         return self.commands
@@ -265,18 +265,18 @@ class _Parser:
         if self._is_in_case() or not self.open_parentheses:
             return
         while self.open_groups[-1].end != ")":
-            self._end_group(Simple())
+            self._end_group(SimpleCommand())
         self._end_group(self.current)
         self.open_parentheses -= 1
 
-    def _end_group(self, group: Simple) -> None:
+    def _end_group(self, group: SimpleCommand) -> None:
         """End the innermost group. `group` gets its input and its commands, and the redirections that follow."""
         ended = self.open_groups.pop()
         group.source, group.body = ended.source, self.commands[ended.start :]
         if group.body:
             self.groups.append(group)
 
-    def _remove_keywords(self, simple: Simple) -> None:
+    def _remove_keywords(self, simple: SimpleCommand) -> None:
         """Remove the words before a command that are no part of it, and begin or end the groups that they stand for."""
         while simple.argv and not simple.quoted[0]:
             word = simple.argv[0]
@@ -289,7 +289,7 @@ class _Parser:
             simple.remove_words(0, 1)
 
     def _end_command(self) -> None:
-        simple, self.current = self.current, Simple()
+        simple, self.current = self.current, SimpleCommand()
         if simple.argv[:1] == ["function"] and len(simple.argv) > 2:
             simple.remove_words(0, 2)
         self._remove_keywords(simple)
@@ -303,8 +303,8 @@ class _Parser:
         if simple.argv[:1] and (simple.argv[0] in _EVALUATING or simple.argv[:2] == ["printf", "-v"]):
             evaluated += simple.argv[1:]
         for value in filter(_RUN_BY_SUBSCRIPT.match, evaluated):
-            simple.nested += find_nested_in_quotes(value, self.depth + 1)
-        if simple.argv or simple.nested or simple.redirects or simple.assigned or simple.stdin is not None:
+            simple.substitutions += find_scripts_in_quotes(value, self.depth + 1)
+        if simple.argv or simple.substitutions or simple.redirects or simple.assigned or simple.stdin is not None:
             self.commands.append(simple)
 
     def _read_redirect(self) -> None:
@@ -334,13 +334,15 @@ class _Parser:
             body = self._read_body(heredoc)
             heredoc.reader.stdin = body
             if heredoc.expands:
-                heredoc.reader.nested += find_nested_in_quotes(body)  # the shell runs these while it makes the document
+                heredoc.reader.substitutions += find_scripts_in_quotes(
+                    body
+                )  # the shell runs these while it makes the document
 
     def _read_body(self, heredoc: _Heredoc) -> str:
         """Read the lines up to the delimiter."""
         lines: list[str] = []
         while self.position < len(self.text):
-            end = self._find("\n", self.position)
+            end = self._find_or_end("\n", self.position)
             line = self.text[self.position : end]
             self.position = min(end + 1, len(self.text))
             if (line.lstrip("\t") if heredoc.strips_tabs else line) == heredoc.delimiter:
@@ -348,7 +350,7 @@ class _Parser:
             lines.append(line)
         return "\n".join(lines)
 
-    def _find(self, wanted: str, begin: int) -> int:
+    def _find_or_end(self, wanted: str, begin: int) -> int:
         """The index of the text `wanted`, the length of the whole text if there is none."""
         index = self.text.find(wanted, begin)
         return len(self.text) if index < 0 else index
@@ -427,7 +429,7 @@ class _Parser:
             self.position += 2
             return self.text[begin : begin + 1]
         if character == "'":
-            end = self._find("'", begin)
+            end = self._find_or_end("'", begin)
             self.position = end + 1
             return self.text[begin:end]
         if character == '"':
@@ -441,7 +443,7 @@ class _Parser:
             self.position += 2
             script = self._read_to_closing("(")
             if character == "<":
-                self.current.nested.append(script)
+                self.current.substitutions.append(script)
             else:
                 self.current.readers = (*self.current.readers, script)
             return f"{character}()"
@@ -489,23 +491,23 @@ class _Parser:
             return self.read_quoted()
         if self.text.startswith("$[", self.position):
             self.position += 2
-            return f"$[{self._add_nested(self._read_to_closing('['))}]"
+            return f"$[{self._add_substitutions(self._read_to_closing('['))}]"
         return self._expand(self._read_parameter(in_quotes=in_quotes))
 
     def _read_substitution(self) -> str:
-        """Read `$(…)`, whose text becomes `nested`, or `$((…))`, which only runs the scripts within it."""
+        """Read `$(…)`, one of `substitutions`, or `$((…))`, which runs only the scripts within it."""
         begin = self.position + 1
         self.position += 2
         inner = self._read_to_closing("(")
         if self._is_arithmetic(begin):
-            return f"$(({self._add_nested(inner)}))"
-        self.current.nested.append(inner)
+            return f"$(({self._add_substitutions(inner)}))"
+        self.current.substitutions.append(inner)
         return "$()"
 
-    def _add_nested(self, text: str) -> str:
+    def _add_substitutions(self, text: str) -> str:
         """Add the scripts in a text that the shell expands; returns a `$()` for each."""
-        scripts = find_nested_in_quotes(text, self.depth + 1)
-        self.current.nested += scripts
+        scripts = find_scripts_in_quotes(text, self.depth + 1)
+        self.current.substitutions += scripts
         return "$()" * len(scripts)
 
     def _read_subscript(self, begin: int) -> str:
@@ -513,7 +515,7 @@ class _Parser:
         start, self.position = self.position, begin
         inner = self._read_to_closing("[")
         if re.match(r"\+?=", self.text[self.position : self.position + 2]):
-            self._add_nested(inner)
+            self._add_substitutions(inner)
             return self.text[start : begin - 1]
         self.position = start
         return ""
@@ -524,7 +526,7 @@ class _Parser:
         if text.startswith("${", begin):
             self.position += 2
             inner = self._read_to_closing('"{' if in_quotes and _TAKES_DEFAULT.match(text, begin) else "{")
-            return f"${{{self._add_nested(inner) or inner}}}"
+            return f"${{{self._add_substitutions(inner) or inner}}}"
         name = _NAME.match(text, begin + 1) or _SPECIAL_PARAMETER.match(text, begin)
         self.position = name.end() if name else begin + 1
         return text[begin : self.position]
@@ -532,7 +534,7 @@ class _Parser:
     def _expand(self, parameter: str) -> str:
         """The value of a parameter that the text itself sets, else its default, else the parameter as it is."""
         known_values = self.current.assigned | self.variables
-        default = _DEFAULT.fullmatch(parameter)
+        default = _DEFAULT_VALUE.fullmatch(parameter)
         if default and default[1] not in known_values:
             return re.sub(r"['\"\\]", "", default[2][:1000])
         match = _PARAMETER.fullmatch(f"${{{default[1]}}}" if default else parameter)
@@ -551,7 +553,7 @@ class _Parser:
     def _read_backticks(self) -> str:
         begin = self.position + 1
         end = self._find_unescaped("`", begin)
-        self.current.nested.append(self.text[begin:end].replace("\\`", "`"))
+        self.current.substitutions.append(self.text[begin:end].replace("\\`", "`"))
         self.position = end + 1
         return "$()"
 
@@ -559,7 +561,7 @@ class _Parser:
         """Read up to the bracket that closes the last one. Brackets in quotes do not count."""
         start = self.position
         opened = [start - 1]
-        while opened and (match := _NESTING[opening].search(self.text, self.position)):
+        while opened and (match := _BRACKETS[opening].search(self.text, self.position)):
             self.position = match.end()
             if match[0] in ")]}":
                 self.closings[opened.pop()] = match.start()
@@ -577,5 +579,5 @@ class _Parser:
     def _skip_quoted(self, quote: str) -> None:
         """Move behind the closing quotation mark."""
         begin = self.position
-        end = self._find_unescaped(quote, begin) if quote == '"' else self._find(quote, begin)
+        end = self._find_unescaped(quote, begin) if quote == '"' else self._find_or_end(quote, begin)
         self.position = min(end + 1, len(self.text))

@@ -16,7 +16,7 @@ from engine.safety.content.calls import Call
 from engine.safety.content.data_flow import find_input, find_program
 from engine.safety.content.deletions import find_conditions, judge_find, judge_rm, judge_truncate, judge_xargs
 from engine.safety.content.rulebook import find_plain_words, has_option
-from engine.safety.content.shell import Simple, parse
+from engine.safety.content.shell import SimpleCommand, parse
 
 _STARTS_LATER = Objection(ASK, "starts-later", "changes what runs automatically later")
 _HARMLESS_SETTINGS = re.compile(
@@ -200,7 +200,7 @@ def _gets_every_file(call: Call) -> bool:
     """Whether a call gets the names of all files: by a glob, from a `$(…)`, or by xargs."""
     if any(_GLOB_OF_ALL.fullmatch(word) for word in call.args[1:]):
         return True
-    nested = call.simple.nested if "$()" in call.args else []
+    nested = call.simple.substitutions if "$()" in call.args else []
     if any(_lists_every_file(command) for text in nested for command in parse(text)[:1]):
         return True
     producer = call.simple.source if "xargs" in call.via or "parallel" in call.via else None
@@ -222,7 +222,7 @@ def _judge_emptied(call: Call) -> Objection | None:
     return None
 
 
-def _lists_every_file(simple: Simple) -> bool:
+def _lists_every_file(simple: SimpleCommand) -> bool:
     """Whether a command lists every file: `git ls-files`, or `find .` without conditions."""
     program, words = find_program(simple), simple.argv
     if program == "git":

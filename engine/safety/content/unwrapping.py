@@ -44,7 +44,7 @@ from engine.safety.content.data_flow import (
     has_download_in_scripts,
     reads_download,
 )
-from engine.safety.content.shell import MAX_COMMANDS, Simple, parse
+from engine.safety.content.shell import MAX_COMMANDS, SimpleCommand, parse
 
 MAX_DEPTH = 10
 """Maximum number of scripts and programs around a command that is read."""
@@ -54,7 +54,7 @@ there are more, the verdict is `ask`."""
 
 _UNRESOLVED_VARIABLE = re.compile(r"\$(?!\$)")
 _SUBSTITUTION_MARK = re.compile(r"(\$\(\)|<\(\))")
-"""The mark that stands in a word for a script of `Simple.nested`."""
+"""The mark that stands in a word for a script of `SimpleCommand.substitutions`."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Unwrapped:
         """Note that the output of these scripts is run: it may be a download, or a file that was downloaded before."""
         last_commands = [command for text in scripts for command in parse(text)[-1:]]
         self.runs_download |= has_download_in_scripts(scripts) or any(
-            reads_download(Simple(source=command), self.downloaded_files) for command in last_commands
+            reads_download(SimpleCommand(source=command), self.downloaded_files) for command in last_commands
         )
 
     def add_program_text(self, interpreter: str, text: str) -> None:
@@ -101,7 +101,9 @@ def find_calls(text: str) -> Unwrapped:
     return result
 
 
-def _add_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...], reader: Simple | None = None) -> None:
+def _add_script(
+    text: str, result: Unwrapped, depth: int, via: tuple[str, ...], reader: SimpleCommand | None = None
+) -> None:
     """Add the programs of a script to the result. `depth` is the number of scripts and programs around it. They read
     the standard input of `reader`, unless it is None or they have one of their own."""
     result.nested_left -= len(text)
@@ -114,10 +116,10 @@ def _add_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...], 
     for simple in simples:
         if reader is not None and not simple.has_input:
             simple.stdin, simple.source = reader.stdin, reader.source
-        for nested in simple.nested:
+        for nested in simple.substitutions:
             _add_script(nested, result, depth + 1, (*via, "$()"))
         for script in simple.readers[:MAX_COMMANDS]:
-            _add_script(script, result, depth + 1, (*via, "$()"), Simple(source=simple))
+            _add_script(script, result, depth + 1, (*via, "$()"), SimpleCommand(source=simple))
         if len(result.calls) >= MAX_COMMANDS:
             return
         if simple.argv:
@@ -127,11 +129,11 @@ def _add_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...], 
             result.calls.append(Call("", [], simple, via))
 
 
-def _substitute_outputs(simple: Simple) -> list[str]:
+def _substitute_outputs(simple: SimpleCommand) -> list[str]:
     """The words of a command. A `$(…)` is replaced by its output if the text alone shows that."""
-    if not simple.nested or len(simple.nested) > 20:
+    if not simple.substitutions or len(simple.substitutions) > 20:
         return list(simple.argv)
-    scripts = iter(simple.nested)
+    scripts = iter(simple.substitutions)
     words: list[str] = []
     for word, is_quoted in zip(simple.argv, simple.quoted, strict=True):
         parts = _SUBSTITUTION_MARK.split(word)
@@ -145,7 +147,7 @@ def _substitute_outputs(simple: Simple) -> list[str]:
     return words
 
 
-def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
+def _add_call(argv: list[str], simple: SimpleCommand, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
     """Add a program to the result, after the programs that it runs."""
     if depth > MAX_DEPTH:
         result.unreadable = "nested too deeply to be checked"
@@ -169,7 +171,7 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
 
 def _note_downloads(call: Call, word: str, result: Unwrapped) -> None:
     """Note the files that a call downloads, and whether it runs one of those so far. `word` is its first word."""
-    if call.base == "exec" and not call.args and has_download_in_scripts(call.simple.nested):
+    if call.base == "exec" and not call.args and has_download_in_scripts(call.simple.substitutions):
         result.unreadable = "opens a download for later commands, unseen"
     result.downloaded_files |= find_saved_files(call.base, call.args, call.simple)
     files_run = {word, *find_script_files(call.base, call.args)}
@@ -260,7 +262,7 @@ _PRINTS_SCRIPT = re.compile(
 
 def _find_evaluated_script(call: Call, result: Unwrapped) -> Iterator[str]:
     """The script that eval runs, unless it is the output of a program that is meant for eval."""
-    script, nested = " ".join(call.args), call.simple.nested
+    script, nested = " ".join(call.args), call.simple.substitutions
     if "$()" in script:
         result.add_run_scripts(nested)
     if not (script == "$()" and nested and _PRINTS_SCRIPT.fullmatch(nested[0])):
@@ -271,8 +273,8 @@ def _find_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
     """The scripts that a shell or `source` runs."""
     args, simple = call.args, call.simple
     if "<()" in args or "$()" in args or any(target == "<()" for _, target in simple.redirects):
-        result.add_run_scripts(simple.nested)
-        for nested in simple.nested[:5]:
+        result.add_run_scripts(simple.substitutions)
+        for nested in simple.substitutions[:5]:
             yield find_output_of_script(nested) or ""
     if call.base == "cmd":
         yield " ".join(word for word in args if not re.fullmatch(r"/[a-zA-Z]", word))
@@ -299,7 +301,7 @@ def _find_option_script(call: Call, result: Unwrapped) -> str | None:
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) or word.lower() in ("--command", "-command"):
             script = _fill_parameters(call.base, call.args[index + 1 :])
             if script == "$()":
-                result.add_run_scripts(call.simple.nested)
+                result.add_run_scripts(call.simple.substitutions)
             return script
     return None
 
@@ -328,7 +330,7 @@ def _find_input_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
         yield from _read_input_scripts(call.simple, result)
 
 
-def _read_input_scripts(simple: Simple, result: Unwrapped) -> Iterator[str]:
+def _read_input_scripts(simple: SimpleCommand, result: Unwrapped) -> Iterator[str]:
     """The script in the standard input of a command that runs it."""
     if simple.stdin is not None:
         yield simple.stdin
@@ -351,7 +353,7 @@ def _find_program_texts(call: Call, result: Unwrapped) -> Iterator[tuple[str, st
     base, args = call.base, call.args
     if base in INTERPRETERS:
         if "<()" in args or "$()" in args:
-            result.add_run_scripts(call.simple.nested)
+            result.add_run_scripts(call.simple.substitutions)
         text = _find_interpreted_text(call, result)
         if text is not None:
             yield base, text
