@@ -225,7 +225,7 @@ class Autonomy:
         """Why nothing may start by itself in a workspace now, "" if it may."""
         settings = self._settings.current
         return find_reason_not_to_start(
-            stopped=self._kill_switch.block_reason(),
+            stopped=self._kill_switch.find_autonomous_obstacle(),
             autonomous=settings.autonomous_mode_enabled,
             autonomy=settings.workspace(workspace).autonomy,
             quiet=self.find_quiet_reason(),
@@ -237,7 +237,7 @@ class Autonomy:
 
     def is_operator_present(self) -> bool:
         """Whether the operator was active within `silenceThresholdMs`, and nothing is stopped."""
-        return self.measure_silence() < self._get_silence_threshold() and not self._kill_switch.stop_reason()
+        return self.measure_silence() < self._get_silence_threshold() and not self._kill_switch.find_obstacle()
 
     def next_cycle(self) -> datetime | None:
         """When the next cycle runs, None if none will. While the operator is active it is a card cycle, otherwise an
@@ -280,7 +280,7 @@ class Autonomy:
         return timedelta(milliseconds=self._settings.current.silence_threshold_ms)
 
     def _may_act(self) -> bool:
-        return self._view.state in ACTING and not self._kill_switch.stop_reason()
+        return self._view.state in ACTING and not self._kill_switch.find_obstacle()
 
     def _tick(self) -> None:
         """Bring the state up to date, and do the housekeeping."""

@@ -239,7 +239,7 @@ class CardChecks:
             decided = dict.fromkeys(entry.workspace for entry in entries if entry.kind in DECIDED)
             self._make_next_step([path for path in decided if path not in checked and not self._store.is_off(path)])
 
-        if not self._store.safety.kill_switch.stop_reason():
+        if not self._store.safety.kill_switch.find_obstacle():
             with self._lock:
                 self._followed.handle_new(handle)
         return cards
@@ -276,7 +276,7 @@ class CardChecks:
         """See `run`. The caller holds the lock."""
         store, clock = self._store, self._store.clock
         began = clock.monotonic()
-        stopped = store.safety.kill_switch.stop_reason()
+        stopped = store.safety.kill_switch.find_obstacle()
         if stopped:
             if requested:
                 raise Refusal("stopped", stopped, "clawpy resume")

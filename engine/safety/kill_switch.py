@@ -183,12 +183,12 @@ class KillSwitch:
         and session, and during a session."""
         return decide_kill(self._make_facts(self._holds), by_operator=by_operator)
 
-    def stop_reason(self) -> str:
+    def find_obstacle(self) -> str:
         """Why nothing may begin now, not even work that the operator approved; "" if work may begin. A pause does not
         count."""
         return _explain_verdict(self.current_verdict(by_operator=True))
 
-    def block_reason(self) -> str:
+    def find_autonomous_obstacle(self) -> str:
         """Why nothing may run by itself now, "" if it may."""
         return _explain_verdict(self.current_verdict())
 
@@ -196,7 +196,7 @@ class KillSwitch:
         """The state of each of the four levels."""
         return list_levels(self._make_facts(self._holds))
 
-    def kill_reason(self) -> str:
+    def find_session_end_reason(self) -> str:
         """Why running sessions must end, "" if they may go on. A pause or a month stop does not end them (SPEC 3.7)."""
         for hold in self.holds():
             if hold.word is HoldKind.STOP:

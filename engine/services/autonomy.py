@@ -158,7 +158,7 @@ def _make_jobs(services: Services) -> tuple[ScheduledJob, ...]:
 
 def _may_begin(services: Services) -> bool:
     """Whether nothing is stopped."""
-    return not services.safety.kill_switch.stop_reason()
+    return not services.safety.kill_switch.find_obstacle()
 
 
 def _make_cards_of_new_tasks(services: Services) -> Callable[[], None]:
@@ -226,7 +226,7 @@ class AutomaticTraining:
             return True
         return (
             services.settings.current.training.automatic
-            and not services.safety.kill_switch.block_reason()
+            and not services.safety.kill_switch.find_autonomous_obstacle()
             and services.training.may_start(services.clock.now())
         )
 

@@ -183,7 +183,7 @@ class _CandidateSources:
         return self._services.embedded_twin.read_phase().number
 
     def find_block_reason(self) -> str:
-        return self._services.safety.kill_switch.block_reason()
+        return self._services.safety.kill_switch.find_autonomous_obstacle()
 
     def list_secrets(self) -> Iterable[str]:
         return self._services.keys.secrets()

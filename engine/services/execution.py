@@ -145,7 +145,7 @@ def _build_model_host(services: Services, overrides: Overrides) -> None:
         calls=services.calls,
         costs=services.safety.costs,
         clock=services.clock,
-        hold_reason=services.safety.kill_switch.block_reason,
+        hold_reason=services.safety.kill_switch.find_autonomous_obstacle,
         secrets=services.keys.secrets,
     )
 
@@ -229,7 +229,7 @@ def _build_sessions(services: Services, runners: Sequence[Runner], sandbox: Sand
         settings=services.settings,
         rails=SessionRails(
             consume=services.safety.permits.consume,
-            stop_signal=services.safety.kill_switch.stop_reason,
+            stop_signal=services.safety.kill_switch.find_obstacle,
             check=services.safety.check_command,
             is_allowed_once=services.safety.pipeline.is_allowed_once,
             reserve=services.safety.costs.raise_reservation,

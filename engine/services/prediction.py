@@ -73,7 +73,7 @@ def _build_model_twin(services: Services, access: TwinAccess) -> ModelTwin:
         calls=services.calls,
         costs=services.safety.costs,
         clock=services.clock,
-        hold_reason=services.safety.kill_switch.block_reason,
+        hold_reason=services.safety.kill_switch.find_autonomous_obstacle,
         secrets=services.keys.secrets,
     )
     return ModelTwin(
@@ -97,8 +97,8 @@ def _build_training(services: Services, access: TwinAccess) -> Training:
         twin=TwinModel(of_twin.plan, of_twin.open_provider, of_twin.answer, of_twin.adopt),
         budget=services.safety.costs,
         randomness=services.randomness,
-        hold_reason=services.safety.kill_switch.stop_reason,
-        stop_reason=services.safety.kill_switch.kill_reason,
+        hold_reason=services.safety.kill_switch.find_obstacle,
+        stop_reason=services.safety.kill_switch.find_session_end_reason,
     )
 
 
@@ -208,7 +208,7 @@ def _build_check_sources(services: Services) -> CheckSources:
         services.settings,
         services.tasks,
         name_workspaces=partial(name_known_workspaces, services),
-        stop_reason=services.safety.kill_switch.stop_reason,
+        stop_reason=services.safety.kill_switch.find_obstacle,
         run_heartbeats=lambda: services.heartbeat.pulse(),
         learn=lambda: services.adaptation.run_round(),
         report=services.report,

@@ -124,7 +124,7 @@ class DecisionWorld:
 
     def _make_safety(self) -> Any:
         """The simple rails, and a kill switch with `stop_reason`."""
-        kill_switch = SimpleNamespace(stop_reason=lambda: self.stop_reason, pause_after_rejections=lambda tx: None)
+        kill_switch = SimpleNamespace(find_obstacle=lambda: self.stop_reason, pause_after_rejections=lambda tx: None)
         return SimpleNamespace(pipeline=self.rails, kill_switch=kill_switch)
 
     def _propose(self, context: WorkspaceContext) -> Proposed:

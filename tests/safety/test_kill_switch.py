@@ -59,10 +59,10 @@ def test_each_level_blocks_ends_running_sessions_and_is_shown(rails: Rails, leve
     rails.kill_switch.poll()
     assert rails.find_blocking_rule() == f"kill:{rule}"
     assert len(rails.stopped) == 1
-    assert rails.kill_switch.kill_reason() == reason
+    assert rails.kill_switch.find_session_end_reason() == reason
     assert [shown.name for shown in rails.kill_switch.levels() if shown.is_active] == [level]
     end(rails)
-    assert (rails.find_blocking_rule(), rails.kill_switch.kill_reason()) == ("", "")
+    assert (rails.find_blocking_rule(), rails.kill_switch.find_session_end_reason()) == ("", "")
     assert not any(shown.is_active for shown in rails.kill_switch.levels())
 
 
@@ -79,7 +79,7 @@ def test_a_pause_and_a_month_stop_end_no_running_session(rails: Rails):
     for word in ("pause", "month"):
         rails.write(rails.kill_switch.place, word, "the cap is reached")
     assert rails.kill_switch.current_verdict().verdict is Verdict.BLOCK
-    assert rails.kill_switch.kill_reason() == ""
+    assert rails.kill_switch.find_session_end_reason() == ""
 
 
 def test_a_switch_is_off_although_sessions_cannot_be_ended_and_ends_them_later(rails: Rails):

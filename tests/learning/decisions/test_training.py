@@ -103,7 +103,7 @@ def test_after_a_failed_run_the_next_begins_by_itself_a_day_later(world: Trainin
 
 def test_a_training_that_begins_by_itself_reports_a_refusal_once(world: TrainingWorld, clock: FakeClock):
     services = Mock(training=world.training, clock=clock)
-    services.safety.kill_switch.block_reason = lambda: world.stop_reason
+    services.safety.kill_switch.find_autonomous_obstacle = lambda: world.stop_reason
     automatic = AutomaticTraining(services)
     assert not automatic.is_due()
     world.add_pairs(60)
