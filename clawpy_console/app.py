@@ -158,7 +158,7 @@ class ConsoleApp(CardConsole):
     ) -> None:
         super().__init__(home, workspaces, demo=demo, now=now, terminal=terminal, host=host or Host(owns_engine=True))
         self._open_engine = open_engine
-        self.held_elsewhere = False
+        self.is_held_elsewhere = False
         """Whether the app ended because another engine, which offers a console, holds the home."""
         if terminal is not None:
             terminal.bind_app(on_hang_up=self.quit, on_stop_key=self._stop_pressed)
@@ -227,8 +227,8 @@ class ConsoleApp(CardConsole):
 
         if self.terminal is not None and refusal.code == "home_held":
             holder = read_holder(self.home)
-            self.held_elsewhere = holder is None or holder.kind != ""
-            if self.held_elsewhere:
+            self.is_held_elsewhere = holder is None or holder.kind != ""
+            if self.is_held_elsewhere:
                 self.exit()
                 return
         self.opening = "not open"
@@ -256,9 +256,9 @@ class ConsoleApp(CardConsole):
 
     def on_state_loaded(self) -> None:
         """After the first reading, show what the operator must know: refusals of the start, and the greeting."""
-        if self.greeted:
+        if self.is_loaded:
             return
-        self.greeted = True
+        self.is_loaded = True
         self._draw_state(frozenset({"sessions"}))  # those known from last time: their output can be read only now
         for refusal in self._early_refusals:
             self.show_toast(refusal, "warning")

@@ -112,7 +112,7 @@ class Console(TerminalApp):
         self._save_scheduled = False
         self._is_ready = False  # once the first frame is drawn
         self._quits_when_ready = False
-        self.greeted = False
+        self.is_loaded = False
         """True once everything has been read for the first time."""
         self._early_refusals: list[Refusal] = []  # refusals that came before there was a screen to show them on
         self.workspace_refusal: Refusal | None = None
@@ -316,7 +316,7 @@ class Console(TerminalApp):
 
     def report_refusal(self, refusal: Refusal) -> None:
         """Show a refusal as a toast, as soon as there is a screen."""
-        if self.is_running and self.greeted:
+        if self.is_running and self.is_loaded:
             self.show_toast(refusal, "warning")
         else:
             self._early_refusals.append(refusal)

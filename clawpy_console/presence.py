@@ -68,7 +68,7 @@ class Presence:
             self._show_absence(active_at)
         elif self._is_greeting and (app.last.welcomed or key == "escape"):
             self._greet([])
-        if app.greeted and key == "escape" and not app.last.welcomed:
+        if app.is_loaded and key == "escape" and not app.last.welcomed:
             app.update_last_screen(welcomed=True)
         if app.engine is None or (self._reported_at is not None and now - self._reported_at < REPORT_INTERVAL):
             return

@@ -6,8 +6,8 @@ that opens the engine. That process runs one `ConsoleApp` for each terminal (`co
 
 Here is that process, as a console knows it (`Host`): whether it outlives a console, and how it collects garbage without
 delaying a key. Its engine works in threads. The event loop needs the interpreter lock whenever it wakes, and a
-computing thread gives it up only after the switch interval. A full garbage collection stops all threads: for 30 ms with
-an engine at work.
+computing thread gives it up only after the switch interval. A full garbage collection stops all threads, and
+a key would wait for it.
 
 For clients and verbs, too, it says how signals end a process. The client imports this before it can answer, so it
 imports little.
@@ -47,8 +47,8 @@ class GarbageCollector:
         self._is_active = False
 
     def allow_collections(self) -> None:
-        """Let the interpreter collect garbage, from the first frame on. Before that it did not, because it took 22 of
-        372 ms of processor time. What exists now is excluded, because almost all of it stays."""
+        """Let the interpreter collect garbage, from the first frame on, which that would delay. What exists now is
+        excluded, because almost all of it stays."""
         if not gc.isenabled():
             gc.freeze()
             gc.enable()

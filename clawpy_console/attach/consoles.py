@@ -171,7 +171,7 @@ class Consoles(Host):
             await app.run_async(mouse=app.mouse)
             if app._exception is not None:
                 raise app._exception
-            return ClientEnd(app.return_code or 0, again=app.held_elsewhere)
+            return ClientEnd(app.return_code or 0, again=app.is_held_elsewhere)
         except Exception as error:
             engine = app.engine if app is not None else None
             return ClientEnd(1, await asyncio.to_thread(_write_report, error, self._home, engine, terminal))

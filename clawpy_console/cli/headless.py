@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-class _Ending:
-    """Why the engine is to end, set by signal handlers and threads. Wakes the main loop.
+class _EndRequest:
+    """The request that the engine ends, by signal handlers and threads. It wakes the main loop.
 
     It does so by a pipe, into which Python writes at each signal: one that comes just before the main thread waits for
     a lock or a queue would not wake it. The pipe lasts as long as the process.
@@ -39,8 +39,10 @@ class _Ending:
 
     def __init__(self) -> None:
         self.reason = ""
-        self.finish = False
-        self.hurry = False
+        """Why the engine is to end, "" until it is."""
+        self.lets_work_finish = False
+        """Whether running work is waited for."""
+        self.is_repeated = False
         self._woken, self.wake_fd = os.pipe()
         os.set_blocking(self.wake_fd, False)
 
@@ -56,15 +58,15 @@ class _Ending:
 
     def end(self, reason: str, *, finish: bool = False) -> None:
         """Ask for the end; the second call asks not to wait for running work."""
-        self.hurry = self.hurry or bool(self.reason)
-        self.finish = finish and not self.hurry
+        self.is_repeated = self.is_repeated or bool(self.reason)
+        self.lets_work_finish = finish and not self.is_repeated
         self.reason = self.reason or reason
         self.wake()
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Ask for the end. The second signal ends the program in any case, also one that waits for a git that does not
         answer."""
-        if self.reason and not self.finish:
+        if self.reason and not self.lets_work_finish:
             signal.alarm(SHUTDOWN_S)
         self.end(signal.Signals(number).name)
 
@@ -79,11 +81,11 @@ def run(
 ) -> None:
     """Run until asked to end, with the gateway open when `gateway` has its options. Raises `Refusal` as `open_engine`
     and `Gateway.open` do."""
-    ending = _Ending()
+    end_request = _EndRequest()
     ignores_hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # as under nohup, which stays so
     ending_signals = [signal.SIGINT, signal.SIGTERM, *([] if ignores_hangup else [signal.SIGHUP])]
-    signal.set_wakeup_fd(ending.wake_fd, warn_on_full_buffer=False)
-    with signal_handlers(dict.fromkeys(ending_signals, ending.on_signal)):
+    signal.set_wakeup_fd(end_request.wake_fd, warn_on_full_buffer=False)
+    with signal_handlers(dict.fromkeys(ending_signals, end_request.on_signal)):
         opened: Future[Engine] = Future()
         consoles = Consoles(opened.result, home, owns_engine=False)
         try:
@@ -94,12 +96,9 @@ def run(
         opened.set_result(engine)
         printer = EventPrinter(engine, as_json=as_json)
         try:
-            watched = ", ".join(map(workspace_name, engine.workspaces)) or "no workspace"
-            printer.print_note(f"watching {watched}; {engine.autonomy.update_state().state.value}")
-            if gateway is not None:
-                print_new_token(engine.gateway.open(**gateway), engine.gateway.state().token_source)
-            _print_until_ending(engine, printer, ending, seconds)
-            _wind_down(engine, printer, ending, with_gateway=gateway is not None)
+            _begin(engine, printer, gateway)
+            _print_until_end(engine, printer, end_request, seconds)
+            _wind_down(engine, printer, end_request, with_gateway=gateway is not None)
         finally:
             consoles.close()
             engine.close()
@@ -125,32 +124,40 @@ def serve(
         raise Refusal(error.code, error.message, fix) from error
 
 
+def _begin(engine: Engine, printer: EventPrinter, gateway: Mapping[str, Any] | None) -> None:
+    """Say what the engine watches, and open the gateway when its options are given."""
+    watched = ", ".join(map(workspace_name, engine.workspaces)) or "no workspace"
+    printer.print_note(f"watching {watched}; {engine.autonomy.update_state().state.value}")
+    if gateway is not None:
+        print_new_token(engine.gateway.open(**gateway), engine.gateway.state().token_source)
+
+
 POLL_S = 60.0
 """Seconds between two reads of the ledger when no event wakes it."""
 
 
-def _print_until_ending(engine: Engine, printer: EventPrinter, ending: _Ending, seconds: int | None) -> None:
+def _print_until_end(engine: Engine, printer: EventPrinter, end_request: _EndRequest, seconds: int | None) -> None:
     """Print the facts of the ledger and new tokens until the end is asked for, or `seconds` are over."""
-    feed = engine.bus.subscribe(ending.wake, capacity=1)
+    feed = engine.bus.subscribe(end_request.wake, capacity=1)
     until = None if seconds is None else time.monotonic() + seconds
-    while not ending.reason:
+    while not end_request.reason:
         feed.drain()  # only its waking counts: what happened is read from the ledger
         printer.print_new_facts()
         print_new_token(engine.gateway.take_new_token(), engine.gateway.state().token_source)
         timeout = POLL_S if until is None else min(POLL_S, until - time.monotonic())
         if timeout <= 0:
-            ending.end("the time set by --for is over", finish=True)
+            end_request.end("the time set by --for is over", finish=True)
             break
-        ending.wait(timeout)
+        end_request.wait(timeout)
 
 
-def _wind_down(engine: Engine, printer: EventPrinter, ending: _Ending, *, with_gateway: bool) -> None:
+def _wind_down(engine: Engine, printer: EventPrinter, end_request: _EndRequest, *, with_gateway: bool) -> None:
     """Say why the engine ends, and end its work."""
     running = len(engine.sessions.list_running())
-    finish = f"; {running} running; they finish first" if running and ending.finish else ""
+    finish = f"; {running} running; they finish first" if running and end_request.lets_work_finish else ""
     gateway = "; the gateway stops too" if with_gateway and not engine.settings.current.gateway.enabled else ""
-    printer.print_note(f"stopping: {ending.reason}{finish}{gateway}")
-    for card in engine.wind_down(finish=ending.finish, hurry=lambda: ending.hurry):
+    printer.print_note(f"stopping: {end_request.reason}{finish}{gateway}")
+    for card in engine.wind_down(finish=end_request.lets_work_finish, hurry=lambda: end_request.is_repeated):
         printer.print_note(f"stopped, and its card is pending again: {card.assignment.prompt}", card.id)
     printer.print_new_facts()
 

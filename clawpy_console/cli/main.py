@@ -37,8 +37,8 @@ PIPE_CLOSED = 128 + signal.SIGPIPE
 """The exit code when the reader closed the pipe, as a shell reports it."""
 
 GC_THRESHOLD = (50_000, 20, 50)
-"""Thresholds of `gc.set_threshold`. With Python's default of 700 garbage collection took two fifths of the time,
-because a screen consists of tens of thousands of objects."""
+"""Thresholds of `gc.set_threshold`. A screen consists of tens of thousands of objects, for which Python's default of
+700 collects garbage far too often."""
 
 
 def main(argv: Sequence[str] | None = None, terminal: socket.socket | None = None) -> int:

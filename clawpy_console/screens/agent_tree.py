@@ -42,7 +42,7 @@ MAX_INDENT_LEVELS = 12
 """Maximum depth that is indented, so that names stay in sight."""
 
 FOLD_MARKS = {None: "  ", True: "▾ ", False: "▸ "}
-"""The mark before a name, by `Node.open`."""
+"""The mark before a name, by `Node.is_open`."""
 
 AGENT_STATES = LABELS["agent"]
 """The label of each state of an agent."""
@@ -56,13 +56,13 @@ class Node:
     depth: int
     agent: AgentView | None = None
     """None for the owner, for folded agents and for the heading of a group."""
-    open: bool | None = None
+    is_open: bool | None = None
     """Whether the rows below are shown, None when there are none."""
     text: str = ""
     """Why an agent is not below its leader; for a row without an agent its whole text."""
-    matches: bool = True
+    is_match: bool = True
     """Whether the filter matches; a leader of a match is shown without matching itself."""
-    above: str = ""
+    parent_id: str = ""
     """The id of the row above it in the tree, "" for none."""
 
 
@@ -129,9 +129,9 @@ class _TreeBuilder:
             if node.id.startswith(GROUP_PREFIX) and not children:
                 continue
             if children or node.id == OWNER:
-                node = replace(node, open=self._is_filtered or self._folds.is_open(node.id))
+                node = replace(node, is_open=self._is_filtered or self._folds.is_open(node.id))
             nodes.append(node)
-            if node.open:
+            if node.is_open:
                 todo += reversed(children)
         return nodes
 
@@ -147,13 +147,13 @@ class _TreeBuilder:
             return [self._make_agent_node(agent, node) for agent in members]
         names = ", ".join(folded[:MAX_NAMES]) + (" …" if len(folded) > MAX_NAMES else "")
         folded_row = Node(
-            f"{FOLD_PREFIX}{node.id}", node.depth + 1, text=f"{len(folded):,} not used yet: {names}", above=node.id
+            f"{FOLD_PREFIX}{node.id}", node.depth + 1, text=f"{len(folded):,} not used yet: {names}", parent_id=node.id
         )
         return [*(self._make_agent_node(agent, node) for agent in members if agent.id in self._visible), folded_row]
 
-    def _make_agent_node(self, agent: AgentView, above: Node) -> Node:
-        reason, matches = self._reasons.get(agent.id, ""), agent.id in self._matching
-        return Node(agent.id, above.depth + 1, agent, text=reason, matches=matches, above=above.id)
+    def _make_agent_node(self, agent: AgentView, parent: Node) -> Node:
+        reason, is_match = self._reasons.get(agent.id, ""), agent.id in self._matching
+        return Node(agent.id, parent.depth + 1, agent, text=reason, is_match=is_match, parent_id=parent.id)
 
     def _shows_unused(self, node: Node) -> bool:
         """Whether agents below a row are shown although they never worked."""
@@ -263,7 +263,7 @@ class Tree(Rows):
             return
         node = self.nodes[self.rows[number].id]
         mark = LEAD_CELLS + 2 * min(node.depth, MAX_INDENT_LEVELS)
-        if node.id.startswith((FOLD_PREFIX, GROUP_PREFIX)) or (node.open is not None and mark <= event.x < mark + 2):
+        if node.id.startswith((FOLD_PREFIX, GROUP_PREFIX)) or (node.is_open is not None and mark <= event.x < mark + 2):
             event.prevent_default()  # a click on the mark folds; it opens nothing
             self.cursor = number
             self.post_message(self.Fold(node.id))
@@ -271,17 +271,17 @@ class Tree(Rows):
     def action_fold(self) -> None:
         """Fold the row under the cursor; a row that is folded already goes to its leader."""
         node = self.node
-        if node is not None and node.open:
+        if node is not None and node.is_open:
             self.post_message(self.Fold(node.id, unfold=False))
-        elif node is not None and node.above:
-            self.select(node.above)
+        elif node is not None and node.parent_id:
+            self.select(node.parent_id)
 
     def action_unfold(self) -> None:
         """Unfold the row under the cursor; a row that is unfolded already goes to the first row below."""
         node = self.node
-        if node is not None and (node.open is False or node.id.startswith(FOLD_PREFIX)):
+        if node is not None and (node.is_open is False or node.id.startswith(FOLD_PREFIX)):
             self.post_message(self.Fold(node.id, unfold=True))
-        elif node is not None and node.open:
+        elif node is not None and node.is_open:
             self.action_step(1)
 
     def action_toggle_fold(self) -> None:
@@ -295,7 +295,7 @@ def make_node_row(node: Node) -> Row:
     if agent is None:
         return _make_row_without_agent(node)
     label = AGENT_STATES[agent.activity.state]
-    text = f"{_indent(node)}{FOLD_MARKS[node.open]}{agent.tier} {agent.id}  {one_line(node.text)}"
+    text = f"{_indent(node)}{FOLD_MARKS[node.is_open]}{agent.tier} {agent.id}  {one_line(node.text)}"
     tokens = agent.activity.total_tokens
     used = f" {formats.tokens(tokens):>6}" if tokens else ""
     needs_attention = agent.activity.state in ("queued", "waiting", "broken")
@@ -306,11 +306,11 @@ def make_node_row(node: Node) -> Row:
 
 def _make_row_without_agent(node: Node) -> Row:
     """The row of the owner, of folded agents, or of the heading of a group."""
-    mark = FOLD_MARKS[node.open]
+    mark = FOLD_MARKS[node.is_open]
     if node.id == OWNER:
         return Row(node.id, f"{mark}{OWNER}", "●", node.text, "ink", "accent", "grey")
     style = "wants" if node.id.startswith(GROUP_PREFIX) and node.id != RETIRED else "faint"
-    return Row(node.id, f"{_indent(node)}{'+ ' if node.open is None else mark}{node.text}", " ", "", style)
+    return Row(node.id, f"{_indent(node)}{'+ ' if node.is_open is None else mark}{node.text}", " ", "", style)
 
 
 def _indent(node: Node) -> str:
@@ -323,6 +323,6 @@ def _choose_agent_style(node: Node, agent: AgentView) -> str:
         return "wrong"
     if node.text:  # its chain does not reach the owner
         return "wants"
-    if not node.matches or agent.activity.state == "retired":
+    if not node.is_match or agent.activity.state == "retired":
         return "faint"
     return "ink" if was_used(agent) else "grey"

@@ -216,7 +216,7 @@ class Details(Dialog[None]):
         super().__init__()
         self._card = card
         self._evidence = Evidence()
-        self._armed = False  # the risk was shown, and the next key may approve
+        self._is_risk_shown = False  # then the next key may approve
         self._approving_id = ""  # the card whose approval the engine has not answered yet
 
     @property
@@ -242,7 +242,7 @@ class Details(Dialog[None]):
         """Show `card` from now on. Call it while the screen is not open."""
         if card.id != self._card.id:
             self._evidence = Evidence()
-        self._card, self._armed = card, False
+        self._card, self._is_risk_shown = card, False
         if self.is_mounted:
             self.query_one(Frame).screen_name = self.app.current_mode
             self._show_card()
@@ -315,13 +315,13 @@ class Details(Dialog[None]):
         risk = self._card.approval_risk
         if not risk:
             self._approve()
-        elif not self._armed:
-            self._armed = True
+        elif not self._is_risk_shown:
+            self._is_risk_shown = True
             self._show_refusal(f"risky: {risk}; {self.key_of('details.insist')} approves it anyway")
             self._pane.focus()
 
     def action_insist(self) -> None:
-        if self._armed:
+        if self._is_risk_shown:
             self._approve()
 
     def _approve(self) -> None:
@@ -348,12 +348,15 @@ class Details(Dialog[None]):
                 self.app.show_toast(f"Not started: {one_line(card.assignment.prompt)}: {refusal}", "warning")
                 return
             self._show_refusal(refusal)
-            self._armed = False
+            self._is_risk_shown = False
             self._read_again()
 
         def call(engine: Engine) -> Card:
             return engine.cards.approve(
-                card.id, edit=edit, parameters=parameters, without_sandbox=self._armed and card.needs_confirmation
+                card.id,
+                edit=edit,
+                parameters=parameters,
+                without_sandbox=self._is_risk_shown and card.needs_confirmation,
             )
 
         self.app.cards.approve_edited(card, call, on_approved, on_refusal)

@@ -66,7 +66,7 @@ class Hunk:
     new_start: int
     """The number of its first line in the file after the change."""
     text: str
-    folded: bool = False
+    is_folded: bool = False
 
     @cached_property
     def signs(self) -> str:
@@ -118,7 +118,7 @@ class DiffFile:
     """Facts that the hunks do not show, as tone and text."""
     all_or_nothing: bool
     """Whether only all hunks together can land."""
-    folded: bool = False
+    is_folded: bool = False
     landed: int = 0
     """Number of hunks that landed already, and are not in `hunks`."""
 
@@ -210,7 +210,7 @@ class DiffRows:
         self._count = 0
         for file in files:
             self._add(DiffEntry("file", file))
-            if not file.folded:
+            if not file.is_folded:
                 self._add_content(file)
 
     def __len__(self) -> int:
@@ -251,7 +251,7 @@ class DiffRows:
         comments = [comment for comment in self._comments if comment.path == file.change.path]
         for hunk in file.hunks:
             self._add(DiffEntry("hunk", file, hunk))
-            if not hunk.folded:
+            if not hunk.is_folded:
                 comments = self._add_lines(file, hunk, comments)
         for comment in comments:
             self._add_comment(comment, file)

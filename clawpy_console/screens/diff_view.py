@@ -94,7 +94,7 @@ class DiffPainter:
         if entry.kind == "file":
             style = base + self._tone("file")
             right = " binary " if file.change.added is None else f" +{file.change.added} -{file.change.removed} "
-            name = f"{choose_mark_sign(file.marks, marked)}{'▸' if file.folded else '▾'} {file.name}"
+            name = f"{choose_mark_sign(file.marks, marked)}{'▸' if file.is_folded else '▾'} {file.name}"
             name = fit_to_width(name, width - len(right))
             return Strip.join([cursor, Strip([Segment(name, style), Segment(right, style + self._tone("grey"))])])
         style = base + self._tone("lit") if has_cursor else base
@@ -172,10 +172,10 @@ class DiffPainter:
 
 def _describe_hunk(file: DiffFile, hunk: Hunk, marked: set[Mark]) -> str:
     """The head of a hunk: its mark, its number and its place in the code."""
-    folded = f"  {formats.count(len(hunk.lines), 'line')}" if hunk.folded else ""
+    folded = f"  {formats.count(len(hunk.lines), 'line')}" if hunk.is_folded else ""
     mark = "" if file.all_or_nothing else choose_mark_sign({(file.change.path, hunk.number)}, marked)
     number = f"hunk {hunk.number} of {len(file.hunks) + file.landed}"
-    return f"  {mark}{'▸' if hunk.folded else '▾'} {number}{folded}  {hunk.title}"
+    return f"  {mark}{'▸' if hunk.is_folded else '▾'} {number}{folded}  {hunk.title}"
 
 
 class DiffView(CursorView, can_focus=True):
@@ -327,7 +327,7 @@ class DiffView(CursorView, can_focus=True):
         """Fold or unfold the hunk under the cursor; on a file all of it."""
         if (entry := self.current) is not None:
             foldable = entry.hunk or entry.file
-            foldable.folded = not foldable.folded
+            foldable.is_folded = not foldable.is_folded
             self._rebuild_rows(DiffEntry("hunk" if entry.hunk else "file", entry.file, entry.hunk))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -122,7 +122,7 @@ class HierarchyScreen(FilteredScreen):
     def apply_filter(self) -> None:
         self._draw_tree()
         rows = self._tree
-        matches = [node.id for node in rows.nodes.values() if node.agent and node.matches]
+        matches = [node.id for node in rows.nodes.values() if node.agent and node.is_match]
         if self.filter_words and matches and rows.current not in matches:
             rows.select(matches[0])
 
@@ -136,7 +136,7 @@ class HierarchyScreen(FilteredScreen):
         if agent is not None:
             self._tree.select(agent_id)
             self._agent_to_select = ""
-        self._draw_tree_title(sum(node.agent is not None and node.matches for node in nodes))
+        self._draw_tree_title(sum(node.agent is not None and node.is_match for node in nodes))
 
     def _draw_tree_title(self, match_count: int) -> None:
         """Draw how many agents there are, how many match the filter, and how many are running, waiting and broken."""
@@ -261,8 +261,8 @@ class HierarchyScreen(FilteredScreen):
     @on(Tree.Fold)
     def _fold(self, message: Tree.Fold) -> None:
         node = self._tree.nodes.get(message.row_id)
-        can_fold = node is not None and (node.open is not None or node.id.startswith(FOLD_PREFIX))
-        if node is not None and can_fold and message.unfold in (None, not node.open):
+        can_fold = node is not None and (node.is_open is not None or node.id.startswith(FOLD_PREFIX))
+        if node is not None and can_fold and message.unfold in (None, not node.is_open):
             self._folds = replace(self._folds, toggled=self._folds.toggled ^ {node.id})
         self._draw_tree()
 

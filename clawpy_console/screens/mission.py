@@ -99,7 +99,7 @@ class MissionScreen(ConsoleScreen):
             empty = f"No cards from last time.\n\nThe engine is {self.app.opening}."
             if not self.app.opening:
                 empty = panes.describe_empty_stack(self._shown_state, self.now, self.app.keymap)
-            self._stack.show(self._select_shown(pending), empty=empty, pending=pending if self.app.greeted else None)
+            self._stack.show(self._select_shown(pending), empty=empty, pending=pending if self.app.is_loaded else None)
             if not changed or changed & {"cards", "workspaces"}:
                 self._draw_stack()
             else:

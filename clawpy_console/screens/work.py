@@ -154,7 +154,7 @@ class WorkScreen(FilteredScreen):
         chosen."""
         if not self._is_opening or self._keeps_cursor:
             return
-        self._is_opening = not self.app.greeted  # a session of the last start may wait no more
+        self._is_opening = not self.app.is_loaded  # a session of the last start may wait no more
         waiting = [session.id for session in (*groups[ASKING], *groups[TO_LAND])]
         if waiting and self._rows.current not in waiting:
             self._rows.select(waiting[0])
