@@ -46,10 +46,10 @@ _apprise_log.addHandler(logging.NullHandler())
 
 @frozen
 class DeliveryFailure:
-    """The reason of a failed delivery. If `lasting`, it will fail again until the operator fixes it."""
+    """The reason of a failed delivery. If `is_lasting`, it will fail again until the operator fixes it."""
 
     message: str
-    lasting: bool = False
+    is_lasting: bool = False
 
 
 @frozen
@@ -77,7 +77,7 @@ def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Deli
     if address.service == SPEAK_SCHEME:
         return _run(make_speech_command(note), purpose="speech")
     if not has_extra(NOTIFY):
-        return DeliveryFailure(str(make_not_installed_refusal(NOTIFY)), lasting=True)
+        return DeliveryFailure(str(make_not_installed_refusal(NOTIFY)), is_lasting=True)
     return _send(address, note, buttons)
 
 
@@ -91,11 +91,13 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Delive
     )  # fmt: skip
     fields: Document | None = plugins.url_to_dict(address.url)  # type: ignore[no-untyped-call]
     if fields is None:
-        return DeliveryFailure("there is no such service, or its address is incomplete", lasting=True)
+        return DeliveryFailure("there is no such service, or its address is incomplete", is_lasting=True)
     title, body, fields = adapt(note, buttons, fields)
     service = apprise.Apprise.instantiate(fields, asset=asset)
     if service is None:
-        return DeliveryFailure("its address is incomplete, or the service cannot be used on this machine", lasting=True)
+        return DeliveryFailure(
+            "its address is incomplete, or the service cannot be used on this machine", is_lasting=True
+        )
     carrier = apprise.Apprise(asset=asset)
     carrier.add(service)
     kind = apprise.NotifyType.INFO if note.is_good_news else apprise.NotifyType.WARNING
@@ -115,7 +117,7 @@ def describe_failure(messages: Sequence[str]) -> DeliveryFailure:
         if match := re.search(r"error=(\d{3})\d{0,2}\b", line):  # ntfy adds two digits to the status
             status = int(match[1])
             return DeliveryFailure(
-                f"the server answers {status}", lasting=400 <= status < 500 and status not in RETRYABLE_STATUS
+                f"the server answers {status}", is_lasting=400 <= status < 500 and status not in RETRYABLE_STATUS
             )
         if "connection error" in line.casefold():
             return DeliveryFailure("it cannot be reached")
@@ -124,7 +126,7 @@ def describe_failure(messages: Sequence[str]) -> DeliveryFailure:
 
 def _run(command: Sequence[str], *, purpose: str) -> DeliveryFailure | None:
     if not command:
-        return DeliveryFailure(f"this machine has no program for {purpose}; see `clawpy doctor`", lasting=True)
+        return DeliveryFailure(f"this machine has no program for {purpose}; see `clawpy doctor`", is_lasting=True)
     try:
         process = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S
@@ -132,7 +134,7 @@ def _run(command: Sequence[str], *, purpose: str) -> DeliveryFailure | None:
     except subprocess.TimeoutExpired:
         return DeliveryFailure(f"it did not accept the notification within {TIMEOUT_S:g} s")
     except OSError as error:
-        return DeliveryFailure(f"{command[0]} cannot be run: {error.strerror}", lasting=True)
+        return DeliveryFailure(f"{command[0]} cannot be run: {error.strerror}", is_lasting=True)
     return None if process.returncode == 0 else DeliveryFailure(f"{command[0]} ended with {process.returncode}")
 
 

@@ -171,10 +171,10 @@ class Sender:
         try:
             address = self._addresses.find(self._surface)
             if address is None:
-                return DeliveryFailure("it has no address", lasting=True)
+                return DeliveryFailure("it has no address", is_lasting=True)
             return self._deliver_note(address, note, self._make_buttons(note.prediction_id, note.actions))
         except Refusal as refusal:
-            return DeliveryFailure(refusal.message, lasting=True)
+            return DeliveryFailure(refusal.message, is_lasting=True)
         except Exception as error:
             # Only the type of a library's error is logged, because its message may contain the address.
             log.warning("the %s could not be reached: %s", self._surface, type(error).__name__)
@@ -203,7 +203,7 @@ class Sender:
         self._failures += 1
         self._blocked_until, self.last_failure = next_attempt, failure.message
         tried_again = [row for row in rows if row.tries + 1 < MAX_TRIES and now - row.created_at < MAX_AGE]
-        if failure.lasting:
+        if failure.is_lasting:
             tried_again = []
         if given_up := [row for row in rows if row not in tried_again]:
             self._outbox.give_up(self._surface, given_up, failure.message)

@@ -110,7 +110,7 @@ def test_discord_shows_text_literally_and_mentions_nobody(
 @pytest.mark.parametrize("status, lasting", [(401, True), (404, True), (429, False), (503, False)])
 def test_a_status_below_500_lasts_unless_it_asks_for_patience(server: NotificationServer, status: int, lasting: bool):
     server.status = status
-    failure = DeliveryFailure(f"the server answers {status}", lasting=lasting)
+    failure = DeliveryFailure(f"the server answers {status}", is_lasting=lasting)
     assert send(server.ntfy, make_test_note(Form.BANNER)) == failure
 
 

@@ -35,7 +35,7 @@ def test_a_test_notification_says_how_it_went(world: NotifyWorld):
 
 def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: NotifyWorld):
     world.set_addresses(phone="ntfy://topic")
-    world.courier.failures[Surface.PHONE] = DeliveryFailure("the server answers 401", lasting=True)
+    world.courier.failures[Surface.PHONE] = DeliveryFailure("the server answers 401", is_lasting=True)
     world.record_events(PAUSED_EVENT)
     world.deliver()
     shown = render_document("notify", carry_out_notify(world))

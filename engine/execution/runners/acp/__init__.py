@@ -1,8 +1,8 @@
 """Drives the coding agents of this machine with the Agent Client Protocol (SPEC 3.8).
 
-This module says which agents are known, which of them are installed, and how each is started and logged in. `runner`
-carries out a session: `conversation` talks to the process of the agent, `requests` answers what the agent asks for,
-`agent_transcript` writes what it says and does, and `turns` counts what that costs.
+This module says which agents are known, which of them are installed, how each is started and logged in, and what it
+and its commands may use. `runner` carries out a session: `conversation` talks to the process of the agent, `requests`
+answers what the agent asks for, `agent_transcript` writes what it says and does, and `turns` counts what that costs.
 
 The library of the protocol takes most of a second to import. So only those four modules import it, and they are
 imported when the first session begins.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +20,8 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from engine.config.sections import AcpSettings
+from engine.execution.sandbox import Confinement
+from engine.execution.sandbox.host_paths import TOOLS
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import FoundAgent
@@ -112,3 +114,43 @@ def _describe_login(agent: KnownAgent | None, name: str, home: Path) -> str:
     if keys:
         hints.append(f"set `env` of [acp.{name}] to {keys}")
     return ", or ".join(hints)
+
+
+def make_agent_confinement(
+    session: Confinement, *, home: Path, command: Sequence[str], hosts: Sequence[str]
+) -> Confinement:
+    """The confinement of the agent. It is that of its session, with the agent's home, its scripts and `hosts` added."""
+    return replace(
+        session,
+        readable=tuple(dict.fromkeys((*session.readable, *_find_script_paths(command)))),
+        writable=(*session.writable, home),
+        hosts=(*session.hosts, *hosts),
+    )
+
+
+def make_command_confinement(agent: Confinement, session: Confinement, *, home: Path) -> Confinement:
+    """The confinement of commands that the agent asks Clawpy to run. It is that of the agent, without its home and its
+    hosts."""
+    return replace(agent, writable=tuple(folder for folder in agent.writable if folder != home), hosts=session.hosts)
+
+
+def _find_script_paths(command: Sequence[str]) -> list[Path]:
+    """The scripts that the command names. For a script in a `node_modules`, that whole folder."""
+    paths = []
+    for word in command[1:]:
+        file = Path(word)
+        if file.is_absolute() and file.is_file():
+            for path in dict.fromkeys((file, file.resolve())):
+                paths.append(next((parent for parent in path.parents if parent.name == "node_modules"), path))
+    return paths
+
+
+def make_agent_environment(*, home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are added to a session's clean environment: the agent's HOME, the places of the operator's
+    tools, and the `names` that the operator configured."""
+    user_home = Path(environment.get("HOME") or Path.home())
+    variables = {"HOME": str(home)}
+    for tool in TOOLS:
+        if tool.for_agents and tool.variable not in environment and (user_home / tool.folder).is_dir():
+            variables[tool.variable] = str(user_home / tool.folder)
+    return variables | {name: environment[name] for name in names if name in environment}

@@ -1,7 +1,6 @@
 """Runs coding agents by the Agent Client Protocol, in a worktree and under the rails of the session (SPEC 3.8, 3.9).
 
 The agent gets the prompt, and a turn more for each reply of the operator and for what the tests of its changes find.
-What it and its commands may use is decided at the end of the module.
 """
 
 from __future__ import annotations
@@ -9,19 +8,24 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.config import ACP_PREFIX
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import UNDO_NOTES, Place, RetryLater, WorkFailed
-from engine.execution.runners.acp import ConfiguredAgent, describe_agent, get_agent_home
+from engine.execution.runners.acp import (
+    ConfiguredAgent,
+    describe_agent,
+    get_agent_home,
+    make_agent_confinement,
+    make_agent_environment,
+    make_command_confinement,
+)
 from engine.execution.runners.runner import AgentRunner, AgentServices, RunnerResult
 from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.host_paths import TOOLS
 from engine.execution.session_commands import Command
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
 from engine.model.prompts import RunKind
@@ -152,46 +156,3 @@ def _require_host_limits(live: LiveSession, agent: ConfiguredAgent, confinement:
     if agent.settings.hosts and live.sandbox.confines and not (live.sandbox.can_filter_hosts or confinement.network):
         fix = live.sandbox.describe_way_out("set network = true for this workspace")
         raise WorkFailed(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
-
-
-# -- what an agent and its commands may use (SPEC 11.1)
-
-
-def make_agent_confinement(
-    session: Confinement, *, home: Path, command: Sequence[str], hosts: Sequence[str]
-) -> Confinement:
-    """The confinement of the agent. It is that of its session, with the agent's home, its scripts and `hosts` added."""
-    return replace(
-        session,
-        readable=tuple(dict.fromkeys((*session.readable, *_find_script_paths(command)))),
-        writable=(*session.writable, home),
-        hosts=(*session.hosts, *hosts),
-    )
-
-
-def make_command_confinement(agent: Confinement, session: Confinement, *, home: Path) -> Confinement:
-    """The confinement of commands that the agent asks Clawpy to run. It is that of the agent, without its home and its
-    hosts."""
-    return replace(agent, writable=tuple(folder for folder in agent.writable if folder != home), hosts=session.hosts)
-
-
-def _find_script_paths(command: Sequence[str]) -> list[Path]:
-    """The scripts that the command names. For a script in a `node_modules`, that whole folder."""
-    paths = []
-    for word in command[1:]:
-        file = Path(word)
-        if file.is_absolute() and file.is_file():
-            for path in dict.fromkeys((file, file.resolve())):
-                paths.append(next((parent for parent in path.parents if parent.name == "node_modules"), path))
-    return paths
-
-
-def make_agent_environment(*, home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are added to a session's clean environment: the agent's HOME, the places of the operator's
-    tools, and the `names` that the operator configured."""
-    user_home = Path(environment.get("HOME") or Path.home())
-    variables = {"HOME": str(home)}
-    for tool in TOOLS:
-        if tool.for_agents and tool.variable not in environment and (user_home / tool.folder).is_dir():
-            variables[tool.variable] = str(user_home / tool.folder)
-    return variables | {name: environment[name] for name in names if name in environment}
