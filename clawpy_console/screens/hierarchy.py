@@ -242,6 +242,11 @@ class HierarchyScreen(FilteredScreen):
         return self._tree.node
 
     @property
+    def detail_id(self) -> str:
+        """The id of the agent that the tabs show, which is read after the cursor moved; "" for none."""
+        return self._detail.id if self._detail else ""
+
+    @property
     def agent(self) -> AgentView | None:
         """The agent under the cursor, which may be retired."""
         return self.node.agent if self.node is not None else None
@@ -395,10 +400,10 @@ class Tab(NamedTuple):
 
 def _make_finding_groups(findings: Sequence[Bubble], screen: HierarchyScreen) -> Mapping[str, Sequence[Row]]:
     """The findings of an agent itself, and those that others sent up to it, by their headings."""
-    id = screen.agent.id if screen.agent else OWNER
+    id = screen.detail_id
     own = [finding for finding in findings if finding.learning.agent == id]
     others = [finding for finding in findings if finding.learning.agent != id]
-    titles = {"FOUND BY IT": own, "SENT UP TO IT" if screen.agent else "ON THEIR WAY UP": others}
+    titles = {"FOUND BY IT": own, "ON THEIR WAY UP" if id == OWNER else "SENT UP TO IT": others}
     return {
         f"{title}  {len(group)}": [_make_finding_row(finding, screen.now) for finding in group]
         for title, group in titles.items()

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
@@ -25,9 +24,6 @@ from engine.frozen import frozen
 from engine.model import group_pairs
 from engine.storage import Row
 from engine.storage.database import Database, Transaction
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 

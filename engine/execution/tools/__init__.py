@@ -101,8 +101,9 @@ def check_plain_text(text: str, name: str, max_length: int) -> str:
 
 def join_command_lines(command: str) -> str:
     """A command in one line, with single spaces. Semicolons separate the lines of a script, so that two commands do not
-    look like one."""
-    return "; ".join(" ".join(line.split()) for line in command.split("\n") if line.strip())
+    look like one. A line that a backslash continues is one with the next."""
+    lines = command.replace("\\\n", " ").split("\n")
+    return "; ".join(" ".join(line.split()) for line in lines if line.strip())
 
 
 # -- which of them an agent may use

@@ -35,10 +35,10 @@ _QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\[^$`]|[^"\\$`])*(\\?[$`]?)(?:\\.|[^"\
 """A text that a shell takes as it stands, and a variable or command in double quotes that it does not."""
 
 _FOR_A_SHELL = re.compile(
-    r"[|&;<>()$`*?\n]|(?<!\S)[~#]|^!\s|^(?:env\s+)?\w+=|\{[^\s{}]*(?:,|\.\.)[^\s{}]*\}|(?<!\S)(?:(?!::)[^\s\[])*\["
+    r"[|&;<>()$`*?\n]|(?<!\S)[~#]|^!\s|^(?:env\s+)?\w+=|\{[^\s{}]*(?:,|\.\.)[^\s{}]*\}|(?<!\S)(?:(?!::)\S)*\[(?:[!^]|(?:\w-\w)+\])"
 )
-"""What a shell does more with than to pass it on, and variables, which a flow sets none of. A `[` after `::` is that of
-a test's name, such as `test_cart.py::test_total[1]`."""
+"""What a shell does more with than to pass it on, and variables, which a flow sets none of. Brackets count with a
+range or a negation: others are the extras of a package, the name of a page or, after `::`, part of a test's name."""
 
 
 def validate_effect(effect: Effect) -> Effect:

@@ -65,7 +65,7 @@ KEPT_FACT = ParaFact(
 
 @dataclass
 class StandInSources:
-    """A `Sources` with the values that a test puts in."""
+    """A `CandidateSources` with the values that a test puts in."""
 
     transcripts: dict[str, list[TranscriptLine]] = field(default_factory=dict)
     files: dict[str, list[str]] = field(default_factory=dict)

@@ -36,7 +36,7 @@ def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: st
 def test_a_command_needs_a_shell_for_what_a_shell_does():
     """Patterns of files, variables and operators, but not what stands in quotes, and no test's name."""
     needing = ["ls *.py", "ls [a-c]x", "! pytest", "FOO=1 pytest", "env CI=1 pytest", "echo $HOME", 'echo "$CI"']
-    plain = ["pytest a.py::test_b[1]", r'grep "\|" x', "echo ';'", "find . ! -name x", "pytest --cov=shop"]
+    plain = ["pytest a::b[1-2]", "pip install .[dev]", r'grep "\|" x', "echo ';'", "find . ! -name x", "x --y=z"]
     assert list(filter(needs_shell, needing + plain)) == needing
 
 
