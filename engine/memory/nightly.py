@@ -25,7 +25,7 @@ from engine.memory import WorkReader
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
 from engine.memory.drafts import MAX_FACTS, DayRecord, Drafts, FailingTests
-from engine.memory.para import GROUP, MAX_FACT_CHARS, Para
+from engine.memory.para import GROUP_NAME, MAX_FACT_CHARS, Para
 from engine.model import Asks, Bucket, CheckResult, ModelQuestion, NoAnswer, Refusal, Trust
 from engine.redaction import redact
 from engine.storage import Row, state
@@ -97,7 +97,7 @@ class ProposedFact(BaseModel):
     fact: str = Field(min_length=1, max_length=MAX_FACT_CHARS)
     category: str
     bucket: Bucket
-    group: str = Field(pattern=f"^{GROUP.pattern}$")
+    group: str = Field(pattern=f"^{GROUP_NAME.pattern}$")
     source: Annotated[str, AfterValidator(lambda source: source.strip("[] "))]
 
 

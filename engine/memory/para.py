@@ -33,22 +33,19 @@ from engine.wording import describe_validation_faults
 ITEMS, SUMMARY = "items.json", "summary.md"
 """The files in the folder of a group."""
 
-GROUP = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
-"""The name of a group."""
+GROUP_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 
 MAX_FACT_CHARS = 1_000
 """Maximum number of characters of a fact."""
 
-INTENT = "para"
-"""The kind of the intents of this service."""
+INTENT_KIND = "para"
 
 _FACTS = TypeAdapter(list[ParaFact])
 
 
 @frozen
 class NewFact:
-    """A fact to keep. `supersedes` is the id of the fact that it replaces, "" for none. `trust` and `approved_at` are
-    as in `ParaFact`. `reason` says why a draft should be kept."""
+    """A fact to keep. Fields without a docstring are as in `ParaFact`."""
 
     fact: str
     category: str = "fact"
@@ -57,9 +54,11 @@ class NewFact:
     source: str = "operator"
     workspace: str = ""
     supersedes: str = ""
+    """The id of the fact that it replaces, "" for none."""
     trust: Trust = Trust.QUOTED
     approved_at: datetime | None = None
     reason: str = ""
+    """Why a draft should be kept."""
 
     @property
     def digest(self) -> str:
@@ -142,14 +141,15 @@ class Para:
     # -- writing
 
     def add(self, new: Sequence[NewFact]) -> list[ParaFact]:
-        """Keep facts, and return them. If an active fact of the group says the same, it is returned instead.
+        """Keep facts, and return them. If an active fact of the group says the same, it takes the place of the new one.
 
         Raises `Refusal`: `bad_fact`, `unknown_fact`, `already_superseded`, `para_damaged`; then none of them is kept.
+        After `unwritable_home` the next start writes all of them.
         """
         with self._lock:
             changes: dict[str, ParaFact] = {}
             stored = [self._plan_addition(_validate_fact(item), changes) for item in new]
-            self._change(list(changes.values()))
+            self._commit(list(changes.values()))
             return stored
 
     def count_access(self, fact_ids: Iterable[str]) -> None:
@@ -184,17 +184,18 @@ class Para:
                 replace(fact, fact="", category="", source="", status="superseded", forgotten=True)
                 for fact in self._select_matching(terms)
             ]
-            self._change(stubs)
+            self._commit(stubs)
             return len(stubs)
 
     def recover(self) -> list[str]:
         """Finish what a crash left half done. Returns what could not be finished, in words."""
         problems = []
-        for intent in unfinished_intents(self._database, INTENT):
+        for intent in unfinished_intents(self._database, INTENT_KIND):
             try:
                 self._write_files(_FACTS.validate_python(intent.payload["facts"]))
-            except (OSError, Refusal) as error:
-                problems.append(f"facts of {intent.begun_at:%Y-%m-%d} are waiting to be written: {error}")
+            except (OSError, Refusal, ValidationError) as error:
+                date = f"{intent.begun_at:%Y-%m-%d}"
+                problems.append(f"facts of {date} are waiting to be written: {_describe_fault(error)}")
             else:
                 finish_intent_now(self._database, intent.id)
         return problems
@@ -207,14 +208,23 @@ class Para:
     def _plan_addition(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
         """Put the fact that `new` becomes, and other facts that change with it, into `changes`."""
         facts = self._read_all_facts() | changes
-        same_fact = _find_same(facts.values(), new)
-        if same_fact is not None:
-            if new.approved_at is not None and same_fact.approved_at is None and new.fact == same_fact.fact:
-                same_fact = replace(same_fact, approved_at=new.approved_at)
-                changes[same_fact.id] = same_fact
-            return same_fact
-        fact = ParaFact(
-            id=_make_free_id(new, facts),
+        fact = _find_same(facts.values(), new)
+        if fact is None:
+            fact = self._make_fact(new, _make_free_id(new, facts))
+            changes[fact.id] = fact
+        elif new.approved_at is not None and fact.approved_at is None and new.fact == fact.fact:
+            fact = replace(fact, approved_at=new.approved_at)
+            changes[fact.id] = fact
+        if new.supersedes and new.supersedes != fact.id:
+            old = _require_fact(facts, new.supersedes)
+            if old.superseded_by != fact.id:
+                _require_active(old)
+                changes[old.id] = replace(old, status="superseded", superseded_by=fact.id)
+        return fact
+
+    def _make_fact(self, new: NewFact, fact_id: str) -> ParaFact:
+        return ParaFact(
+            id=fact_id,
             fact=new.fact,
             category=new.category,
             source=new.source,
@@ -226,18 +236,13 @@ class Para:
             trust=new.trust,
             approved_at=new.approved_at,
         )
-        if new.supersedes:
-            old = _require_active_fact(facts, new.supersedes)
-            changes[old.id] = replace(old, status="superseded", superseded_by=fact.id)
-        changes[fact.id] = fact
-        return fact
 
-    def _change(self, facts: Sequence[ParaFact]) -> None:
+    def _commit(self, facts: Sequence[ParaFact]) -> None:
         """Write changed facts into their files. After a crash the next start writes all of them."""
         for folder in {self._locate_folder(fact) for fact in facts}:
             _refuse_broken(self._load_group(folder))
         payload = {"facts": _FACTS.dump_python(list(facts), mode="json")}
-        intent = self._database.write(lambda tx: begin_intent(tx, INTENT, "", payload))
+        intent = self._database.write(lambda tx: begin_intent(tx, INTENT_KIND, "", payload))
         try:
             self._write_files(facts)
         except OSError as error:
@@ -289,7 +294,7 @@ def find_broken_files(folder: Path) -> list[str]:
 
 def _list_group_folders(folder: Path) -> list[Path]:
     folders = (path for bucket in Bucket for path in sorted((folder / bucket).glob("*")))
-    return [path for path in folders if path.is_dir() and GROUP.fullmatch(path.name)]
+    return [path for path in folders if path.is_dir() and GROUP_NAME.fullmatch(path.name)]
 
 
 def _read_group(folder: Path) -> _Group:
@@ -301,9 +306,13 @@ def _read_group(folder: Path) -> _Group:
     except FileNotFoundError:
         return _Group(folder)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        reason = describe_validation_faults(error)[0] if isinstance(error, ValidationError) else error
-        return _Group(folder, broken=sanitise(f"para/{bucket}/{group}/{ITEMS} cannot be read: {reason}"))
+        problem = f"para/{bucket}/{group}/{ITEMS} cannot be read: {_describe_fault(error)}"
+        return _Group(folder, broken=sanitise(problem))
     return _Group(folder, {fact.id: fact for fact in facts})
+
+
+def _describe_fault(error: Exception) -> str:
+    return describe_validation_faults(error)[0] if isinstance(error, ValidationError) else str(error)
 
 
 def _index_facts(groups: Iterable[_Group]) -> dict[str, ParaFact]:
@@ -321,16 +330,15 @@ def _require_fact(facts: Mapping[str, ParaFact], fact_id: str) -> ParaFact:
     return facts[fact_id]
 
 
-def _require_active_fact(facts: Mapping[str, ParaFact], fact_id: str) -> ParaFact:
-    fact = _require_fact(facts, fact_id)
-    if not fact.active:
-        successor = fact.superseded_by
-        raise Refusal(
-            "already_superseded",
-            f"{fact.id} was superseded by {successor or 'nothing'}",
-            f"supersede {successor}" if successor else "add the fact separately",
-        )
-    return fact
+def _require_active(fact: ParaFact) -> None:
+    if fact.active:
+        return
+    successor = fact.superseded_by
+    raise Refusal(
+        "already_superseded",
+        f"{fact.id} was superseded by {successor or 'nothing'}",
+        f"supersede {successor}" if successor else "add the fact separately",
+    )
 
 
 def _find_same(facts: Iterable[ParaFact], new: NewFact) -> ParaFact | None:
@@ -346,7 +354,7 @@ def _validate_fact(new: NewFact) -> NewFact:
     text = one_line(new.fact)
     if not text or len(text) > MAX_FACT_CHARS:
         raise Refusal("bad_fact", f"a fact must have 1 to {MAX_FACT_CHARS} characters", "write it in one sentence")
-    if not GROUP.fullmatch(new.group):
+    if not GROUP_NAME.fullmatch(new.group):
         raise Refusal(
             "bad_fact", f"{sanitise(new.group)!r} is not a valid group name", "use lower-case letters, digits, - and _"
         )

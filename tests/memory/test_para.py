@@ -11,7 +11,7 @@ from engine.files import write_atomic
 from engine.memory.para import NewFact, Para, find_broken_files
 from engine.model import Bucket, ParaFact
 from engine.storage.database import Database
-from engine.storage.state import unfinished_intents
+from engine.storage.state import begin_intent, unfinished_intents
 from tests.support.checks import refused
 
 PORT = NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "session_1:4")
@@ -64,15 +64,18 @@ def test_a_chain_can_be_walked_from_any_of_its_facts(para: Para, clock: FakeCloc
     for port in (8001, 8002, 8003):
         clock.advance(timedelta(days=1))
         chain.append(supersede(para, chain[-1].id, f"The service listens on port {port}"))
-    para.add([replace(PORT, fact="Another one")])
+    (other,) = para.add([replace(PORT, fact="Another one")])
     ids = [fact.id for fact in chain]
     for start in ids:
         corrections = para.read_corrections(start)
         assert [fact.id for fact in corrections] == ids
         assert [fact.active for fact in corrections] == [False, False, False, True]
         assert [fact.superseded_by for fact in corrections] == [*ids[1:], None]
-    new = replace(PORT, fact="The port is 9000", supersedes=ids[2])
-    assert ids[3] in refused("already_superseded", lambda: para.add([new])).fix
+    assert ids[3] in refused("already_superseded", lambda: supersede(para, ids[2], "The port is 9000")).fix
+    refused("unknown_fact", lambda: supersede(para, "fact_0", other.fact))
+    for _ in range(2):
+        assert supersede(para, ids[3], other.fact) == other, "a fact that is there already takes the place, too"
+        assert para.get(ids[3]).superseded_by == other.id
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
@@ -95,6 +98,10 @@ def test_a_change_of_two_files_is_finished_at_the_next_start(
     again = Para(tmp_path / "para", database, clock)
     assert again.recover() == []
     assert [fact.active for fact in again.read_corrections(old.id)] == [False, True]
-    assert again.read().problems == []
     assert "8001" in (tmp_path / "para/areas/ports/summary.md").read_text()
     assert unfinished_intents(database, "para") == []
+
+
+def test_an_intent_of_an_older_version_is_reported(para: Para, database: Database):
+    database.write(lambda tx: begin_intent(tx, "para", "", {"facts": [{"id": "7"}]}))
+    assert "Field required" in para.recover()[0]
