@@ -16,7 +16,8 @@ Each of the other modules reads one subject and returns frozen values:
 | `leftovers` | lines of your work that should not stay, such as debugging |
 | `stale_mentions` | documentation with names that your work removed |
 | `secrets` | what looks like a key or a password |
-| `unpushed` | secrets and other problems in what is not pushed or not committed |
+| `push_problems` | secrets and other problems in what is not pushed or not committed |
+| `unwanted_files` | files that belong in no repository, by their names and sizes |
 | `lost_commits` | commits that are on no branch |
 
 `reader` reads the state of a repository and inspects it (`inspection`), and keeps both results until something changes.

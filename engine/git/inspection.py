@@ -24,17 +24,17 @@ from engine.git.history import Commit, Stash, log_commits, read_reflog, read_sta
 from engine.git.leftovers import Leftover, find_own_leftovers
 from engine.git.lost_commits import LostCommits, read_lost_commits
 from engine.git.patch import read_own_patch
-from engine.git.stale_mentions import Mention, find_stale_mentions
-from engine.git.state import Branch, GitState, read_modified_at
-from engine.git.unfinished import GitOperation, read_operation, read_operation_stamp
-from engine.git.unpushed import (
+from engine.git.push_problems import (
     NOTHING_UNPUSHED,
-    UnpushedProblem,
+    PushProblem,
     UnpushedWork,
     mark_edited_out,
     read_uncommitted,
     read_unpushed,
 )
+from engine.git.stale_mentions import Mention, find_stale_mentions
+from engine.git.state import Branch, GitState, read_modified_at
+from engine.git.unfinished import GitOperation, read_operation, read_operation_stamp
 from engine.model import Refusal, group_pairs
 from engine.text import sanitise
 
@@ -103,7 +103,7 @@ class Inspection:
     merges: tuple[DueMerge, ...] = ()
     collisions: tuple[Collision, ...] = ()
     unpushed: UnpushedWork = NOTHING_UNPUSHED
-    uncommitted: tuple[UnpushedProblem, ...] = ()
+    uncommitted: tuple[PushProblem, ...] = ()
     """Problems of the index and of tracked files, secrets first."""
     own: OwnChanges = OwnChanges()
     quarantined: tuple[QuarantinedTest, ...] = ()

@@ -1,8 +1,8 @@
 """Finds and removes leftovers, which are lines that you added and that should not stay (SPEC 2.11): debugging, conflict
 markers and TODOs.
 
-`scan_line` recognises a line; `unpushed` uses it as well, for what you would push. The added lines of your own work are
-then judged in their file. A debugging statement is removed only if that cannot break the program.
+`scan_line` recognises a line, also for `push_problems`. The added lines of your own work are then judged in their file.
+A debugging statement is removed only if that cannot break the program.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The present files are compared with the commit at which your branch left its ups
 later commit removed again is not in the patch.
 
 `leftovers` and `stale_mentions` are found in it, and templates look there for the lines that a failing test may be
-about. `unpushed` reads patches of commits in the same way.
+about. `push_problems` reads patches of commits in the same way.
 """
 
 from __future__ import annotations

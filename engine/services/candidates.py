@@ -25,7 +25,7 @@ from engine.model import ParaFact, Refusal, SessionView, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, FlowOffload, Overlay
 from engine.model.base import find_or_none
 from engine.model.decisions import Correction
-from engine.prediction.templates.tasks import LearnedFlowOffer
+from engine.prediction.templates.agent_work import LearnedFlowOffer
 from engine.services.learnings import find_correction
 
 if TYPE_CHECKING:

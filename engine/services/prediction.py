@@ -35,7 +35,7 @@ from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, T
 from engine.prediction.routing import Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard, name_workspaces
-from engine.prediction.templates.tasks import propose_learned_flows
+from engine.prediction.templates.agent_work import propose_learned_flows
 from engine.prediction.threads import Threads
 from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
 from engine.services import Overrides

@@ -11,7 +11,7 @@ from engine.files import write_atomic
 from engine.memory.para import NewFact, Para, find_broken_files
 from engine.model import Bucket, ParaFact
 from engine.storage.database import Database
-from engine.storage.state import begin_intent, unfinished_intents
+from engine.storage.state import unfinished_intents
 from tests.support.checks import refused
 
 PORT = NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "session_1:4")
@@ -72,7 +72,6 @@ def test_a_chain_can_be_walked_from_any_of_its_facts(para: Para, clock: FakeCloc
         assert [fact.active for fact in corrections] == [False, False, False, True]
         assert [fact.superseded_by for fact in corrections] == [*ids[1:], None]
     assert ids[3] in refused("already_superseded", lambda: supersede(para, ids[2], "The port is 9000")).fix
-    refused("unknown_fact", lambda: supersede(para, "fact_0", other.fact))
     for _ in range(2):
         assert supersede(para, ids[3], other.fact) == other, "a fact that is there already takes the place, too"
         assert para.get(ids[3]).superseded_by == other.id
@@ -100,8 +99,3 @@ def test_a_change_of_two_files_is_finished_at_the_next_start(
     assert [fact.active for fact in again.read_corrections(old.id)] == [False, True]
     assert "8001" in (tmp_path / "para/areas/ports/summary.md").read_text()
     assert unfinished_intents(database, "para") == []
-
-
-def test_an_intent_of_an_older_version_is_reported(para: Para, database: Database):
-    database.write(lambda tx: begin_intent(tx, "para", "", {"facts": [{"id": "7"}]}))
-    assert "Field required" in para.recover()[0]

@@ -15,7 +15,7 @@ from engine.frozen import frozen
 from engine.model import Proposal
 from engine.prediction import get_kind, is_heartbeat
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.templates import agent_fixes, branches, changes, commits, failures, runs, tasks, unreliable_tests
+from engine.prediction.templates import agent_work, branches, changes, commits, failures, runs, unreliable_tests
 
 Template = Callable[[WorkspaceContext], Sequence[Proposal]]
 """Proposes cards for a workspace."""
@@ -46,9 +46,9 @@ TEMPLATES: tuple[Template, ...] = (
     changes.remove_leftovers,
     changes.stale_docs,
     changes.update_docs,
-    agent_fixes.let_agent_fix,
-    tasks.heartbeat,
-    tasks.open_task,
+    agent_work.let_agent_fix,
+    agent_work.heartbeat,
+    agent_work.open_task,
 )
 """The templates for a workspace as a whole."""
 
@@ -94,7 +94,7 @@ def propose(context: WorkspaceContext, sources: Iterable[Template] = ()) -> Prop
 def _propose_by_templates(context: WorkspaceContext, errors: list[Exception]) -> list[Proposal]:
     """The proposals of all templates; if git could not be read, only those of heartbeats."""
     if context.git is None:
-        return _ask_source(partial(tasks.heartbeat, context), errors)
+        return _ask_source(partial(agent_work.heartbeat, context), errors)
     proposals: list[Proposal] = []
     for template in TEMPLATES:
         proposals += _ask_source(partial(template, context), errors)

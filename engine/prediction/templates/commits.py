@@ -17,8 +17,8 @@ from typing import Any
 from engine.git.habits import ReleaseRhythm, is_group
 from engine.git.history import Commit
 from engine.git.leftovers import SECRET_KIND
+from engine.git.push_problems import PushProblem, find_unpushed_span
 from engine.git.state import GitState, is_byproduct
-from engine.git.unpushed import UnpushedProblem, find_unpushed_span
 from engine.model import PartOfDay, SessionView, Tier
 from engine.prediction import REVIEWED_IN, REVIEWED_STATE
 from engine.prediction.context import WorkspaceContext, describe_result
@@ -182,7 +182,7 @@ def _offer_warnings(context: WorkspaceContext, *, is_secret: bool) -> Iterator[O
     unpushed, uncommitted = context.inspection.unpushed, context.inspection.uncommitted
     committed = [problem for problem in unpushed.committed if problem.is_secret is is_secret]
     if committed:
-        tier = Tier.AT_RISK if unpushed.shared else Tier.BLOCKS
+        tier = Tier.AT_RISK if unpushed.has_remote else Tier.BLOCKS
         yield _offer_warning(context, committed, "push", tier)
     paths = {problem.path for problem in committed}
     others = [problem for problem in uncommitted if problem.is_secret is is_secret and problem.path not in paths]
@@ -190,7 +190,7 @@ def _offer_warnings(context: WorkspaceContext, *, is_secret: bool) -> Iterator[O
         yield _offer_warning(context, others, "commit", Tier.BLOCKS)
 
 
-def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], action: str, tier: Tier) -> Offer:
+def _offer_warning(context: WorkspaceContext, problems: Sequence[PushProblem], action: str, tier: Tier) -> Offer:
     """The warning not to take an `action`, push or commit, because of these problems."""
     git, first = context.repository, problems[0]
     commit = next((commit for commit in git.recent if commit.id == first.sha), None)
@@ -199,7 +199,7 @@ def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem
     reasoning = "It is in no commit yet, so it is easy to take out."
     if first.sha:
         subject = f"“{plain(commit.subject, 50)}”" if commit else first.sha[:10]
-        who_has_it = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
+        who_has_it = "no remote has yet" if context.inspection.unpushed.has_remote else "you can still change"
         reasoning = f"It came in with {subject}, which {who_has_it}."
     subjects = sorted({_make_problem_subject(problem) for problem in problems})
     facts = {"found": sorted([problem.kind, problem.path] for problem in problems), "committed": bool(first.sha)}
@@ -221,7 +221,7 @@ def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem
     )
 
 
-def _find_review(context: WorkspaceContext, problems: Sequence[UnpushedProblem]) -> SessionView | None:
+def _find_review(context: WorkspaceContext, problems: Sequence[PushProblem]) -> SessionView | None:
     """The last review, if it read the present HEAD and found each of these problems as it is now."""
     review = next(iter(find_ended_sessions(context, "", "review_unpushed")), None)
     if review is None or review.facts.get("head") != context.repository.head:
@@ -234,13 +234,13 @@ def _find_review(context: WorkspaceContext, problems: Sequence[UnpushedProblem])
     return review if present <= found else None
 
 
-def _make_problem_subject(problem: UnpushedProblem) -> str:
+def _make_problem_subject(problem: PushProblem) -> str:
     """A secret is named with its kind, so that another secret in the same file is another subject."""
     path = plain(problem.path, 200)
     return f"{problem.kind.removeprefix(f'{SECRET_KIND}: ')} in {path}" if problem.is_secret else path
 
 
-def describe_problem(problem: UnpushedProblem) -> str:
+def describe_problem(problem: PushProblem) -> str:
     """The problem in words, with at most 60 characters of its path."""
     return replace(problem, path=tail(problem.path, 60)).description
 
@@ -253,7 +253,7 @@ def find_review_range(git: GitState, now: datetime) -> dict[str, Any]:
     name = git.upstream if git.upstream_tip else git.base if span.without else ""
     if span.without:
         return {"upstream": name if is_usable(name) else span.without}
-    return {} if span.shared else {"newest": span.newest}
+    return {} if span.has_remote else {"newest": span.max_commits}
 
 
 @template

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from engine.prediction.templates.tasks import LearnedFlowOffer, open_task, propose_learned_flows
+from engine.prediction.templates.agent_work import LearnedFlowOffer, open_task, propose_learned_flows
 from tests.prediction.builders import NOW, make_session, make_task
 from tests.prediction.sensing import SensedWorkspace
 

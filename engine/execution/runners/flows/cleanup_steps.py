@@ -15,10 +15,10 @@ from engine.execution.runners.flows.git_steps import quote_paths
 from engine.frozen import frozen
 from engine.git import LITERAL_PATHS, Git
 from engine.git.history import log_commits
+from engine.git.push_problems import CommitSpan, PushProblem, read_since
 from engine.git.secrets import is_secret_file
 from engine.git.state import GitStatus
 from engine.git.unfinished import find_operation_name
-from engine.git.unpushed import CommitSpan, UnpushedProblem, read_since
 from engine.text import sanitise
 from engine.wording import join_names
 
@@ -31,7 +31,7 @@ _ALLOW_EMPTY = "--allow-empty --allow-empty-message"
 
 
 def describe_cleanup(
-    git: Git, problems: Sequence[UnpushedProblem], status: GitStatus, span: CommitSpan | None
+    git: Git, problems: Sequence[PushProblem], status: GitStatus, span: CommitSpan | None
 ) -> list[str]:
     """What removes the `problems`, which are secrets and unwanted files, a line each; the commands are indented. `span`
     has the unpushed commits; None without a commit. A secret must be replaced, because somebody may have copied it."""
@@ -62,7 +62,7 @@ def _can_be_written(path: str) -> bool:
     return sanitise(path) == path and len(path.splitlines()) == 1
 
 
-def _describe_removal(git: Git, problems: Sequence[UnpushedProblem], base: str) -> Iterator[str]:
+def _describe_removal(git: Git, problems: Sequence[PushProblem], base: str) -> Iterator[str]:
     """The steps that take what was found out of the index, as if the commits since `base` were not made. `base` is ""
     for all commits. A file of keys that `base` does not have is taken out as a whole."""
     later_problems = read_since(git, base, (problem.path for problem in problems))
@@ -98,9 +98,7 @@ def _format_removal(paths: Iterable[str]) -> str:
     return f"Remove the secret from {names}, if it is still there, for example into an environment variable."
 
 
-def _describe_rewrite(
-    git: Git, problems: Sequence[UnpushedProblem], status: GitStatus, span: CommitSpan
-) -> Iterator[str]:
+def _describe_rewrite(git: Git, problems: Sequence[PushProblem], status: GitStatus, span: CommitSpan) -> Iterator[str]:
     """The steps if commits have problems. If only the last one has, it is amended. An earlier one gets a fixup commit
     if nothing can be in its way. Otherwise one commit replaces the affected commits and all later ones, which never
     conflicts and changes no file."""
@@ -129,9 +127,7 @@ def _describe_rewrite(
         yield f"  git log --reverse --format=%B {rewrite.commits} | git commit {amend}{_ALLOW_EMPTY} -F -"
 
 
-def _describe_new_contents(
-    git: Git, problems: Sequence[UnpushedProblem], status: GitStatus, base: str
-) -> Iterator[str]:
+def _describe_new_contents(git: Git, problems: Sequence[PushProblem], status: GitStatus, base: str) -> Iterator[str]:
     """The steps that prepare the index for a commit in place of those since `base`; see `_describe_removal`."""
     yield from _describe_removal(git, problems, base)
     paths = {problem.path for problem in problems}
@@ -139,7 +135,7 @@ def _describe_new_contents(
         yield f"What else is staged is committed, too, unless you unstage it now: {join_names(staged, 3)}."
 
 
-def _describe_fixups(problems: Sequence[UnpushedProblem], *, onto: str) -> Iterator[str]:
+def _describe_fixups(problems: Sequence[PushProblem], *, onto: str) -> Iterator[str]:
     """The steps that change the affected commits by fixup commits, and a rebase `onto` this."""
     yield _format_removal(dict.fromkeys(problem.path for problem in problems))
     yield "Then put all your changes of the file into the commit with the secret, before you push:"
@@ -202,7 +198,7 @@ def _list_later(git: Git, affected: Set[str], tips: Sequence[str]) -> set[str]:
     return later
 
 
-def _can_be_fixed_up(git: Git, problems: Sequence[UnpushedProblem], status: GitStatus, commits: str) -> bool:
+def _can_be_fixed_up(git: Git, problems: Sequence[PushProblem], status: GitStatus, commits: str) -> bool:
     """Whether fixup commits can be squashed into `commits` without a conflict, and without a file in their way. Then
     there is no merge, no deleted file and no other fixup, and only one commit changes each file with a secret."""
     if any(not problem.line or is_secret_file(problem.path) for problem in problems):
@@ -230,7 +226,7 @@ def _list_other_refs(git: Git, affected: Set[str], branch: str) -> list[str]:
     return names + [f"stash@{{{number}}}" for number, stash in enumerate(stashes) if stash in later]
 
 
-def _find_remote_branches(git: Git, secrets: Iterable[UnpushedProblem]) -> list[str]:
+def _find_remote_branches(git: Git, secrets: Iterable[PushProblem]) -> list[str]:
     """The remote branches that have a file with one of these secrets in a commit of their own, as after a commit was
     pushed and then amended."""
     commits = {

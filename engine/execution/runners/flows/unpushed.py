@@ -22,18 +22,18 @@ from engine.execution.runners.toolchains import TEST_FILE
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git.leftovers import count_kinds
-from engine.git.state import FileState, is_byproduct, read_status
-from engine.git.unpushed import (
+from engine.git.push_problems import (
     MAX_COMMITS,
     NOTHING_UNPUSHED,
     CommitSpan,
-    UnpushedProblem,
+    PushProblem,
     UnpushedWork,
     mark_edited_out,
     read_commits,
     read_uncommitted,
     read_untracked,
 )
+from engine.git.state import FileState, is_byproduct, read_status
 from engine.model import group_pairs
 from engine.wording import capitalised, count, join_names
 
@@ -218,7 +218,7 @@ class ReviewUnpushed(Flow):
         return replace(result, facts={**result.facts, "head": status.head, "state": status.digest, "steps": steps})
 
 
-def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem]) -> FlowResult:
+def _make_result(unpushed: UnpushedWork, findings: list[PushProblem]) -> FlowResult:
     finding_facts = [
         {
             "kind": finding.kind,
@@ -247,6 +247,6 @@ def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem]) -> Flo
     return FlowResult(capitalised("; ".join(parts)) + where, sound=not serious, facts=facts)
 
 
-def _is_serious(finding: UnpushedProblem) -> bool:
+def _is_serious(finding: PushProblem) -> bool:
     """Whether a finding must not be pushed, and not only be looked at."""
     return finding.is_secret or not finding.line

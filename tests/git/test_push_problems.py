@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.git import Git, unpushed
+from engine.git import Git, push_problems
 from engine.git.inspection import Inspection
+from engine.git.push_problems import CommitSpan, PushProblem, UnpushedWork, read_commits
 from engine.git.reader import GitReader
-from engine.git.unpushed import CommitSpan, UnpushedProblem, UnpushedWork, read_commits
 from tests.support import read_table
 from tests.support.keys import GITHUB_TOKEN
 from tests.support.repository import Repository
@@ -20,8 +20,8 @@ def inspect_repository(repository: Repository, now: datetime | None = None) -> I
     return reader.inspect(repository.path, reader.read(repository.path), now, now)
 
 
-def find_problems(repository: Repository, base: str) -> tuple[UnpushedProblem, ...]:
-    return read_commits(Git(repository.path), CommitSpan("HEAD", base), leftovers=False).committed
+def find_problems(repository: Repository, base: str) -> tuple[PushProblem, ...]:
+    return read_commits(Git(repository.path), CommitSpan("HEAD", base)).committed
 
 
 def list_places(result: UnpushedWork) -> list[tuple[str, int]]:
@@ -37,7 +37,7 @@ def test_commits_of_any_remote_branch_are_pushed(repository: Repository, tmp_pat
     repository.commit("key", {"Schlüssel für alle.txt": f"x = 1\nKEY = '{GITHUB_TOKEN}'\n"})
     for _ in ("work", "a detached HEAD"):
         result = inspect_repository(repository).unpushed
-        assert (result.commits, result.shared, list_places(result)) == (1, True, [("Schlüssel für alle.txt", 2)])
+        assert (result.commits, result.has_remote, list_places(result)) == (1, True, [("Schlüssel für alle.txt", 2)])
         repository.git("switch", "-q", "--detach")
     repository.git("push", "-q", "origin", "work:elsewhere")
     repository.git("fetch", "-q", "origin")
@@ -49,7 +49,7 @@ def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository
     repository.commit("begin", {"a.py": "x = 1\n"}, at=now - timedelta(days=30))
     repository.commit("key", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n"}, at=now - timedelta(days=2))
     result = inspect_repository(repository, now).unpushed
-    assert (result.shared, list_places(result)) == (False, [("config.py", 1)])
+    assert (result.has_remote, list_places(result)) == (False, [("config.py", 1)])
     assert list_places(inspect_repository(repository, now + timedelta(days=6)).unpushed) == []
 
 
@@ -89,10 +89,20 @@ def test_what_a_merge_commit_itself_adds_is_read_and_what_it_brings_in_is_not(re
     assert [(problem.path, problem.line) for problem in problems] == [("ours.py", 3), ("b.zip", 0)]
 
 
-def test_commits_beyond_the_limit_are_counted_and_not_read(repository: Repository, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(unpushed, "MAX_BYTES", 10_000)
+def test_commits_beyond_the_limits_are_counted_and_not_read(repository: Repository, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(push_problems, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(push_problems, "MAX_COMMITS", 2)
     base = repository.commit("begin", {"a.py": "x = 1\n"})
+    repository.commit("too many", {"a.py": f"KEY = '{GITHUB_TOKEN}'\n"})
     repository.commit("vendored", {"much.py": f"KEY = '{GITHUB_TOKEN}'\n" + "x = 1\n" * 10_000})
     repository.commit("key", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n"})
-    result = read_commits(Git(repository.path), CommitSpan("HEAD", base))
-    assert (result.unread, list_places(result)) == (1, [("config.py", 1)])
+    result = read_commits(Git(repository.path), CommitSpan("HEAD", base, max_commits=2))
+    assert (result.commits, result.unread, list_places(result)) == (3, 2, [("config.py", 1)])
+
+
+def test_many_leftovers_hide_no_secret(repository: Repository, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(push_problems, "MAX_PROBLEMS", 1)
+    repository.commit("key", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n"})
+    repository.commit("debugging", {"a.py": "breakpoint()\n"})
+    result = read_commits(Git(repository.path), CommitSpan("HEAD"), leftovers=True)
+    assert list_places(result) == [("config.py", 1)]
