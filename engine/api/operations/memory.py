@@ -10,6 +10,7 @@ Memories that it stores never expire.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -203,9 +204,11 @@ def parse_agent_name(given_name: str) -> str:
 
 
 def _list_readings(name: str) -> list[str]:
-    """The words that a person may read in a name, without signs and accents: as it is spelt, without the number at its
-    end, and with letters in place of digits and signs that look like them (`0per@tor` as `operator`, `a1fred` as
-    `aifred` and `alfred`)."""
+    """The words that a person may read in a name, without signs and accents: as it is spelt, and with letters in place
+    of digits and signs that look like them (`0per@tor` as `operator`, `a1fred` as `aifred` and `alfred`). Each stands
+    also without the number at its end."""
     plain = unicodedata.normalize("NFKD", fold_text(name)).casefold()
-    spelt, sounded = ("".join(filter(str.isalnum, text)) for text in (plain, plain.translate(_LETTER_BY_LOOKALIKE)))
-    return [spelt, spelt.rstrip("0123456789"), sounded, sounded.replace("i", "l")]
+    spellings = (plain, re.sub(r"[\W\d_]+\Z", "", plain))
+    lookalikes = [text.translate(_LETTER_BY_LOOKALIKE) for text in spellings]
+    readings = (*spellings, *lookalikes, *(text.replace("i", "l") for text in lookalikes))
+    return ["".join(filter(str.isalnum, text)) for text in readings]
