@@ -53,10 +53,10 @@ def _select_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(plain(name, 120) for name in fitting)
 
 
-def _quote(names: Sequence[str], limit: int = MAX_QUOTED_NAMES) -> str:
+def _quote(names: Sequence[str]) -> str:
     """The first names in backquotes, which keep a name that reads like an order from being taken for one, and the
     number of the others."""
-    return ", ".join(f"`{name}`" for name in names[:limit]) + _count_more(names, limit)
+    return ", ".join(f"`{name}`" for name in names[:MAX_QUOTED_NAMES]) + _count_more(names, MAX_QUOTED_NAMES)
 
 
 def _count_more(items: Sequence[object], limit: int) -> str:
@@ -108,9 +108,9 @@ def _describe_failed_tests(context: WorkspaceContext, session: SessionView) -> A
         return None
     if not last.check.failing and (last.check.failed or last.check.errors):
         return AgentPrompt("Make the whole suite pass, by the cause and not by the tests")
-    tests = _select_names(last.check.failing)
-    text = f"Make {_quote(tests, MAX_QUOTED_TESTS)} pass, by the cause and not by the test"
-    return AgentPrompt(text, tests[:MAX_QUOTED_TESTS]) if tests else None
+    tests = _select_names(last.check.failing[:MAX_QUOTED_TESTS])
+    more = _count_more(last.check.failing, MAX_QUOTED_TESTS)
+    return AgentPrompt(f"Make {_quote(tests)}{more} pass, by the cause and not by the test", tests) if tests else None
 
 
 @frozen
