@@ -191,8 +191,8 @@ class ModelCalls:
     ) -> None:
         """Store the end of a call. Its cost is an estimate unless the price is known and the usage was reported.
 
-        If the call ended with its session already, only the figures are stored. Any other call that is over does not
-        change. Raises `Refusal` `unknown_call`.
+        If the call ended with its session already, its figures and its reply are stored all the same. Any other call
+        that is over does not change. Raises `Refusal` `unknown_call`.
         """
         secrets = tuple(self.secrets())
         packed_reply = b""

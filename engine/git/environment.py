@@ -387,7 +387,7 @@ def find_operators_files() -> tuple[Path, ...]:
     """The files in which git looks for the operator's configuration."""
     named_file = os.environ.get("GIT_CONFIG_GLOBAL")
     home = os.environ.get("HOME", "/")
-    own = [os.environ.get("XDG_CONFIG_HOME", f"{home}/.config") + "/git/config", f"{home}/.gitconfig"]
+    own = [(os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config") + "/git/config", f"{home}/.gitconfig"]
     system = os.environ.get("GIT_CONFIG_SYSTEM", "/etc/gitconfig")
     return tuple(map(Path, [system, *([named_file] if named_file else own)]))
 

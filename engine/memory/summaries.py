@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from engine.clock import Clock
 from engine.frozen import frozen
@@ -152,7 +152,7 @@ class SessionSummariser:
         clock: Clock,
         report: Callable[[str, str], None],
     ) -> None:
-        """`report(where, words)` is called when the model begins to fail: once, until it has given a summary again."""
+        """`report(where, words)` is called when the model begins to fail or fails for another reason."""
         self._work = work
         self._captures = captures
         self._store = store
@@ -341,8 +341,12 @@ class SummarySharing(Exchange):
 
     def _make_valid_memory(self, row: SharedRow, workspace: str) -> NewMemory | None:
         """A summary of another machine as it is remembered here. None if it comes from this home, or if its id does not
-        fit its content."""
-        summary = _SUMMARY_ADAPTER.validate_python(row.document)
+        fit its content, or if another version wrote it."""
+        try:
+            summary = _SUMMARY_ADAPTER.validate_python(row.document)
+        except ValidationError as error:
+            log.warning("a summary of another machine is left out: %s", error)
+            return None
         if summary.origin == self._origin:
             return None
         new = NewMemory(

@@ -155,7 +155,7 @@ def find_lowest_trust(trusts: Iterable[Trust]) -> Trust:
 
 def find_trust_of_names(names: Iterable[str]) -> Trust:
     """The trust of a sentence of the engine that contains these names of tests or files. It is lower if a name could
-    carry a message: one with a space may be a sentence, and one with two slashes an address."""
+    carry a message: one with a space may be a sentence, and one with two slashes in a row an address."""
     return Trust.MEASURED if all(_NAME.fullmatch(name) for name in names) else Trust.QUOTED
 
 

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -46,8 +47,8 @@ EXIT_S = 0.5
 AUTH_REQUIRED = -32000
 """The code of the error of an agent that is not logged in."""
 
-_LOGIN_HINTS = ("auth", "log in", "login", "logged in", "api key", "api_key", "apikey", "credential", "401")
-"""Parts of an error's text that mean the same."""
+_LOGIN_HINT = re.compile(r"auth(?!or(?:s|ed|ing)?\b)|log ?in|logged in|api[ _]?key|credential|\b401\b", re.IGNORECASE)
+"""Matches what means the same in the text of an error, but no author and no line 1401."""
 
 AnswerType = TypeVar("AnswerType", bound=BaseModel)
 
@@ -260,7 +261,7 @@ class Conversation:
 
 
 def _mentions_login(text: str) -> bool:
-    return any(hint in text.lower() for hint in _LOGIN_HINTS)
+    return _LOGIN_HINT.search(text) is not None
 
 
 async def _ignore_closed(notification: Any) -> None:
