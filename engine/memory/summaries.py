@@ -41,7 +41,7 @@ from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry
 from engine.storage.shared import Exchange, SharedDatabase, SharedRow
 from engine.text import sanitise
-from engine.wording import count
+from engine.wording import count, describe_validation_faults
 
 log = logging.getLogger(__name__)
 
@@ -345,7 +345,7 @@ class SummarySharing(Exchange):
         try:
             summary = _SUMMARY_ADAPTER.validate_python(row.document)
         except ValidationError as error:
-            log.warning("a summary of another machine is left out: %s", error)
+            log.warning("a summary of another machine is left out: %s", describe_validation_faults(error)[0])
             return None
         if summary.origin == self._origin:
             return None
