@@ -14,8 +14,8 @@ from engine.home import Home
 if TYPE_CHECKING:
     from engine.api.control import ask_running, call, connect, stop
     from engine.api.documents import document
+    from engine.api.gateway import check_gateway_options
     from engine.api.gateway.access import get_gateway_token
-    from engine.api.gateway.gateway import check_gateway_options
     from engine.api.mcp import serve_mcp
     from engine.api.model_checks import store_key
     from engine.api.notify import store_address
@@ -62,7 +62,7 @@ _MODULES = {
     "Refusal": "engine.model",
     "ask_running": "engine.api.control",
     "call": "engine.api.control",
-    "check_gateway_options": "engine.api.gateway.gateway",
+    "check_gateway_options": "engine.api.gateway",
     "connect": "engine.api.control",
     "dispatch": "engine.engine",  # which declares all operations
     "document": "engine.api.documents",

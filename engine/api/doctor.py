@@ -171,7 +171,7 @@ def _check_engine(home: Home) -> Check:
 
 def _check_gateway(home: Home, settings: Settings) -> Check:
     """The address of the gateway, and whether its settings allow it."""
-    from engine.api.gateway import make_listen_address
+    from engine.api.gateway.access import make_listen_address
 
     holder = read_holder(home)
     if holder is not None and holder.gateway:

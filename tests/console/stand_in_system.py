@@ -5,7 +5,7 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
-from engine.api.gateway.gateway import GatewayState
+from engine.api.gateway import GatewayState
 from engine.execution.model_router import FIRST_KEY
 from engine.model import ChainStep, CostState, Hold, LocalModels, LogEntry, RailState, SetupStep, StopLevel, Verdict
 from tests.console.stand_in_data import BLOG, StandInService, read_burns, read_values

@@ -1,4 +1,9 @@
-"""Who may reach the gateway: its token, and passes for single requests (SPEC 10.1, 11.1).
+"""Who may reach the gateway: the address at which it listens, its token, and passes for single requests (SPEC 10.1,
+11.1).
+
+Other machines can reach it only with a certificate, or if the operator says that a tunnel encrypts. A web page can make
+its own host name point to this machine; its requests then have that name as Host. So the gateway answers only to known
+names.
 
 The token is made when the gateway first opens, and kept in the key stores. In memory there is only its SHA-256, which
 is compared in constant time. A *pass* is a credential for one request. It works only once, even after a restart. A
@@ -10,19 +15,102 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import ipaddress
 import logging
 import re
 import secrets
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from engine.api_keys import FILE, Keys, NoKeyring
+from engine.api_keys import ENVIRONMENT, FILE, Keys, NoKeyring
+from engine.config.sections import GatewaySettings
+from engine.frozen import frozen
 from engine.home import Home
 from engine.lock import read_holder
 from engine.model import Refusal
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.text import sanitise
 
 log = logging.getLogger(__name__)
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+HOW_TO_MAKE_PAIR = (
+    "to make a pair for this machine only: openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -addext "
+    "subjectAltName=DNS:localhost,IP:127.0.0.1 -days 365 -keyout key.pem -out cert.pem"
+)
+
+
+@frozen
+class ListenAddress:
+    """The address of the gateway. `port` 0 means any free port. `names` are the values of Host that it answers to."""
+
+    host: str
+    port: int
+    certificate: str
+    certificate_key: str
+    names: frozenset[str]
+    origins: frozenset[str]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        return ipaddress.ip_address(self.host).is_loopback
+
+    @property
+    def url(self) -> str:
+        """The URL, such as `http://127.0.0.1:8477`. If it listens on all addresses, it is the loopback address."""
+        address = ipaddress.ip_address(self.host)
+        if address.is_unspecified:
+            address = ipaddress.ip_address("::1" if address.version == 6 else "127.0.0.1")
+        host = f"[{address}]" if address.version == 6 else str(address)
+        return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
+
+    def replace_names(self, settings: GatewaySettings) -> ListenAddress:
+        """The same with the host names and origins of these settings."""
+        return replace(self, names=LOOPBACK | frozenset(settings.hosts), origins=frozenset(settings.origins))
+
+    def answers_to(self, host: str) -> bool:
+        """Whether a Host header, with or without a port, names this gateway."""
+        try:
+            split = urlsplit(f"//{host}")
+            name, _ = split.hostname or "", split.port  # a port that is no number raises ValueError
+            # A page that rebinds its name sends that name. A numeric address cannot be rebound.
+            is_our_name = name in self.names or ipaddress.ip_address(name).is_loopback or not self.is_local
+        except ValueError:
+            return False
+        return is_our_name and split.netloc == host and "@" not in host
+
+
+def make_listen_address(settings: GatewaySettings) -> ListenAddress:
+    """The address that these settings ask for. Raises `Refusal`: `unsafe_address`, `no_certificate`."""
+    certificate, key = settings.certificate, settings.certificate_key or settings.certificate
+    for file in filter(None, (certificate, key)):
+        if not Path(file).expanduser().is_file():
+            path = sanitise(str(Path(file).expanduser().absolute()))[:4096]
+            raise Refusal("no_certificate", f"there is no file {path}", f"name a PEM file; {HOW_TO_MAKE_PAIR}")
+    if key and not certificate:
+        raise Refusal("no_certificate", "there is a certificateKey but no certificate", "name both")
+    address = ListenAddress(
+        host=settings.host,
+        port=settings.port,
+        certificate=str(Path(certificate).expanduser()) if certificate else "",
+        certificate_key=str(Path(key).expanduser()) if key else "",
+        names=LOOPBACK,
+        origins=frozenset(),
+    ).replace_names(settings)
+    if not address.is_local and not certificate and not settings.tunnel:
+        raise Refusal(
+            "unsafe_address",
+            f"{settings.host} can be reached by other machines, and the connection is not encrypted",
+            "give --certificate and --certificate-key; or --tunnel if something in front of it encrypts; "
+            "or reach 127.0.0.1 by `ssh -L` or `tailscale serve`",
+        )
+    return address
+
 
 TOKEN_NAME = "gateway"
 """The name of the token in the key stores."""
@@ -52,7 +140,7 @@ def rotate_token(keys: Keys, *, in_file: bool = False) -> tuple[str, str]:
     Raises `Refusal`: `in_environment` if a variable sets the token, `no_keyring`, which advises to use a file, and as
     `Keys.set`.
     """
-    if keys.find_source(TOKEN_NAME) == "environment":
+    if keys.find_source(TOKEN_NAME) == ENVIRONMENT:
         raise Refusal(
             "in_environment",
             "the token comes from CLAWPY_GATEWAY_API_KEY in the environment",

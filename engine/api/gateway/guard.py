@@ -17,8 +17,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from engine.api.gateway import ListenAddress
-from engine.api.gateway.access import Access
+from engine.api.gateway.access import Access, ListenAddress
 from engine.frozen import frozen
 from engine.model import Refusal
 from engine.redaction import redact

@@ -22,8 +22,8 @@ from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocket
 
 from engine.api.documents import Document
-from engine.api.gateway import ListenAddress, replies
-from engine.api.gateway.access import Access
+from engine.api.gateway import replies
+from engine.api.gateway.access import Access, ListenAddress
 from engine.api.gateway.guard import ClientCounts, GatewayLimits, Guard
 from engine.api.gateway.pulse import Pulse
 from engine.api.gateway.server import Server

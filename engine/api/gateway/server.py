@@ -14,6 +14,7 @@ import errno
 import fcntl
 import logging
 import socket
+import ssl
 import sys
 import termios
 import threading
@@ -26,9 +27,10 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from engine.api.gateway import ListenAddress, check_certificate
+from engine.api.gateway.access import HOW_TO_MAKE_PAIR, ListenAddress
 from engine.api.gateway.guard import ClientCounts, GatewayLimits, Guard
 from engine.model import Refusal
+from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,7 @@ class Server(uvicorn.Server):
     ) -> None:
         """Bind the socket. Raises `Refusal`: `port_taken`, `bad_address`, `bad_certificate`."""
         if address.certificate:
-            check_certificate(address.certificate, address.certificate_key)
+            _check_certificate(address.certificate, address.certificate_key)
         self._listening = _bind(address)
         self.address = replace(address, port=self._listening.getsockname()[1])
         self.guard = guard
@@ -132,6 +134,18 @@ def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
     """Log errors outside of requests. By default, asyncio writes them to the terminal."""
     error = context.get("exception")
     log.warning("%s%s", context.get("message", "a fault"), "" if error is None else f": {type(error).__name__}")
+
+
+def _check_certificate(certificate: str, key: str) -> None:
+    """Check that both can be loaded. OpenSSL would ask for a pass phrase on the terminal; this does not. Raises
+    `Refusal` `bad_certificate`."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except OSError as error:  # `ssl.SSLError` is one
+        reason = getattr(error, "reason", None) or error.strerror or error
+        message = f"{certificate} with {key} cannot be used: {reason}"
+        fix = f"name a certificate and its key, readable for you, in PEM form, without a passphrase; {HOW_TO_MAKE_PAIR}"
+        raise Refusal("bad_certificate", sanitise(message), sanitise(fix)) from error
 
 
 def _bind(address: ListenAddress) -> socket.socket:

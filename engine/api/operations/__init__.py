@@ -28,7 +28,7 @@ from engine.services import Services
 from engine.text import sanitise
 
 if TYPE_CHECKING:
-    from engine.api.gateway.gateway import Gateway
+    from engine.api.gateway import Gateway
     from engine.api.notify.notifications import Notifications
 
 READ_ONLY_ACTIONS = frozenset({"list", "show", "get", "scopes", "status"})

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.api.gateway.gateway import Gateway
+from engine.api.gateway import Gateway
 from engine.api.gateway.guard import GatewayLimits
 from engine.api.gateway.routes import build_server
 from engine.api.notify.notifications import Notifications

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.api.gateway import make_listen_address
+from engine.api.gateway.access import make_listen_address
 from engine.config.sections import GatewaySettings
 from tests.api.gateway.served import Serve
 from tests.support import read_table
