@@ -25,7 +25,7 @@ from engine.home import Home
 from engine.model import Refusal
 from engine.redaction import redact
 
-UNNAMED = "an agent"
+UNNAMED_AGENT = "an agent"
 
 INSTRUCTIONS = (
     "The memory and the card stack of the person you work for. Recall before you ask a question that was answered, "
@@ -48,17 +48,17 @@ def serve_mcp(home: Home, *, workspace: str, opener: Opener, agent: str = "", ve
     def ask(verb: str, arguments: Mapping[str, Any]) -> Document:
         return call(home, verb, arguments, workspaces=[workspace] if workspace else (), opener=opener)
 
-    build(ask, workspace=workspace, agent=agent, version=version).run("stdio")
+    build_server(ask, workspace=workspace, agent=agent, version=version).run("stdio")
 
 
-def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MCPServer[Any]:
+def build_server(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MCPServer[Any]:
     """The server. `ask(verb, arguments)` returns the verb's document, or raises `Refusal`."""
     server = _Server("clawpy", title="Clawpy Console", version=version, instructions=INSTRUCTIONS, log_level="ERROR")
-    reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     adds = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
     tools = _Tools(ask, workspace, agent)
     for tool in (tools.recall, tools.remember, tools.propose, tools.cards, tools.status):
-        server.tool(annotations=adds if tool in (tools.remember, tools.propose) else reading)(tool)
+        server.tool(annotations=adds if tool in (tools.remember, tools.propose) else reads)(tool)
     return server
 
 
@@ -179,9 +179,9 @@ class _Tools:
         return {"workspaces": [self._workspace]} if self._workspace else {}
 
     def _query_engine(self, verb: str, **arguments: Any) -> Document:
-        present = {name: value for name, value in arguments.items() if value not in (None, "")}
+        given = {name: value for name, value in arguments.items() if value not in (None, "")}
         try:
-            return self._ask(verb, present)
+            return self._ask(verb, given)
         except Refusal as refusal:
             raise ToolError(redact(f"{refusal.message}. {refusal.fix}" if refusal.fix else refusal.message)) from None
 
@@ -191,7 +191,7 @@ def _choose_speaker(context: Context[Any], agent: str) -> str:
     if agent:
         return agent
     client = context.session.client_params
-    return client.client_info.name if client is not None and client.client_info.name.strip() else UNNAMED
+    return client.client_info.name if client is not None and client.client_info.name.strip() else UNNAMED_AGENT
 
 
 def _make_recalled_memory(memory: Mapping[str, Any]) -> Document:

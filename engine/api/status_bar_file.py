@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
+FORMAT_VERSION = 1
 
 MAX_CARDS = 200
 """Maximum number of cards in the file."""
@@ -44,7 +44,7 @@ class StatusBarFile:
         self._background = BackgroundWorker("clawpy-status-bar", self._follow)
         self._subscription: Subscription | None = None
         self._last_document: Document | None = None
-        self._writing = threading.Lock()
+        self._write_lock = threading.Lock()
         """Held from reading the engine until the file is written, so that older content is never written last."""
 
     def start(self) -> None:
@@ -61,10 +61,10 @@ class StatusBarFile:
         self._background.close()
         self.write()
 
-    def document(self) -> Document:
+    def make_document(self) -> Document:
         """The content of the file."""
         return {
-            "version": VERSION,
+            "version": FORMAT_VERSION,
             "holds": [
                 {"word": hold.word, "until": instant(hold.until)} for hold in self._engine.safety.kill_switch.holds()
             ],
@@ -93,9 +93,9 @@ class StatusBarFile:
 
     def write(self) -> None:
         """Write the file if its content changed or it is missing."""
-        with self._writing:
+        with self._write_lock:
             try:
-                document = self.document()
+                document = self.make_document()
                 if document == self._last_document and self.file.exists():
                     return
                 self.file.parent.mkdir(parents=True, exist_ok=True)

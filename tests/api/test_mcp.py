@@ -28,9 +28,9 @@ def make_client(ask: Any) -> Client:
     """A client of the server. The library takes a second to import, so it is imported here."""
     from mcp.client import Client
 
-    from engine.api.mcp import build
+    from engine.api.mcp import build_server
 
-    return Client(build(ask, workspace="/srv/shop", agent="", version="1.2"))
+    return Client(build_server(ask, workspace="/srv/shop", agent="", version="1.2"))
 
 
 class ScriptedAnswers:

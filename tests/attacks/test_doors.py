@@ -28,7 +28,7 @@ WITHOUT_BODY = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def gateway(serve: Serve) -> Served:
-    return serve(limits=replace(GatewayLimits(), connections=100))
+    return serve(limits=replace(GatewayLimits(), max_connections=100))
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ class StatusBarWorld:
         self.file = StatusBarFile(engine)
 
     def line(self, form: str = "short") -> str | None:
-        return format_file_line(self.file.document(), form, self.clock.now())
+        return format_file_line(self.file.make_document(), form, self.clock.now())
 
 
 @pytest.fixture
@@ -77,14 +77,14 @@ def test_the_long_form_names_the_first_card(world: StatusBarWorld, clock: FakeCl
 def test_the_file_stays_true_when_nobody_writes_it_any_more(world: StatusBarWorld, clock: FakeClock):
     world.pending = [make_card("pred_a", clock.now(), expires_at=clock.now() + timedelta(hours=1))]
     world.pending += [make_card("pred_b", clock.now(), snoozed_until=clock.now() + timedelta(hours=2))]
-    document = world.file.document()
+    document = world.file.make_document()
     for hours, text in ((0, "🔮 1"), (1, "🔮 0"), (2, "🔮 1"), (24, "🔮 0")):
         assert format_file_line(document, "short", clock.now() + timedelta(hours=hours)) == text
 
 
 def test_a_hold_is_shown_until_it_ends(world: StatusBarWorld, clock: FakeClock):
     world.holds = [Hold("pause", "3 rejections", clock.now(), clock.now() + timedelta(hours=2))]
-    document = world.file.document()
+    document = world.file.make_document()
     assert format_file_line(document, "short", clock.now()) == "⏸ pause"
     assert format_file_line(document, "long", clock.now() + timedelta(hours=2)) == "🔮 0"
     world.holds = [Hold("stop", "enough", clock.now(), None)]

@@ -190,7 +190,7 @@ class Access:
                 fix = "use a longer one; without CLAWPY_GATEWAY_API_KEY `clawpy token new` makes one of 50 characters"
                 message = f"the gateway's token in the {key.source} has fewer than {MIN_TOKEN_CHARS} characters"
                 raise Refusal("weak_token", message, fix)
-            self._use(key.value, key.source)
+            self._accept_from_now_on(key.value, key.source)
             return ""
         if self.source == THIS_RUN:  # it was made for an earlier opening in this run
             return ""
@@ -201,7 +201,7 @@ class Access:
             if refusal.code != "no_keyring":
                 raise
             source = THIS_RUN
-        self._use(token, source)
+        self._accept_from_now_on(token, source)
         return token
 
     def refresh(self) -> None:
@@ -213,17 +213,17 @@ class Access:
             log.warning("the gateway's token cannot be read: %s", refusal.message)
             return
         if key is not None and len(key.value) >= MIN_TOKEN_CHARS:
-            self._use(key.value, key.source)
-        elif key is not None or self.source == FILE or not self._keys.find_keyring_fault(TOKEN_NAME):
-            if self.source in ("", THIS_RUN):
-                return
-            fault = "was removed" if key is None else f"has less than {MIN_TOKEN_CHARS} characters"
-            log.warning("the gateway's token %s: nobody can connect until a new one is set", fault)
-            self._secret = _Secret()
-            self.generation += 1
+            self._accept_from_now_on(key.value, key.source)
+            return
+        may_be_in_keyring = key is None and self.source != FILE and self._keys.find_keyring_fault(TOKEN_NAME)
+        if may_be_in_keyring or self.source in ("", THIS_RUN):
+            return
+        fault = "was removed" if key is None else f"has less than {MIN_TOKEN_CHARS} characters"
+        log.warning("the gateway's token %s: nobody can connect until a new one is set", fault)
+        self._secret = _Secret()
+        self.generation += 1
 
-    def _use(self, token: str, source: str) -> None:
-        """Accept this token from now on."""
+    def _accept_from_now_on(self, token: str, source: str) -> None:
         digest = hashlib.sha256(token.encode()).digest()
         self.generation += digest != self._secret.digest
         self._secret = _Secret(digest, hashlib.sha256(b"clawpy gateway pass\0" + token.encode()).digest(), source)
@@ -276,18 +276,24 @@ def get_gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -
     Raises `Refusal`: `no_token`, and as `rotate_token`.
     """
     keys, holder = Keys(home), read_holder(home)
-    url = "" if holder is None else holder.gateway
     if new:
         token, source = rotate_token(keys, in_file=in_file)
         message = f"the token is stored in the {source}; the old one stops working within 15 s"
-    elif (key := keys.get(TOKEN_NAME)) is not None:
-        token, source, message = key.value, key.source, f"it is stored in the {key.source}"
     else:
-        fix = "`clawpy token new` makes one that lasts"
-        try:
-            keys.keyring_name()
-        except NoKeyring as fault:
-            fix = f"`clawpy token new --store file` makes one that lasts, in a file that only you can read, for {fault}"
-        message = "no token is stored; one that a running gateway made is shown once on its terminal, and ends with it"
-        raise Refusal("no_token", message, fix)
+        key = keys.get(TOKEN_NAME)
+        if key is None:
+            raise _make_no_token_refusal(keys)
+        token, source = key.value, key.source
+        message = f"it is stored in the {source}"
+    url = "" if holder is None else holder.gateway
     return {"token": token, "source": source, "message": message, "url": url, "badge": keys.badge()}
+
+
+def _make_no_token_refusal(keys: Keys) -> Refusal:
+    fix = "`clawpy token new` makes one that lasts"
+    try:
+        keys.keyring_name()
+    except NoKeyring as fault:
+        fix = f"`clawpy token new --store file` makes one that lasts, in a file that only you can read, for {fault}"
+    message = "no token is stored; one that a running gateway made is shown once on its terminal, and ends with it"
+    return Refusal("no_token", message, fix)

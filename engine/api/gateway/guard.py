@@ -35,33 +35,32 @@ RESPONSE_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosn
 
 @frozen
 class GatewayLimits:
-    """Limits of the gateway: sizes in bytes, times in seconds, rates per second. They are generous for a phone, and
-    stop a flood of requests."""
+    """Limits of the gateway. They are generous for a phone, and stop a flood of requests."""
 
-    body: int = 256 * 1024
-    head: int = 64 * 1024
-    """Bytes of a request's line and headers."""
+    max_body_bytes: int = 256 * 1024
+    max_head_bytes: int = 64 * 1024
+    """Maximum size of a request's line and headers."""
     head_seconds: float = 10.0
     """Time that a new connection has to send the head of a request."""
     body_seconds: float = 15.0
-    connections: int = 512
-    sockets: int = 256
+    max_connections: int = 512
+    max_sockets: int = 256
     """Maximum number of WebSockets at a time."""
-    requests: float = 100.0
-    burst: int = 400
-    """Maximum requests with the right token: a second, and at once."""
-    failures: float = 0.5
+    requests_per_second: float = 100.0
+    request_burst: int = 400
+    """Maximum number of requests with the right token at once."""
+    failures_per_second: float = 0.5
+    """Maximum number of requests with a wrong token. Further ones get 429; requests with the right token are not
+    affected."""
     failure_burst: int = 30
-    """Maximum requests with a wrong token: a second, and at once. Further ones get 429; requests with the right token
-    are not affected."""
-    slow_operations: int = 4
+    max_slow_operations: int = 4
     """Maximum number of cycles and questions to the Twin in progress at once."""
-    resume_events: int = 20_000
+    max_missed_events: int = 20_000
     """Maximum number of events that a client can resume after. A client that missed more is told to read the state
     again."""
-    messages: float = 10.0
+    messages_per_second: float = 10.0
     message_burst: int = 20
-    """Maximum messages from a WebSocket: a second, and at once."""
+    """Maximum number of messages from a WebSocket at once."""
     subscribe_seconds: float = 10.0
     stall_seconds: float = 5.0
     """Time after which a WebSocket is closed if it does not read the messages that wait for it."""
@@ -120,8 +119,8 @@ class Guard:
         self._access = access
         self.address = address
         self._limits = limits
-        self._request_limit = RateLimit(limits.requests, limits.burst, time.monotonic())
-        self._failure_limit = RateLimit(limits.failures, limits.failure_burst, time.monotonic())
+        self._request_limit = RateLimit(limits.requests_per_second, limits.request_burst, time.monotonic())
+        self._failure_limit = RateLimit(limits.failures_per_second, limits.failure_burst, time.monotonic())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request (ASGI)."""
@@ -141,7 +140,7 @@ class Guard:
                 return
             with_pass = await self._authenticate(scope, headers)
             if scope["type"] == "http":
-                receive = await self._read_body(headers, receive, empty=with_pass)
+                receive = await self._read_body(headers, receive, must_be_empty=with_pass)
         except HttpRefusal as refusal:
             await refusal.answer(scope, receive, send, cors_headers)
             return
@@ -168,11 +167,11 @@ class Guard:
         origin = headers.get("origin")
         if origin in self.address.origins:
             return origin
-        foreign = origin is not None
-        if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        is_foreign = origin is not None
+        if is_foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             message = "requests from web pages are refused"
             fix = "to allow this page, add its origin to gateway.origins"
-            raise HttpRefusal(403, "foreign_origin" if foreign else "cross_site", message, fix)
+            raise HttpRefusal(403, "foreign_origin" if is_foreign else "cross_site", message, fix)
         return ""
 
     async def _authenticate(self, scope: Scope, headers: dict[str, str]) -> bool:
@@ -212,20 +211,20 @@ class Guard:
             fix = f"wait {seconds} s and send fewer requests"
             raise HttpRefusal(429, "too_many", "too many requests", fix, {"retry-after": str(seconds)})
 
-    async def _read_body(self, headers: dict[str, str], receive: Receive, *, empty: bool) -> Receive:
-        """Read the whole body, so that the application never waits for a slow sender. If `empty`, any content is
-        refused."""
+    async def _read_body(self, headers: dict[str, str], receive: Receive, *, must_be_empty: bool) -> Receive:
+        """Read the whole body, so that the application never waits for a slow sender. Content that comes where it
+        `must_be_empty` is refused."""
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise HttpRefusal(415, "bad_request", "a compressed body is not accepted", "send it uncompressed")
-        too_large = HttpRefusal(413, "too_large", f"a request may have at most {self._limits.body} bytes")
-        if int(headers.get("content-length", 0)) > self._limits.body:
+        too_large = HttpRefusal(413, "too_large", f"a request may have at most {self._limits.max_body_bytes} bytes")
+        if int(headers.get("content-length", 0)) > self._limits.max_body_bytes:
             raise too_large
         body = bytearray()
         try:
             async with asyncio.timeout(self._limits.body_seconds):
                 while (message := await receive())["type"] == "http.request":
                     body += message.get("body", b"")
-                    if len(body) > self._limits.body:
+                    if len(body) > self._limits.max_body_bytes:
                         raise too_large
                     if not message.get("more_body", False):
                         break
@@ -233,7 +232,7 @@ class Guard:
                     raise HttpRefusal(400, "bad_request", "the request ended early")
         except TimeoutError as error:
             raise HttpRefusal(400, "bad_request", "the body did not come in time") from error
-        if empty and body:
+        if must_be_empty and body:
             _refuse_content_with_pass()
         pending: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 

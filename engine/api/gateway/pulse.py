@@ -209,7 +209,7 @@ class Pulse:
     async def serve(self, socket: WebSocket) -> None:
         """Serve one client until it disconnects."""
         await socket.accept(SUBPROTOCOL if SUBPROTOCOL in socket.scope.get("subprotocols", ()) else None)
-        if self.counts.connected >= self.limits.sockets:
+        if self.counts.connected >= self.limits.max_sockets:
             await socket.close(CLOSE_TRY_LATER, "too many clients")
             return
         self.counts.connected += 1
@@ -239,7 +239,7 @@ class _Client:
         self._cursor = 0
         self._status: Document = {}
         self._subscribed = asyncio.Event()
-        self._message_limit = RateLimit(pulse.limits.messages, pulse.limits.message_burst, time.monotonic())
+        self._message_limit = RateLimit(pulse.limits.messages_per_second, pulse.limits.message_burst, time.monotonic())
 
     async def receive(self) -> None:
         """Answer the client's messages until it disconnects."""
@@ -277,7 +277,7 @@ class _Client:
             head = self._pulse.head
             cursor = head if after is None else min(after, head)
             # A client that has missed too many messages must read the whole state again.
-            has_missed = cursor < head - self._pulse.limits.resume_events
+            has_missed = cursor < head - self._pulse.limits.max_missed_events
             self._cursor = head if has_missed else cursor
             answer: Document = {"type": "subscribed", "channels": list(CHANNELS), "id": self._cursor}
             await self._send(answer | ({"missed": True} if has_missed else {}))

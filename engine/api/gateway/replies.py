@@ -1,9 +1,7 @@
-"""Models of a call of JSON-RPC and of the gateway's replies, for its OpenAPI document (SPEC 10.1).
+"""The models of the gateway's OpenAPI document: its replies, and a call of JSON-RPC with its own (SPEC 10.1).
 
-`engine.api.documents` makes the replies themselves.
-
-`routes` names them as the answers of its paths. No reply is validated when it is sent; `tests/api/gateway` compares
-both.
+`engine.api.documents` makes the replies themselves. `routes` names these models as the answers of its paths. No reply
+is validated when it is sent; `tests/api/gateway` compares both.
 """
 
 from __future__ import annotations
@@ -17,30 +15,7 @@ from pydantic.alias_generators import to_camel
 from engine.api.operations import ACCEPT_WHOLE_FLOAT
 from engine.files import read_table
 
-Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["pred_7k2m9x4qd1ab"])]
-
-
-class RpcCall(BaseModel, extra="forbid", strict=True):
-    """One call of JSON-RPC 2.0."""
-
-    jsonrpc: Literal["2.0"]
-    method: Annotated[str, Field(max_length=100)]
-    params: dict[str, Any] | None = None
-    id: Annotated[str, Field(max_length=100)] | Annotated[int, ACCEPT_WHOLE_FLOAT]
-
-
-# The codes of JSON-RPC 2.0. A server may choose its own from -32000 to -32099.
-PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
-REFUSED = -32000
-"""The code of an operation's refusal."""
-
-
-def make_error_reply(
-    call_id: str | int | None, code: int, message: str, data: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """The reply to a call of JSON-RPC that failed."""
-    error: dict[str, Any] = {"code": code, "message": message}
-    return {"jsonrpc": "2.0", "id": call_id, "error": error | ({"data": data} if data else {})}
+IdParameter = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["pred_7k2m9x4qd1ab"])]
 
 
 EXAMPLES: Mapping[str, Any] = read_table(__file__, "examples.toml")
@@ -263,6 +238,21 @@ class TwinReply(ApiModel):
     source: str
 
 
+# The codes of JSON-RPC 2.0. A server may choose its own from -32000 to -32099.
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
+REFUSED = -32000
+"""The code of an operation's refusal."""
+
+
+class RpcCall(BaseModel, extra="forbid", strict=True):
+    """One call of JSON-RPC 2.0."""
+
+    jsonrpc: Literal["2.0"]
+    method: Annotated[str, Field(max_length=100)]
+    params: dict[str, Any] | None = None
+    id: Annotated[str, Field(max_length=100)] | Annotated[int, ACCEPT_WHOLE_FLOAT]
+
+
 class RpcError(ApiModel):
     """The error of a call. `data` is the refusal of the operation."""
 
@@ -278,3 +268,11 @@ class RpcReply(ApiModel):
     id: str | int | None
     result: dict[str, Any] | None = None
     error: RpcError | None = None
+
+
+def make_error_reply(
+    call_id: str | int | None, code: int, message: str, data: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The reply to a call of JSON-RPC that failed."""
+    error: dict[str, Any] = {"code": code, "message": message}
+    return {"jsonrpc": "2.0", "id": call_id, "error": error | ({"data": data} if data else {})}

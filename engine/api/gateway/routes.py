@@ -82,7 +82,7 @@ RPC_ERRORS: dict[int | str, Document] = {
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 """No telemetry is sent, whatever environment variables are set."""
 
-CardId = Annotated[replies.Id, Path(description="a card's whole id")]
+CardId = Annotated[replies.IdParameter, Path(description="a card's whole id")]
 
 
 class Route(NamedTuple):
@@ -129,7 +129,7 @@ def build_server(
         exception_handlers=dict(ERROR_HANDLERS),
         telemetry=NO_TELEMETRY,
     )
-    operations = OperationRunner(engine, max_slow_operations=limits.slow_operations)
+    operations = OperationRunner(engine, max_slow_operations=limits.max_slow_operations)
     pulse = Pulse(engine, operations.answer_rpc, access, limits, counts)
     router = APIRouter(
         prefix=API_PATH, dependencies=[Depends(HTTPBearer(auto_error=False, description="the gateway's token"))]

@@ -74,9 +74,9 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                ws_max_size=limits.body,
+                ws_max_size=limits.max_body_bytes,
                 ws_per_message_deflate=False,
-                h11_max_incomplete_event_size=limits.head,
+                h11_max_incomplete_event_size=limits.max_head_bytes,
                 timeout_keep_alive=15,
                 timeout_graceful_shutdown=2,
                 ssl_certfile=address.certificate or None,
@@ -179,7 +179,7 @@ class _Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.arrived[self] = None
-        if len(self.connections) > self.limits.connections:
+        if len(self.connections) > self.limits.max_connections:
             waiting = (h11.IDLE, h11.SEND_BODY)
             idle = (connection for connection in self.arrived if connection.conn.their_state in waiting)
             oldest = next(idle)  # there is always one: this connection has no request yet

@@ -40,12 +40,12 @@ SHOWN_TRANSCRIPT_LINES = 40
 NOT_AN_OBJECT = "model_attributes_type"
 """Pydantic's error type for a value that is not an object."""
 
-_FAULTS = {
+_WORDS_BY_FAULT_TYPE = {
     NOT_AN_OBJECT: "it must be one JSON object",
     "extra_forbidden": "there is no such argument",
     "missing": "it is missing or empty",
 }
-"""Words for types of errors of Pydantic whose own words are about its models."""
+"""Our words for types of errors whose own words in Pydantic are about its models."""
 
 OPERATIONS: dict[str, Operation] = {}
 """The operations by name."""
@@ -98,7 +98,7 @@ class Operation:
         self.description = inspect.getdoc(function) or ""
         self._function = function
         self._marks_presence = marks_presence
-        self._decides = "decided_by" in inspect.signature(function).parameters
+        self._takes_decider = "decided_by" in inspect.signature(function).parameters
 
     @cached_property
     def arguments(self) -> type[BaseModel]:
@@ -129,7 +129,7 @@ class Operation:
         """Carry out the operation with validated arguments by name. Raises the refusals of the function."""
         if self._marks_presence and values.get("action") not in READ_ONLY_ACTIONS:
             engine.autonomy.note_activity()
-        return self._function(engine, **values, **({"decided_by": by} if self._decides else {}))
+        return self._function(engine, **values, **({"decided_by": by} if self._takes_decider else {}))
 
 
 def operation(function: Function) -> Function:
@@ -191,7 +191,7 @@ def describe_fault(fault: Mapping[str, Any]) -> str:
     """The problem with an argument, in words. The value is not repeated, because it may be a secret that was put in the
     wrong place."""
     where = ".".join(str(part) for part in fault["loc"] if part != "body" and "[" not in str(part))[:100]
-    message = _FAULTS.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ")
+    message = _WORDS_BY_FAULT_TYPE.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
 
 
@@ -256,8 +256,7 @@ def match_prefix(
     ids = list(dict.fromkeys(ids))
     if prefix in ids:
         return prefix
-    own_parts = {id: prefix.removeprefix(id[: id.find("_") + 1]) for id in ids}
-    matches = [id for id, part in own_parts.items() if part and id[id.find("_") + 1 :].startswith(part)]
+    matches = [known_id for known_id in ids if _begins_id(known_id, prefix)]
     if len(matches) == 1:
         return matches[0]
     shown_prefix = sanitise(prefix)[:60]
@@ -267,6 +266,13 @@ def match_prefix(
         raise Refusal("unknown_id", f"there is no {what} with the id {shown_prefix}", f"see `{see}`")
     examples = ", ".join(matches[:3]) + (", …" if len(matches) > 3 else "")
     raise Refusal("ambiguous_id", f"{shown_prefix} begins {len(matches)} ids: {examples}", "give more of the id")
+
+
+def _begins_id(known_id: str, prefix: str) -> bool:
+    """Whether an id begins with `prefix`, which may lack what stands before the underscore."""
+    start = known_id.find("_") + 1
+    given = prefix.removeprefix(known_id[:start])
+    return bool(given) and known_id[start:].startswith(given)
 
 
 def make_document_with_transcript(engine: Services, target: Target, lines: int) -> Document:

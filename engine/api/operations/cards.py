@@ -1,7 +1,8 @@
 """Operations on cards: predict, cards, propose, approve, dismiss, muted, snooze, undo (SPEC 2, 9.8); for phones,
-scripts and agents: latest, trigger, twin (SPEC 10.1).
+scripts and agents: latest, trigger, twin, suggest (SPEC 10.1, 10.4).
 
-A trigger without a card's id comes from a program, so it passes every rail like work that runs by itself (SPEC 3.1).
+A trigger without a card's id comes from a program, so it passes every rail like work that runs by itself (SPEC 3.1). A
+card that an agent suggests waits like any other.
 """
 
 from __future__ import annotations
@@ -30,18 +31,25 @@ from engine.api.operations import (
     require,
     require_channel,
 )
+from engine.api.operations.memory import parse_agent_name
 from engine.api.operations.system import cross_poll_status, make_reply_head
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, Status
 from engine.prediction.predictors import UnusableReply
-from engine.text import sanitise
+from engine.text import one_line, sanitise
 
 if TYPE_CHECKING:
     from engine.services import Services
 
 ReasonArgument = Annotated[DismissReason, Field(strict=False)]
 
+MAX_LISTED_FAULTS = 50
+"""Maximum number of new faults that `predict` lists."""
+
 TRIGGER_SOURCE = "gateway"
 """The start of links for triggers from programs, in the loop rail (SPEC 3.3)."""
+
+MAX_REASON_CHARS = 500
+"""Maximum length of the reason for a suggested card."""
 
 HINT_REASONING = "requested over the gateway"
 """The reasoning on a card that is made for the hint of a program."""
@@ -57,15 +65,12 @@ def predict(
 ) -> Document:
     """Check for new cards now, then return those that are pending."""
     workspaces = list(workspaces) or list(engine.workspaces)
-    last_event = engine.ledger.latest(1)
+    last_event_id = max((event.id for event in engine.ledger.latest(1)), default=0)
     report = engine.checks.run(workspaces=workspaces, requested=True)
-    faults = engine.ledger.latest(50, kinds=("FaultReported",))
-    # Faults of this cycle, for instance a line of a predictor that cannot be read.
-    new_faults = [fault for fault in reversed(faults) if not last_event or fault.id > last_event[0].id]
     return _make_pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown) | {
         "created": [card.id for card in report.created],
         "withdrawn": list(report.withdrawn),
-        "errors": [*report.errors, *(f"{fault.payload['where']}: {fault.payload['message']}" for fault in new_faults)],
+        "errors": [*report.errors, *_describe_faults_since(engine, last_event_id)],
         "seconds": round(report.seconds, 3),
     }
 
@@ -190,6 +195,13 @@ def _make_pending_document(
     return reply | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else reply
 
 
+def _describe_faults_since(engine: Services, event_id: int) -> list[str]:
+    """The faults that were reported after an event, for instance that a line of a predictor cannot be read."""
+    newest_first = engine.ledger.latest(MAX_LISTED_FAULTS, kinds=("FaultReported",))
+    new_faults = [fault.payload for fault in reversed(newest_first) if fault.id > event_id]
+    return [f"{fault['where']}: {fault['message']}" for fault in new_faults]
+
+
 def _make_decision_document(engine: Services, card: Card) -> Document:
     """A card that was decided, with the note of the decision."""
     reply = find_target(engine, card.id).document()
@@ -288,6 +300,25 @@ def twin(
     }
 
 
+@quiet_operation
+def suggest(
+    engine: Services,
+    text: NonEmptyText,
+    by: NonEmptyText,
+    workspace: NonEmptyText,
+    reason: Text = "",
+    channel: Text | None = None,
+) -> Document:
+    """Make a card with `text`, suggested `by` an agent; the same text again returns the pending card."""
+    name = parse_agent_name(by)
+    if (pending := _find_pending_card(engine, text, workspace)) is not None:
+        return {"predictions": [document(pending)], "new": False}
+    reason = one_line(reason)[:MAX_REASON_CHARS]
+    reasoning = f"suggested by {name}" + (f": {reason}" if reason else "")
+    card = engine.cards.suggest(text, workspace=workspace, channel=channel, reasoning=reasoning)
+    return {"predictions": [document(card)], "new": True}
+
+
 def _get_described_card(engine: Services, card_id: str, hint: str | None, channel: str | None) -> Card:
     """The card of an id. Raises `Refusal` `another_card` if its prompt or channel is not that of the request."""
     card = engine.cards.get(card_id)
@@ -325,12 +356,12 @@ def _find_card_of_hint(engine: Services, hint: str, channel: str | None, workspa
     watched_workspace = workspace or next(iter(engine.workspaces), None)
     if watched_workspace is None:
         raise Refusal("unknown_workspace", "no workspace is watched", "start clawpy in a git repository")
-    return find_pending_card(engine, hint, watched_workspace, channel) or engine.cards.suggest(
+    return _find_pending_card(engine, hint, watched_workspace, channel) or engine.cards.suggest(
         hint, workspace=watched_workspace, channel=channel, reasoning=HINT_REASONING
     )
 
 
-def find_pending_card(engine: Services, text: str, workspace: str, channel: str | None = None) -> Card | None:
+def _find_pending_card(engine: Services, text: str, workspace: str, channel: str | None = None) -> Card | None:
     """The pending card that has `text` as its prompt, on a channel, by default on any; None if there is none."""
     prompt = sanitise(text).strip()
     for card in engine.cards.list_pending(include_snoozed=True):

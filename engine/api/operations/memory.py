@@ -1,8 +1,7 @@
-"""Operations on memory: recall, remember, drafts, forget (SPEC 4); and for agents that work elsewhere note and suggest
-(SPEC 10.4).
+"""Operations on memory: recall, remember, note, drafts, forget (SPEC 4, 10.4).
 
-`note` and `suggest` act under the agent's own name, never as the operator, so a suggested card waits like any other
-card. A name that claims authority is refused: `parse_agent_name` reads `0wner`, `ＯＷＮＥＲ` and `owner1` as `owner`.
+Agents that work elsewhere use `note` under their own names, never as the operator. A name that claims authority is
+refused: `parse_agent_name` reads `0wner`, `ＯＷＮＥＲ` and `owner1` as `owner`.
 
 `remember` reads lines of JSON. A line that cannot be read is reported with its number; the other lines are stored.
 Memories that it stores never expire.
@@ -28,9 +27,8 @@ from engine.api.operations import (
     quiet_operation,
     require,
 )
-from engine.api.operations.cards import find_pending_card
 from engine.memory.importing import read_lines
-from engine.model import NewMemory, Recall, RecallQuery, Refusal, find_or_none
+from engine.model import ForgetPreview, ForgetReport, NewMemory, Recall, RecallQuery, Refusal, find_or_none
 from engine.text import fold_text, one_line, sanitise
 
 if TYPE_CHECKING:
@@ -43,9 +41,6 @@ the embedding model."""
 MAX_LISTED_DRAFTS = 200
 """Maximum number of drafts that are listed, oldest first."""
 
-MAX_REASON_CHARS = 500
-"""Maximum length of the reason for a suggested card."""
-
 
 @quiet_operation
 def recall(
@@ -56,8 +51,8 @@ def recall(
     workspaces: Sequence[str] = (),
     settle: Annotated[float, Field(ge=0, le=30)] = 5.0,
 ) -> Document:
-    """The `k` best memories for `query`, after up to `settle` seconds for vectors that are still being made.
-    `agent` may be retired."""
+    """The `k` best memories for `query`, of one workspace, or of all if none or several are named. First waits up to
+    `settle` seconds for vectors that are still being made. `agent` may be retired."""
     if agent and agent not in [view.id for view in engine.agents.list_retired()]:
         engine.agents.get(agent)
     missing, problem = engine.memory.missing()
@@ -113,25 +108,6 @@ def note(
     return {"id": stored.ids[0], "new": bool(stored.new), "by": name}
 
 
-@quiet_operation
-def suggest(
-    engine: Services,
-    text: NonEmptyText,
-    by: NonEmptyText,
-    workspace: NonEmptyText,
-    reason: Text = "",
-    channel: Text | None = None,
-) -> Document:
-    """Make a card with `text`, suggested `by` an agent; the same text again returns the pending card."""
-    name = parse_agent_name(by)
-    if (pending := find_pending_card(engine, text, workspace)) is not None:
-        return {"predictions": [document(pending)], "new": False}
-    reason = one_line(reason)[:MAX_REASON_CHARS]
-    reasoning = f"suggested by {name}" + (f": {reason}" if reason else "")
-    card = engine.cards.suggest(text, workspace=workspace, channel=channel, reasoning=reasoning)
-    return {"predictions": [document(card)], "new": True}
-
-
 @operation
 def drafts(
     engine: Services, action: Literal["list", "promote", "dismiss"] = "list", id: Text = "", edit: Text = ""
@@ -162,16 +138,15 @@ def forget(engine: Services, what: NonEmptyText, yes: bool = False) -> Document:
     if not preview.total:
         message = f"nothing contains “{sanitise(what)[:80]}”"
         raise Refusal("nothing_found", message, "give the full id of an entry, or its exact words")
-    counts, remaining = preview.counts, preview.left
+    report: ForgetPreview | ForgetReport = preview
     if yes:
         report = engine.knowledge.forgetting.forget(preview.wanted)
-        counts, remaining = report.counts, report.left
     return {
         "forgotten": yes,
         "wanted": list(preview.wanted),
-        "counts": dict(counts),
+        "counts": dict(report.counts),
         "places": document(preview.places),
-        "left": list(remaining),
+        "left": list(report.left),
     }
 
 
@@ -198,12 +173,12 @@ def parse_agent_name(given_name: str) -> str:
     name = one_line(given_name)[:MAX_NAME_CHARS]
     if not name:
         raise Refusal("bad_arguments", "an agent needs a name", "for example claude-code")
-    if not any(map(str.isalnum, name)) or not RESERVED_NAMES.isdisjoint(_list_readings(name)):
+    if not any(map(str.isalnum, name)) or not RESERVED_NAMES.isdisjoint(_list_lookalike_spellings(name)):
         raise Refusal("not_its_name", f"no agent may be named {name!r}", "use its own name, for example claude-code")
     return name
 
 
-def _list_readings(name: str) -> list[str]:
+def _list_lookalike_spellings(name: str) -> list[str]:
     """The words that a person may read in a name, without signs and accents: as it is spelt, and with letters in place
     of digits and signs that look like them (`0per@tor` as `operator`, `a1fred` as `aifred` and `alfred`). Each stands
     also without the number at its end."""

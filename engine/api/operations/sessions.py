@@ -106,18 +106,18 @@ def discard(engine: Services, id: NonEmptyText, yes: bool = False) -> Document:
     """Preview which changes would be deleted; with `yes` delete them, which cannot be undone. An interrupted session
     that left no changes is acknowledged at once."""
     target = _find_target_of_work(engine, id)
-    is_interrupted = target.session is not None and target.session.state is SessionState.INTERRUPTED
-    has_nothing_to_delete = is_interrupted and target.change_set is None
-    if not yes and not has_nothing_to_delete:
-        engine.changes.load_row(target.change_set_id, ChangeState.DISCARDED)
+    interrupted = target.session if target.session and target.session.state is SessionState.INTERRUPTED else None
+    if interrupted is not None and target.change_set is None:
+        engine.acknowledge(interrupted.id)
+        return target.document() | {"discarded": True}
+    if not yes:
+        engine.changes.load_row(target.change_set_id, ChangeState.DISCARDED)  # refuses what cannot be discarded
         return target.document() | {"discarded": False}
-    if target.session is not None and is_interrupted:
-        engine.acknowledge(target.session.id)
-    if not has_nothing_to_delete:
-        engine.changes.discard(target.change_set_id)
-        engine.card_store.follow_landings()
-        target = find_target(engine, target.change_set_id)
-    return target.document() | {"discarded": True}
+    if interrupted is not None:
+        engine.acknowledge(interrupted.id)
+    engine.changes.discard(target.change_set_id)
+    engine.card_store.follow_landings()
+    return find_target(engine, target.change_set_id).document() | {"discarded": True}
 
 
 @operation

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 
-STATUS_DECISIONS = 5
-"""Number of decisions, newest first, in `status`."""
+MAX_STATUS_DECISIONS = 5
+"""Maximum number of decisions in `status`, newest first."""
 
 
 # -- the content filter
@@ -51,7 +51,7 @@ def check(engine: OfflineServices, command: Text = "", prompt: Text | None = Non
 # -- status
 
 
-def trigger_figures(engine: Services) -> Document:
+def make_trigger_figures(engine: Services) -> Document:
     """Triggers, loops and costs against caps. `enabled`: neither the settings nor `configure` stop it."""
     triggers, last_trigger = engine.safety.triggers()
     return {
@@ -69,7 +69,7 @@ def trigger_figures(engine: Services) -> Document:
 def cross_poll_status(engine: Services) -> Document:
     """State, holds, costs and triggers, and the number of pending cards."""
     state = engine.autonomy.update_state()
-    return trigger_figures(engine) | {
+    return make_trigger_figures(engine) | {
         "state": str(state.state),
         "cause": state.cause,
         "holds": document(engine.safety.kill_switch.holds()),
@@ -96,7 +96,7 @@ def status(engine: ApiServices) -> Document:
         "since": document(engine.read_activity()),
         "nextChange": instant(state.next_change),
         "holds": document(engine.safety.kill_switch.holds()),
-        "crossPollStatus": trigger_figures(engine),
+        "crossPollStatus": make_trigger_figures(engine),
         "byItself": {"missing": list(requirements.missing), "words": requirements.words},
         "phase": document(engine.embedded_twin.read_phase()),
         "silenceSeconds": int(autonomy.measure_silence().total_seconds()),
@@ -110,7 +110,7 @@ def status(engine: ApiServices) -> Document:
         "top": document(pending[0]) if pending else None,
         "running": document(engine.sessions.list_running()),
         "waiting": document(engine.list_waiting()),
-        "decisions": [_make_decision_document(decision) for decision in engine.decisions.load_newest(STATUS_DECISIONS)],
+        "decisions": list(map(_make_decision_document, engine.decisions.load_newest(MAX_STATUS_DECISIONS))),
         "workspaces": list(engine.workspaces),
         "keysInFile": engine.keys.badge(),
         "settingsFault": engine.settings.fault,

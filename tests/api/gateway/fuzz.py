@@ -20,8 +20,10 @@ from schemathesis.specs.openapi.checks import (
 from engine.model import Refusal
 from tests.api.gateway.served import SMALL, Served
 
-UNHURRIED = replace(SMALL, requests=1e9, burst=1_000_000_000, failures=1e9, failure_burst=1_000_000_000,
-                    slow_operations=64, head_seconds=30.0, body_seconds=30.0)  # fmt: skip
+UNHURRIED = replace(
+    SMALL, requests_per_second=1e9, request_burst=10**9, failures_per_second=1e9, failure_burst=10**9,
+    max_slow_operations=64, head_seconds=30.0, body_seconds=30.0,
+)  # fmt: skip
 """Limits that these requests do not reach."""
 
 CHECKS: list[Any] = [
@@ -75,7 +77,7 @@ def fuzz(served: Served, number: int, *, start: int) -> Counter[str]:
         if of_card and isinstance(case.body, dict) and "predictionId" in case.body:
             case.body["predictionId"] = cards.choose()
         url = requests.Request(**case.as_transport_kwargs()).prepare().url or ""
-        assume(len(url) < UNHURRIED.head)  # the server refuses a longer one before the API sees it
+        assume(len(url) < UNHURRIED.max_head_bytes)  # the server refuses a longer one before the API sees it
         response = case.call(session=session, headers=served.headers, timeout=120)
         counts[f"{case.method} {case.path.removeprefix('/api/v1')} {response.status_code}"] += 1
         assert response.status_code < 500, f"{case.as_curl_command()[:2000]}\n{response.text}"

@@ -21,7 +21,14 @@ from engine.model import Card
 from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
 
-SMALL = GatewayLimits(body=65_536, head=16_384, head_seconds=2.0, body_seconds=2.0, messages=0.05, failures=0.05)
+SMALL = GatewayLimits(
+    max_body_bytes=65_536,
+    max_head_bytes=16_384,
+    head_seconds=2.0,
+    body_seconds=2.0,
+    messages_per_second=0.05,
+    failures_per_second=0.05,
+)
 """Small sizes. Once a burst is used up, nothing more is allowed within a test. A slow machine meets the deadlines."""
 
 

@@ -109,7 +109,7 @@ def test_a_client_resumes_after_its_last_message_and_misses_nothing(served: Serv
 
 
 def test_a_client_that_was_away_too_long_is_told_to_read_the_state_again(serve: Serve):
-    served = serve(limits=replace(SMALL, resume_events=10))
+    served = serve(limits=replace(SMALL, max_missed_events=10))
     with listening(served) as first, listening(served) as listener:
         first.subscribe()
         last = expire(served, 40)
