@@ -224,7 +224,7 @@ def _add_route(router: APIRouter, route: Route, operations: OperationRunner) -> 
         name=route.operation,
         description=operation.description,
         response_model=getattr(replies, route.reply),
-        responses=(CARD_ERRORS if has_id or route.operation == "trigger" else {}) | (BODY_ERRORS if has_body else {}),
+        responses=(CARD_ERRORS if route.tag == "cards" else {}) | (BODY_ERRORS if has_body else {}),
         tags=[route.tag],
     )
 
