@@ -15,6 +15,7 @@ STARTERS = {
     "engine/execution/processes.py": "what sessions run, in the sandbox",
     "engine/execution/session_commands.py": "names the type of a session's process",
     "engine/execution/runners/acp/conversation.py": "names the type of a session's process",
+    "engine/execution/runners/acp/pipe.py": "names the type of a session's process",
     "engine/execution/sandbox/__init__.py": "tries whether a sandbox works here",
     "engine/execution/sandbox/ladder.py": "tries what a sandbox holds here",
     "engine/execution/sandbox/supervisor/__init__.py": "becomes the command that it holds",

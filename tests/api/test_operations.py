@@ -13,7 +13,7 @@ import pytest
 from clawpy_console.cli.main import render_document
 from engine import Engine, Home
 from engine.api.operations import dispatch
-from engine.execution.runners.flows.agents_md import read_lessons
+from engine.execution.runners.flows.documentation import read_lessons
 from engine.model import ChangeState, SessionState
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.hierarchy.guidance_world import make_learning

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.execution.runners.acp import make_agent_confinement, make_agent_environment, make_command_confinement
-from engine.execution.runners.acp.conversation import parse_message
+from engine.execution.runners.acp.pipe import parse_message
 from engine.execution.runners.acp.requests import choose_option, find_command
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import find_readable_places

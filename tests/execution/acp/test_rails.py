@@ -45,18 +45,19 @@ class RailedWorld(AcpWorld):
 
 def test_the_policy_allows_and_denies_without_asking(make_acp_world: MakeAcpWorld):
     world = make_acp_world(RailedWorld, deny=["exec:curl*"])
-    view = world.run(
-        ask_to_execute("make test"),
-        ask_to_execute("curl https://example.org"),
-        ask_permission("only a thought", "think", rawInput={"command": "curl https://example.org"}),
-        ask_permission("`curl https://example.org`", "execute"),
-        ask_to_execute("rm -rf / --no-preserve-root"),
-        ask_permission("Edit", "edit", locations=[{"path": "a.txt"}]),
-        ask_permission("Edit", "edit", locations=[{"path": "/etc/passwd"}]),
-        run_in_terminal("echo", "from a terminal"),
-    )
+    thought = ask_permission("only a thought", "think", rawInput={"command": "curl https://example.org"})
+    expected = [
+        (ask_to_execute("make test"), "allow_once"),
+        (ask_to_execute("curl https://example.org"), "reject_once"),
+        (thought, "reject_once"),
+        (ask_permission("`curl https://example.org`", "execute"), "reject_once"),
+        (ask_to_execute("rm -rf / --no-preserve-root"), "reject_once"),
+        (ask_permission("Edit", "edit", locations=[{"path": "a.txt"}]), "allow_once"),
+        (ask_permission("Edit", "edit", locations=[{"path": "/etc/passwd"}]), "reject_once"),
+    ]
+    view = world.run(*(step for step, _ in expected), run_in_terminal("echo", "from a terminal"))
     answers = [line for line in world.read_words(view) if line.startswith("answer")]
-    assert answers == [f"answer {verdict}_once" for verdict in ("allow", *["reject"] * 4, "allow", "reject")]
+    assert answers == [f"answer {answer}" for _, answer in expected]
     assert "from a terminal" in world.read_lines(view, ["output"])
     assert view.state is SessionState.SUCCEEDED
 

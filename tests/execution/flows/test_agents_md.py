@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.execution.runners.flows.agents_md import AGENTS_FILE, format_section, read_lessons
+from engine.execution.runners.flows.documentation import AGENTS_FILE, format_section, read_lessons
 from engine.files import INHERITED, LEARNT, find_section, write_section
 from engine.text import one_line
 from tests.execution.flows.flow_run import RunFlow

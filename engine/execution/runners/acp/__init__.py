@@ -1,11 +1,12 @@
 """Drives the coding agents of this machine with the Agent Client Protocol (SPEC 3.8).
 
 This module says which agents are known, which of them are installed, how each is started and logged in, and what it
-and its commands may use. `runner` carries out a session: `conversation` talks to the process of the agent, `requests`
-answers what the agent asks for, `agent_transcript` writes what it says and does, and `turns` counts what that costs.
+and its commands may use. `runner` carries out a session: `conversation` talks to the process of the agent through its
+`pipe`, `requests` answers what the agent asks for, `agent_transcript` writes what it says and does, and `turns` counts
+what that costs.
 
-The library of the protocol takes most of a second to import. So only those four modules import it, and they are
-imported when the first session begins.
+The library of the protocol takes most of a second to import. So only these modules, and not `runner`, import it. They
+are imported when the first session begins.
 """
 
 from __future__ import annotations

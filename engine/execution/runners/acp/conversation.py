@@ -1,7 +1,7 @@
 """Runs the conversation with the process of an agent, by JSON-RPC over its pipes (SPEC 3.8, 9.4).
 
 `Conversation` opens a session of the agent and sends it one prompt a turn. `ClientRequests` answers what the agent asks
-meanwhile. At the end is the pipe, which limits what a hostile agent can do with long lines or by not reading.
+meanwhile.
 
 The thread of the session drives it. The event loop runs only at the start, during turns and at the end. Between turns,
 while tests run on the changes, the agent waits.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import re
 import subprocess
@@ -31,8 +30,8 @@ from engine.execution.processes import read_exit_code
 from engine.execution.runners import RetryLater, WorkFailed
 from engine.execution.runners.acp import ConfiguredAgent
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
+from engine.execution.runners.acp.pipe import JsonRpcPipe, LineProtocol
 from engine.execution.runners.acp.requests import ClientRequests
-from engine.execution.transcripts import LineSplitter
 from engine.frozen import frozen
 from engine.text import sanitise
 
@@ -41,8 +40,8 @@ log = logging.getLogger(__name__)
 CANCEL_S = 0.25
 """Seconds in which an agent must answer a cancellation. After that its processes are ended."""
 
-EXIT_S = 0.5
-"""Seconds in which an agent that closed its output must exit."""
+EXIT_CODE_S = 0.5
+"""Seconds in which the exit code of an agent that closed its output is waited for, to name it in the error."""
 
 AUTH_REQUIRED = -32000
 """The code of the error of an agent that is not logged in."""
@@ -90,7 +89,7 @@ class Conversation:
         self._connection: Connection | None = None
         self._stderr_pipe: asyncio.BaseTransport | None = None
         self._error_lines: deque[str] = deque(maxlen=5)
-        self.model = ""
+        self.reported_agent = ""
         """The name and version of the agent, as it reports them."""
 
     @contextmanager
@@ -130,6 +129,17 @@ class Conversation:
         self._pipe = await JsonRpcPipe.open(self._process, self._on_invalid_line)
         await self._read_stderr()
         self._connection = Connection(self._requests, self._pipe)
+        await self._initialize()
+        session = await self._request(
+            "session/new",
+            schema.NewSessionRequest(cwd=str(folder), mcp_servers=[]),
+            schema.NewSessionResponse,
+            self._start_seconds,
+        )
+        self._requests.session_id = session.session_id
+
+    async def _initialize(self) -> None:
+        """Agree with the agent on the version of the protocol, and learn the name and version of the agent."""
         capabilities = schema.ClientCapabilities(
             fs=schema.FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True
         )
@@ -147,14 +157,7 @@ class Conversation:
             versions = f"version {initialized.protocol_version} of the protocol, not {PROTOCOL_VERSION}"
             raise WorkFailed(f"{self._agent.title} speaks {versions}", "install another version")
         if initialized.agent_info is not None:
-            self.model = sanitise(f"{initialized.agent_info.name} {initialized.agent_info.version}")[:100]
-        session = await self._request(
-            "session/new",
-            schema.NewSessionRequest(cwd=str(folder), mcp_servers=[]),
-            schema.NewSessionResponse,
-            self._start_seconds,
-        )
-        self._requests.session_id = session.session_id
+            self.reported_agent = sanitise(f"{initialized.agent_info.name} {initialized.agent_info.version}")[:100]
 
     async def _run_turn(self, texts: list[str]) -> TurnResult:
         assert self._requests.session_id is not None
@@ -218,7 +221,7 @@ class Conversation:
         self._live.check_running()
         if self._pipe is not None and self._pipe.problem:
             return WorkFailed(f"{self._agent.title} was ended: {self._pipe.problem}")
-        deadline = asyncio.get_running_loop().time() + EXIT_S
+        deadline = asyncio.get_running_loop().time() + EXIT_CODE_S
         while (code := read_exit_code(self._process)) is None and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
         self._live.check_running()
@@ -239,7 +242,7 @@ class Conversation:
                 self._live.write("output", "\n".join(lines))
 
         loop = asyncio.get_running_loop()
-        self._stderr_pipe, _ = await loop.connect_read_pipe(lambda: _LineProtocol(add_lines), self._process.stderr)
+        self._stderr_pipe, _ = await loop.connect_read_pipe(lambda: LineProtocol(add_lines), self._process.stderr)
 
     def _on_invalid_line(self, line: str) -> None:
         self._requests.warn_once("the agent writes lines that are not messages")
@@ -277,133 +280,3 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) 
 def _log_quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log errors of asyncio at a level that does not reach the terminal."""
     log.debug("%s", context.get("message"), exc_info=context.get("exception"))
-
-
-# -- the pipe
-
-MAX_LINE_BYTES = 32 * 1024 * 1024
-"""Maximum number of bytes of a message. The default of asyncio is 64 KiB, which is too little for a diff."""
-
-MAX_UNREAD_BYTES = 64 * 1024 * 1024
-"""Maximum number of bytes that wait for an agent that does not read."""
-
-LAST_OUTPUT_S = 0.5
-"""Seconds after an agent closed its input in which its output is still read."""
-
-MAX_SHOWN_CHARS = 300
-"""Maximum number of characters that are shown of a line that is not a message."""
-
-
-class JsonRpcPipe:
-    """Sends and receives messages over the stdin and stdout of one agent. All methods must be called in one event loop.
-
-    It is used instead of the transport of the protocol's library. That transport reads lines of any length, fails on
-    JSON that is not a message, waits forever for an agent that does not read, and logs to the terminal.
-
-    `on_invalid_line` receives lines that are not messages. After `receive` returned None, `problem` says why; it is ""
-    if the agent closed its output.
-    """
-
-    def __init__(self, on_invalid_line: Callable[[str], None]) -> None:
-        self._on_invalid_line = on_invalid_line
-        self._reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
-        self._out: asyncio.WriteTransport
-        self._in: asyncio.BaseTransport
-        self.problem = ""
-
-    @classmethod
-    async def open(cls, process: subprocess.Popen[bytes], on_invalid_line: Callable[[str], None]) -> JsonRpcPipe:
-        """Open the pipes of `process`."""
-        pipe = cls(on_invalid_line)
-        loop = asyncio.get_running_loop()
-        pipe._in, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(pipe._reader), process.stdout)
-        pipe._out, _ = await loop.connect_write_pipe(lambda: _WriteProtocol(pipe._end_soon), process.stdin)
-        return pipe
-
-    async def send(self, message: dict[str, Any]) -> None:
-        """Queue a message. If the agent has closed its pipes, an answer is dropped, and a request raises
-        ConnectionError."""
-        if self._out.is_closing() or self._in.is_closing():
-            if "method" in message:
-                raise ConnectionError("the agent has exited")
-            return
-        self._out.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-        if self._out.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            self._end(f"it does not read what it is sent; {MAX_UNREAD_BYTES // 2**20} MiB wait")
-
-    async def receive(self) -> dict[str, Any] | None:
-        """The next message; None if there are no more."""
-        while not self.problem:
-            await asyncio.sleep(0)  # lets earlier messages be handled first, so that tasks do not pile up
-            try:
-                line = await self._reader.readuntil(b"\n")
-            except asyncio.IncompleteReadError as end:
-                line = end.partial  # the last line without a newline, or nothing
-                if not line:
-                    return None
-            except asyncio.LimitOverrunError:
-                self._end(f"it wrote a line of more than {MAX_LINE_BYTES // 2**20} MiB")
-                return None
-            if (message := parse_message(line)) is not None:
-                return message
-            if text := line[: 4 * MAX_SHOWN_CHARS].decode(errors="replace").strip():
-                self._on_invalid_line(text[:MAX_SHOWN_CHARS])
-        return None
-
-    async def close(self) -> None:
-        """Close the pipes. Nothing more is sent or received."""
-        self._in.close()
-        if not self._out.is_closing():
-            self._out.abort()  # nobody waits until it is read
-
-    def _end_soon(self) -> None:
-        """End a moment later, because the agent closed its input or ended. Its earlier output can still be read."""
-        asyncio.get_running_loop().call_later(LAST_OUTPUT_S, self._end, "")
-
-    def _end(self, problem: str) -> None:
-        self.problem = self.problem or problem
-        self._in.close()  # before `feed_eof`, because no data may be fed after it
-        self._reader.feed_eof()
-
-
-def parse_message(line: bytes) -> dict[str, Any] | None:
-    """The JSON-RPC message in a line, in a form that the protocol's library accepts; None if the line has none."""
-    try:
-        message = json.loads(line.decode(errors="replace"))
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(message, dict):
-        return None
-    if "method" in message:  # the id of a request is the agent's, and goes back as it is
-        return message if isinstance(message["method"], str) else None
-    if type(message.get("id")) is not int:
-        return None
-    if "result" not in message and not isinstance(message.get("error"), dict):
-        # The message becomes an error. Otherwise the turn would wait until it is given up.
-        reason = str(message.get("error") or "an error without a message")[:MAX_SHOWN_CHARS]
-        message["error"] = {"code": -32603, "message": reason}
-    return message
-
-
-class _LineProtocol(asyncio.Protocol):
-    """Calls `on_lines` with the lines of a pipe as they come."""
-
-    def __init__(self, on_lines: Callable[[list[str]], None]) -> None:
-        self._on_lines = on_lines
-        self._splitter = LineSplitter()
-
-    def data_received(self, data: bytes) -> None:
-        self._on_lines(self._splitter.split(data))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._on_lines(self._splitter.end())
-
-
-class _WriteProtocol(asyncio.BaseProtocol):
-    """Calls `on_lost` when the other end of a pipe is closed."""
-
-    def __init__(self, on_lost: Callable[[], None]) -> None:
-        self._on_lost = on_lost
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._on_lost()

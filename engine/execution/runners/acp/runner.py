@@ -111,7 +111,7 @@ class AcpRunner(AgentRunner):
                 validated,
                 summary=" · ".join(filter(None, [turns.make_summary(), validated.summary])),
                 last_line="\n".join(filter(None, [turns.incomplete_reason, validated.summary])),
-                facts={"agent": turns.model, "turns": turns.turn_count, "price_known": turns.price_known},
+                facts={"agent": turns.agent_label, "turns": turns.turn_count, "price_known": turns.price_known},
             )
 
     @contextmanager

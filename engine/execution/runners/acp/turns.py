@@ -23,7 +23,8 @@ from engine.model import CallUsage, Prompt, PromptPart, SessionView, microusd
 from engine.model.prompts import RunKind, make_user_part
 from engine.text import sanitise
 
-MAX_DOLLARS, MAX_TOKENS = 10**6, 10**15
+MAX_DOLLARS = 10**6
+MAX_TOKENS = 10**15
 """A report of more is ignored, because no session uses so much."""
 
 OWN_PROMPT_NOTE = "what the agent adds itself is not visible here"
@@ -155,9 +156,9 @@ class AgentTurns:
         return "\n".join(filter(None, [sanitise(ending), self.incomplete_reason]))
 
     @property
-    def model(self) -> str:
+    def agent_label(self) -> str:
         """The agent's name and version as it reports them, or its title."""
-        return self._conversation.model or self._agent.title
+        return self._conversation.reported_agent or self._agent.title
 
     @property
     def price_known(self) -> bool:
@@ -182,7 +183,7 @@ class AgentTurns:
         self._last_call = self._calls.begin(
             self._view,
             provider=f"{ACP_PREFIX}{self._agent.name}",
-            model=self.model,
+            model=self.agent_label,
             run_kind=kind,
             prompt=prompt,
             messages=messages,

@@ -27,25 +27,19 @@ from pydantic.fields import FieldInfo
 
 from engine.execution.runners import Place, WorkFailed
 from engine.execution.runners.flow import CommandLine, Flow, FlowResult, Job, stays_inside
-from engine.execution.runners.flows.agents_md import WriteAgentsMd
 from engine.execution.runners.flows.branches import KeepCommits, LookAtPullRequest, ReportBranches
 from engine.execution.runners.flows.change_log import DraftChangelog, LookAtRelease
-from engine.execution.runners.flows.day_summary import SummariseDay
+from engine.execution.runners.flows.documentation import LookAtMentions, UpdateDocs, WriteAgentsMd
 from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
+from engine.execution.runners.flows.history import FindJointChanges, SummariseDay
 from engine.execution.runners.flows.housekeeping import ReclaimSpace, UndoLanding
 from engine.execution.runners.flows.linting import FixLint, Lint
 from engine.execution.runners.flows.merging import ForecastConflicts, RehearseAutosquash, RehearseMerge
-from engine.execution.runners.flows.own_changes import (
-    FindJointChanges,
-    LookAtMentions,
-    LookForLeftovers,
-    RemoveLeftovers,
-    UpdateDocs,
-)
+from engine.execution.runners.flows.own_changes import LookAtChanges, LookForLeftovers, RemoveLeftovers
 from engine.execution.runners.flows.packages import PrepareEnvironment, UpdateLock
 from engine.execution.runners.flows.testing import CheckCleanHead, RunTests, UncoveredLines
 from engine.execution.runners.flows.unfinished import LookAtStash, UnfinishedOperation
-from engine.execution.runners.flows.unpushed import LookAtChanges, ReviewUnpushed
+from engine.execution.runners.flows.unpushed import ReviewUnpushed
 from engine.execution.runners.flows.unreliable_tests import HuntFlakes, Quarantine, TimeTests
 from engine.execution.runners.toolchains import TEST_FILE
 from engine.files import read_table

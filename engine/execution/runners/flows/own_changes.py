@@ -1,21 +1,23 @@
-"""Flows about what your own changes left behind: debugging and conflict markers in your files and commits,
-documentation that names what they renamed or removed, and a file that usually changes with yours."""
+"""Flows about your own changes: they suggest commits of what is not committed yet, and show or remove the debugging
+that your changes left behind."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from itertools import dropwhile
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import PurePosixPath
 
 from pydantic import AwareDatetime, Field
 
-from engine.execution.runners import CannotRun, Facts, Place, WorkFailed
-from engine.execution.runners.flow import Flow, FlowResult, Job, RepoFile, RepoPath, make_facts
+from engine.execution.runners import CannotRun, Facts, Place
+from engine.execution.runners.flow import Flow, FlowResult, Job, RepoFile, make_facts
 from engine.execution.runners.flows.git_steps import (
     link_packages,
-    make_operator_git,
     parse_line_count,
+    quote_paths,
     read_own_changes,
+    resolve_commit,
     store_tree,
 )
 from engine.execution.runners.flows.suite_runs import (
@@ -26,11 +28,10 @@ from engine.execution.runners.flows.suite_runs import (
     describe_compared,
     run_test_plan,
 )
+from engine.execution.runners.toolchains import TEST_FILE
 from engine.execution.runners.toolchains.projects import find_innermost_project, find_projects
-from engine.files import read_plain
+from engine.files import read_plain, read_plain_or_nothing
 from engine.frozen import frozen
-from engine.git import Git
-from engine.git.habits import is_group
 from engine.git.leftovers import (
     CONFLICT_MARKER,
     TODO_KINDS,
@@ -41,18 +42,152 @@ from engine.git.leftovers import (
     remove_lines,
     scan_line,
 )
-from engine.git.stale_mentions import Mention
+from engine.git.push_problems import read_uncommitted, read_untracked
+from engine.git.state import FileState, is_byproduct, read_status
 from engine.model import CheckResult, group_pairs
-from engine.text import sanitise
 from engine.wording import count, join_names
+
+# -- what is not committed
+
+MAX_COUNTED_BYTES = 1_000_000
+"""Maximum size of an untracked file whose lines are counted."""
+
+MAX_GROUPS = 8
+"""Maximum number of suggested commits in the transcript."""
+
+_TEST_STEM = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
+"""The name of a test file without its ending; the group is the name of what it tests."""
+
+_PROSE_FILE = re.compile(r"\.(?:md|rst|adoc|txt)$|(?:^|/)docs?/", re.I)
+
+_SETTINGS_FILE = re.compile(
+    r"\.(?:toml|ya?ml|cfg|ini|lock|mod|sum|gradle|properties)$|(?:^|/)(?:package(?:-lock)?\.json|\.[^/]+)$"
+)
+
+_SOURCE_FILE = re.compile(
+    r"\.(?:py|js|jsx|ts|tsx|mjs|cjs|go|rs|java|kt|rb|php|ex|exs|cs|c|cc|cpp|h|hpp|swift|scala|vue|svelte)$"
+)
+
+
+@frozen
+class UncommittedFile:
+    """One uncommitted file with its numbers of lines, which are 0 for a file that is not text."""
+
+    file: FileState
+    added: int
+    removed: int
+
+    @property
+    def letter(self) -> str:
+        """The letter of its state: ? for an untracked file, D for a deleted one, M for any other."""
+        if self.file.untracked:
+            return "?"
+        return "D" if self.file.deleted else "M"
+
+
+class LookAtChanges(Flow):
+    """Reads the differences from HEAD; nothing is run, staged or written."""
+
+    name = "look_at_changes"
+    label = "Look at uncommitted changes"
+    work = "review"
+    place = Place.OPERATOR_TREE
+
+    def describe(self) -> str:
+        return "Look at what is not committed yet and suggest commits"
+
+    def run(self, job: Job) -> FlowResult:
+        head = resolve_commit(job, "HEAD")
+        status = read_status(job.git)
+        changes = _read_changes(job, head, status.files)
+        if not changes:
+            return FlowResult("Nothing to commit: everything is committed")
+        groups = _group_by_topic(changes)
+        _report_groups(job, groups)
+        untracked = [change.file.path for change in changes if change.file.untracked]
+        risks = (*read_uncommitted(job.git, head, status.files), *read_untracked(job.git, untracked))
+        for risk in risks:
+            job.say(f"Do not commit: {risk.description_with_commit}")
+        sentences = [f"{count(len(changes), 'file')} not committed"]
+        sentences.append(f"could be {count(len(groups), 'commit')}: {join_names(groups, 3)}")
+        if risks:
+            sentences.append(f"do not commit: {risks[0].description}")
+        next_step = "secret" if any(risk.is_secret for risk in risks) else "run_tests"
+        return FlowResult("; ".join(sentences), sound=not risks, facts={"next": next_step})
+
+
+def _report_groups(job: Job, groups: Mapping[str, list[UncommittedFile]]) -> None:
+    """Show the first groups, each with its files and the command that commits them."""
+    for number, (topic, members) in enumerate(islice(groups.items(), MAX_GROUPS), 1):
+        lines = f"+{sum(change.added for change in members)} -{sum(change.removed for change in members)}"
+        job.say(f"{number}. {topic}: {count(len(members), 'file')}, {lines}")
+        for change in members:
+            job.say(f"   {change.letter} {change.file.path}  +{change.added} -{change.removed}")
+        job.say(f"   git add -- {quote_paths(change.file.path for change in members)} && git commit")
+    if len(groups) > MAX_GROUPS:
+        job.say(f"and {len(groups) - MAX_GROUPS} more")
+
+
+def _read_changes(job: Job, head: str, files: Iterable[FileState]) -> list[UncommittedFile]:
+    """The uncommitted files with their numbers of lines, without byproducts of tools."""
+    numbers = {}
+    for field in job.git.items("diff-index", "--numstat", "-z", "--no-renames", head):
+        added, removed, path = field.split("\t", 2)
+        numbers[path] = parse_line_count(added), parse_line_count(removed)
+    changes = []
+    for file in files:
+        if not file.untracked:
+            changes.append(UncommittedFile(file, *numbers.get(file.path, (0, 0))))
+        elif not is_byproduct(file.path):
+            data = read_plain_or_nothing(job.folder / file.path, MAX_COUNTED_BYTES, follow=False)
+            changes.append(UncommittedFile(file, 0 if b"\0" in data else len(data.splitlines()), 0))
+    return changes
+
+
+def _group_by_topic(changes: Sequence[UncommittedFile]) -> Mapping[str, list[UncommittedFile]]:
+    """The changes by topic, the topic with the most files first. A topic is a folder together with the tests of its
+    files, documentation, or settings."""
+    sources = [change.file.path for change in changes if _is_code(change.file.path)]
+    folders = {_find_subject(path): _find_topic_folder(path) for path in sources}
+    groups = group_pairs((_find_topic(change.file.path, folders), change) for change in changes)
+    return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def _find_topic(path: str, folders: Mapping[str, str]) -> str:
+    """The topic of a changed file. `folders` are those of the changed sources, by what each is about."""
+    if _is_code(path):
+        return _find_topic_folder(path)
+    if _SOURCE_FILE.search(path):  # a test
+        return folders.get(_find_subject(path), "tests")
+    if _PROSE_FILE.search(path):
+        return "documentation"
+    return "settings" if _SETTINGS_FILE.search(path) else _find_topic_folder(path)
+
+
+def _find_subject(path: str) -> str:
+    """What a file is about: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
+    name = PurePosixPath(path).stem.lower()
+    match = _TEST_STEM.match(name)
+    return (match[1] if match else name).removesuffix("test")
+
+
+def _is_code(path: str) -> bool:
+    """Whether a path is a source file and not a test."""
+    return bool(_SOURCE_FILE.search(path)) and not TEST_FILE.search(path)
+
+
+def _find_topic_folder(path: str) -> str:
+    folders = PurePosixPath(path).parts[:-1]
+    return "/".join(folders[:3]) if folders else PurePosixPath(path).stem
+
 
 # -- leftovers
 
 CONTEXT_LINES = 2
-"""Number of lines shown before and after."""
+"""Number of lines that are shown before and after a leftover."""
 
-MAX_FILE_BYTES = 5_000_000
-"""Maximum size of a source file or document that is changed."""
+MAX_SOURCE_BYTES = 5_000_000
+"""Maximum size of a source file that is changed."""
 
 
 class LookForLeftovers(Flow):
@@ -73,24 +208,26 @@ class LookForLeftovers(Flow):
         findings = read_own_changes(job, self.today).leftovers
         if not findings:
             return FlowResult("No leftovers")
-        can_remove = False
-        for path, file_findings in group_pairs((finding.path, finding) for finding in findings).items():
-            text = read_working_file(job.git, path)
+        findings_by_path = group_pairs((finding.path, finding) for finding in findings)
+        texts = {path: read_working_file(job.git, path) for path in findings_by_path}
+        for path, file_findings in findings_by_path.items():
             for finding in file_findings:
-                _show_leftover(job, finding, text)
-            debugging = [
-                finding.line for finding in file_findings if finding.kind not in (CONFLICT_MARKER, *TODO_KINDS)
-            ]
-            can_remove |= bool(find_removable_lines(path, text, debugging))
+                _show_leftover(job, finding, texts[path])
         conflict = next((finding for finding in findings if finding.kind == CONFLICT_MARKER), None)
         if conflict is not None:
             job.say(f"Next: resolve {conflict.place} in your editor; it contains both sides.")
         facts: Facts = {"findings": make_facts(findings, "kind", "path", "line")}
-        if can_remove:
+        if any(_has_removable_debugging(path, texts[path], found) for path, found in findings_by_path.items()):
             facts["next"] = "remove_leftovers"
         places = join_names([finding.place for finding in findings], 3)
         summary = f"{count_kinds(finding.kind for finding in findings)}: {places}"
         return FlowResult(summary, sound=False, facts=facts)
+
+
+def _has_removable_debugging(path: str, text: str, findings: Sequence[Leftover]) -> bool:
+    """Whether `RemoveLeftovers` would remove one of the findings from a file with this `text`."""
+    debugging = [finding.line for finding in findings if finding.kind not in (CONFLICT_MARKER, *TODO_KINDS)]
+    return bool(find_removable_lines(path, text, debugging))
 
 
 def _show_leftover(job: Job, finding: Leftover, text: str) -> None:
@@ -137,7 +274,7 @@ class RemoveLeftovers(Flow):
     def _remove_from_file(self, job: Job, path: str, findings: Sequence[Leftover]) -> list[int]:
         """Remove statements from one file of the worktree. Returns the numbers of the removed lines."""
         try:
-            before = read_plain(job.folder / path, MAX_FILE_BYTES, follow=False).decode()
+            before = read_plain(job.folder / path, MAX_SOURCE_BYTES, follow=False).decode()
             removed = find_removable_lines(path, before, [finding.line for finding in findings])
             after = remove_lines(path, before, removed)
         except (OSError, ValueError, SyntaxError) as error:
@@ -169,160 +306,3 @@ class RemoveLeftovers(Flow):
             job.say(str(error))
             return None
         return combine_checks(compare_with_base(job, base, results))
-
-
-# -- documentation with names that your changes renamed or removed
-
-
-class LookAtMentions(Flow):
-    """Lists each line of documentation with a name that is gone, and the new name where there is one."""
-
-    name = "look_at_mentions"
-    label = "Look at the documentation"
-    work = "docs"
-    place = Place.OPERATOR_TREE
-
-    def describe(self) -> str:
-        return "Show the documentation that names what your changes renamed or removed"
-
-    def run(self, job: Job) -> FlowResult:
-        mentions = read_own_changes(job).mentions
-        if not mentions:
-            return FlowResult("The documentation names nothing that your changes renamed or removed")
-        for finding in mentions:
-            replacement = f"now {finding.new}" if finding.new else "gone"
-            job.say(f"{finding.path}:{finding.line}  {finding.old} ({replacement})")
-            job.say(f"      {finding.excerpt}")
-        renamed = [finding for finding in mentions if finding.new]
-        if len(renamed) < len(mentions):
-            job.say("Reword what is gone and has no new name.")
-        names = join_names(dict.fromkeys(finding.old for finding in mentions), 3)
-        files = count(len({finding.path for finding in mentions}), "file")
-        summary = f"{count(len(mentions), 'line')} in {files} of documentation with outdated names: {names}"
-        return FlowResult(summary, sound=False, facts={"next": "update_docs"} if renamed else {})
-
-
-class UpdateDocs(Flow):
-    """Replaces old names with new ones on the lines that `LookAtMentions` lists."""
-
-    name = "update_docs"
-    label = "Update the documentation"
-    work = "docs"
-    place = Place.CHANGE_SET
-    paths: list[RepoFile] = Field(min_length=1, max_length=100, description="documents that contain renamed names")
-
-    def describe(self) -> str:
-        return f"Put the new names into {join_names(self.paths, 3)}"
-
-    def run(self, job: Job) -> FlowResult:
-        mentions = read_own_changes(job).mentions
-        changed: dict[str, int] = {}
-        for path in self.paths:
-            renamed = [mention for mention in mentions if mention.path == path and mention.new]
-            if renamed and self._rename_in_file(job, path, renamed):
-                changed[path] = len(renamed)
-        if not changed:
-            return FlowResult("Nothing to update: no document contains a name with a clear replacement")
-        summary = f"{count(sum(changed.values()), 'name')} updated in {join_names(changed, 3)}"
-        if unnamed := sum(not mention.new for mention in mentions):
-            summary += f"; {count(unnamed, 'line')} left for you: the name is gone and has no new one"
-        return FlowResult(summary)
-
-    def _rename_in_file(self, job: Job, path: str, mentions: Sequence[Mention]) -> bool:
-        """Replace the names that a document mentions, longer names first. Returns False if the file cannot be read."""
-        try:
-            rows = read_plain(job.folder / path, MAX_FILE_BYTES, follow=False).decode().split("\n")
-        except (OSError, ValueError) as error:
-            job.say(f"{path} was not changed: {error!s}")
-            return False
-        for mention in sorted(mentions, key=lambda mention: -len(mention.old)):
-            name = re.compile(rf"(?<![\w-]){re.escape(mention.old)}(?![\w-])")
-            rows[mention.line - 1] = name.sub(mention.new.replace("\\", "\\\\"), rows[mention.line - 1])
-            job.say(f"{path}:{mention.line}  {mention.old} → {mention.new}")
-        (job.folder / path).write_bytes("\n".join(rows).encode())
-        return True
-
-
-# -- a file that usually changes with yours
-
-MAX_SHOWN_COMMITS = 3
-"""Maximum number of commits in the transcript in which both files changed."""
-
-MAX_SHOWN_LINES = 12
-"""Maximum number of the partner's changed lines in the transcript, of the newest of these commits."""
-
-MAX_SEARCHED_COMMITS = 2_000
-"""Maximum number of commits of each file that are searched."""
-
-
-class FindJointChanges(Flow):
-    """Shows the last commits in which both files changed."""
-
-    name = "look_together"
-    label = "Look at what changed together"
-    work = "review"
-    place = Place.OPERATOR_TREE
-    path: RepoPath = Field(description="the file that changed, or `folder/*.ending` for files that lie together")
-    partner: RepoPath = Field(description="the file that usually changes with it")
-
-    def describe(self) -> str:
-        return f"Show how {self.partner} changed with {self.path}"
-
-    def run(self, job: Job) -> FlowResult:
-        git = make_operator_git(job)
-        path, partner = self.path, self.partner
-        log = ("log", "--no-merges", f"-n{MAX_SEARCHED_COMMITS}", "--format=%H", "HEAD", "--")
-        partner_commits = set(git.lines(*log, _make_pathspec(partner)))
-        commits = [sha for sha in git.lines(*log, _make_pathspec(path)) if sha in partner_commits]
-        if not commits:
-            raise WorkFailed(f"no commit changed both {path} and {partner}")
-        changes = [_read_joint_change(git, sha, partner) for sha in commits[:MAX_SHOWN_COMMITS]]
-        for commit in changes:
-            job.say(f"{commit.date}  {commit.sha[:10]}  {commit.subject}  (+{commit.added} −{commit.deleted})")
-        newest = changes[0]
-        job.say("")
-        job.say(f"{partner} in {newest.sha[:10]}:")
-        job.say_list(_read_changed_lines(git, newest.sha, partner), MAX_SHOWN_LINES)
-        lines = count(parse_line_count(newest.added) + parse_line_count(newest.deleted), "line")
-        last = f"the last on {newest.date}: “{newest.subject}”, {lines} of {partner}"
-        return FlowResult(f"{count(len(commits), 'commit')} changed both {path} and {partner}, {last}")
-
-
-@frozen
-class JointChange:
-    """A commit that changed both files."""
-
-    sha: str
-    date: str
-    subject: str
-    added: str
-    """The number of the partner's added lines, "-" for a binary file."""
-    deleted: str
-    """The number of its deleted lines, in the same form."""
-
-
-def _make_pathspec(path: str) -> str:
-    """The path for git: a group of files as a pattern, any other name as it stands."""
-    return f":(top,glob){path}" if is_group(path) else f":(top,literal){path}"
-
-
-def _read_joint_change(git: Git, sha: str, partner: str) -> JointChange:
-    form = "--format=%H%x00%cs%x00%s%x00"
-    output = git.text("show", "--no-renames", "--numstat", "-z", form, sha, "--", _make_pathspec(partner))
-    commit, date, subject, numbers = output.split("\0", 3)
-    added, deleted = numbers.lstrip("\0\n").split("\t")[:2]
-    return JointChange(commit, date, subject, added, deleted)
-
-
-def _read_changed_lines(git: Git, sha: str, partner: str) -> list[str]:
-    """The lines of the partner that the commit changed, without the header of the patch."""
-    patch = git.lines("show", "--no-renames", "--unified=0", "--format=", sha, "--", _make_pathspec(partner))
-    hunks = dropwhile(lambda line: not line.startswith("@@"), patch)
-    return [_format_patch_line(line, partner) for line in hunks if line[:1] in ("+", "-")]
-
-
-def _format_patch_line(line: str, partner: str) -> str:
-    """A line of a patch for the transcript. Its white space stays, and a line with a likely secret is replaced."""
-    if any(hit.is_secret for hit in scan_line(partner, line[1:])):
-        return f"{line[:1]} (a likely secret, not shown)"
-    return line[:1] + sanitise(line[1:].replace("\t", "    "))[:200]

@@ -1,26 +1,26 @@
-"""Flows that review what only this machine has: changes that are not committed, and commits that are not pushed.
+"""The flow that reviews the commits that are not pushed, for secrets, large files and leftovers.
 
-They show secrets, large files and leftovers, which must not leave it, and give the commands that make commits of your
-changes. `cleanup_steps` has those that take out what must not be pushed.
+It also gives the steps that take secrets and unwanted files out of these commits, and out of the index. They are
+sentences and git commands for a shell. A commit must be changed, because a later commit removes nothing from the
+history: by a new last commit, by fixup commits, or by one commit in place of several. Here git is only asked.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
-from itertools import islice
-from pathlib import PurePosixPath
 
 from pydantic import Field
 
 from engine.execution.runners import Facts, Place
 from engine.execution.runners.flow import Flow, FlowResult, Job, Revision
-from engine.execution.runners.flows.cleanup_steps import describe_cleanup
-from engine.execution.runners.flows.git_steps import parse_line_count, quote_paths, resolve_commit
-from engine.execution.runners.toolchains import TEST_FILE
-from engine.files import read_plain_or_nothing
+from engine.execution.runners.flows.git_steps import quote_paths, resolve_commit
 from engine.frozen import frozen
+from engine.git import LITERAL_PATHS, Git
+from engine.git.history import log_commits
 from engine.git.leftovers import count_kinds
 from engine.git.push_problems import (
     MAX_COMMITS,
@@ -30,148 +30,14 @@ from engine.git.push_problems import (
     UnpushedWork,
     mark_edited_out,
     read_commits,
+    read_since,
     read_uncommitted,
-    read_untracked,
 )
-from engine.git.state import FileState, is_byproduct, read_status
-from engine.model import group_pairs
+from engine.git.secrets import is_secret_file
+from engine.git.state import GitStatus, read_status
+from engine.git.unfinished import find_operation_name
+from engine.text import sanitise
 from engine.wording import capitalised, count, join_names
-
-# -- what is not committed
-
-MAX_COUNTED_BYTES = 1_000_000
-"""Maximum size of an untracked file whose lines are counted."""
-
-MAX_GROUPS = 8
-"""Maximum number of suggested commits in the transcript."""
-
-_TEST_STEM = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
-"""The name of a test file without its ending; the group is the name of what it tests."""
-
-_PROSE_FILE = re.compile(r"\.(?:md|rst|adoc|txt)$|(?:^|/)docs?/", re.I)
-
-_SETTINGS_FILE = re.compile(
-    r"\.(?:toml|ya?ml|cfg|ini|lock|mod|sum|gradle|properties)$|(?:^|/)(?:package(?:-lock)?\.json|\.[^/]+)$"
-)
-
-_SOURCE_FILE = re.compile(
-    r"\.(?:py|js|jsx|ts|tsx|mjs|cjs|go|rs|java|kt|rb|php|ex|exs|cs|c|cc|cpp|h|hpp|swift|scala|vue|svelte)$"
-)
-
-
-@frozen
-class UncommittedFile:
-    """One uncommitted file with its numbers of lines, which are 0 for a file that is not text."""
-
-    file: FileState
-    added: int
-    removed: int
-
-    @property
-    def letter(self) -> str:
-        """The letter of its state: ? for an untracked file, D for a deleted one, M for any other."""
-        if self.file.untracked:
-            return "?"
-        return "D" if self.file.deleted else "M"
-
-
-class LookAtChanges(Flow):
-    """Reads the differences from HEAD; nothing is run, staged or written."""
-
-    name = "look_at_changes"
-    label = "Look at uncommitted changes"
-    work = "review"
-    place = Place.OPERATOR_TREE
-
-    def describe(self) -> str:
-        return "Look at what is not committed yet and suggest commits"
-
-    def run(self, job: Job) -> FlowResult:
-        head = resolve_commit(job, "HEAD")
-        status = read_status(job.git)
-        changes = _read_changes(job, head, status.files)
-        if not changes:
-            return FlowResult("Nothing to commit: everything is committed")
-        groups = _group_by_topic(changes)
-        _report_groups(job, groups)
-        untracked = [change.file.path for change in changes if change.file.untracked]
-        risks = (*read_uncommitted(job.git, head, status.files), *read_untracked(job.git, untracked))
-        for risk in risks:
-            job.say(f"Do not commit: {risk.description_with_commit}")
-        sentences = [f"{count(len(changes), 'file')} not committed"]
-        sentences.append(f"could be {count(len(groups), 'commit')}: {join_names(groups, 3)}")
-        if risks:
-            sentences.append(f"do not commit: {risks[0].description}")
-        next_step = "secret" if any(risk.is_secret for risk in risks) else "run_tests"
-        return FlowResult("; ".join(sentences), sound=not risks, facts={"next": next_step})
-
-
-def _report_groups(job: Job, groups: Mapping[str, list[UncommittedFile]]) -> None:
-    """Show the first groups, each with its files and the command that commits them."""
-    for number, (topic, members) in enumerate(islice(groups.items(), MAX_GROUPS), 1):
-        lines = f"+{sum(change.added for change in members)} -{sum(change.removed for change in members)}"
-        job.say(f"{number}. {topic}: {count(len(members), 'file')}, {lines}")
-        for change in members:
-            job.say(f"   {change.letter} {change.file.path}  +{change.added} -{change.removed}")
-        job.say(f"   git add -- {quote_paths(change.file.path for change in members)} && git commit")
-    if len(groups) > MAX_GROUPS:
-        job.say(f"and {len(groups) - MAX_GROUPS} more")
-
-
-def _read_changes(job: Job, head: str, files: Iterable[FileState]) -> list[UncommittedFile]:
-    """The uncommitted files with their numbers of lines, without byproducts of tools."""
-    numbers = {}
-    for field in job.git.items("diff-index", "--numstat", "-z", "--no-renames", head):
-        added, removed, path = field.split("\t", 2)
-        numbers[path] = parse_line_count(added), parse_line_count(removed)
-    changes = []
-    for file in files:
-        if not file.untracked:
-            changes.append(UncommittedFile(file, *numbers.get(file.path, (0, 0))))
-        elif not is_byproduct(file.path):
-            data = read_plain_or_nothing(job.folder / file.path, MAX_COUNTED_BYTES, follow=False)
-            changes.append(UncommittedFile(file, 0 if b"\0" in data else len(data.splitlines()), 0))
-    return changes
-
-
-def _group_by_topic(changes: Sequence[UncommittedFile]) -> Mapping[str, list[UncommittedFile]]:
-    """The changes by topic, the topic with the most files first. A topic is a folder together with the tests of its
-    files, documentation, or settings."""
-    sources = [change.file.path for change in changes if _is_code(change.file.path)]
-    folders = {_find_subject(path): _find_topic_folder(path) for path in sources}
-    groups = group_pairs((_find_topic(change.file.path, folders), change) for change in changes)
-    return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
-
-
-def _find_topic(path: str, folders: Mapping[str, str]) -> str:
-    """The topic of a changed file. `folders` are those of the changed sources, by what each is about."""
-    if _is_code(path):
-        return _find_topic_folder(path)
-    if _SOURCE_FILE.search(path):  # a test
-        return folders.get(_find_subject(path), "tests")
-    if _PROSE_FILE.search(path):
-        return "documentation"
-    return "settings" if _SETTINGS_FILE.search(path) else _find_topic_folder(path)
-
-
-def _find_subject(path: str) -> str:
-    """What a file is about: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
-    name = PurePosixPath(path).stem.lower()
-    match = _TEST_STEM.match(name)
-    return (match[1] if match else name).removesuffix("test")
-
-
-def _is_code(path: str) -> bool:
-    """Whether a path is a source file and not a test."""
-    return bool(_SOURCE_FILE.search(path)) and not TEST_FILE.search(path)
-
-
-def _find_topic_folder(path: str) -> str:
-    folders = PurePosixPath(path).parts[:-1]
-    return "/".join(folders[:3]) if folders else PurePosixPath(path).stem
-
-
-# -- what is not pushed
 
 MAX_FINDINGS = 200
 """Maximum number of findings in the transcript and in the facts of a result."""
@@ -250,3 +116,224 @@ def _make_result(unpushed: UnpushedWork, findings: list[PushProblem]) -> FlowRes
 def _is_serious(finding: PushProblem) -> bool:
     """Whether a finding must not be pushed, and not only be looked at."""
     return finding.is_secret or not finding.line
+
+
+# -- the steps that take out what must not be pushed
+
+IGNORE_FILE = ".gitignore"
+
+_PATTERN_CHARACTER = re.compile(r"[\\*?\[]|\s$")
+"""Matches what a backslash must stand before in a pattern of .gitignore."""
+
+_ALLOW_EMPTY = "--allow-empty --allow-empty-message"
+
+
+def describe_cleanup(
+    git: Git, problems: Sequence[PushProblem], status: GitStatus, span: CommitSpan | None
+) -> list[str]:
+    """What removes the `problems`, which are secrets and unwanted files, a line each; the commands are indented. `span`
+    has the unpushed commits; None without a commit. A secret must be replaced, because somebody may have copied it."""
+    unwritable = dict.fromkeys(problem.path for problem in problems if not _can_be_written(problem.path))
+    writable = [problem for problem in problems if problem.path not in unwritable]
+    affected = {problem.sha for problem in writable if problem.sha}
+    operation = find_operation_name(git.repository.git_dir, conflicted=any(file.conflicted for file in status.files))
+    if affected and operation:
+        steps = [f"First finish the unfinished {operation}, or abort it. Then review again."]
+    elif span is None or not affected:
+        steps = [*_describe_removal(git, writable, status.head)]
+    else:
+        steps = [*_describe_rewrite(git, writable, status, span)]
+    if unwritable:
+        steps.append(f"No command is given for {join_names(unwritable, 3)}: the name has unusual characters.")
+    if holders := _list_other_refs(git, affected, status.branch):
+        steps.append(f"These have such a commit, too, until you delete or change them: {join_names(holders, 3)}.")
+    committed = [problem for problem in problems if problem.is_secret and problem.sha]
+    if public := _find_remote_branches(git, committed):
+        steps.append(f"Rotate the key, because it is public: {join_names(public, 3)} has it already.")
+    elif committed:
+        steps.append("If anybody else may have seen a key, revoke it and create a new one.")
+    return steps
+
+
+def _can_be_written(path: str) -> bool:
+    """Whether a command can contain a path as it is: without controls or line breaks, and in valid UTF-8."""
+    return sanitise(path) == path and len(path.splitlines()) == 1
+
+
+def _describe_removal(git: Git, problems: Sequence[PushProblem], base: str) -> Iterator[str]:
+    """The steps that take what was found out of the index, as if the commits since `base` were not made. `base` is ""
+    for all commits. A file of keys that `base` does not have is taken out as a whole."""
+    later_problems = read_since(git, base, (problem.path for problem in problems))
+    present = [problem for problem in later_problems if _can_be_written(problem.path)]
+    key_files = {problem.path for problem in present if is_secret_file(problem.path)}
+    if key_files and base:
+        key_files -= {*git.items("ls-tree", "-r", "-z", "--full-tree", "--name-only", base, "--", *key_files)}
+    files = dict.fromkeys(problem.path for problem in present if not problem.line or problem.path in key_files)
+    if lines := [path for path in dict.fromkeys(problem.path for problem in present) if path not in files]:
+        yield _format_removal(lines)
+        yield "Then stage the file:"
+        yield f"  git add -- {quote_paths(lines)}"
+    if files:
+        yield "Remove it from git, but keep the file:"
+        yield f"  git rm -r --cached --force -- {quote_paths(files)}"
+        yield from _describe_ignoring(git, files)
+
+
+def _describe_ignoring(git: Git, paths: Iterable[str]) -> Iterator[str]:
+    """The steps that add to .gitignore what git does not ignore yet, after an empty line, because the file may not end
+    with a line break."""
+    listing = "".join(f"{path}\0" for path in (*paths, IGNORE_FILE)).encode()
+    ignored = git.items("check-ignore", "--no-index", "-z", "--stdin", stdin=listing, allowed=(0, 1, 128))
+    if patterns := ["/" + _PATTERN_CHARACTER.sub(r"\\\g<0>", path) for path in paths if path not in ignored]:
+        yield "Have git ignore it, in the same commit:"
+        yield f"  printf '%s\\n' {shlex.join(['', *patterns])} >> {IGNORE_FILE}"
+        if IGNORE_FILE not in ignored:
+            yield f"  git add -- {IGNORE_FILE}"
+
+
+def _format_removal(paths: Iterable[str]) -> str:
+    names = join_names(paths, 3)
+    return f"Remove the secret from {names}, if it is still there, for example into an environment variable."
+
+
+def _describe_rewrite(git: Git, problems: Sequence[PushProblem], status: GitStatus, span: CommitSpan) -> Iterator[str]:
+    """The steps if commits have problems. If only the last one has, it is amended. An earlier one gets a fixup commit
+    if nothing can be in its way. Otherwise one commit replaces the affected commits and all later ones, which never
+    conflicts and changes no file."""
+    affected = {problem.sha for problem in problems if problem.sha}
+    paths = dict.fromkeys(problem.path for problem in problems)
+    rewrite = _plan_rewrite(git, span, affected)
+    if rewrite is None:
+        yield f"Take {join_names(paths, 3)} out of the history with git filter-repo, in a fresh clone:"
+        yield "commits of several pushed branches are merged between the affected ones."
+        return
+    if affected == {status.head}:
+        yield from _describe_new_contents(git, problems, status, rewrite.base)
+        yield "Change the last commit, before you push:"
+        yield f"  git commit --amend --no-edit {_ALLOW_EMPTY}"
+    elif _can_be_fixed_up(git, problems, status, rewrite.commits):
+        yield from _describe_fixups(problems, onto=rewrite.base[:10] or "--root")
+    else:
+        number = git.text("rev-list", "--count", rewrite.commits)
+        yield f"Make one commit of the last {number} commits, before you push. Your files stay as they are."
+        if git.text("rev-list", "--max-count=1", "--min-parents=2", rewrite.commits):
+            yield "The merges among them are lost, but not what they brought."
+        yield f"  git reset --soft {rewrite.start[:10]}"
+        yield from _describe_new_contents(git, problems, status, rewrite.base)
+        yield "Commit the rest with the messages of these commits:"
+        amend = "" if rewrite.base else "--amend "
+        yield f"  git log --reverse --format=%B {rewrite.commits} | git commit {amend}{_ALLOW_EMPTY} -F -"
+
+
+def _describe_new_contents(git: Git, problems: Sequence[PushProblem], status: GitStatus, base: str) -> Iterator[str]:
+    """The steps that prepare the index for a commit in place of those since `base`; see `_describe_removal`."""
+    yield from _describe_removal(git, problems, base)
+    paths = {problem.path for problem in problems}
+    if staged := [file.path for file in status.files if file.staged and file.path not in paths]:
+        yield f"What else is staged is committed, too, unless you unstage it now: {join_names(staged, 3)}."
+
+
+def _describe_fixups(problems: Sequence[PushProblem], *, onto: str) -> Iterator[str]:
+    """The steps that change the affected commits by fixup commits, and a rebase `onto` this."""
+    yield _format_removal(dict.fromkeys(problem.path for problem in problems))
+    yield "Then put all your changes of the file into the commit with the secret, before you push:"
+    for sha in sorted({problem.sha for problem in problems if problem.sha}):
+        fixed = dict.fromkeys(problem.path for problem in problems if problem.sha == sha)
+        yield f"  git commit -m 'fixup! {sha[:10]}' -- {quote_paths(fixed)}"
+    yield f"  GIT_SEQUENCE_EDITOR=true git rebase -i --autosquash --autostash {onto}"
+    yield "If git stops because a commit would become empty:"
+    yield f"  git commit --amend --no-edit {_ALLOW_EMPTY}"
+    yield "  git rebase --continue"
+
+
+@frozen
+class Rewrite:
+    """The commits that are replaced, which are the affected ones and all later ones up to `head`."""
+
+    start: str
+    """The commit before them, or the first commit of all, which is then amended."""
+    head: str
+    is_start_affected: bool
+
+    @property
+    def base(self) -> str:
+        """The commit before them; "" if there is none."""
+        return "" if self.is_start_affected else self.start
+
+    @property
+    def commits(self) -> str:
+        """Their range, as an argument of git."""
+        return f"{self.base[:10]}..{self.head[:10]}" if self.base else self.head[:10]
+
+
+def _plan_rewrite(git: Git, span: CommitSpan, affected: Set[str]) -> Rewrite | None:
+    """The commits to replace; None if one commit would also replace pushed ones.
+
+    They begin after the newest first parent without affected commits. If pushed commits were merged since, they begin
+    after the newest pushed commit, if that has all other pushed ones.
+    """
+    later = _list_later(git, affected, [span.head])
+    parents = git.lines("rev-list", "--first-parent", f"--max-count={len(later) + 1}", span.head)
+    start = next((sha for sha in parents if sha not in later), parents[-1])
+    rewrite = Rewrite(start, span.head, start in affected)
+    excluded = [f"^{rewrite.base}"] if rewrite.base else []
+    replaced, unpushed = (
+        git.text("rev-list", "--count", *excluded, *revisions) for revisions in ([span.head], span.arguments)
+    )
+    if affected == {span.head} or replaced == unpushed:
+        return rewrite
+    boundary = git.lines("rev-list", "--boundary", *span.arguments)
+    pushed = [line.removeprefix("-") for line in boundary if line.startswith("-")]
+    newest = git.lines("merge-base", "--independent", *pushed)
+    return Rewrite(newest[0], span.head, newest[0] in affected) if len(newest) == 1 else None
+
+
+def _list_later(git: Git, affected: Set[str], tips: Sequence[str]) -> set[str]:
+    """The affected commits, and those in the history of `tips` that have one of them in their own history."""
+    later = set(affected)
+    for sha in affected:
+        later.update(git.lines("rev-list", "--ancestry-path", *tips, f"^{sha}"))
+    return later
+
+
+def _can_be_fixed_up(git: Git, problems: Sequence[PushProblem], status: GitStatus, commits: str) -> bool:
+    """Whether fixup commits can be squashed into `commits` without a conflict, and without a file in their way. Then
+    there is no merge, no deleted file and no other fixup, and only one commit changes each file with a secret."""
+    if any(not problem.line or is_secret_file(problem.path) for problem in problems):
+        return False
+    if any(file.staged for file in status.files) or git.text("diff-files", "--name-only", "--diff-filter=A"):
+        return False  # a rebase with --autostash would unstage it, and fails for a file of `git add --intent-to-add`
+    changes = git.items("log", "--format=", "--name-status", "--no-renames", "-z", commits)
+    number_of_changes = Counter(changes[1::2])
+    return not (
+        "D" in changes[::2]
+        or any(number_of_changes[problem.path] != 1 for problem in problems if problem.sha)
+        or any(len(commit.parents) > 1 or commit.is_fixup for commit in log_commits(git, commits))
+    )
+
+
+def _list_other_refs(git: Git, affected: Set[str], branch: str) -> list[str]:
+    """The other branches, tags and stashes that have one of the affected commits."""
+    if not affected:
+        return []
+    contains = [f"--contains={sha}" for sha in affected]
+    refs = git.lines("for-each-ref", "--format=%(refname)", *contains, "refs/heads", "refs/tags")
+    names = [ref.split("/", 2)[-1] for ref in refs if ref != f"refs/heads/{branch}"]
+    stashes = git.lines("stash", "list", "--format=%H")
+    later = _list_later(git, affected, stashes) if stashes else set()
+    return names + [f"stash@{{{number}}}" for number, stash in enumerate(stashes) if stash in later]
+
+
+def _find_remote_branches(git: Git, secrets: Iterable[PushProblem]) -> list[str]:
+    """The remote branches that have a file with one of these secrets in a commit of their own, as after a commit was
+    pushed and then amended."""
+    commits = {
+        git.text(
+            "log", "--max-count=1", "--format=%H", f"--find-object={sha}:{path}", "--remotes", "--not", "HEAD",
+            "--", path, environment=LITERAL_PATHS, allowed=(0, 128),
+        )
+        for sha, path in {(secret.sha, secret.path) for secret in secrets}
+    }  # fmt: skip
+    contains = [f"--contains={commit}" for commit in commits if commit]
+    refs = git.lines("for-each-ref", "--format=%(refname:lstrip=2)", *contains, "refs/remotes") if contains else []
+    return [ref for ref in refs if not ref.endswith("/HEAD")]

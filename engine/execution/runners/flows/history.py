@@ -1,17 +1,25 @@
-"""The flow that summarises what was done on a day: commits by branch, sessions, checks, and what is not committed."""
+"""Flows that look back at the commits of a repository: what was done on a day, and which commits changed two files
+together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import dropwhile
 
 from pydantic import AwareDatetime, Field
 
-from engine.execution.runners import Place
-from engine.execution.runners.flow import Flow, FlowResult, Job, Line
-from engine.execution.runners.flows.git_steps import find_main_branch, parse_line_count
+from engine.execution.runners import Place, WorkFailed
+from engine.execution.runners.flow import Flow, FlowResult, Job, Line, RepoPath
+from engine.execution.runners.flows.git_steps import find_main_branch, make_operator_git, parse_line_count
 from engine.frozen import frozen
+from engine.git import Git
+from engine.git.habits import is_group
+from engine.git.leftovers import scan_line
+from engine.text import sanitise
 from engine.wording import count, join_names
+
+# -- what was done on a day
 
 MAX_COMMITS = 500
 """Maximum number of commits of a summary."""
@@ -120,3 +128,88 @@ def _read_commits(job: Job, since: datetime, until: datetime | None) -> list[Com
         )
         commits.append(CommitSummary(day, branch, author, subject, files))
     return commits
+
+
+# -- a file that usually changes with yours
+
+MAX_SHOWN_COMMITS = 3
+"""Maximum number of commits in the transcript in which both files changed."""
+
+MAX_SHOWN_LINES = 12
+"""Maximum number of the partner's changed lines in the transcript, of the newest of these commits."""
+
+MAX_SEARCHED_COMMITS = 2_000
+"""Maximum number of commits of each file that are searched."""
+
+
+class FindJointChanges(Flow):
+    """Shows the last commits in which both files changed."""
+
+    name = "look_together"
+    label = "Look at what changed together"
+    work = "review"
+    place = Place.OPERATOR_TREE
+    path: RepoPath = Field(description="the file that changed, or `folder/*.ending` for files that lie together")
+    partner: RepoPath = Field(description="the file that usually changes with it")
+
+    def describe(self) -> str:
+        return f"Show how {self.partner} changed with {self.path}"
+
+    def run(self, job: Job) -> FlowResult:
+        git = make_operator_git(job)
+        path, partner = self.path, self.partner
+        log = ("log", "--no-merges", f"-n{MAX_SEARCHED_COMMITS}", "--format=%H", "HEAD", "--")
+        partner_commits = set(git.lines(*log, _make_pathspec(partner)))
+        commits = [sha for sha in git.lines(*log, _make_pathspec(path)) if sha in partner_commits]
+        if not commits:
+            raise WorkFailed(f"no commit changed both {path} and {partner}")
+        changes = [_read_joint_change(git, sha, partner) for sha in commits[:MAX_SHOWN_COMMITS]]
+        for commit in changes:
+            job.say(f"{commit.date}  {commit.sha[:10]}  {commit.subject}  (+{commit.added} −{commit.deleted})")
+        newest = changes[0]
+        job.say("")
+        job.say(f"{partner} in {newest.sha[:10]}:")
+        job.say_list(_read_changed_lines(git, newest.sha, partner), MAX_SHOWN_LINES)
+        lines = count(parse_line_count(newest.added) + parse_line_count(newest.deleted), "line")
+        last = f"the last on {newest.date}: “{newest.subject}”, {lines} of {partner}"
+        return FlowResult(f"{count(len(commits), 'commit')} changed both {path} and {partner}, {last}")
+
+
+@frozen
+class JointChange:
+    """A commit that changed both files."""
+
+    sha: str
+    date: str
+    subject: str
+    added: str
+    """The number of the partner's added lines, "-" for a binary file."""
+    deleted: str
+    """The number of its deleted lines, in the same form."""
+
+
+def _make_pathspec(path: str) -> str:
+    """The path for git: a group of files as a pattern, any other name as it stands."""
+    return f":(top,glob){path}" if is_group(path) else f":(top,literal){path}"
+
+
+def _read_joint_change(git: Git, sha: str, partner: str) -> JointChange:
+    form = "--format=%H%x00%cs%x00%s%x00"
+    output = git.text("show", "--no-renames", "--numstat", "-z", form, sha, "--", _make_pathspec(partner))
+    commit, date, subject, numbers = output.split("\0", 3)
+    added, deleted = numbers.lstrip("\0\n").split("\t")[:2]
+    return JointChange(commit, date, subject, added, deleted)
+
+
+def _read_changed_lines(git: Git, sha: str, partner: str) -> list[str]:
+    """The lines of the partner that the commit changed, without the header of the patch."""
+    patch = git.lines("show", "--no-renames", "--unified=0", "--format=", sha, "--", _make_pathspec(partner))
+    hunks = dropwhile(lambda line: not line.startswith("@@"), patch)
+    return [_format_patch_line(line, partner) for line in hunks if line[:1] in ("+", "-")]
+
+
+def _format_patch_line(line: str, partner: str) -> str:
+    """A line of a patch for the transcript. Its white space stays, and a line with a likely secret is replaced."""
+    if any(hit.is_secret for hit in scan_line(partner, line[1:])):
+        return f"{line[:1]} (a likely secret, not shown)"
+    return line[:1] + sanitise(line[1:].replace("\t", "    "))[:200]
