@@ -41,18 +41,20 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from engine.frozen import frozen
-from engine.git.environment import MIN_VERSION, GitError, Repository, read_operators_configuration, run_git
+from engine.git.environment import MIN_VERSION, GitError, Repository, read_configuration_variables, run_git
 from engine.git.repository import find_repository, find_repository_root, read_submodule_paths
 from engine.model import Refusal
 
 __all__ = [
     "LITERAL_PATHS",
     "MIN_VERSION",
+    "TOOL_FOLDERS",
     "Git",
     "GitError",
     "Repository",
     "create_repository",
     "find_repository_root",
+    "is_in_tool_folder",
     "join_nul",
     "join_paths",
     "printable_path",
@@ -86,6 +88,17 @@ def join_paths(paths: Sequence[str]) -> str:
     """At most ten paths, separated by commas, and the number of the others."""
     more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
     return ", ".join(printable_path(path) for path in paths[:10]) + more
+
+
+TOOL_FOLDERS = frozenset(
+    ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".venv", "node_modules")
+)
+"""Folders that tools fill. Their files are neither work nor activity of a person, even if git does not ignore them."""
+
+
+def is_in_tool_folder(path: str) -> bool:
+    """Whether `path` is in a folder that tools fill, such as `.venv` or `node_modules`."""
+    return not TOOL_FOLDERS.isdisjoint(path.split("/"))
 
 
 _NO_SUBMODULES = "--ignore-submodules=all"
@@ -190,7 +203,7 @@ class Git:
                 _add_options(arguments),
                 self.folder,
                 {**repository.environment(), **self.environment, **options.get("environment", {})},
-                without=(repository.top, repository.common.parent),
+                excluded_folders=repository.own_folders,
                 stdin=options.get("stdin"),
                 timeout=options.get("timeout", self.timeout),
             )
@@ -218,7 +231,7 @@ def read_git_version() -> str:
 def create_repository(folder: Path) -> Git:
     """Make an empty repository with the branch `main` in the existing `folder`. Raises `GitError`."""
     arguments = ["init", "--quiet", "--initial-branch=main", "--template="]
-    completed = run_git(arguments, folder, {"GIT_DIR": str(folder / ".git"), **read_operators_configuration()})
+    completed = run_git(arguments, folder, {"GIT_DIR": str(folder / ".git"), **read_configuration_variables()})
     if completed.returncode:
         raise GitError(arguments, completed.returncode, completed.stderr.decode(errors="replace"), folder)
     return Git(folder)

@@ -10,6 +10,8 @@ The written configuration has only settings from an allow-list, which are data, 
 operator's name, and the upstream of a branch. They come from the operator's files and from those of the repository. The
 configuration is in a shadow folder, which replaces the repository's common folder (`GIT_COMMON_DIR`) and links to its
 objects and refs. The shadow folder has no hooks. Attributes may name a filter or a driver, but none is configured.
+
+Shadow folders are in the folder for temporary files of this process, which other modules use, too.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ from engine.model import Refusal
 MIN_VERSION = (2, 38)
 """The first version with `merge-tree --write-tree`, which merges without changing a working tree."""
 
-PASSED_ON = ("HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+PASSED_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """The variables that git gets from the engine's environment, in addition to a checked PATH."""
 
-CONFIGURATION = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+CONFIGURATION_VARIABLES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 """The variables with the places of the operator's configuration. Only commands that read it get them."""
 
-FIXED = {
+FIXED_VARIABLES = {
     "LC_ALL": "C.UTF-8",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
@@ -118,9 +120,9 @@ class GitError(Refusal):
         self.stderr = stderr
 
 
-def read_operators_configuration() -> dict[str, str]:
+def read_configuration_variables() -> dict[str, str]:
     """The variables with the places of the operator's configuration, and their present values."""
-    return {name: os.environ[name] for name in CONFIGURATION if name in os.environ}
+    return {name: os.environ[name] for name in CONFIGURATION_VARIABLES if name in os.environ}
 
 
 # -- running git
@@ -131,19 +133,21 @@ def run_git(
     folder: Path,
     environment: Mapping[str, str],
     *,
-    without: Sequence[Path] = (),
+    excluded_folders: Sequence[Path] = (),
     stdin: bytes | None = None,
     timeout: float = 60.0,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git in `folder`, with only the variables in `PASSED_ON`, `FIXED` and `environment`. No program from a folder
-    in `without` is used, unless that is the root, which has all programs. Raises `GitError` with exit code -1 after
-    `timeout` seconds, and `Refusal` `no_folder`, `no_git`."""
-    without = [excluded for excluded in without if excluded != excluded.parent]
-    path = search_path_without(*without)
-    program = find_program("git", *without)
+    """Run git in `folder`, with only the variables in `PASSED_VARIABLES`, `FIXED_VARIABLES` and `environment`.
+
+    No program from one of `excluded_folders` is used. The root is never excluded, because it has all programs. Raises
+    `GitError` with exit code -1 after `timeout` seconds, and `Refusal` `no_folder`, `no_git`.
+    """
+    excluded = [folder for folder in excluded_folders if folder != folder.parent]
+    path = search_path_without(*excluded)
+    program = find_program("git", *excluded)
     if program is None:
         raise Refusal("no_git", "git is not installed or not on the PATH", "install git 2.38 or newer")
-    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    passed = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
     try:
         return subprocess.run(
             [program, *arguments],
@@ -151,7 +155,7 @@ def run_git(
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
-            env={"PATH": path, **passed, **FIXED, **environment},
+            env={"PATH": path, **passed, **FIXED_VARIABLES, **environment},
             timeout=timeout,
             check=False,
         )
@@ -172,6 +176,11 @@ class Repository:
     git_dir: Path
     common: Path
 
+    @property
+    def own_folders(self) -> tuple[Path, Path]:
+        """Its working tree and the folder of its git files. No program in them is run."""
+        return self.top, self.common.parent
+
     def environment(self) -> dict[str, str]:
         """The variables that make git work on this repository, in whatever folder it runs. Raises `GitError` or
         `Refusal` if the configuration cannot be read."""
@@ -189,6 +198,11 @@ class Repository:
         """The names of the filters that have programs in a configuration. These programs are never run."""
         return _shadows.of(self).filters
 
+    @property
+    def configuration_stamp(self) -> tuple[object, ...]:
+        """A value that changes whenever a configuration changes that git reads for this repository."""
+        return _shadows.of(self).stamp
+
 
 @frozen
 class _Shadow:
@@ -205,17 +219,17 @@ class _Shadows:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._root: Path | None = None
-        """The folder of all shadow folders."""
-        self._process = 0
-        """The process that made the folder. A fork makes its own."""
+        self._root = Path()
+        """The temporary folder that has the shadow folders."""
         self._cache: dict[Path, _Shadow] = {}
         """By the git folder of the repository."""
 
     def of(self, repository: Repository) -> _Shadow:
         """The up-to-date shadow of a repository."""
         with self._lock:
-            root = self._make_root()
+            root = get_temporary_folder()
+            if root != self._root:
+                self._root, self._cache = root, {}
             cached = self._cache.get(repository.git_dir)
             if cached is not None and cached.stamp == read_configuration_stamp(repository, cached.sources):
                 return cached
@@ -225,62 +239,35 @@ class _Shadows:
             self._cache[repository.git_dir] = shadow
             return shadow
 
-    def get_root(self) -> Path:
-        """The folder of all shadow folders, which is made if it is missing."""
-        with self._lock:
-            return self._make_root()
-
-    def _make_root(self) -> Path:
-        if self._root is None or self._process != os.getpid() or not self._root.is_dir():
-            _remove_abandoned_roots()
-            self._root, self._process = _create_root(), os.getpid()
-            self._cache = {}
-            atexit.register(_remove_root, self._process, self._root)
-        return self._root
-
 
 _shadows = _Shadows()
 
 
-def get_temporary_folder() -> Path:
-    """A folder for temporary files of this process. It is removed when the process ends, or by the next one if this one
-    is killed."""
-    return _shadows.get_root()
-
-
-_ROOT_PREFIX = "clawpy-git-"
-
-_LOCK_NAME = "lock"
-"""A file in the folder of all shadow folders. Its process holds a lock on it until it ends, however it ends."""
-
-
-def _create_root() -> Path:
-    """A new temporary folder for the shadow folders of this process, with its lock."""
-    root = Path(tempfile.mkdtemp(prefix=_ROOT_PREFIX))
-    new = root / f"{_LOCK_NAME}.new"
-    descriptor = os.open(new, os.O_RDWR | os.O_CREAT, 0o600)  # never closed
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    new.rename(root / _LOCK_NAME)  # so that no other process sees it without the lock
-    return root
-
-
-def _remove_abandoned_roots() -> None:
-    """Remove the folders of the operator's processes that ended without removing theirs, because they were killed."""
-    for lock in Path(tempfile.gettempdir()).glob(f"{_ROOT_PREFIX}*/{_LOCK_NAME}"):
-        with suppress(OSError):  # it is held, or gone
-            if lock.parent.lstat().st_uid != os.geteuid():  # one of another user may be a trap, such as a pipe
-                continue
-            with lock.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(lock.parent, ignore_errors=True)
-
-
-def _remove_root(process: int, root: Path) -> None:
-    if process == os.getpid():  # a fork must not remove it
-        shutil.rmtree(root, ignore_errors=True)
-
-
 def _create_shadow(repository: Repository, root: Path) -> _Shadow:
+    """Make the shadow folder of a repository, or bring it up to date.
+
+    The configuration is written twice. First it has the repository's settings, because `includeIf` in the operator's
+    files may depend on them. Then it has the settings of both.
+    """
+    folder = _make_shadow_folder(repository, root)
+    operator_files = find_operator_files()
+    # The stamp is taken before the files are read: what changes meanwhile makes the shadow out of date.
+    stamp = read_configuration_stamp(repository, operator_files)
+    repository_settings = _read_repository_settings(repository, root)
+    allowed_settings = _select_settings(repository_settings, _ALLOWED_SETTING)
+    _write_config(folder, allowed_settings)
+    operator_settings, read_files = _read_operator_settings(repository, folder)
+    allowed_operator_settings = _select_settings(operator_settings, _ALLOWED_SETTING, _ALLOWED_OPERATOR_SETTING)
+    attributes = dict(allowed_operator_settings).get("core.attributesfile") or ""
+    _write_config(folder, [*allowed_operator_settings, *allowed_settings], repository.common, attributes)
+    sources = tuple(dict.fromkeys([*operator_files, *read_files]))
+    if sources != operator_files:
+        stamp = read_configuration_stamp(repository, sources)
+    return _Shadow(folder, _find_filters([*operator_settings, *repository_settings]), sources, stamp)
+
+
+def _make_shadow_folder(repository: Repository, root: Path) -> Path:
+    """Make the shadow folder of a repository with its links, if it is missing. Returns it."""
     import hashlib  # not before the first frame
 
     folder = root / hashlib.sha256(os.fsencode(repository.git_dir)).hexdigest()[:20]
@@ -288,31 +275,22 @@ def _create_shadow(repository: Repository, root: Path) -> _Shadow:
     for name in _LINKED_ENTRIES:
         if not os.path.lexists(folder / name):
             (folder / name).symlink_to(repository.common / name)
-    # The stamp is taken before the files are read: what changes meanwhile makes the shadow out of date.
-    operators = find_operators_files()
-    stamp = read_configuration_stamp(repository, operators)
-    own = _read_own_settings(repository, root)
-    allowed_own = [(key, value) for key, value in own if _ALLOWED_SETTING.fullmatch(key)]
-    # The repository's settings are written before the operator's are read, because `includeIf` may depend on them.
-    _write_config(folder, allowed_own)
-    foreign, files = _read_operators_settings(repository, folder)
-    allowed_foreign = [
-        (key, value)
-        for key, value in foreign
-        if _ALLOWED_SETTING.fullmatch(key) or _ALLOWED_OPERATOR_SETTING.fullmatch(key)
-    ]
-    attributes = dict(allowed_foreign).get("core.attributesfile") or ""
-    _write_config(folder, [*allowed_foreign, *allowed_own], repository.common, attributes)
-    sources = tuple(dict.fromkeys([*operators, *files]))
-    if sources != operators:
-        stamp = read_configuration_stamp(repository, sources)
-    filters = frozenset(match[1] for key, _ in [*foreign, *own] if (match := _FILTER_SETTING.fullmatch(key)))
-    return _Shadow(folder, filters, sources, stamp)
+    return folder
 
 
-def _read_operators_settings(repository: Repository, shadow: Path) -> tuple[list[Setting], list[Path]]:
+def _select_settings(settings: Sequence[Setting], *allowed: re.Pattern[str]) -> list[Setting]:
+    """The settings whose keys match one of the patterns."""
+    return [setting for setting in settings if any(pattern.fullmatch(setting[0]) for pattern in allowed)]
+
+
+def _find_filters(settings: Sequence[Setting]) -> frozenset[str]:
+    """The names of the filters that have programs in these settings."""
+    return frozenset(match[1] for key, _ in settings if (match := _FILTER_SETTING.fullmatch(key)))
+
+
+def _read_operator_settings(repository: Repository, shadow: Path) -> tuple[list[Setting], list[Path]]:
     """The settings of the operator and of the machine, and the files that have them."""
-    environment = {"GIT_DIR": str(repository.git_dir), "GIT_COMMON_DIR": str(shadow), **read_operators_configuration()}
+    environment = {"GIT_DIR": str(repository.git_dir), "GIT_COMMON_DIR": str(shadow), **read_configuration_variables()}
     fields = _list_settings(["--show-origin", "--includes"], repository, repository.top, environment)
     settings, files = [], []
     for origin, entry in zip(fields[0::2], fields[1::2], strict=True):
@@ -322,12 +300,12 @@ def _read_operators_settings(repository: Repository, shadow: Path) -> tuple[list
     return settings, files
 
 
-def _read_own_settings(repository: Repository, root: Path) -> list[Setting]:
-    """The configuration in the repository's own files, without included files."""
-    own = _read_settings(repository.common / "config", repository, root)
-    if dict(own).get("extensions.worktreeconfig", "") in (None, "true", "yes", "on", "1"):
-        own += _read_settings(repository.git_dir / "config.worktree", repository, root)
-    return own
+def _read_repository_settings(repository: Repository, root: Path) -> list[Setting]:
+    """The settings in the repository's own files, without included files."""
+    settings = _read_settings(repository.common / "config", repository, root)
+    if dict(settings).get("extensions.worktreeconfig", "") in (None, "true", "yes", "on", "1"):
+        settings += _read_settings(repository.git_dir / "config.worktree", repository, root)
+    return settings
 
 
 def _read_settings(file: Path, repository: Repository, root: Path) -> list[Setting]:
@@ -350,8 +328,8 @@ def _list_settings(
 ) -> list[str]:
     """The settings that `git config --list` prints with these options. Raises `GitError`."""
     arguments = ["config", *options, "--null", "--list"]
-    without = (repository.top, repository.common.parent)
-    completed = run_git(arguments, folder, environment, without=without, stdin=stdin, timeout=10)
+    excluded = repository.own_folders
+    completed = run_git(arguments, folder, environment, excluded_folders=excluded, stdin=stdin, timeout=10)
     if completed.returncode:
         raise GitError(arguments, completed.returncode, completed.stderr.decode(errors="replace"), repository.top)
     return [field for field in completed.stdout.decode(errors="surrogateescape").split("\0") if field]
@@ -383,17 +361,81 @@ def _quote(text: str) -> str:
     return f'"{escaped}"'
 
 
-def find_operators_files() -> tuple[Path, ...]:
+def find_operator_files() -> tuple[Path, ...]:
     """The files in which git looks for the operator's configuration."""
     named_file = os.environ.get("GIT_CONFIG_GLOBAL")
     home = os.environ.get("HOME", "/")
-    own = [(os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config") + "/git/config", f"{home}/.gitconfig"]
-    system = os.environ.get("GIT_CONFIG_SYSTEM", "/etc/gitconfig")
-    return tuple(map(Path, [system, *([named_file] if named_file else own)]))
+    config_home = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    usual_files = [f"{config_home}/git/config", f"{home}/.gitconfig"]
+    system_file = os.environ.get("GIT_CONFIG_SYSTEM", "/etc/gitconfig")
+    return tuple(map(Path, [system_file, *([named_file] if named_file else usual_files)]))
 
 
-def read_configuration_stamp(repository: Repository, operators: tuple[Path, ...]) -> tuple[object, ...]:
+def read_configuration_stamp(repository: Repository, operator_files: tuple[Path, ...]) -> tuple[object, ...]:
     """A value that changes whenever a configuration changes."""
-    files = (repository.common / "config", repository.git_dir / "config.worktree", *operators)
-    has_logs, no_system = (repository.common / "logs").is_dir(), os.environ.get("GIT_CONFIG_NOSYSTEM")
-    return *map(read_signature, files), has_logs, repository.common, no_system, operators
+    files = (repository.common / "config", repository.git_dir / "config.worktree", *operator_files)
+    has_logs = (repository.common / "logs").is_dir()
+    no_system = os.environ.get("GIT_CONFIG_NOSYSTEM")
+    return *map(read_signature, files), has_logs, repository.common, no_system, operator_files
+
+
+# -- a folder for temporary files
+
+_FOLDER_PREFIX = "clawpy-git-"
+
+_LOCK_NAME = "lock"
+"""A file in the folder. Its process holds a lock on it until it ends, however it ends."""
+
+
+class _TemporaryFolder:
+    """Makes the folder when it is first needed, and again after a fork or if it was removed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._path: Path | None = None
+        self._process = 0
+        """The process that made the folder."""
+
+    def get(self) -> Path:
+        """The folder, which exists."""
+        with self._lock:
+            if self._path is None or self._process != os.getpid() or not self._path.is_dir():
+                _remove_abandoned_folders()
+                self._path, self._process = _create_folder(), os.getpid()
+                atexit.register(_remove_folder, self._process, self._path)
+            return self._path
+
+
+_temporary_folder = _TemporaryFolder()
+
+
+def get_temporary_folder() -> Path:
+    """A folder for temporary files of this process. It is removed when the process ends, or by the next one if this one
+    is killed."""
+    return _temporary_folder.get()
+
+
+def _create_folder() -> Path:
+    """A new folder for temporary files of this process, with its lock."""
+    root = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
+    new = root / f"{_LOCK_NAME}.new"
+    descriptor = os.open(new, os.O_RDWR | os.O_CREAT, 0o600)  # never closed
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    new.rename(root / _LOCK_NAME)  # so that no other process sees it without the lock
+    return root
+
+
+def _remove_abandoned_folders() -> None:
+    """Remove the folders of the operator's processes that ended without removing theirs, because they were killed."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*/{_LOCK_NAME}"):
+        with suppress(OSError):  # it is held, or gone
+            if lock.parent.lstat().st_uid != os.geteuid():  # one of another user may be a trap, such as a pipe
+                continue
+            with lock.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _remove_folder(process: int, root: Path) -> None:
+    if process == os.getpid():  # a fork must not remove it
+        shutil.rmtree(root, ignore_errors=True)

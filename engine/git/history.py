@@ -1,5 +1,5 @@
 """Reads the past of a repository as frozen values: commits, what they changed, and tags; reflogs, and the stashes,
-which are one of them. Other functions say which commit a revision means, how two commits relate, what a merge of them
+which are one of them. Other functions say which commit a revision means, how two commits differ, what a merge of them
 would bring, and of which project a clone is.
 
 A merge is tried without changing a file, a branch or an object of the repository: git writes the objects of the merge
@@ -8,6 +8,7 @@ to a temporary folder. What follows from the past is in `habits`, `lost_commits`
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
-from engine.git import Git, split_nul
+from engine.git import Git, is_in_tool_folder, split_nul
 from engine.git.environment import GitError, get_temporary_folder
 from engine.model import Refusal, group_pairs
 
@@ -238,6 +239,60 @@ def count_apart(git: Git, head: str, other: str) -> tuple[int, int]:
         return 0, 0
     ahead, behind = git.text("rev-list", "--left-right", "--count", f"{head}...{other}").split()
     return int(ahead), int(behind)
+
+
+# -- answers that are remembered, also those of a git that took too long, which would do so in each check
+
+MAX_ANSWERS = 512
+"""Maximum number of answers of one sort that are remembered."""
+
+ANSWER_TIMEOUT_S = 15.0
+"""Seconds in which git must have answered."""
+
+MAX_DIFFERENT_FILES = 2_000
+"""Maximum number of files between two commits that are named."""
+
+
+@lru_cache(MAX_ANSWERS)
+def is_in_history(workspace: Path, older: str, newer: str) -> bool:
+    """The answer of `is_ancestor`, remembered."""
+    return is_ancestor(Git(workspace, timeout=ANSWER_TIMEOUT_S), older, newer)
+
+
+@lru_cache(MAX_ANSWERS)
+def find_last_commit_of(workspace: Path, path: str, head: str) -> str:
+    """The newest commit in the history of `head` that changed the file `path` (relative to the top); "" if there is
+    none, or if the history is too long to find it."""
+    git = Git(workspace, timeout=ANSWER_TIMEOUT_S)
+    try:
+        completed = git.run("log", "-1", "--format=%H", head, "--", f":(top,literal){path}", allowed=(0, 128))
+    except GitError as error:
+        log.warning("%s: the last commit of %s is not known: %s", workspace, path, error)
+        return ""
+    return completed.stdout.decode().strip()
+
+
+@lru_cache(MAX_ANSWERS)
+def is_text_at(workspace: Path, commit: str, path: str, text: str) -> bool:
+    """Whether the file `path` (relative to the top) has this text at a commit or tree. False also if that does not
+    exist any more, such as the tree of a test run after `git gc`."""
+    pattern = ("--fixed-strings", "-e", text, commit, "--", f":(top,literal){path}")
+    completed = Git(workspace, timeout=ANSWER_TIMEOUT_S).run("grep", "--quiet", *pattern, allowed=(0, 1, 128))
+    return completed.returncode == 0
+
+
+@lru_cache(MAX_ANSWERS)
+def list_files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
+    """At most `MAX_DIFFERENT_FILES` paths that differ between two commits or trees; None if one of them does not exist.
+
+    Folders that tools fill are left out, because one tree may contain a `.venv` that is not ignored, and the other not.
+    """
+    git = Git(workspace, timeout=ANSWER_TIMEOUT_S)
+    completed = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
+    if completed.returncode:
+        return None
+    paths = map(os.fsdecode, split_nul(completed.stdout))
+    return tuple(itertools.islice(itertools.filterfalse(is_in_tool_folder, paths), MAX_DIFFERENT_FILES))
 
 
 # -- merges that are tried

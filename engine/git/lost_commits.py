@@ -100,9 +100,12 @@ def _find_own_lines(
     lines = []
     for tip in [commit for commit in lost if commit not in parents]:
         commits = _collect_ancestry(lost, tip)
-        is_own = any(commit.id in made_here or (state.me and commit.committer_email == state.me) for commit in commits)
+        committed_here = (
+            commit.id in made_here or (state.user_email and commit.committer_email == state.user_email)
+            for commit in commits
+        )
         number = sum(len(commit.parents) < 2 for commit in commits)
-        if is_own and number:
+        if number and any(committed_here):
             at, is_checked_out = left_at.get(tip, lost[tip].at), state.detached and tip == state.head
             lines.append(LostCommits(tip, lost[tip].subject, number, at, is_checked_out))
     return lines

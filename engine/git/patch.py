@@ -14,11 +14,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
-from engine.git import Git
-from engine.git.state import GitState, is_byproduct, is_litter
+from engine.git import Git, is_in_tool_folder
+from engine.git.history import ANSWER_TIMEOUT_S
+from engine.git.state import GitState, is_byproduct
 from engine.model import group_pairs
 
 MAX_PATHS = 300
@@ -106,7 +108,7 @@ def read_own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
     added += _read_untracked_lines(git, untracked, MAX_BYTES - size, MAX_LINES - len(added))
     return Patch(
         base,
-        added=tuple(line for line in added if line.path not in conflicted and not is_litter(line.path)),
+        added=tuple(line for line in added if line.path not in conflicted and not is_in_tool_folder(line.path)),
         removed=tuple(line for file in files for line in file.removed),
         renamed=tuple((file.old, file.path) for file in files if file.is_renamed),
         deleted=tuple(file.old for file in files if file.path == "/dev/null"),
@@ -210,3 +212,10 @@ def unquote_name(name: str) -> str:
     except UnicodeError:  # the output of git was cut within the name
         return name
     return raw.decode(errors="surrogateescape")
+
+
+def are_changes_present(workspace: Path, patch: str) -> bool:
+    """Whether the files of a workspace have all the changes of `patch`, a diff of git."""
+    git = Git(workspace, timeout=ANSWER_TIMEOUT_S)
+    done = git.run("apply", "--check", "--reverse", "-", stdin=patch.encode(), allowed=(0, 1, 128))
+    return done.returncode == 0

@@ -1,10 +1,9 @@
 """Reads the state of a workspace with few git processes, for the sensing of cards (SPEC 2.1).
 
 `git status` and the list of refs are read every time. Results for which git must walk through commits are limited, and
-kept until HEAD or a ref moves. Nothing is written, and neither hooks nor the network are used.
+kept until HEAD, a ref or a setting of git changes. Nothing is written, and neither hooks nor the network are used.
 
-The reader of contexts has one `GitReader` for all workspaces. The functions below it answer single questions about
-history and files for other services.
+The reader of contexts has one `GitReader` for all workspaces.
 """
 
 from __future__ import annotations
@@ -12,17 +11,18 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.files import read_plain_or_nothing
-from engine.git import Git, GitError, split_nul
+from engine.git import Git, GitError, is_in_tool_folder
 from engine.git.habits import CoChanges, Partner, ReleaseRhythm, measure_release_rhythm
 from engine.git.history import (
+    Commit,
     count_apart,
-    is_ancestor,
     log_commits,
     read_changes,
     read_tags_by_commit,
@@ -36,15 +36,13 @@ from engine.git.state import (
     GitState,
     GitStatus,
     Touch,
-    is_litter,
     is_session_branch,
     read_modified_at,
     read_status,
     strip_remote,
 )
 from engine.git.unfinished import find_operation_name
-from engine.model import Refusal
-from engine.text import hex_hash, one_line
+from engine.text import hex_hash
 
 log = logging.getLogger(__name__)
 
@@ -57,14 +55,8 @@ MAX_RECENT = 50
 MAX_BRANCHES = 300
 """Maximum number of branches, the newest first."""
 
-MAX_UNTAGGED = 301
-"""Maximum number of commits that are counted when there is no tag."""
-
 MAX_CONFIG_BYTES = 4_000_000
 """Maximum size of a repository's configuration in which remotes are searched."""
-
-MAX_RELATIONS = 512
-"""Maximum number of pairs of commits whose relation is remembered."""
 
 TIMEOUT_S = 15.0
 """Seconds for each git process."""
@@ -74,7 +66,7 @@ USUAL_BASES = ("main", "master", "trunk", "develop", "devel")
 
 
 class GitReader:
-    """Reads workspaces, and remembers the results for each until its HEAD or refs move. Thread-safe."""
+    """Reads workspaces, and remembers the results for each as long as they cannot change. Thread-safe."""
 
     def __init__(self) -> None:
         self._cache = CheckCache()
@@ -91,8 +83,11 @@ class GitReader:
         # A branch may be checked out in another worktree.
         heads = sorted((str(head), read_modified_at(head)) for head in (repository.common / "worktrees").glob("*/HEAD"))
         key = (refs, heads, status.head, status.branch, status.upstream)
-        history = self._cache.get(
-            (workspace, "refs"), key, lambda: _read_ref_state(git, status, refs), keep_errors=False
+        ref_state = self._cache.get(
+            (workspace, "refs"),
+            (key, repository.configuration_stamp),
+            lambda: _read_ref_state(git, status, refs),
+            keep_errors=False,
         )
         tags = [line for line in refs if " refs/tags/" in line]
         habits, release = self._cache.get(
@@ -100,8 +95,8 @@ class GitReader:
         )
         config = read_plain_or_nothing(repository.common / "config", MAX_CONFIG_BYTES).lower()
         return replace(
-            history,
-            partner=_find_partner(workspace, habits, status, history),
+            ref_state,
+            partner=_find_partner(workspace, habits, status, ref_state),
             release=release,
             refs=hex_hash(repr(key)),
             files=status.files,
@@ -119,89 +114,36 @@ class GitReader:
         return inspect_repository(InspectionSubject(git, state, now, today), self._cache)
 
 
-def read_workspace_label(workspace: str) -> str:
-    """The name and branch of a workspace, such as `shop main*`. The star stands for uncommitted changes."""
-    folder = Path(workspace)
-    git = Git(folder, timeout=5)
-    try:
-        branch = git.text("symbolic-ref", "--short", "-q", "HEAD", allowed=(0, 1)) or "detached"
-        dirty = git.output("status", "--porcelain", "-uno")
-    except Refusal as refusal:
-        return one_line(f"{folder.name} ({refusal.code.replace('_', ' ')})")
-    return one_line(f"{folder.name} {branch}{'*' if dirty else ''}")
+class _Settings(NamedTuple):
+    """The settings of git that are read; "" for one that is not set."""
+
+    user_email: str
+    default_branch: str
+    """`init.defaultBranch`."""
 
 
-@lru_cache(MAX_RELATIONS)
-def is_in_history(workspace: Path, older: str, newer: str) -> bool:
-    """Whether `older` is in the history of `newer`. False also if one of the two does not exist."""
-    return is_ancestor(Git(workspace, timeout=TIMEOUT_S), older, newer)
+class _BaseBranch(NamedTuple):
+    """The branch that others start from. Both are "" if it is unknown."""
 
-
-@lru_cache(MAX_RELATIONS)
-def find_last_commit_of(workspace: Path, path: str, head: str) -> str:
-    """The newest commit in the history of `head` that changed the file `path` (relative to the top); "" if there is
-    none, or if the history is too long to find it."""
-    git = Git(workspace, timeout=TIMEOUT_S)
-    try:
-        completed = git.run("log", "-1", "--format=%H", head, "--", f":(top,literal){path}", allowed=(0, 128))
-    except GitError as error:
-        log.warning("%s: the last commit of %s is not known: %s", workspace, path, error)
-        return ""
-    return completed.stdout.decode().strip()
-
-
-@lru_cache(MAX_RELATIONS)
-def is_text_at(workspace: Path, commit: str, path: str, text: str) -> bool:
-    """Whether the file `path` (relative to the top) has this text at a commit or tree. False also if that does not
-    exist any more, such as the tree of a test run after `git gc`."""
-    pattern = ("--fixed-strings", "-e", text, commit, "--", f":(top,literal){path}")
-    return Git(workspace, timeout=TIMEOUT_S).run("grep", "--quiet", *pattern, allowed=(0, 1, 128)).returncode == 0
-
-
-def is_text_in_files(workspace: Path, folder: str, text: str) -> bool:
-    """Whether a present file below `folder` (relative to the top) has this text, in a commit or not."""
-    pattern = ("--untracked", "--fixed-strings", "-e", text, "--", f":(top,literal){folder}" if folder else ":(top)")
-    return Git(workspace, timeout=TIMEOUT_S).run("grep", "--quiet", *pattern, allowed=(0, 1)).returncode == 0
-
-
-@lru_cache(MAX_RELATIONS)
-def list_files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
-    """At most 2,000 paths that differ between two commits or trees; None if one of the two does not exist.
-
-    Folders that tools fill are left out, because one tree may contain a `.venv` that is not ignored, and the other not.
-    """
-    git = Git(workspace, timeout=TIMEOUT_S)
-    completed = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
-    if completed.returncode:
-        return None
-    paths = map(os.fsdecode, split_nul(completed.stdout))
-    return tuple(itertools.islice(itertools.filterfalse(is_litter, paths), MAX_FILES))
-
-
-def holds_patch(workspace: Path, patch: str) -> bool:
-    """Whether the present files have all the changes of `patch`, a diff of git."""
-    git = Git(workspace, timeout=TIMEOUT_S)
-    done = git.run("apply", "--check", "--reverse", "-", stdin=patch.encode(), allowed=(0, 1, 128))
-    return done.returncode == 0
+    name: str
+    tip: str
 
 
 def _read_ref_state(git: Git, status: GitStatus, refs: list[str]) -> GitState:
-    """The part of the state that changes only when HEAD or a ref moves."""
+    """The part of the state that changes only when HEAD, a ref or a setting of git does. `refs` has a line of object,
+    name and link for each ref."""
     rows = [line.split(" ", 2) for line in refs]
     tips = {name: tip for tip, name, _ in rows}
     links = {name: target for _, name, target in rows if target}
-    dated = _read_branches(git, status.branch)  # all of them, because the base may be older than the newest 300
-    email, default_branch = _read_settings(git)
-    base, base_tip = _choose_base(dated, links, default_branch)
-    branches = [*dated[:MAX_BRANCHES], *(branch for branch in dated[MAX_BRANCHES:] if branch.name == base)]
+    settings = _read_settings(git)
+    branches = _read_branches(git, status.branch)
+    base = _choose_base(branches, links, settings.default_branch)
     walked = _list_history(git, status.head)
-    merged = frozenset(walked if base_tip == status.head else _list_history(git, base_tip))
+    merged = frozenset(walked if base.tip == status.head else _list_history(git, base.tip))
     upstream_tip = tips.get(f"refs/remotes/{status.upstream}", tips.get(f"refs/heads/{status.upstream}", ""))
     ahead, behind = count_apart(git, status.head, upstream_tip)
-    ahead_of_base, behind_base = count_apart(git, status.head, base_tip)
+    ahead_of_base, behind_base = count_apart(git, status.head, base.tip)
     recent = tuple(log_commits(git, f"-n{MAX_RECENT}", status.head)) if status.head else ()
-    has_other_tips = any(tip != status.head for name, tip in tips.items() if name.startswith("refs/heads/"))
-    of_branches = log_commits(git, f"-n{MAX_RECENT}", "--branches", "HEAD") if recent and has_other_tips else recent
     tag, commits_since_tag = _find_newest_tag(git, status.head, walked, tips)
     return GitState(
         head=status.head,
@@ -211,18 +153,31 @@ def _read_ref_state(git: Git, status: GitStatus, refs: list[str]) -> GitState:
         upstream_tip=upstream_tip,
         ahead=ahead,
         behind=behind,
-        base=base,
-        base_tip=base_tip,
+        base=base.name,
+        base_tip=base.tip,
         ahead_of_base=ahead_of_base,
         behind_base=behind_base,
-        own_files=_read_own_files(git, status.head, upstream_tip or base_tip),
-        me=email,
+        own_files=_read_own_files(git, status.head, upstream_tip or base.tip),
+        user_email=settings.user_email,
         recent=recent,
-        recent_of_branches=tuple(of_branches),
-        branches=tuple(replace(branch, merged=branch.tip in merged) for branch in branches),
+        recent_of_branches=_read_recent_of_branches(git, recent, tips),
+        branches=_select_branches(branches, base, merged),
         tag=tag,
         commits_since_tag=commits_since_tag,
     )
+
+
+def _select_branches(branches: list[Branch], base: _BaseBranch, merged: Collection[str]) -> tuple[Branch, ...]:
+    """The newest `MAX_BRANCHES` branches, and the base if it is older. `merged` are the commits of the base."""
+    selected = [*branches[:MAX_BRANCHES], *(branch for branch in branches[MAX_BRANCHES:] if branch.name == base.name)]
+    return tuple(replace(branch, merged=branch.tip in merged) for branch in selected)
+
+
+def _read_recent_of_branches(git: Git, recent: tuple[Commit, ...], tips: Mapping[str, str]) -> tuple[Commit, ...]:
+    """The newest commits of HEAD, which are `recent`, and of the local branches. Without another branch than that of
+    HEAD, these are the same."""
+    has_other_tips = recent and any(tip != recent[0].id for name, tip in tips.items() if name.startswith("refs/heads/"))
+    return tuple(log_commits(git, f"-n{MAX_RECENT}", "--branches", "HEAD")) if has_other_tips else recent
 
 
 def _list_history(git: Git, tip: str) -> list[str]:
@@ -230,9 +185,9 @@ def _list_history(git: Git, tip: str) -> list[str]:
     return git.text("rev-list", "-n", str(MAX_WALKED), tip).split() if tip else []
 
 
-def _read_branches(git: Git, present: str) -> list[Branch]:
-    """All branches, except those that were made of a session's changes, because the operator knows about them. If such
-    a branch is checked out, it is the operator's own and is included."""
+def _read_branches(git: Git, checked_out: str) -> list[Branch]:
+    """All branches, the newest first, except those that were made of a session's changes, because the operator knows
+    about them. If such a branch is checked out, it is the operator's own and is included."""
     output = git.text(
         "for-each-ref",
         "--sort=-committerdate",
@@ -250,20 +205,19 @@ def _read_branches(git: Git, present: str) -> list[Branch]:
         remote = name.startswith("refs/remotes/")
         short = name.removeprefix("refs/remotes/" if remote else "refs/heads/")
         bare = short.partition("/")[2] if remote else short
-        if bare == present or not is_session_branch(bare, session):
-            branches.append(Branch(short, tip, to_datetime(seconds), remote=remote, taken=bool(worktree)))
+        if bare == checked_out or not is_session_branch(bare, session):
+            branches.append(Branch(short, tip, to_datetime(seconds), remote=remote, has_worktree=bool(worktree)))
     return branches
 
 
-def _read_settings(git: Git) -> tuple[str, str]:
-    """(user.email, init.defaultBranch) of git's configuration, "" for a missing one."""
+def _read_settings(git: Git) -> _Settings:
     names = r"^(user\.email|init\.defaultbranch)$"
     values = dict(row.partition("\n")[::2] for row in git.items("config", "-z", "--get-regexp", names, allowed=(0, 1)))
-    return values.get("user.email", ""), values.get("init.defaultbranch", "")
+    return _Settings(values.get("user.email", ""), values.get("init.defaultbranch", ""))
 
 
-def _choose_base(branches: list[Branch], links: dict[str, str], default_branch: str) -> tuple[str, str]:
-    """(name, tip) of the branch that others start from. Both are "" if it is unknown.
+def _choose_base(branches: list[Branch], links: dict[str, str], default_branch: str) -> _BaseBranch:
+    """The branch that others start from. `links` are the targets of symbolic refs by their names.
 
     Its name is that of the HEAD of a remote (of origin first), or else `init.defaultBranch`, or else a usual name, or
     else that of the only branch. If a local branch and remote ones have that name, the newest is chosen, or the local
@@ -280,8 +234,8 @@ def _choose_base(branches: list[Branch], links: dict[str, str], default_branch: 
         candidates = [branch for branch in [*local, *remote] if strip_remote(branch) == name]
         if candidates:
             newest = max(candidates, key=lambda branch: branch.at)
-            return newest.name, newest.tip
-    return (local[0].name, local[0].tip) if len(local) == 1 else ("", "")
+            return _BaseBranch(newest.name, newest.tip)
+    return _BaseBranch(local[0].name, local[0].tip) if len(local) == 1 else _BaseBranch("", "")
 
 
 def _find_newest_tag(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple[str, int]:
@@ -293,7 +247,7 @@ def _find_newest_tag(git: Git, head: str, walked: list[str], tips: dict[str, str
     tags = read_tags_by_commit(git) if walked and any(name.startswith("refs/tags/") for name in tips) else {}
     tagged = next((commit for commit in walked if commit in tags), "")
     if not tagged:
-        return "", min(len(walked), MAX_UNTAGGED)
+        return "", 0
     return tags[tagged][-1], int(git.text("rev-list", "--count", f"{tagged}..{head}"))
 
 
@@ -306,7 +260,7 @@ def _read_own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
         "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=AM", "--merge-base", other, head, "--",
         allowed=(0, 128),  # two histories that never met have no base
     )  # fmt: skip
-    return tuple(itertools.islice(itertools.filterfalse(is_litter, names), MAX_FILES))
+    return tuple(itertools.islice(itertools.filterfalse(is_in_tool_folder, names), MAX_FILES))
 
 
 def _read_habits(git: Git, head: str) -> tuple[CoChanges, ReleaseRhythm | None]:
@@ -319,16 +273,16 @@ def _read_habits(git: Git, head: str) -> tuple[CoChanges, ReleaseRhythm | None]:
     return CoChanges(past), measure_release_rhythm(past)
 
 
-def _find_partner(workspace: Path, habits: CoChanges, status: GitStatus, history: GitState) -> Partner | None:
+def _find_partner(workspace: Path, habits: CoChanges, status: GitStatus, ref_state: GitState) -> Partner | None:
     """The file that usually changes with the uncommitted files, or if there are none, with those that this branch
     changed. None if that file has changed, too."""
     if status.more_files:
         return None
     # If nothing is uncommitted, only the commits before this branch are used, because its own commits are compared.
-    before = habits.length if status.files else max(0, habits.length - max(history.ahead, history.ahead_of_base))
-    partner = habits.find_missing_partner([file.path for file in status.files] or history.own_files, before)
+    before = habits.length if status.files else max(0, habits.length - max(ref_state.ahead, ref_state.ahead_of_base))
+    partner = habits.find_missing_partner([file.path for file in status.files] or ref_state.own_files, before)
     is_there = partner is not None and os.path.lexists(workspace / partner.path)
-    return partner if partner and is_there and partner.path not in history.own_files else None
+    return partner if partner and is_there and partner.path not in ref_state.own_files else None
 
 
 def _list_touches(git_dir: Path, files: tuple[FileState, ...]) -> tuple[Touch, ...]:

@@ -15,9 +15,9 @@ from engine.files import read_plain_or_nothing
 from engine.git.environment import (
     GitError,
     Repository,
-    find_operators_files,
+    find_operator_files,
     read_configuration_stamp,
-    read_operators_configuration,
+    read_configuration_variables,
     run_git,
 )
 from engine.model import Refusal
@@ -69,7 +69,7 @@ def find_repository_root(folder: Path) -> Path:
         message = f"{sanitise(str(folder))} is not a folder"
         raise Refusal("no_folder", message, "name an existing folder with --workspace DIR")
     nearest = find_repository(folder)
-    stamp = read_configuration_stamp(nearest, find_operators_files()) if nearest else ()
+    stamp = read_configuration_stamp(nearest, find_operator_files()) if nearest else ()
     if nearest is not None and _trusted_folders.get(folder) == (nearest, stamp):
         return nearest.top
     root = _require_utf8(_ask_git_for_root(folder, nearest))
@@ -88,8 +88,8 @@ def _ask_git_for_root(folder: Path, nearest: Repository | None) -> Path:
             "if that repository was moved, run `git worktree repair` in it; otherwise clone it again",
         )
     arguments = ["rev-parse", "--is-bare-repository", "--show-toplevel"]  # this runs no program
-    without = (nearest.top, nearest.common.parent) if nearest else ()
-    completed = run_git(arguments, folder, read_operators_configuration(), without=without, timeout=10)
+    excluded = nearest.own_folders if nearest else ()
+    completed = run_git(arguments, folder, read_configuration_variables(), excluded_folders=excluded, timeout=10)
     bare, _, top = completed.stdout.decode(errors="surrogateescape").partition("\n")
     shown_folder = sanitise(str(folder))
     if bare == "true":

@@ -19,9 +19,11 @@ from functools import cached_property
 from pathlib import Path
 
 from engine.frozen import frozen
-from engine.git import Git
+from engine.git import TOOL_FOLDERS, Git, is_in_tool_folder
 from engine.git.habits import Partner, ReleaseRhythm
-from engine.git.history import Commit, to_datetime
+from engine.git.history import ANSWER_TIMEOUT_S, Commit, to_datetime
+from engine.model import Refusal
+from engine.text import one_line
 
 STALE_BRANCH = timedelta(days=30)
 """A branch without a commit for this long is stale."""
@@ -62,7 +64,7 @@ class Branch:
     merged: bool = False
     """Whether its tip is among the last 5,000 commits of the base branch."""
     remote: bool = False
-    taken: bool = False
+    has_worktree: bool = False
     """Whether it is checked out in a worktree."""
 
 
@@ -100,10 +102,10 @@ class GitState:
     tag: str = ""
     """The newest tag among the last 5,000 commits of HEAD."""
     commits_since_tag: int = 0
-    """Number of commits since `tag`. Without a tag, the number of all commits, at most 301."""
+    """Number of commits since `tag`; 0 without a tag."""
     own_files: tuple[str, ...] = ()
     """At most 2,000 files that this branch changed since it left its upstream, or without one, its base."""
-    me: str = ""
+    user_email: str = ""
     """git's `user.email`, "" when it is not set."""
     operation: str = ""
     """The name of the unfinished operation; see `engine.git.unfinished`."""
@@ -130,7 +132,7 @@ class GitState:
 
     def is_mine(self, commit: Commit) -> bool:
         """Whether the operator wrote a commit, as far as git can tell."""
-        return bool(self.me) and commit.email == self.me
+        return bool(self.user_email) and commit.email == self.user_email
 
     @cached_property
     def untracked(self) -> tuple[FileState, ...]:
@@ -195,17 +197,6 @@ MAX_FILES = 2_000
 MAX_IN_FOLDER = 300
 """Maximum number of files of one untracked folder that are named."""
 
-_LITTER_FOLDERS = frozenset(
-    ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".venv", "node_modules")
-)
-"""Folders that tools fill. Their files are neither work nor activity of a person, even if git does not ignore them."""
-
-
-def is_litter(path: str) -> bool:
-    """Whether `path` is in a folder that tools fill, such as `.venv` or `node_modules`."""
-    return not _LITTER_FOLDERS.isdisjoint(path.split("/"))
-
-
 _BYPRODUCT_PATH = re.compile(
     r"(?:^|/)(?:\.idea|\.vscode|\.direnv|dist|build|out|target|htmlcov|coverage|tmp|temp|logs?|[^/]*\.egg-info)/"
     r"|(?:^|/)(?:\.DS_Store|Thumbs\.db|\.coverage[^/]*|nohup\.out|core|tags|\.env[^/]*)$"
@@ -217,7 +208,7 @@ _BYPRODUCT_PATH = re.compile(
 def is_byproduct(path: str) -> bool:
     """Whether an untracked file with this name is not the work of a person, but output, a log, a backup of an editor,
     or settings."""
-    return is_litter(path) or bool(_BYPRODUCT_PATH.search(path))
+    return is_in_tool_folder(path) or bool(_BYPRODUCT_PATH.search(path))
 
 
 @frozen
@@ -260,7 +251,7 @@ def _parse_file_states(root: Path, part: str) -> Iterator[FileState]:
     kind = part[0]
     if kind == "?":
         path = part[2:]
-        if is_litter(path):
+        if is_in_tool_folder(path):
             return
         inside = _list_files_below(root, path) if path.endswith("/") else (path,)
         yield from (FileState(name, untracked=True, modified_at=read_modified_at(root / name)) for name in inside)
@@ -287,7 +278,7 @@ def _list_files_below(root: Path, folder: str) -> Iterator[str]:
 
 def _walk_files(root: Path, folder: Path) -> Iterator[str]:
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _LITTER_FOLDERS)  # os.walk enters only these
+        folders[:] = sorted(name for name in folders if name not in TOOL_FOLDERS)  # os.walk enters only these
         for name in sorted(names):
             yield os.path.relpath(os.path.join(place, name), root)  # noqa: PTH118 (names that are no UTF-8 stay whole)
 
@@ -298,3 +289,24 @@ def read_modified_at(path: Path) -> datetime | None:
         return to_datetime(path.lstat().st_mtime)
     except (OSError, ValueError):
         return None
+
+
+# -- single questions about the working tree
+
+
+def read_workspace_label(workspace: str) -> str:
+    """The name and branch of a workspace, such as `shop main*`. The star stands for uncommitted changes."""
+    folder = Path(workspace)
+    git = Git(folder, timeout=5)
+    try:
+        branch = git.text("symbolic-ref", "--short", "-q", "HEAD", allowed=(0, 1)) or "detached"
+        dirty = git.output("status", "--porcelain", "-uno")
+    except Refusal as refusal:
+        return one_line(f"{folder.name} ({refusal.code.replace('_', ' ')})")
+    return one_line(f"{folder.name} {branch}{'*' if dirty else ''}")
+
+
+def is_text_in_files(workspace: Path, folder: str, text: str) -> bool:
+    """Whether a present file below `folder` (relative to the top) has this text, in a commit or not."""
+    pattern = ("--untracked", "--fixed-strings", "-e", text, "--", f":(top,literal){folder}" if folder else ":(top)")
+    return Git(workspace, timeout=ANSWER_TIMEOUT_S).run("grep", "--quiet", *pattern, allowed=(0, 1)).returncode == 0

@@ -30,17 +30,11 @@ from engine.execution.sessions import Sessions
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.github import GitHub
+from engine.git.history import find_last_commit_of, is_in_history, is_text_at, list_files_between
 from engine.git.inspection import Inspection
-from engine.git.reader import (
-    GitReader,
-    find_last_commit_of,
-    holds_patch,
-    is_in_history,
-    is_text_at,
-    is_text_in_files,
-    list_files_between,
-)
-from engine.git.state import GitState, Touch, is_byproduct
+from engine.git.patch import are_changes_present
+from engine.git.reader import GitReader
+from engine.git.state import GitState, Touch, is_byproduct, is_text_in_files
 from engine.model import ChangeSet, Landing, Refusal, SessionView, Signal, TaskState
 from engine.model.adaptation import KnownFix
 from engine.prediction.context import (
@@ -309,7 +303,7 @@ class ContextReader:
     def _find_missing_fixes(self, context: WorkspaceContext) -> tuple[KnownFix, ...]:
         """The known fixes that the present files do not have, if the last run failed."""
         fixes = self._sources.fixes(context.workspace) if _is_red(context) else ()
-        return tuple(fix for fix in fixes if not holds_patch(Path(context.workspace), fix.template.patch))
+        return tuple(fix for fix in fixes if not are_changes_present(Path(context.workspace), fix.template.patch))
 
     def _read_parts(self, context: WorkspaceContext, projects: tuple[Project, ...]) -> tuple[Part, ...]:
         """The projects with their test runs."""

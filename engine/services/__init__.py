@@ -20,7 +20,7 @@ from engine.config.settings import WorkspaceAutonomy
 from engine.events.engine import FaultReported, WorkspaceAdded
 from engine.frozen import frozen
 from engine.git import find_repository_root
-from engine.git.reader import read_workspace_label
+from engine.git.state import read_workspace_label
 from engine.home import Home
 from engine.model import LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
 from engine.safety.content.prompts import find_line_objections

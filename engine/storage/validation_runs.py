@@ -17,7 +17,7 @@ from typing import Any
 from sqlmodel import Field
 
 from engine.frozen import frozen
-from engine.git.reader import is_in_history
+from engine.git.history import is_in_history
 from engine.git.repository import LOST_CODES, find_workspace_refusal
 from engine.model import ChangeState, CheckResult, SessionView
 from engine.model.base import find_or_none

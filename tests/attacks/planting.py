@@ -19,7 +19,8 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.git_steps import find_unmerged_files, reset_worktree, restore_tree, store_tree
 from engine.git import Git, find_repository_root
 from engine.git.github import find_address
-from engine.git.reader import GitReader, read_workspace_label
+from engine.git.reader import GitReader
+from engine.git.state import read_workspace_label
 from engine.model import Refusal
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.execution.flows.flow_run import ProcessSession

@@ -69,4 +69,4 @@ def test_the_environment_cannot_point_git_elsewhere(
 
 
 def test_the_git_of_the_machine_is_found_for_a_repository_at_the_root():
-    assert environment.run_git(["--version"], Path("/"), {}, without=(Path("/"),)).returncode == 0
+    assert environment.run_git(["--version"], Path("/"), {}, excluded_folders=(Path("/"),)).returncode == 0

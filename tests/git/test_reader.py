@@ -60,6 +60,12 @@ def test_a_commit_message_cannot_break_the_list_of_branches(repository: Reposito
     assert {branch.name for branch in read_state().branches} == {"main", "theirs"}
 
 
+def test_a_setting_counts_at_once(repository: Repository, read_state: Read):
+    read_state()
+    repository.git("config", "user.email", "new@example.org")
+    assert read_state().user_email == "new@example.org"
+
+
 def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Repository, tmp_path: Path):
     repository.git("branch", "-m", "stable")
     repository.commit("one", {"a.py": "1"}, at=T0)

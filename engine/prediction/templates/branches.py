@@ -107,7 +107,7 @@ def find_untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[
     candidates = [
         branch
         for branch in git.branches
-        if not branch.remote and not branch.taken and branch.name not in (git.branch, git.base_name)
+        if not branch.remote and not branch.has_worktree and branch.name not in (git.branch, git.base_name)
     ]
     old = [branch for branch in candidates if context.now - branch.at >= STALE_BRANCH]
     merged = [branch for branch in candidates if branch.merged and (branch in old or branch.tip != git.base_tip)]

@@ -106,6 +106,11 @@ class LandingWorld:
         """The refs that we keep in the repository."""
         return self.repository.git("for-each-ref", "refs/clawpy").splitlines()
 
+    def read_file(self, name: str) -> str | None:
+        """The text of one of the operator's files; None if there is none."""
+        path = self.root / name
+        return path.read_text() if path.exists() else None
+
     def open_worktree(self, session_id: str = "session_1") -> Worktree:
         return self.worktrees.create(session_id, self.root)
 

@@ -14,7 +14,7 @@ TEXT = make_text({})
 FILES = {"a.txt": TEXT, "b.txt": "b\n", "old.txt": TEXT}
 
 
-def edit(folder: Path):
+def edit_four_files(folder: Path):
     """Change three places of a file, delete one, rename one with two changes, and make one."""
     (folder / "a.txt").write_text(make_text({2: "first", 20: "second", 38: "third"}))
     (folder / "b.txt").unlink()

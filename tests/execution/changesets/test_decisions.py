@@ -9,7 +9,7 @@ import pytest
 
 from engine.execution.change_store import NEXT_STATES
 from engine.model import ChangeState, Refusal
-from tests.execution.changesets.landing_world import Change, Decision, LandingWorld, add_line, kill_at
+from tests.execution.changesets.landing_world import Change, Decision, LandingWorld, add_line, kill_at, make_edits
 from tests.support.checks import refused
 
 DECISIONS: dict[Decision, ChangeState] = {
@@ -99,3 +99,17 @@ def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
     assert world.git("branch", "--list", "clawpy/*").strip() == (
         "clawpy/fix-the-cart" if state is ChangeState.BRANCHED else ""
     )
+
+
+@pytest.mark.long
+def test_a_landing_that_was_finished_after_a_crash_survives_git_gc(world: LandingWorld):
+    before = world.files
+    change = world.make_change(make_edits({"a.txt": None}))
+    kill_at(world, "files done", change.land)
+    world.changes.recover()
+    assert change.current.state is ChangeState.LANDED
+    world.git("gc", "-q", "--prune=now")
+    change.undo()
+    assert world.files == before
+    world.git("gc", "-q", "--prune=now")
+    assert change.land().state is ChangeState.LANDED

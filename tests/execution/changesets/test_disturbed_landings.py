@@ -18,12 +18,12 @@ def world(landing_world: LandingWorld) -> LandingWorld:
     return landing_world
 
 
-def land_with_save(world: LandingWorld, change_set: Change, name: str, number_of_step: int) -> Refusal | None:
+def land_with_save(world: LandingWorld, change_set: Change, name: str, step_index: int) -> Refusal | None:
     """Land while the operator saves a file at this step. Returns how it was refused, or None."""
-    numbers = itertools.count()
+    indices = itertools.count()
 
     def save(step: str):
-        if next(numbers) == number_of_step:
+        if next(indices) == step_index:
             world.write(name, "saved by the operator\n")
 
     world.step = save
@@ -49,10 +49,10 @@ def test_an_edit_during_the_landing_is_never_overwritten(world: LandingWorld, tm
     world.step = steps.append
     world.make_change(make_edits(files)).land()
 
-    for number_of_step in range(steps.index("files done")):
-        edited = LandingWorld(tmp_path / str(number_of_step))
+    for step_index in range(steps.index("files done")):
+        edited = LandingWorld(tmp_path / str(step_index))
         edited.repository.commit("one", FILES)
-        refusal = land_with_save(edited, edited.make_change(make_edits(files)), name, number_of_step)
+        refusal = land_with_save(edited, edited.make_change(make_edits(files)), name, step_index)
         after = edited.files
         edited.close()
         assert after[name][2] == b"saved by the operator\n"
@@ -66,15 +66,15 @@ def test_an_edit_during_the_landing_is_never_overwritten(world: LandingWorld, tm
 @pytest.mark.long
 def test_a_file_that_changes_all_the_time_is_refused(world: LandingWorld):
     change_set = world.make_change(make_edit("a.txt", TEXT + "theirs\n"))
-    numbers_of_attempts = itertools.count()
+    attempts = itertools.count()
 
     def change_file(step: str):
         if step == "planned":
-            world.write("a.txt", f"{next(numbers_of_attempts)}\n" + TEXT)
+            world.write("a.txt", f"{next(attempts)}\n" + TEXT)
 
     world.step = change_file
     refused("busy_files", change_set.land)
-    assert next(numbers_of_attempts) == 5
+    assert next(attempts) == 5
 
 
 @pytest.mark.long
@@ -121,13 +121,13 @@ def test_a_failed_rollback_is_finished_before_the_next_landing(world: LandingWor
 def test_recovery_keeps_and_names_files_that_were_edited_after_the_crash(world: LandingWorld):
     change_set = world.make_change(make_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
     kill_at(world, "write b.txt", change_set.land)
-    (world.root / "a.txt").write_text("edited after the crash\n")
+    world.write("a.txt", "edited after the crash\n")
 
     (message,) = world.changes.recover()
 
     assert "interrupted and undone" in message
     assert "a.txt" in message
-    assert (world.root / "a.txt").read_text() == "edited after the crash\n"
-    assert (world.root / "b.txt").read_text() == TEXT
+    assert world.read_file("a.txt") == "edited after the crash\n"
+    assert world.read_file("b.txt") == TEXT
     assert list(world.root.glob(".clawpy*")) == []
     assert world.changes.recover() == []

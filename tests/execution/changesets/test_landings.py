@@ -132,7 +132,7 @@ def test_what_is_left_out_waits_in_the_session_s_folder_after_the_landing(world_
 
     landed = change_set.land()
 
-    assert (world.root / "a.txt").read_text() == "new\n"
+    assert world.read_file("a.txt") == "new\n"
     assert (landed.state, landed.landed, [file.path for file in landed.files]) == ("waiting", 1, ["vendor/lib/"])
     assert place.read_text() == "fixed\n"
     assert change_set.undo().state == "undone"

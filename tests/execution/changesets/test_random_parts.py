@@ -15,7 +15,7 @@ from engine.model import ChangeSet, ChangeState, FilePart, Refusal
 from engine.storage.state import unfinished_intents
 from tests.execution.changesets.landing_scenarios import apply_edits
 from tests.execution.changesets.landing_world import Change, Killed, LandingWorld
-from tests.execution.changesets.parts_of_changes import FILES, edit
+from tests.execution.changesets.parts_of_changes import FILES, edit_four_files
 from tests.execution.changesets.random_edits import EXISTING, LINES, OPERATOR_EDITS, PATHS, SESSION_EDITS, Edit
 
 pytestmark = pytest.mark.long
@@ -139,7 +139,7 @@ def test_a_landing_that_is_killed_at_any_step_is_complete_or_rolled_back(tmp_pat
         folder.mkdir()
         world = LandingWorld(folder)
         world.repository.commit("one", FILES)
-        change = world.make_change(edit)
+        change = world.make_change(edit_four_files)
         for earlier in itertools.takewhile(lambda name: name != decision, DECISIONS):
             DECISIONS[earlier](change)
         files_before, before = world.files, change.current

@@ -1,5 +1,6 @@
 """Profiles of Seatbelt, the rung of macOS, which cannot be run here (SPEC 3.8)."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from engine.execution.sandbox.programs import make_profile, quote_path
 
 
 @pytest.fixture
-def profiled(tmp_path: Path) -> Confinement:
+def confinement(tmp_path: Path) -> Confinement:
     for name in ("home/folder/.git", "home/folder/deep/secret", "home/scratch", "home/caches", "home/.ssh"):
         (tmp_path / name).mkdir(parents=True)
     home = tmp_path / "home"
@@ -23,29 +24,13 @@ def profiled(tmp_path: Path) -> Confinement:
 
 def split_quoted(text: str) -> tuple[list[str], str]:
     """The strings of a profile, and the text outside of them."""
-    texts = []
-    outside, inside, escaped = "", False, False
-    for character in text:
-        if not inside:
-            if character == '"':
-                inside = True
-                texts.append("")
-            else:
-                outside += character
-        elif escaped or character not in '\\"':
-            texts[-1] += character
-            escaped = False
-        elif character == "\\":
-            escaped = True
-        else:
-            inside = False
-    assert not inside
-    return texts, outside
+    parts = re.split(r'"((?:[^"\\]|\\.)*)"', text)
+    return [re.sub(r"\\(.)", r"\1", part) for part in parts[1::2]], "".join(parts[::2])
 
 
-def test_the_profile_denies_first_and_lets_the_deeper_path_decide(profiled: Confinement):
-    text = make_profile(profiled)
-    folder = profiled.folder
+def test_the_profile_denies_first_and_lets_the_deeper_path_decide(confinement: Confinement):
+    text = make_profile(confinement)
+    folder = confinement.folder
     order = [
         "(deny default)",
         f'(allow file-read* file-write* (subpath "{folder}"))',
@@ -57,8 +42,8 @@ def test_the_profile_denies_first_and_lets_the_deeper_path_decide(profiled: Conf
     assert "network" not in text
 
 
-def test_the_profile_with_network_denies_unix_sockets(profiled: Confinement):
-    text = make_profile(replace(profiled, network=True))
+def test_the_profile_with_network_denies_unix_sockets(confinement: Confinement):
+    text = make_profile(replace(confinement, network=True))
     assert text.index("(allow network*)") < text.index("(deny network-outbound (remote unix-socket))")
 
 
