@@ -185,7 +185,7 @@ class ConsoleApp(CardConsole):
         """Open the engine in a thread, after the first frame; quit if that was asked for before it."""
         self._is_ready = True
         self.host.garbage_collector.allow_collections()
-        if self._quits_when_ready or (self.terminal is not None and not self.terminal.connected):
+        if self._quits_when_ready or (self.terminal is not None and not self.terminal.is_connected):
             self.exit()
             return
         self.opening = "opening"

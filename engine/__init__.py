@@ -9,48 +9,29 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from engine.home import Home
+from engine.home import Home as Home
 
 if TYPE_CHECKING:
-    from engine.api.control import ask_running, call, connect, stop
-    from engine.api.documents import document
-    from engine.api.gateway import check_gateway_options
-    from engine.api.gateway.access import get_gateway_token
-    from engine.api.mcp import serve_mcp
-    from engine.api.model_checks import store_key
-    from engine.api.notify import store_address
-    from engine.api.offline import read_completion_names
-    from engine.api.operations import dispatch
-    from engine.engine import Engine, open_engine
-    from engine.lock import Holder, read_holder
-    from engine.model import Refusal
-    from engine.prediction import kind_title
-    from engine.simulation.simulate import simulate
-    from engine.storage.ledger import LedgerEntry
-
-__all__ = [
-    "Engine",
-    "Holder",
-    "Home",
-    "LedgerEntry",
-    "Refusal",
-    "ask_running",
-    "call",
-    "check_gateway_options",
-    "connect",
-    "dispatch",
-    "document",
-    "get_gateway_token",
-    "kind_title",
-    "open_engine",
-    "read_completion_names",
-    "read_holder",
-    "serve_mcp",
-    "simulate",
-    "stop",
-    "store_address",
-    "store_key",
-]
+    from engine.api.control import ask_running as ask_running
+    from engine.api.control import call as call
+    from engine.api.control import connect as connect
+    from engine.api.control import stop as stop
+    from engine.api.documents import document as document
+    from engine.api.gateway import check_gateway_options as check_gateway_options
+    from engine.api.gateway.access import get_gateway_token as get_gateway_token
+    from engine.api.mcp import serve_mcp as serve_mcp
+    from engine.api.model_checks import store_key as store_key
+    from engine.api.notify import store_address as store_address
+    from engine.api.offline import read_completion_names as read_completion_names
+    from engine.api.operations import dispatch as dispatch
+    from engine.engine import Engine as Engine
+    from engine.engine import open_engine as open_engine
+    from engine.lock import Holder as Holder
+    from engine.lock import read_holder as read_holder
+    from engine.model import Refusal as Refusal
+    from engine.prediction import kind_title as kind_title
+    from engine.simulation.simulate import simulate as simulate
+    from engine.storage.ledger import LedgerEntry as LedgerEntry
 
 __version__ = "0.1.0"
 

@@ -1,19 +1,16 @@
 """A home has only one engine (SPEC 7.5). That the lock ends with its process is tested with a real one."""
 
-import signal
-import subprocess
 import sys
-import threading
+from pathlib import Path
 
 import pytest
 
-from engine import Engine, open_engine
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.lock import HomeLock, read_holder
 from engine.model import Refusal
-from engine.services import foundation
 from tests.support.checks import refused
+from tests.support.programs import run_beside
 
 HOLD_UNTIL_KILLED = """
 import sys
@@ -39,29 +36,14 @@ def test_the_folders_of_a_home_are_private(home: Home, clock: FakeClock):
 
 @pytest.mark.long
 def test_kill_dash_nine_frees_the_home(home: Home, clock: FakeClock):
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD_UNTIL_KILLED, str(home.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert holder.stdout.readline() == b"held\n"
-    with pytest.raises(Refusal, match=f"process id {holder.pid}, running since 20"):
-        HomeLock(home, clock=clock).acquire()
-    holder.send_signal(signal.SIGKILL)
-    holder.communicate()
+    with run_beside([sys.executable, "-c", HOLD_UNTIL_KILLED, str(home.root)], Path.cwd()) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(Refusal, match=f"process id {holder.pid}, running since 20"):
+            HomeLock(home, clock=clock).acquire()
+        holder.kill()
     lock = HomeLock(home, clock=clock)
     lock.acquire()
     lock.release()
-
-
-def test_a_failing_service_leaves_the_home_free(home: Home, shop_engine: Engine, monkeypatch: pytest.MonkeyPatch):
-    threads = set(threading.enumerate())
-    with monkeypatch.context() as patched:
-        patched.setattr(shop_engine.notify, "close", None)
-        patched.setattr(foundation, "MemoryService", None)
-        for act in (shop_engine.close, lambda: open_engine(home)):
-            with pytest.raises(TypeError):
-                act()
-    assert read_holder(home) is None
-    assert set(threading.enumerate()) < threads, "the database of the second one is closed, too"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x", "since": 3}'])

@@ -1,13 +1,24 @@
 """Names and reasons in words."""
 
+from collections.abc import Sequence
+
+import pytest
+
 from engine.wording import describe_first, join_names, join_shortened
+from tests.support import read_table
+
+TABLE = read_table(__file__)
 
 
-def test_names_and_reasons_are_joined_in_words():
-    assert [describe_first(["a"] * number) for number in range(3)] == ["", "a", "a, and for 1 other reason"]
-    assert join_names([]) == ""
-    assert join_names(["a"]) == "a"
-    assert join_names(["a", "b", "c"]) == "a, b and c"
-    assert join_names(["a", "b", "c"], 2) == "a, b and 1 more"
-    assert join_names(["evil\x1b[31m\nname"]) == "evil name"
+@pytest.mark.parametrize("names, shown, words", TABLE["names"])
+def test_names_are_joined_in_words_and_the_rest_is_counted(names: Sequence[str], shown: int, words: str):
+    assert join_names(names, shown) == words
+
+
+def test_a_long_path_keeps_its_end():
     assert join_shortened(["a", "src/shop/cart.py"], 2, 8) == "a and …cart.py"
+
+
+@pytest.mark.parametrize("reasons, words", TABLE["reasons"])
+def test_the_first_reason_stands_for_all(reasons: Sequence[str], words: str):
+    assert describe_first(reasons) == words

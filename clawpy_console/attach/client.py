@@ -72,8 +72,8 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
         if end is None:
             exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 0
             end = ClientEnd(1, _explain_unexpected_end(home, child, exit_code))
-        if not (end.again and home and time.monotonic() < deadline):
-            if end.again:  # no engine answered in time
+        if not (end.attach_again and home and time.monotonic() < deadline):
+            if end.attach_again:  # no engine answered in time
                 end = ClientEnd(1, _explain_no_answer(home))
             if end.text:
                 print(end.text, file=sys.stderr)
@@ -190,34 +190,34 @@ class Client:
         self._saved_mode: list[Any] | None = None
         self._pending = bytearray()
         self._end: ClientEnd | None = None
-        self._connected = True
+        self._is_connected = True
 
     def run(self) -> ClientEnd | None:
         """Serve the terminal until the console ends it. Returns how, None when the console died."""
-        woken, wake = os.pipe()
-        os.set_blocking(wake, False)
-        former = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        waking = (signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGCONT)
-        with signal_handlers(dict.fromkeys(waking, lambda *_: None)):
+        wake_reader, wake_writer = os.pipe()
+        os.set_blocking(wake_writer, False)
+        former_writer = signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
+        waking_signals = (signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGCONT)
+        with signal_handlers(dict.fromkeys(waking_signals, lambda *_: None)):
             try:
-                while self._end is None and self._connected:
-                    self._handle_ready(woken)
+                while self._end is None and self._is_connected:
+                    self._handle_ready(wake_reader)
             finally:
                 self._restore_terminal()
-                signal.set_wakeup_fd(former)
-                os.close(woken)
-                os.close(wake)
+                signal.set_wakeup_fd(former_writer)
+                os.close(wake_reader)
+                os.close(wake_writer)
         return self._end
 
-    def _handle_ready(self, woken: int) -> None:
-        """Wait until something is ready, and handle it: signals, keys, output, messages. `woken` is readable after a
-        signal, and has its number."""
-        reads = [woken, *([0] if self._saved_mode else [])]
+    def _handle_ready(self, wake_reader: int) -> None:
+        """Wait until something is ready, and handle it: signals, keys, output, messages. `wake_reader` is readable
+        after a signal, and has its number."""
+        reads = [wake_reader, *([0] if self._saved_mode else [])]
         if len(self._pending) < MAX_PENDING_BYTES:
             reads.append(self._connection.fileno())
         readable, writable, _ = select.select(reads, [1] if self._pending else [], [])
-        if woken in readable:
-            for number in os.read(woken, 64):
+        if wake_reader in readable:
+            for number in os.read(wake_reader, 64):
                 self._handle_signal(number)
         if 0 in readable and self._saved_mode:
             self._forward_keys()
@@ -244,7 +244,7 @@ class Client:
         except OSError:
             data = b""
         if not data:
-            self._connected = False
+            self._is_connected = False
             return
         for kind, content in self._parser.feed(data):
             if kind == OUTPUT:
@@ -298,7 +298,7 @@ class Client:
         try:
             self._connection.sendall(encode_message(kind, content))
         except OSError:
-            self._connected = False
+            self._is_connected = False
 
     def _send_terminal_is_free(self) -> None:
         """Have the console take the terminal again, and draw."""
@@ -324,20 +324,21 @@ class Client:
             return
         with suppress(termios.error):
             self._saved_mode = termios.tcgetattr(0)
-            raw = termios.tcgetattr(0)
-            raw[0] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
-            raw[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
-            raw[6][termios.VMIN] = 1
-            termios.tcsetattr(0, termios.TCSANOW, raw)
+            flags_in, flags_out, control, flags_local, speed_in, speed_out, characters = termios.tcgetattr(0)
+            flags_in &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
+            flags_local &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
+            characters[termios.VMIN] = 1
+            raw_mode = [flags_in, flags_out, control, flags_local, speed_in, speed_out, characters]
+            termios.tcsetattr(0, termios.TCSANOW, raw_mode)
 
     def _restore_terminal(self) -> None:
         """Give the terminal the mode that it had, unless it has it."""
         if self._saved_mode is None:
             return
-        before, self._saved_mode = self._saved_mode, None
+        saved_mode, self._saved_mode = self._saved_mode, None
         with suppress(termios.error):
             termios.tcflush(0, termios.TCIFLUSH)
-            termios.tcsetattr(0, termios.TCSANOW, before)
+            termios.tcsetattr(0, termios.TCSANOW, saved_mode)
         self._pending[:] = RESTORING_SEQUENCES
         self._write_all()
 
@@ -348,20 +349,20 @@ class Client:
         self._restore_terminal()
         if program["banner"]:
             print(f"\n{program['banner']}\n", flush=True)
-        meanwhile: dict[int, Any] = {
+        handlers_meanwhile: dict[int, Any] = {
             signal.SIGINT: lambda *_: None,
             signal.SIGTSTP: lambda *_: os.kill(os.getpid(), signal.SIGSTOP),
             signal.SIGTERM: signal.SIG_DFL,
             signal.SIGHUP: signal.SIG_DFL,
         }
-        wake = signal.set_wakeup_fd(-1)
+        wake_writer = signal.set_wakeup_fd(-1)
         try:
-            with signal_handlers(meanwhile):
+            with signal_handlers(handlers_meanwhile):
                 subprocess.run(program["command"], cwd=program["folder"], check=False)
         except OSError as error:
             print(f"clawpy: {error}", file=sys.stderr)
         finally:
-            signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+            signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
         self._send_terminal_is_free()
 
 

@@ -81,8 +81,8 @@ class Consoles(Host):
         self._open_engine = open_engine
         self._home = home
         super().__init__(owns_engine=owns_engine)
-        self._demo = demo
-        self._ending = False
+        self._is_demo = demo
+        self._is_ending = False
         self._all_closed: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._waiting_clients: list[tuple[Terminal, ClientEnd]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -152,8 +152,8 @@ class Consoles(Host):
     ) -> None:
         """Serve a client until its console is closed, and tell it how that ended."""
         await self._loop.connect_accepted_socket(lambda: terminal, connection)
-        if self._ending:
-            await terminal.end_client(ClientEnd(again=True))
+        if self._is_ending:
+            await terminal.end_client(ClientEnd(attach_again=True))
         else:
             await self._end_client(terminal, await self._run_console(terminal, description, repositories))
 
@@ -165,13 +165,13 @@ class Consoles(Host):
         try:
             if repositories is None:
                 repositories = await asyncio.to_thread(self._find_repositories, description)
-            if self._ending:  # the last console was closed meanwhile
-                return ClientEnd(again=True)
+            if self._is_ending:  # the last console was closed meanwhile
+                return ClientEnd(attach_again=True)
             app = self.apps[terminal] = self._make_app(terminal, repositories)
             await app.run_async(mouse=app.mouse)
             if app._exception is not None:
                 raise app._exception
-            return ClientEnd(app.return_code or 0, again=app.is_held_elsewhere)
+            return ClientEnd(app.return_code or 0, attach_again=app.is_held_elsewhere)
         except Exception as error:
             engine = app.engine if app is not None else None
             return ClientEnd(1, await asyncio.to_thread(_write_report, error, self._home, engine, terminal))
@@ -186,7 +186,7 @@ class Consoles(Host):
             lambda: self._open(app, repositories),
             self._home,
             repositories,
-            demo=self._demo,
+            demo=self._is_demo,
             terminal=terminal,
             host=self,
         )
@@ -194,12 +194,12 @@ class Consoles(Host):
 
     async def _end_client(self, terminal: Terminal, end: ClientEnd) -> None:
         """End the client of a console that was closed. The last client waits until the engine is closed, too."""
-        if self._ending:
-            self._waiting_clients.append((terminal, end if end.code or end.again else ClientEnd(1, STOPPED)))
+        if self._is_ending:
+            self._waiting_clients.append((terminal, end if end.code or end.attach_again else ClientEnd(1, STOPPED)))
         elif self.owns_engine and not self.apps and not self.keeps_running:
-            self._ending = True
+            self._is_ending = True
             self._waiting_clients.append((terminal, end))
-            if not terminal.connected:
+            if not terminal.is_connected:
                 exit_after(SHUTDOWN_S, 1)
             self._all_closed.put(None)
         else:
@@ -213,7 +213,7 @@ class Consoles(Host):
         from engine.git import find_repository_root
 
         repositories = []
-        for folder in () if self._demo else client.workspaces or [client.folder]:
+        for folder in () if self._is_demo else client.workspaces or [client.folder]:
             try:
                 repositories.append(str(find_repository_root(Path(folder))))
             except Refusal:
@@ -231,7 +231,7 @@ class Consoles(Host):
         return engine
 
     async def _close(self) -> None:
-        self._ending = True
+        self._is_ending = True
         for app in list(self.apps.values()):
             app.quit()
         if self._tasks:

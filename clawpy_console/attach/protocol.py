@@ -1,5 +1,6 @@
-"""The messages between a client and its console: each a byte for its kind, a length, and the content. A client begins
-with the `TerminalDescription`.
+"""The messages between a client and its console: each has a byte for its kind, a length, and the content.
+
+A client begins with the `TerminalDescription`.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ SIZE = b"S"
 TERMINAL_IS_FREE = b"B"
 """The terminal is free again after `RUN` or SIGTSTP: its size as JSON, columns and rows."""
 
-HEAD = struct.Struct(">cI")
+MESSAGE_HEAD = struct.Struct(">cI")
 """The head of a message: its kind, and the length of its content."""
 
 
 def encode_message(kind: bytes, content: bytes = b"") -> bytes:
     """The bytes of one message."""
-    return HEAD.pack(kind, len(content)) + content
+    return MESSAGE_HEAD.pack(kind, len(content)) + content
 
 
 class ClientEnd(NamedTuple):
@@ -47,7 +48,7 @@ class ClientEnd(NamedTuple):
     """The exit code."""
     text: str = ""
     """Printed on standard error."""
-    again: bool = False
+    attach_again: bool = False
     """Whether the client attaches again, to the engine that holds the home now."""
 
     def encode(self) -> bytes:
@@ -69,14 +70,14 @@ class MessageParser:
         """The messages that `data` completes, as kind and content. Raises ValueError for one that is too large."""
         self._buffer += data
         messages = []
-        while len(self._buffer) >= HEAD.size:
-            kind, length = HEAD.unpack_from(self._buffer)
+        while len(self._buffer) >= MESSAGE_HEAD.size:
+            kind, length = MESSAGE_HEAD.unpack_from(self._buffer)
             if length > MAX_MESSAGE_BYTES:
                 raise ValueError(f"a message of {length} bytes")
-            end = HEAD.size + length
+            end = MESSAGE_HEAD.size + length
             if len(self._buffer) < end:
                 break
-            messages.append((kind, bytes(self._buffer[HEAD.size : end])))
+            messages.append((kind, bytes(self._buffer[MESSAGE_HEAD.size : end])))
             del self._buffer[:end]
         return messages
 

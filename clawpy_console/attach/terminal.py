@@ -72,7 +72,7 @@ class Terminal(asyncio.Protocol):
     def __init__(self, environment: Mapping[str, str], size: Sequence[int]) -> None:
         self.environment = environment
         self.size = bound_size(size)
-        self.connected = True
+        self.is_connected = True
         self.driver: TerminalDriver | None = None
         """Draws the app, while there is one."""
         self._on_hang_up: Callable[[], None] = _do_nothing
@@ -149,7 +149,7 @@ class Terminal(asyncio.Protocol):
         transport.set_write_buffer_limits(high=MAX_QUEUED_BYTES, low=0)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.connected = False
+        self.is_connected = False
         self._closed.set()
         self._on_hang_up()
 

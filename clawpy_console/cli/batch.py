@@ -94,25 +94,29 @@ def answer_lines(file_name: str, keys: Collection[str], answer: Callable[[Docume
     for number, line in read_numbered_lines(file_name):
         if not line.strip():
             continue
-        identity: Document = {}
-        try:
-            fields = json.loads(line)
-            if not isinstance(fields, dict):
-                raise ValueError("it is no object")
-            identity = {"id": fields["id"]} if "id" in fields else {}
-            result = identity | answer({key: fields[key] for key in keys if key in fields})
-        except (ValueError, RecursionError):
-            fix = f'for example {{"{next(iter(keys))}": "…"}}'
-            result = engine.Refusal("bad_line", f"line {number}: each line must be a JSON object", fix).document()
-            all_answered = False
-        except engine.Refusal as refusal:
-            result = engine.Refusal(refusal.code, f"line {number}: {refusal.message}", refusal.fix).document()
-            result, all_answered = identity | result, False
+        result = _answer_line(number, line, keys, answer)
+        all_answered = all_answered and "error" not in result
         for reason in set(result.get("leftOut", ())) - reported:
             reported.add(reason)
             print(f"left out: {reason}", file=sys.stderr)
         print_output(json.dumps(result, ensure_ascii=False))
     return all_answered
+
+
+def _answer_line(number: int, line: str, keys: Collection[str], answer: Callable[[Document], Document]) -> Document:
+    """The answer to a line, or its error; with the `id` of the line if it has one."""
+    identity: Document = {}
+    try:
+        fields = json.loads(line)
+        if not isinstance(fields, dict):
+            raise ValueError("it is no object")
+        identity = {"id": fields["id"]} if "id" in fields else {}
+        return identity | answer({key: fields[key] for key in keys if key in fields})
+    except (ValueError, RecursionError):
+        fix = f'for example {{"{next(iter(keys))}": "…"}}'
+        return engine.Refusal("bad_line", f"line {number}: each line must be a JSON object", fix).document()
+    except engine.Refusal as refusal:
+        return identity | engine.Refusal(refusal.code, f"line {number}: {refusal.message}", refusal.fix).document()
 
 
 MAX_BAD_LINES = 1_000
@@ -131,33 +135,50 @@ def remember(argument: str, invocation: Invocation, *, wait: bool) -> Document:
     if not argument.strip():
         raise engine.Refusal("bad_arguments", "there is nothing to remember", FILE_FIX)
     started = time.monotonic()
-    counts = {"remembered": 0, "known": 0, "badLines": 0}
-    bad_lines: list[Document] = []
+    report = _Report()
     answer: Document = {"missing": 0, "trouble": ""}
-
-    def report_bad(line: Document) -> None:
-        counts["badLines"] += not line["kept"]
-        if len(bad_lines) < MAX_BAD_LINES:
-            bad_lines.append(line)
-        print(f"line {line['line']}: {line['message']}", file=sys.stderr)
-
     source, lines = _open_lines(argument)
     with Console(stderr=True).status("Reading…") as progress, invocation.connect() as call_verb:
-        for piece in _make_pieces(_empty_long_lines(lines, report_bad)):
+        for piece in _make_pieces(_empty_long_lines(lines, report.add_bad_line)):
             answer = call_verb("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
-            counts["remembered"] += answer["remembered"]
-            counts["known"] += answer["known"]
-            for line in answer["bad"]:
-                report_bad(line)
-            progress.update(f"{counts['remembered'] + counts['known']} remembered")
+            report.add_answer(answer)
+            progress.update(f"{report.remembered + report.known} remembered")
         if wait:
             answer = _wait_for_vectors(call_verb, progress.update)
-    return counts | {
-        "bad": bad_lines,
+    return {
+        "remembered": report.remembered,
+        "known": report.known,
+        "badLines": report.bad_line_count,
+        "bad": report.bad_lines,
         "missing": answer["missing"],
         "trouble": answer["trouble"],
         "seconds": round(time.monotonic() - started, 3),
     }
+
+
+class _Report:
+    """What became of the lines that `remember` read."""
+
+    def __init__(self) -> None:
+        self.remembered = 0
+        self.known = 0
+        self.bad_line_count = 0
+        self.bad_lines: list[Document] = []
+        """At most `MAX_BAD_LINES`."""
+
+    def add_answer(self, answer: Document) -> None:
+        """Add the engine's answer to a piece of the lines."""
+        self.remembered += answer["remembered"]
+        self.known += answer["known"]
+        for line in answer["bad"]:
+            self.add_bad_line(line)
+
+    def add_bad_line(self, line: Document) -> None:
+        """Add a line that could not be read as it is, and print what is wrong with it."""
+        self.bad_line_count += not line["kept"]
+        if len(self.bad_lines) < MAX_BAD_LINES:
+            self.bad_lines.append(line)
+        print(f"line {line['line']}: {line['message']}", file=sys.stderr)
 
 
 def _open_lines(argument: str) -> tuple[str, Iterator[tuple[int, str]]]:
@@ -176,14 +197,14 @@ def is_sentence(argument: str) -> bool:
     return len(argument.split()) > 1 and not is_file_name
 
 
-POLL_S = 2.0
+VECTORS_POLL_S = 2.0
 """Seconds that the engine waits for vectors before each answer."""
 
 
 def _wait_for_vectors(call_verb: Callable[[str, Document], Document], show: Callable[[str], object]) -> Document:
     """Wait until all memories can be found by meaning, or until that cannot succeed; returns the last answer."""
     while True:
-        answer = call_verb("remember", {"settle": POLL_S})
+        answer = call_verb("remember", {"settle": VECTORS_POLL_S})
         missing = answer["missing"]
         if answer["settled"] or answer["trouble"] or (not missing and answer["index"] == "degraded"):
             return answer

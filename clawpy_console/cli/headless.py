@@ -43,7 +43,7 @@ class _EndRequest:
         self.lets_work_finish = False
         """Whether running work is waited for."""
         self.is_repeated = False
-        self._woken, self.wake_fd = os.pipe()
+        self._wake_reader, self.wake_fd = os.pipe()
         os.set_blocking(self.wake_fd, False)
 
     def wake(self) -> None:
@@ -53,8 +53,8 @@ class _EndRequest:
 
     def wait(self, seconds: float) -> None:
         """Wait until something wakes, at most `seconds`."""
-        if select.select([self._woken], [], [], seconds)[0]:
-            os.read(self._woken, 4096)
+        if select.select([self._wake_reader], [], [], seconds)[0]:
+            os.read(self._wake_reader, 4096)
 
     def end(self, reason: str, *, finish: bool = False) -> None:
         """Ask for the end; the second call asks not to wait for running work."""
@@ -139,12 +139,12 @@ POLL_S = 60.0
 def _print_until_end(engine: Engine, printer: EventPrinter, end_request: _EndRequest, seconds: int | None) -> None:
     """Print the facts of the ledger and new tokens until the end is asked for, or `seconds` are over."""
     feed = engine.bus.subscribe(end_request.wake, capacity=1)
-    until = None if seconds is None else time.monotonic() + seconds
+    deadline = None if seconds is None else time.monotonic() + seconds
     while not end_request.reason:
         feed.drain()  # only its waking counts: what happened is read from the ledger
         printer.print_new_facts()
         print_new_token(engine.gateway.take_new_token(), engine.gateway.state().token_source)
-        timeout = POLL_S if until is None else min(POLL_S, until - time.monotonic())
+        timeout = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
         if timeout <= 0:
             end_request.end("the time set by --for is over", finish=True)
             break

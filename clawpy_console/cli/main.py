@@ -284,9 +284,9 @@ def _carry_out_printing_verb(options: Namespace, invocation: Invocation) -> int 
 
             print_output(format_status_line(ask_engine(options, invocation), options.format))
         case "help" if not invocation.as_json:
-            from clawpy_console.cli import help
+            from clawpy_console.cli import help_pages
 
-            help.show(options.topic, invocation.home)
+            help_pages.show_page(options.topic, invocation.home)
         case "completion" if not invocation.as_json:
             from clawpy_console.cli.verbs import make_completion_script
 

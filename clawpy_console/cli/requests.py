@@ -67,7 +67,7 @@ def _collect_declared_arguments(verb: Verb, options: Namespace) -> Document:
     return arguments
 
 
-def _make_hunks(hunks: Any, options: Namespace) -> Document:
+def _select_hunks(hunks: Any, options: Namespace) -> Document:
     """The part of changes that `--hunk` names. Raises `WrongUse` for hunks of no single file."""
     if len(options.only or ()) != 1:
         raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
@@ -93,7 +93,7 @@ def _read_profile(file: Any, options: Namespace) -> Document:
         raise WrongUse(f"{file} cannot be read: {reason}") from error
 
 
-def _make_off(_: Any, options: Namespace) -> Document:
+def _end_do_not_disturb(_: Any, options: Namespace) -> Document:
     """The end of do not disturb. Raises `WrongUse`."""
     if options.seconds:
         raise WrongUse("off ends it: give no --for SPAN with it")
@@ -101,10 +101,10 @@ def _make_off(_: Any, options: Namespace) -> Document:
 
 
 SENT_AS: Mapping[str, Callable[[Any, Namespace], Document]] = {
-    "hunks": _make_hunks,
+    "hunks": _select_hunks,
     "line": _parse_line,
     "profile": _read_profile,
-    "off": _make_off,
+    "off": _end_do_not_disturb,
     "nothing": lambda _value, _options: {},
 }
 """What is sent in place of the value of an argument, by its `sent-as` in the table of verbs."""
@@ -123,15 +123,18 @@ def choose_workspaces(verb: Verb, arguments: Mapping[str, Any], invocation: Invo
             return {"workspace": workspaces[0]} if (workspaces := invocation.find_chosen_workspaces()) else {}
         case "named" if invocation.workspace_names:
             return {"workspace": invocation.find_chosen_workspaces()[0]}
-        case "one" if (
-            "continues" not in arguments and "session" not in arguments and arguments.get("scope") != "global"
-        ):
-            # The others name a session, or are about all workspaces.
+        case "one" if _is_about_workspace(arguments):
             workspaces = invocation.find_chosen_workspaces(needed=True)
             if len(workspaces) > 1:
                 raise WrongUse("this verb needs one workspace; give a single --workspace")
             return {"workspace": workspaces[0]}
     return {}
+
+
+def _is_about_workspace(arguments: Mapping[str, Any]) -> bool:
+    """Whether a request is about a workspace. Others name a session, or are about all workspaces."""
+    names_session = "continues" in arguments or "session" in arguments
+    return not names_session and arguments.get("scope") != "global"
 
 
 PERMISSIONS_INTERVAL_S = 1.0
@@ -175,13 +178,13 @@ def _set_setting(options: Namespace, invocation: Invocation) -> Any:
     return ask_engine(options, invocation)
 
 
-def _help(options: Namespace, invocation: Invocation) -> Any:
+def _get_help(options: Namespace, invocation: Invocation) -> Any:
     """A page of the documentation; without a topic the verbs and the pages that there are."""
-    from clawpy_console.cli import help
+    from clawpy_console.cli import help_pages
 
     if options.topic is not None:
-        return help.make_page_document(options.topic, invocation.home)
-    return make_verbs_document() | {"pages": help.make_pages_document()}
+        return help_pages.make_page_document(options.topic, invocation.home)
+    return make_verbs_document() | {"pages": help_pages.make_pages_document()}
 
 
 def _store_key(options: Namespace, invocation: Invocation) -> Any:
@@ -231,24 +234,30 @@ def _run_doctor(options: Namespace, invocation: Invocation) -> Document:
     except engine.Refusal:
         workspaces = invocation.workspace_names  # what is wrong with them is one of its findings
     document = invocation.call("doctor", {"online": options.online}, workspaces)
-    if document["settings"] is not None:
-        from clawpy_console.appearance import find_problems
-
-        problems = [
-            {
-                "name": "config",
-                "state": "fail" if problem.code == "bad_keys" else "warn",
-                "message": problem.message,
-                "fix": problem.fix,
-            }
-            for problem in find_problems(document["settings"], invocation.home)
-        ]
-        if problems:  # in place of the check that found nothing wrong in the file
-            checks = document["checks"]
-            index = [check["name"] for check in checks].index("config")
-            checks[index : index + 1] = problems
-            document["ok"] = document["ok"] and all(problem["state"] != "fail" for problem in problems)
+    if document["settings"] is None:
+        return document
+    problems = _find_console_problems(document["settings"], invocation.home)
+    if problems:  # in place of the check that found nothing wrong in the file
+        checks = document["checks"]
+        index = [check["name"] for check in checks].index("config")
+        checks[index : index + 1] = problems
+        document["ok"] = document["ok"] and all(problem["state"] != "fail" for problem in problems)
     return document
+
+
+def _find_console_problems(settings: Document, home: Home) -> list[Document]:
+    """Checks of `doctor` for what is wrong with the keys and the theme in the settings."""
+    from clawpy_console.appearance import find_problems
+
+    return [
+        {
+            "name": "config",
+            "state": "fail" if problem.code == "bad_keys" else "warn",
+            "message": problem.message,
+            "fix": problem.fix,
+        }
+        for problem in find_problems(settings, home)
+    ]
 
 
 ANSWERS: Mapping[str, Callable[[Namespace, Invocation], Any]] = {
@@ -256,7 +265,7 @@ ANSWERS: Mapping[str, Callable[[Namespace, Invocation], Any]] = {
     "completion": lambda options, _: {"shell": options.shell, "script": make_completion_script(options.shell)},
     "config set": _set_setting,
     "doctor": _run_doctor,
-    "help": _help,
+    "help": _get_help,
     "key set": _store_key,
     "notify set": _store_address,
     "recall": batch.recall,

@@ -41,13 +41,13 @@ def format_file_line(document: Any, form: str, now: datetime) -> str:
     document."""
     if document["version"] != 1:
         raise ValueError(document["version"])
-    hold = next((hold for hold in document["holds"] if _is_future(hold["until"], now) is not False), None)
+    holds = [hold for hold in document["holds"] if hold["until"] is None or _is_future(hold["until"], now)]
     cards = [
         card
         for card in document["cards"]
         if _is_future(card["expiresAt"], now) and not _is_future(card["snoozedUntil"], now)
     ]
-    return format_line(form, hold, len(cards), cards[0] if cards else None, now)
+    return format_line(form, holds[0] if holds else None, len(cards), cards[0] if cards else None, now)
 
 
 def format_status_line(document: Any, form: str) -> str:
@@ -65,9 +65,16 @@ def format_line(form: str, hold: Any, pending: int, top: Any, now: datetime) -> 
         return f"⏸ {hold['word']}"
     if form == "short" or top is None:
         return f"🔮 {pending}"
-    minutes = max(0, int((now - datetime.fromisoformat(top["createdAt"])).total_seconds() // 60))
-    age = f"{minutes}m" if minutes < 60 else f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"
+    age = _format_age(datetime.fromisoformat(top["createdAt"]), now)
     return f"🔮 {top['prompt']} · {top['targetChannel']} · {top['howSure']} · {age}"
+
+
+def _format_age(instant: datetime, now: datetime) -> str:
+    """As `engine.wording.short_span`, whose module takes too long to import."""
+    minutes = max(0, int((now - instant).total_seconds() // 60))
+    if minutes < 60:
+        return f"{minutes}m"
+    return f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"
 
 
 def locate_folders(home: str | None) -> tuple[str, str]:
@@ -81,9 +88,9 @@ def locate_folders(home: str | None) -> tuple[str, str]:
     return str(location.cache), str(location.data)
 
 
-def _is_future(instant: str | None, now: datetime) -> bool | None:
-    """Whether an instant is still to come; None for none."""
-    return None if instant is None else datetime.fromisoformat(instant) > now
+def _is_future(instant: str | None, now: datetime) -> bool:
+    """Whether an instant is still to come; False for none."""
+    return instant is not None and datetime.fromisoformat(instant) > now
 
 
 def _was_killed(data: str) -> bool:

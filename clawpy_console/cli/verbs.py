@@ -47,25 +47,22 @@ class Verb(NamedTuple):
     when that has nothing to list."""
 
     name: str
-    group: str
     summary: str
-    example: str
-    workspaces: str
-    shown: bool
     printer: str
-    if_empty: str
     arguments: Sequence[Argument]
     actions: Mapping[str, Verb]
-
-
-UNITS_S = (86400, 3600, 60, 1)
-"""The seconds of a day, an hour, a minute and a second."""
+    group: str = ""
+    example: str = ""
+    workspaces: str = ""
+    shown: bool = False
+    if_empty: str = ""
 
 
 def parse_span(text: str) -> int:
     """The seconds of `90s`, `30m`, `2h`, `1h30m` or `1d`."""
-    parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text.strip().lower())
-    seconds = 0 if parts is None else sum(int(n or 0) * unit for n, unit in zip(parts.groups(), UNITS_S, strict=True))
+    match = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text.strip().lower())
+    days, hours, minutes, seconds = (int(number or 0) for number in match.groups()) if match else (0, 0, 0, 0)
+    seconds += 60 * minutes + 3600 * hours + 86400 * days
     if seconds > 30 * 86400:
         raise argparse.ArgumentTypeError(f"{text!r} is too long: at most 30d")
     if not seconds:
@@ -73,7 +70,7 @@ def parse_span(text: str) -> int:
     return seconds
 
 
-TYPES: Document = {"number": int, "span": parse_span, "path": lambda path: str(Path(path).resolve())}
+TYPE_FUNCTIONS: Document = {"number": int, "span": parse_span, "path": lambda path: str(Path(path).resolve())}
 """The functions behind the names that a `type` has in the table."""
 
 
@@ -84,24 +81,17 @@ def _read_argument(table: Document) -> Argument:
 
 
 def _read_arguments(items: Iterable[str | Document]) -> list[Argument]:
-    return [SHARED[item] if isinstance(item, str) else _read_argument(item) for item in items]
+    return [SHARED_ARGUMENTS[item] if isinstance(item, str) else _read_argument(item) for item in items]
 
 
 def _read_verb(name: str, table: Document, printer: str) -> Verb:
     """A verb or an action, which is printed by `printer` unless its table names another."""
     printer = table.get("printer", printer)
-    return Verb(
-        name,
-        group=table.get("group", ""),
-        summary=table["summary"],
-        example=table.get("example", ""),
-        workspaces=table.get("workspaces", ""),
-        shown=table.get("shown", False),
-        printer=printer,
-        if_empty=table.get("if-empty", ""),
-        arguments=_read_arguments(table.get("arguments", ())),
-        actions=_read_verbs(table, "actions", printer),
-    )
+    fields = {key.replace("-", "_"): value for key, value in table.items()}
+    fields["printer"] = printer
+    fields["arguments"] = _read_arguments(table.get("arguments", ()))
+    fields["actions"] = _read_verbs(table, "actions", printer)
+    return Verb(name, **fields)
 
 
 def _read_verbs(table: Document, key: str, printer: str) -> dict[str, Verb]:
@@ -109,8 +99,8 @@ def _read_verbs(table: Document, key: str, printer: str) -> dict[str, Verb]:
 
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-SHARED = {name: _read_argument(table) for name, table in _TABLE["shared"].items()}
-COMMON = _read_arguments(_TABLE["common"]["arguments"])
+SHARED_ARGUMENTS = {name: _read_argument(table) for name, table in _TABLE["shared"].items()}
+COMMON_ARGUMENTS = _read_arguments(_TABLE["common"]["arguments"])
 """Options before or after any verb."""
 
 VERBS = _read_verbs(_TABLE, "verbs", "work.format_card_with_session")
@@ -120,7 +110,7 @@ def make_verbs_document() -> Document:
     """All verbs with their arguments as JSON, and the options of all."""
     return {
         "verbs": [_make_verb_document(verb) for verb in VERBS.values()],
-        "options": [_make_argument_document(argument) for argument in COMMON],
+        "options": [_make_argument_document(argument) for argument in COMMON_ARGUMENTS],
     }
 
 
@@ -139,13 +129,13 @@ def _make_verb_document(verb: Verb) -> Document:
     }
 
 
-DOCUMENTED = ("help", "metavar", "type", "choices", "nargs", "default", "required")
+DOCUMENTED_SETTINGS = ("help", "metavar", "type", "choices", "nargs", "default", "required")
 """The settings of an argument that its document has."""
 
 
 def _make_argument_document(argument: Argument) -> Document:
     settings = argument.settings
-    return {"name": argument.name} | {name: settings[name] for name in DOCUMENTED if name in settings}
+    return {"name": argument.name} | {name: settings[name] for name in DOCUMENTED_SETTINGS if name in settings}
 
 
 # The parser
@@ -158,7 +148,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
         self._positionals.title = "arguments"
         common = self.add_argument_group("options before or after any verb")
-        for argument in COMMON:
+        for argument in COMMON_ARGUMENTS:
             _add_argument(common, argument, default=argparse.SUPPRESS)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -249,7 +239,7 @@ def _add_argument(parent: argparse._ActionsContainer, argument: Argument, **sett
     """Add an argument of the table to a parser."""
     settings |= argument.settings
     if "type" in settings:
-        settings["type"] = TYPES[settings["type"]]
+        settings["type"] = TYPE_FUNCTIONS[settings["type"]]
     if settings.get("help") == "hidden":
         settings["help"] = argparse.SUPPRESS
     action = parent.add_argument(argument.name, **settings)
@@ -319,7 +309,7 @@ def _complete_value(kind: str, prefix: str, parsed_args: argparse.Namespace, **_
         case "file":
             return list(FilesCompleter()(prefix))
         case "topics":
-            from clawpy_console.cli.help import collect_topics
+            from clawpy_console.cli.help_pages import collect_topics
 
             return dict.fromkeys(collect_topics(), "page of the documentation")
         case "workspaces":
@@ -342,5 +332,5 @@ def _offer_flows_or_parameters(flows: Mapping[str, Any], words: list[str]) -> Ma
     if not words:
         return {name: flow["title"] for name, flow in flows.items()}
     flow = flows.get(words[0], {"parameters": {}})
-    present = {word.partition("=")[0] for word in words[1:] if "=" in word}
-    return {f"{name}=": description for name, description in flow["parameters"].items() if name not in present}
+    given_names = {word.partition("=")[0] for word in words[1:] if "=" in word}
+    return {f"{name}=": description for name, description in flow["parameters"].items() if name not in given_names}

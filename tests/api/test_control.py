@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -74,12 +75,7 @@ def test_a_home_whose_path_is_too_long_has_its_socket_in_a_private_folder_elsewh
 
 
 def test_a_bug_is_reported_and_the_next_request_served(serve: Serve, caplog: pytest.LogCaptureFixture):
-    def fail(verb: str, arguments: Any) -> Any:
-        if verb == "bad":
-            raise ZeroDivisionError("by zero")
-        return {}
-
-    server = serve(fail)
+    server = serve(Mock(side_effect=[ZeroDivisionError("by zero"), {}]))
     with pytest.raises(Refusal, match="ZeroDivisionError: by zero"):
         ask(server.address, "bad", {})
     assert ask(server.address, "good", {}) == {}
@@ -102,12 +98,8 @@ def _engine_that_hangs_up(home: Home, monkeypatch: pytest.MonkeyPatch):
     """An engine holds the home, and hangs up after each request."""
     home.data.mkdir(parents=True)
     note = {"pid": 1, "since": "2026-01-05", "address": "/x.sock", "data": str(home.data)}
-    (home.data / "engine.json").write_text(json.dumps(note))
-
-    def hang_up(*_: Any, **__: Any) -> Any:
-        raise Unreachable("hung up", sent=True)
-
-    monkeypatch.setattr(control, "ask", hang_up)
+    home.engine_note.write_text(json.dumps(note))
+    monkeypatch.setattr(control, "ask", Mock(side_effect=Unreachable("hung up", sent=True)))
 
 
 @pytest.mark.usefixtures("_engine_that_hangs_up")

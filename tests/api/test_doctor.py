@@ -9,8 +9,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import keyring
-import keyring.backends.fail
-import keyring.backends.null
 import pytest
 
 from engine.api import doctor
@@ -50,6 +48,15 @@ def examine_document(home: Home, *workspaces: str) -> dict[str, Any]:
 def examine_home(home: Home, *workspaces: str) -> dict[str, Any]:
     """The checks of doctor by name."""
     return {check["name"]: check for check in examine_document(home, *workspaces)["checks"]}
+
+
+def create_database(home: Home, *statements: str):
+    """Create the database of a home, and execute these statements."""
+    home.data.mkdir(parents=True)
+    create_or_check(home.database)
+    with closing(sqlite3.connect(home.database)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
 
 
 def test_a_home_that_does_not_exist_is_fine_and_is_not_created(home: Home):
@@ -153,8 +160,7 @@ def test_a_damaged_database_is_to_be_moved_away(home: Home):
 
 
 def test_a_database_that_cannot_be_read_now_is_not_to_be_moved_away(home: Home, monkeypatch: pytest.MonkeyPatch):
-    home.data.mkdir(parents=True)
-    create_or_check(home.database)
+    create_database(home)
     monkeypatch.setattr(doctor, "read_rows", Mock(side_effect=sqlite3.OperationalError("database is locked")))
     assert check_database(home.database).fix.startswith("end the program that writes to it")
 
@@ -162,13 +168,11 @@ def test_a_database_that_cannot_be_read_now_is_not_to_be_moved_away(home: Home, 
 @pytest.mark.parametrize("model, state", [("gpt-new", "ok"), ("gpt-old", "warn")])
 def test_only_the_present_twin_model_answers_for_its_last_answer(home: Home, model: str, state: str):
     write_settings(home, f'twinModelEnabled = true\ntwinModelId = "openai:{model}"\n')
-    home.data.mkdir(parents=True)
-    create_or_check(home.database)
-    with closing(sqlite3.connect(home.database)) as connection, connection:
-        connection.execute(
-            "INSERT INTO memory_events (at, kind, subject, workspace, payload)"
-            """ VALUES ('2026', 'TwinAnswered', 'openai:gpt-old', '', '{"reason": "it was no JSON"}')"""
-        )
+    create_database(
+        home,
+        "INSERT INTO memory_events (at, kind, subject, workspace, payload)"
+        """ VALUES ('2026', 'TwinAnswered', 'openai:gpt-old', '', '{"reason": "it was no JSON"}')""",
+    )
     assert examine_home(home)["twin"]["state"] == state
 
 
@@ -192,14 +196,12 @@ def test_servers_beyond_this_machine_are_asked_only_online_and_their_passwords_a
 
 def test_addresses_and_undelivered_notifications_are_listed(home: Home, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CLAWPY_NOTIFY_DISCORD_URL", "discord://4242/hunter2hunter2")
-    home.data.mkdir(parents=True)
-    create_or_check(home.database)
-    with closing(sqlite3.connect(home.database)) as connection, connection:
-        connection.execute(
-            "INSERT INTO notifications (entry_id, surface, kind, subject, urgent, is_collected, state, tries, reason,"
-            " created_at, due_at, changed_at)"
-            " VALUES (1, 'phone', 'paused', '', 1, 0, 'given_up', 8, 'cannot be reached', '2026', '2026', '2026')"
-        )
+    create_database(
+        home,
+        "INSERT INTO notifications (entry_id, surface, kind, subject, urgent, is_collected, state, tries, reason,"
+        " created_at, due_at, changed_at)"
+        " VALUES (1, 'phone', 'paused', '', 1, 0, 'given_up', 8, 'cannot be reached', '2026', '2026', '2026')",
+    )
     settings = Settings(
         notify=NotifySettings(phone=SurfaceSettings(url="ntfy://topic"), gateway="https://laptop.example")
     )

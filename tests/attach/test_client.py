@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -16,14 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.attach.client import RESTORING_SEQUENCES, Client, Refused, attach
+from clawpy_console.attach.client import RESTORING_SEQUENCES, Client
 from clawpy_console.attach.protocol import (
     EXIT,
-    HEAD,
     INPUT,
-    MAX_MESSAGE_BYTES,
     OUTPUT,
-    RESTORE_TERMINAL,
     RUN,
     SIZE,
     TAKE_TERMINAL,
@@ -31,7 +27,6 @@ from clawpy_console.attach.protocol import (
     MessageParser,
     encode_message,
 )
-from engine import Home, __version__
 
 
 class ClientProcess:
@@ -155,58 +150,3 @@ def test_a_signal_restores_the_terminal_and_lets_the_console_end(client: ClientP
     client.send(EXIT, b'{"code": 0, "text": ""}')
     client.connection.close()
     assert client.wait_for_exit_code() == 128 + signal.SIGTERM
-
-
-def test_messages_may_come_in_pieces_and_have_a_largest_size():
-    parser, messages = MessageParser(), []
-    for byte in encode_message(OUTPUT, b"one") + encode_message(RESTORE_TERMINAL) + encode_message(OUTPUT, b"two"):
-        messages += parser.feed(bytes([byte]))
-    assert messages == [(OUTPUT, b"one"), (RESTORE_TERMINAL, b""), (OUTPUT, b"two")]
-    with pytest.raises(ValueError, match="a message of"):
-        parser.feed(HEAD.pack(OUTPUT, MAX_MESSAGE_BYTES + 1))
-
-
-def test_a_copied_home_does_not_attach_to_the_engine_of_the_original(tmp_path: Path):
-    original, copy = Home.locate(tmp_path / "original"), Home.locate(tmp_path / "copy")
-    original.data.mkdir(parents=True)
-    address = str(tmp_path / "socket")
-    (original.data / "engine.json").write_text(json.dumps({"address": address, "data": str(original.data)}))
-    shutil.copytree(original.root, copy.root)
-    with socket.socket(socket.AF_UNIX) as engine:
-        engine.bind(address)
-        engine.listen()
-        with pytest.raises(Refused):  # the original finds it; this one is of another version
-            attach(original, [])
-        assert attach(copy, []) is None
-
-
-@pytest.mark.parametrize(
-    "version, message",
-    [
-        ("0.0.9", r"The running engine is clawpy 0\.0\.9, this is .*: kill 77"),
-        (__version__, r"process 77\) does not answer.* kill 77 ends it"),
-    ],
-    ids=["of another version", "that does not answer"],
-)
-def test_an_engine_that_gives_no_console_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, message: str
-):
-    monkeypatch.setattr("clawpy_console.attach.client.ANSWER_TIMEOUT_S", 0.05)
-    home = Home.locate(tmp_path)
-    home.data.mkdir()
-    address = str(tmp_path / "socket")
-    note = {"address": address, "version": version, "pid": 77, "data": str(home.data)}
-    (home.data / "engine.json").write_text(json.dumps(note))
-    with socket.socket(socket.AF_UNIX) as engine:
-        engine.bind(address)
-        engine.listen()
-        with pytest.raises(Refused, match=message):
-            attach(home, [])
-
-
-def test_a_workspace_in_the_home_of_an_unknown_user_is_refused(tmp_path: Path):
-    home = Home.locate(tmp_path)
-    home.data.mkdir()
-    (home.data / "engine.json").write_text(json.dumps({"address": "socket", "data": str(home.data)}))
-    with pytest.raises(Refused, match="a user who does not exist"):
-        attach(home, ["~nobody-of-this-name/shop"])

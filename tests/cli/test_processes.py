@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from clawpy_console.attach import SHUTDOWN_S
+from engine import ask_running
 from engine.home import Home
 from engine.lock import read_holder
 from engine.safety import get_stop_file, is_stop_requested
@@ -24,7 +25,7 @@ LATE_MODULES = {
     *("fastapi", "starlette", "uvicorn", "websockets", "httpx", "mcp", "acp", "pydantic_ai", "openai", "anthropic"),
     *("keyring", "tomlkit", "watchfiles", "opentelemetry", "together", "psycopg"),
 }
-"""What an engine imports where it is used, and not to be opened."""
+"""Modules that an engine imports only where it uses them, not when it is opened."""
 
 HOLD_HOME = """
 import sys
@@ -66,12 +67,13 @@ def holder(home: Home, project: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate("\n")
 
 
-def _is_session_running(clawpy: Clawpy, home: Home) -> bool:
-    """True when the engine that holds the home runs a session; never opens one of its own."""
-    holder = read_holder(home)
-    if holder is None or not holder.address:
-        return False
-    return any(session["state"] == "running" for session in get_document(clawpy("work", "--json"))["sessions"])
+def _is_session_running(home: Home) -> bool:
+    """Whether the engine that holds the home runs a session."""
+    return any(session["state"] == "running" for session in ask_running(home, "work").get("sessions", ()))
+
+
+def _read_holds(clawpy: Clawpy) -> list[tuple[str, str]]:
+    return [(hold["word"], hold["reason"]) for hold in get_document(clawpy("status", "--json"))["holds"]]
 
 
 def test_nothing_heavy_is_imported_before_the_console(home: Home, project: Path):
@@ -95,12 +97,12 @@ def test_a_verb_imports_nothing_that_is_used_later(home: Home, project: Path):
 
 @pytest.mark.long
 def test_verbs_reach_the_cards_of_the_engine_that_holds_the_home(clawpy: Clawpy, holder: subprocess.Popen[str]):
-    item = get_document(clawpy("propose", "sum up today", "--json"))["predictions"][0]
-    assert [card["id"] for card in get_document(clawpy("cards", "--json"))["predictions"]] == [item["id"]]
+    proposed = get_document(clawpy("propose", "sum up today", "--json"))["predictions"][0]
+    assert [card["id"] for card in get_document(clawpy("cards", "--json"))["predictions"]] == [proposed["id"]]
     refused = clawpy("approve", "pred_of_nobody")
     assert refused.code == 1
     assert "clawpy:" in refused.err
-    assert get_document(clawpy("dismiss", item["id"], "--json"))["prediction"]["status"] == "rejected"
+    assert get_document(clawpy("dismiss", proposed["id"], "--json"))["prediction"]["status"] == "rejected"
     checks = get_document(clawpy("doctor", "--json"))["checks"]
     assert f"process id {holder.pid}" in next(check["message"] for check in checks if check["name"] == "engine")
 
@@ -118,9 +120,7 @@ def test_the_engine_that_holds_the_home_is_stopped_and_resumed(clawpy: Clawpy):
 
 
 @pytest.mark.long
-def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(
-    clawpy: Clawpy, home: Home, holder: subprocess.Popen[str]
-):
+def test_stop_works_while_the_engine_hangs(clawpy: Clawpy, home: Home, holder: subprocess.Popen[str]):
     holder.send_signal(signal.SIGSTOP)
     started = time.monotonic()
     stopped = clawpy("stop", "it hangs")
@@ -129,16 +129,17 @@ def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(
     assert time.monotonic() - started < 10
     assert is_stop_requested(get_stop_file(home.data))
     holder.send_signal(signal.SIGCONT)
-    wait_until(
-        lambda: get_document(clawpy("status", "--json"))["holds"], describe=lambda: "the stop file was not found"
-    )
-    holds = get_document(clawpy("status", "--json"))["holds"]
-    assert [(hold["word"], hold["reason"]) for hold in holds] == [("stop", "it hangs")]
+    wait_until(lambda: _read_holds(clawpy), describe=lambda: "the stop file was not found")
+    assert _read_holds(clawpy) == [("stop", "it hangs")]
 
+
+@pytest.mark.long
+def test_a_stop_outlasts_the_engine_that_was_killed(clawpy: Clawpy, home: Home, holder: subprocess.Popen[str]):
+    clawpy("stop", "enough")
     holder.kill()
     holder.wait(30)
     assert read_holder(home) is not None  # its note is still there
-    assert [hold["word"] for hold in get_document(clawpy("status", "--json"))["holds"]] == ["stop"]
+    assert _read_holds(clawpy) == [("stop", "enough")]
     assert read_holder(home) is None
 
 
@@ -156,6 +157,7 @@ def test_a_reader_that_closes_the_pipe_ends_the_verb(home: Home, project: Path, 
 
 
 @pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /dev/full")
 @pytest.mark.parametrize("verb", ["config --json", "status --format short", "help", "completion bash"])
 def test_output_on_a_full_disk_is_refused_in_one_sentence(home: Home, project: Path, verb: str):
     full = os.open("/dev/full", os.O_WRONLY)
@@ -183,7 +185,7 @@ def test_ctrl_c_ends_the_session_it_waits_for(clawpy: Clawpy, home: Home, projec
     cards = get_document(clawpy("predict", "--json"))["predictions"]
     card = next(card for card in cards if card["flow"] == "run_tests")
     with run_beside(make_clawpy_command(home.root, "approve", card["id"]), project) as waiting:
-        wait_until(lambda: _is_session_running(clawpy, home), 30, lambda: "the session never ran")
+        wait_until(lambda: _is_session_running(home), 30, lambda: "the session never ran")
         waiting.send_signal(signal.SIGINT)
         assert "Traceback" not in waiting.communicate()[1]
         assert waiting.returncode == 130

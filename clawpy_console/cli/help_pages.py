@@ -11,11 +11,11 @@ import engine
 from clawpy_console.cli import print_output
 from engine import Home
 
-KEYS = "keys"
+KEYS_PAGE = "keys"
 """The page that is generated from the table of keys."""
 
 
-def find_folder() -> Path:
+def find_pages_folder() -> Path:
     """The folder of the pages: in the wheel, or beside an editable install."""
     inside = Path(__file__).parent.parent / "docs"
     return inside if inside.is_dir() else Path(__file__).parents[2] / "docs"
@@ -23,16 +23,16 @@ def find_folder() -> Path:
 
 def collect_topics() -> list[str]:
     """The names of all pages, in small letters."""
-    return sorted({KEYS, *(file.stem.lower() for file in find_folder().glob("*.md"))})
+    return sorted({KEYS_PAGE, *(file.stem.lower() for file in find_pages_folder().glob("*.md"))})
 
 
-def show(topic: str | None, home: Home) -> None:
+def show_page(topic: str | None, home: Home) -> None:
     """Show a page, or the list of pages; keys are those of `home`. Raises `Refusal` `unknown_topic`."""
     if topic is None:
-        rows = [f"- `clawpy help {name}`: {_find_title(name)}" for name in collect_topics()]
+        rows = [f"- `clawpy help {name}`: {_read_title(name)}" for name in collect_topics()]
         text = "\n".join(["# Pages", "", *rows, "", "`clawpy VERB --help` explains a verb."])
     else:
-        text = _find_page(topic.lower(), home)
+        text = _get_page(topic.lower(), home)
     if not sys.stdout.isatty():
         print_output(text)
         return
@@ -46,14 +46,14 @@ def show(topic: str | None, home: Home) -> None:
         console.print(Markdown(text))
 
 
-def _find_title(topic: str) -> str:
+def _read_title(topic: str) -> str:
     """The first heading of a page."""
-    lines = ["# Keys of the console"] if topic == KEYS else _read_page(topic).splitlines()
+    lines = ["# Keys of the console"] if topic == KEYS_PAGE else _read_page(topic).splitlines()
     return next((line.lstrip("# ") for line in lines if line.startswith("# ")), topic)
 
 
-def _find_page(topic: str, home: Home) -> str:
-    if topic == KEYS:
+def _get_page(topic: str, home: Home) -> str:
+    if topic == KEYS_PAGE:
         return _make_keys_page(home)
     names = collect_topics()
     if topic not in names:
@@ -63,7 +63,8 @@ def _find_page(topic: str, home: Home) -> str:
 
 
 def _read_page(topic: str) -> str:
-    return next(file for file in find_folder().glob("*.md") if file.stem.lower() == topic).read_text(encoding="utf-8")
+    [file] = [file for file in find_pages_folder().glob("*.md") if file.stem.lower() == topic]
+    return file.read_text(encoding="utf-8")
 
 
 def _make_keys_page(home: Home) -> str:
@@ -86,9 +87,9 @@ def _make_keys_page(home: Home) -> str:
 
 def make_page_document(topic: str, home: Home) -> dict[str, str]:
     """A page as JSON. Raises `Refusal` `unknown_topic`."""
-    return {"topic": topic.lower(), "text": _find_page(topic.lower(), home)}
+    return {"topic": topic.lower(), "text": _get_page(topic.lower(), home)}
 
 
 def make_pages_document() -> list[dict[str, str]]:
     """The list of pages as JSON."""
-    return [{"topic": topic, "title": _find_title(topic)} for topic in collect_topics()]
+    return [{"topic": topic, "title": _read_title(topic)} for topic in collect_topics()]
