@@ -29,6 +29,11 @@ def test_the_current_repository_is_the_workspace(clawpy: Clawpy, shop: Repositor
     assert clawpy("predict", "--json").document["predictions"][0]["workspace"] == str(shop.path)
 
 
+def test_without_cards_what_is_known_of_the_workspace_is_named(clawpy: Clawpy, repository: Repository):
+    for verb, place in [("predict", f"! {repository.path}"), ("cards", f"  problem  {repository.path.name}")]:
+        assert f"{place}: no commit yet;" in clawpy(verb, f"--workspace={repository.path}").out
+
+
 @pytest.mark.parametrize("words, argument", TABLE["empty_names"])
 def test_an_empty_name_is_refused(clawpy: Clawpy, shop: Repository, words: list[str], argument: str):
     result = clawpy(*words)

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 from clawpy_console.fields import TONES, Document, Field, compute_label_width
 from clawpy_console.fields.cards import make_outcome_label
-from clawpy_console.formats import workspace_name
+from clawpy_console.formats import one_line, workspace_name
 from engine.text import sanitise
 
 Lines = Iterator[str]
@@ -91,6 +91,12 @@ def format_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Line
 def format_place(document: Document) -> str:
     """`shop → koji-core`: the workspace and the channel of a card or a session."""
     return f"{workspace_name(document['workspace'])} → {document['targetChannel']}"
+
+
+def format_problems(problems: Iterable[Document]) -> Lines:
+    """What is known to be wrong in workspaces, a line each."""
+    for problem in problems:
+        yield f"  {wants('problem')}  {workspace_name(problem['workspace'])}: {one_line(problem['text'])}"
 
 
 def indent_lines(text: str) -> Lines:

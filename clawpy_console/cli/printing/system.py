@@ -16,6 +16,7 @@ from clawpy_console.cli.printing import (
     bold,
     dim,
     format_fields,
+    format_problems,
     format_table,
     format_time,
     good,
@@ -25,7 +26,7 @@ from clawpy_console.cli.printing import (
 )
 from clawpy_console.fields import Document, Field
 from clawpy_console.fields.cards import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
-from clawpy_console.formats import count, first_of, one_line, short_span, workspace_name
+from clawpy_console.formats import count, first_of, short_span
 from engine.model import AutonomyState
 from engine.text import plain
 from engine.wording import describe_first
@@ -100,8 +101,7 @@ def _format_present_work(document: Document) -> Lines:
         yield f"  running  {session['id']}  {plain(session['prompt'], MAX_PROMPT_CHARS)}"
     for waiting in document["waiting"]:
         yield f"  {wants('needs you')}  {waiting['id']}  {plain(waiting['title'], MAX_PROMPT_CHARS)}"
-    for problem in document["problems"]:
-        yield f"  {wants('problem')}  {workspace_name(problem['workspace'])}: {one_line(problem['text'])}"
+    yield from format_problems(document["problems"])
 
 
 def _format_presence(document: Document) -> Lines:

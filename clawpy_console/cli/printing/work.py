@@ -13,6 +13,7 @@ from clawpy_console.cli.printing import (
     bold,
     dim,
     format_place,
+    format_problems,
     format_time,
     indent_lines,
     is_future,
@@ -28,15 +29,20 @@ from engine.model import LEFT_OUT, NO_SANDBOX_WARNING, label_outcome
 
 def format_cards(document: Document) -> Lines:
     """Pending cards, or the latest of any status."""
-    found_cards = document["predictions"]
+    found_cards, errors = document["predictions"], document.get("errors", ())
     if not found_cards:
         elsewhere = [f"{number} in {path}" for path, number in document.get("elsewhere", {}).items()]
         message = f"No cards here; {', '.join(elsewhere)}." if elsewhere else "No cards."
         advise = not (elsewhere or "created" in document)  # `clawpy predict` has just checked
         yield f"{message} `clawpy predict` checks for new ones." if advise else message
+        yield from format_problems(
+            problem
+            for problem in document.get("problems", ())
+            if not any(problem["text"] in error for error in errors)  # which are shown below
+        )
     for card in found_cards:
         yield from _format_card(card)
-    yield from (dim(f"! {error}") for error in document.get("errors", ()))
+    yield from (dim(f"! {error}") for error in errors)
 
 
 def _format_card(card: Document) -> Lines:

@@ -32,7 +32,7 @@ from engine.api.operations import (
     require_channel,
 )
 from engine.api.operations.memory import parse_agent_name
-from engine.api.operations.system import cross_poll_status, make_reply_head
+from engine.api.operations.system import cross_poll_status, list_problems, make_reply_head
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, Status
 from engine.prediction.predictors import UnusableReply
 from engine.text import one_line, sanitise
@@ -87,7 +87,8 @@ def cards(
 ) -> Document:
     """The cards that are pending in the workspaces (all when none is named), or with `all` the latest of any status.
 
-    `elsewhere` counts pending cards of other workspaces, if there are any.
+    `elsewhere` counts pending cards of other workspaces, if there are any. Without cards `problems` says what is known
+    of the workspaces.
     """
     if not all:
         return _make_pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown)
@@ -192,7 +193,11 @@ def _make_pending_document(
         # Cards that a person saw may later count as passed over (SPEC 2.9).
         engine.cards.mark_shown([card.id for card in selected_cards])
     reply: Document = {"predictions": document(selected_cards)}
-    return reply | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else reply
+    if elsewhere:
+        reply["elsewhere"] = dict(elsewhere.most_common())
+    if not selected_cards and (problems := list_problems(engine, workspaces)):
+        reply["problems"] = problems
+    return reply
 
 
 def _describe_faults_since(engine: Services, event_id: int) -> list[str]:

@@ -104,9 +104,7 @@ def status(engine: ApiServices) -> Document:
         "quiet": bool(autonomy.find_quiet_reason()),
         "dndUntil": instant(autonomy.dnd_until()),
         "pending": len(pending),
-        "problems": [
-            {"workspace": workspace, "text": remark} for workspace, remark in engine.checks.read_remarks().items()
-        ],
+        "problems": list_problems(engine),
         "top": document(pending[0]) if pending else None,
         "running": document(engine.sessions.list_running()),
         "waiting": document(engine.list_waiting()),
@@ -116,6 +114,15 @@ def status(engine: ApiServices) -> Document:
         "settingsFault": engine.settings.fault,
         "gateway": {"url": gateway.url, "words": gateway.description, "clients": gateway.clients},
     }
+
+
+def list_problems(engine: Services, workspaces: Sequence[str] = ()) -> list[Document]:
+    """Why there may be no cards in these workspaces, or all, or else the newest problem that still holds there."""
+    return [
+        {"workspace": workspace, "text": remark}
+        for workspace, remark in engine.checks.read_remarks().items()
+        if not workspaces or workspace in workspaces
+    ]
 
 
 def _make_decision_document(decision: DecisionRow) -> Document:
