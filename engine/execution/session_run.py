@@ -292,7 +292,7 @@ def make_result(
     text = outcome.summary if isinstance(outcome, RunnerResult) else outcome.reason
     summary = clean(sanitise(text)).strip()[:MAX_SUMMARY_CHARS]
     if isinstance(outcome, RunnerResult):
-        facts = outcome.facts if outcome.sound else {**outcome.facts, HAS_PROBLEM: True}
+        facts = {**outcome.facts, HAS_PROBLEM: True} if outcome.has_problem else outcome.facts
         cleaned_facts = redact_json(facts, known_secrets)
         check = outcome.check and outcome.check.for_storage(clean)
         result = SessionResult(SessionState.SUCCEEDED, summary, check=check, facts=cleaned_facts)

@@ -24,7 +24,7 @@ class ScriptedAgent(ProseRunner):
         with self.folders.open(live, view, Place.CHANGE_SET, for_agent=True) as folder:
             validated = self.work(live, folder) or ValidationResult("done")
             write = self.folders.capture(live, view, folder, check=validated.check)
-        return RunnerResult(validated.summary, validated.check, validated.sound, write=write)
+        return RunnerResult(validated.summary, validated.check, validated.has_problem, write=write)
 
 
 class AgentWorld(SessionWorld):

@@ -62,8 +62,8 @@ class WorkResult:
 
     summary: str
     check: CheckResult | None = None
-    sound: bool = True
-    """False if it found a problem that `check` does not show, such as a secret, a conflict or a flaky test."""
+    has_problem: bool = False
+    """Whether it found a problem that `check` does not show, such as a secret, a conflict or a flaky test."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """See `Facts`."""
 

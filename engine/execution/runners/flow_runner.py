@@ -15,7 +15,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners import UNDO_NOTES, CannotRun, Place, WorkFailed
 from engine.execution.runners.flow import Flow, Job, ProjectFlow
 from engine.execution.runners.flows import LearnedFlow, edit_parameters, make_parameter_refusal, validate_parameters
-from engine.execution.runners.flows.packages import InstallFlow
+from engine.execution.runners.flows.packages import PackageManagerFlow
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains import MissingItem, find_usual_fix
 from engine.execution.runners.toolchains.detection import find_missing_program
@@ -121,7 +121,7 @@ class FlowRunner:
             write = self._folders.capture(live, view, folder, check=result.check, scope=scope)
         discarded = f" · wrote {count(len(written_files), 'file')}, discarded" if written_files else ""
         return RunnerResult(
-            f"{result.summary}{discarded}", result.check, result.sound, {**result.facts, **first_lock}, write
+            f"{result.summary}{discarded}", result.check, result.has_problem, {**result.facts, **first_lock}, write
         )
 
     def _find_flow_type(self, assignment: Assignment) -> type[Flow]:
@@ -145,7 +145,7 @@ class FlowRunner:
 def _find_installation(flow: Flow, assignment: Assignment) -> Installation | None:
     """The installation that a flow makes; None if the flow installs nothing. Raises `WorkFailed` for a command that is
     not the project's own, and `CannotRun` if its program is not installed."""
-    if not isinstance(flow, InstallFlow):
+    if not isinstance(flow, PackageManagerFlow):
         return None
     top = Path(assignment.workspace)
     installation = flow.find_installation(top)

@@ -135,4 +135,6 @@ class AgentRunner:
     ) -> RunnerResult:
         """The result of a session, with its change set. The runs of the validation are recorded already."""
         write = self._services.folders.capture(live, view, folder, check=validated.check)
-        return RunnerResult(summary, validated.check, validated.sound, facts=facts, write=write, last_line=last_line)
+        return RunnerResult(
+            summary, validated.check, validated.has_problem, facts=facts, write=write, last_line=last_line
+        )

@@ -98,9 +98,9 @@ class ValidationResult:
     """The result of the last run; None when the changed files have no tests."""
 
     @property
-    def sound(self) -> bool:
-        """False if a test fails, even one that failed before, because the task may have been to mend it."""
-        return self.check is None or not (self.check.failed or self.check.errors)
+    def has_problem(self) -> bool:
+        """Whether a test fails, even one that failed before, because the task may have been to mend it."""
+        return self.check is not None and self.check.failed + self.check.errors > 0
 
 
 def find_give_up_reason(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> str:

@@ -20,7 +20,7 @@ EVERYDAY_PROGRAMS = [
     *("sh", "git", "make", "cat", "echo", "env", "python3", "node", "npm"),
     *("go", "gofmt", "cargo", "rustc", "cc", "gcc"),
 ]
-"""Programs that the fixture `without` leaves on the search path."""
+"""Programs that the fixture `leave_out_programs` leaves on the search path."""
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def _add_worktree(repository: Repository, folder: Path) -> Path:
 
 
 @pytest.fixture
-def without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def leave_out_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Limits the search path to `EVERYDAY_PROGRAMS` without the named ones."""
 
     def leave_out(*names: str):

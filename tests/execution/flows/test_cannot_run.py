@@ -52,13 +52,13 @@ def test_a_passing_test_that_prints_a_refused_connection_passes(project: Reposit
     ids=lambda case: case.name,
 )
 def test_the_refusal_names_what_is_missing_and_the_fix(
-    case: Case, request: pytest.FixtureRequest, run_flow: RunFlow, without: Callable[..., None]
+    case: Case, request: pytest.FixtureRequest, run_flow: RunFlow, leave_out_programs: Callable[..., None]
 ):
     needs(*case.needs)
     repository = request.getfixturevalue("project" if case in CASES["pytest"] else "repository")
     repository.commit("begin", case.files)
     if case.without:
-        without(*case.without)
+        leave_out_programs(*case.without)
     with pytest.raises(CannotRun) as refusal:
         run_flow(case.flow)
     assert case.missing in refusal.value.message

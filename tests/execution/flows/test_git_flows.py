@@ -45,6 +45,13 @@ def test_a_secret_is_not_shown(repository: Repository, run_flow: RunFlow):
     assert "a likely secret, not shown" in run.transcript
 
 
+def test_only_the_named_documents_are_updated(repository: Repository, run_flow: RunFlow):
+    repository.commit("begin", {"a.py": "def total(x):\n    return x\n\n\ndef tax():\n    return 1\n"})
+    repository.commit("words", {"README.md": "See `total()`.\n", "NOTES.md": "See `tax()`.\n"})
+    repository.write("a.py", "def sum_of(x):\n    return x\n")
+    assert run_flow("update_docs", paths=["README.md"]).summary == "1 name updated in README.md"
+
+
 def test_an_autosquash_without_fixup_commits_has_nothing_to_fold(project: Repository, run_flow: RunFlow):
     commit_shop(project)
     assert run_flow("rehearse_autosquash").summary == "Nothing to fold: no fixup of another among 2 commits"

@@ -54,11 +54,7 @@ def test_an_edit_changes_the_named_parameters(edit: str, expected: dict[str, Any
     assert edit_parameters(RerunTests, CURRENT, edit).model_dump() == {**CURRENT, "note": "", **expected}
 
 
-@pytest.mark.parametrize(
-    "edit",
-    ["", "   ", "often=3", "often=3 please", "times=3 often=4", "times=0", "times=501", '{"times": }', "[1]",
-     '{"often": 1}', "tests", "times=3.5"],
-)  # fmt: skip
+@pytest.mark.parametrize("edit", TABLE["refused_edits"])
 def test_a_refused_edit_names_what_is_accepted(edit: str):
     refusal = refused("bad_parameters", lambda: edit_parameters(RerunTests, CURRENT, edit))
     for name in ("tests: list (test ids)", "times: int = 20", "note: text"):

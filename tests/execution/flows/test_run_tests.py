@@ -143,6 +143,8 @@ def test_a_lock_file_that_is_still_out_of_step_is_named(
     command = "npm install --package-lock-only --ignore-scripts"
     run = run_flow("update_lock", command=[command])
     assert run.summary.startswith(f"package-lock.json is still out of step after `{command}`: ")
+    repository.git("rm", "-q", "package-lock.json")
+    assert run_flow("update_lock", command=[command]).summary == f"`{command}` left no package-lock.json"
 
 
 def test_node_modules_are_linked_into_the_worktree_only_during_the_run(repository: Repository, run_flow: RunFlow):

@@ -10,6 +10,7 @@ import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,41 +167,16 @@ def test_passing_and_failing_tests_are_read_from_the_tool(
 # What is said of a run
 
 
-@pytest.mark.parametrize(
-    "check, words",
-    [
-        (CheckResult("pytest", 23, 0, seconds=1.25), "all 23 tests passed in 1.2 s"),
-        (CheckResult("pytest", 1, 0, skipped=2), "the one test passed in <0.1 s, 2 skipped"),
-        (
-            CheckResult("pytest", 3, 1, errors=1, failing=("a", "b")),
-            "1 of 4 tests failed and 1 error in <0.1 s: a and b",
-        ),
-        (CheckResult("pytest", 0, 0, errors=2, failing=("a", "b")), "2 errors, no tests ran in <0.1 s: a and b"),
-        (CheckResult("pytest", 0, 0, skipped=2), "no tests ran, 2 skipped"),
-    ],
-)
-def test_results_are_described_in_a_sentence(check: CheckResult, words: str):
-    assert describe_check(check) == words
+@pytest.mark.parametrize("row", TABLE["described"])
+def test_results_are_described_in_a_sentence(row: dict[str, Any]):
+    assert describe_check(CheckResult("pytest", **row["check"])) == row["words"]
 
 
-@pytest.mark.parametrize(
-    "failing, failed_before, words",
-    [
-        ("a", None, "it is not known what failed before"),
-        ("a", "a", "that failed before as well, nothing new fails"),
-        ("ab", "ab", "that failed before as well, nothing new fails"),
-        ("ab", "a", "1 of them failed before as well: a"),
-        ("aa", "a", "1 of them failed before as well: a"),  # tests of two projects have the same name
-        ("ab", "", "that did not fail before"),
-    ],
-)
-def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
-    failing: str, failed_before: str | None, words: str
-):
-    before = None if failed_before is None else tuple(failed_before)
-    check = CheckResult("pytest", 1, len(failing), failing=tuple(failing), failed_before=before)
-    assert describe_compared(check) == f"{describe_check(check)}; {words}"
-    assert check.has_new_failures is not words.endswith("nothing new fails")
+@pytest.mark.parametrize("row", TABLE["compared"])
+def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(row: dict[str, Any]):
+    check = CheckResult("pytest", 1, len(row["failing"]), failing=row["failing"], failed_before=row.get("before"))
+    assert describe_compared(check) == f"{describe_check(check)}; {row['words']}"
+    assert check.has_new_failures is not row["words"].endswith("nothing new fails")
 
 
 def test_what_failed_before_is_known_of_each_tool_alone():

@@ -147,7 +147,7 @@ class LookAtMentions(Flow):
         names = join_names(dict.fromkeys(finding.old for finding in mentions), 3)
         files = count(len({finding.path for finding in mentions}), "file")
         summary = f"{count(len(mentions), 'line')} in {files} of documentation with outdated names: {names}"
-        return FlowResult(summary, sound=False, facts={"next": "update_docs"} if renamed else {})
+        return FlowResult(summary, has_problem=True, facts={"next": "update_docs"} if renamed else {})
 
 
 class UpdateDocs(Flow):

@@ -407,7 +407,7 @@ class RehearseRevert(ProjectFlow):
                 f"Next: commit or stash your changes, then run git revert {culprit[:10]} and resolve what conflicts"
             )
             facts["conflicts"] = [*reverted.conflicts]
-            return FlowResult(f"Reverting {name} conflicts in {reverted.files}", sound=False, facts=facts)
+            return FlowResult(f"Reverting {name} conflicts in {reverted.files}", has_problem=True, facts=facts)
         if reverted.error:
             raise WorkFailed(f"git cannot revert it: {reverted.error}")
         if reverted.is_empty:
@@ -420,7 +420,7 @@ class RehearseRevert(ProjectFlow):
             outcome = test_outcome + outcome
         reset_worktree(job, tree=reverted.tree)  # without the files that the tests wrote
         summary = f"{name} reverts cleanly{outcome}"
-        return FlowResult(summary, check=check, sound=not still_fails, facts=facts, full=check is not None)
+        return FlowResult(summary, check=check, has_problem=still_fails, facts=facts, full=check is not None)
 
 
 class ApplyFix(ProjectFlow):
@@ -468,4 +468,4 @@ class ApplyFix(ProjectFlow):
     def _make_failure(self, summary: str) -> FlowResult:
         """The result of a fix that did not help."""
         facts = {"fix": self.fix, "tests": self.tests, "next": NEXT_AFTER_FAILED_FIX}
-        return FlowResult(summary, sound=False, facts=facts)
+        return FlowResult(summary, has_problem=True, facts=facts)

@@ -150,7 +150,7 @@ class Lint(_LintFlow):
         new = f" {'is' if len(findings) == 1 else 'are'} new" if are_new else ""
         total = f"{count(len(findings), 'finding')} in {count(len({finding.path for finding in findings}), 'file')}"
         frequent = ", ".join(f"{rule} {number}" for rule, number in islice(rules.items(), 3))
-        return FlowResult(f"{tools}: {total}{new} ({frequent}){unable}", sound=False, facts=facts)
+        return FlowResult(f"{tools}: {total}{new} ({frequent}){unable}", has_problem=True, facts=facts)
 
 
 @frozen

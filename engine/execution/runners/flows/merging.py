@@ -76,7 +76,7 @@ class RehearseMerge(ProjectFlow):
             job.say(f"On {self.target}: `{commands[0]}`, or `{commands[1]}`")
             summary = f"{summary}; {rebase}"
         reset_worktree(job, target, tree=merged.tree)  # the result is recorded for the state of the worktree
-        return FlowResult(summary, check=check, sound=not merged.conflicts, facts=facts, full=check is not None)
+        return FlowResult(summary, check=check, has_problem=bool(merged.conflicts), facts=facts, full=check is not None)
 
     def _try_rebase(self, job: Job, source: str, target: str) -> str:
         """Try a rebase of the target. Returns its outcome in words."""
@@ -123,10 +123,10 @@ class ForecastConflicts(Flow):
         if len(colliding) < 2:
             names = [f"{name} with {into} ({count(len(conflicts[name, into]), 'file')})" for name, into in conflicting]
             summary = f"{len(conflicting)} of {tried} would conflict: {join_names(names, 3)}"
-            return FlowResult(summary, sound=False)
+            return FlowResult(summary, has_problem=True)
         oldest_first = sorted(colliding, key=lambda name: times[name])
         tips_of_colliding = {name: tips[name] for name in oldest_first}
-        return FlowResult(self._describe_best_order(job, tips[self.base], tips_of_colliding), sound=False)
+        return FlowResult(self._describe_best_order(job, tips[self.base], tips_of_colliding), has_problem=True)
 
     def _describe_best_order(self, job: Job, target: str, tips: dict[str, str]) -> str:
         """A sentence about the order of merging the branches that has the fewest conflicts. If several orders have
@@ -211,7 +211,7 @@ class RehearseAutosquash(ProjectFlow):
         if squashed.stop:
             report_conflicts(job, squashed.conflicts)
             job.say(squashed.error)
-            return FlowResult(f"The autosquash {squashed.stop}", sound=False)
+            return FlowResult(f"The autosquash {squashed.stop}", has_problem=True)
         after = _read_commits_since(job, onto)
         if len(after) == len(before):
             return FlowResult(f"Nothing to fold: no fixup of another among {count(len(before), 'commit')}")
@@ -221,7 +221,7 @@ class RehearseAutosquash(ProjectFlow):
         has_same_files = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
         if not has_same_files:
             summary = f"The autosquash changes the files: {effect}, but the result differs from HEAD"
-            return FlowResult(summary, sound=False)
+            return FlowResult(summary, has_problem=True)
         check, outcome = try_whole_suite(job, self.project)
         summary = f"The autosquash is clean: {effect}, with the same files at the end{outcome}; to do it: `{command}`"
         return FlowResult(summary, check=check, full=check is not None)

@@ -113,7 +113,7 @@ class LookAtChanges(Flow):
         if risks:
             sentences.append(f"do not commit: {risks[0].description}")
         next_step = "secret" if any(risk.is_secret for risk in risks) else "run_tests"
-        return FlowResult("; ".join(sentences), sound=not risks, facts={"next": next_step})
+        return FlowResult("; ".join(sentences), has_problem=bool(risks), facts={"next": next_step})
 
 
 def _report_groups(job: Job, groups: Mapping[str, list[UncommittedFile]]) -> None:
@@ -221,7 +221,7 @@ class LookForLeftovers(Flow):
             facts["next"] = "remove_leftovers"
         places = join_names([finding.place for finding in findings], 3)
         summary = f"{count_kinds(finding.kind for finding in findings)}: {places}"
-        return FlowResult(summary, sound=False, facts=facts)
+        return FlowResult(summary, has_problem=True, facts=facts)
 
 
 def _has_removable_debugging(path: str, text: str, findings: Sequence[Leftover]) -> bool:

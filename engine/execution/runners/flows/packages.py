@@ -8,12 +8,7 @@ from pathlib import Path
 from pydantic import Field
 
 from engine.execution.runners import CannotRun, Place
-from engine.execution.runners.flow import (
-    CommandLine,
-    FlowResult,
-    Job,
-    ProjectFlow,
-)
+from engine.execution.runners.flow import CommandLine, FlowResult, Job, ProjectFlow
 from engine.execution.runners.toolchains.installing import (
     Installation,
     choose_installation,
@@ -23,10 +18,10 @@ from engine.execution.runners.toolchains.installing import (
 )
 from engine.execution.runners.toolchains.lock_files import find_mismatches
 from engine.execution.runners.toolchains.projects import find_packages
-from engine.wording import capitalised, join_names
+from engine.wording import join_names
 
 
-class InstallFlow(ProjectFlow):
+class PackageManagerFlow(ProjectFlow):
     """A flow that needs the network of the registries. It runs exactly the `command` that the operator approved."""
 
     command: list[CommandLine] = Field(
@@ -50,7 +45,7 @@ class InstallFlow(ProjectFlow):
         return seconds
 
 
-class PrepareEnvironment(InstallFlow):
+class PrepareEnvironment(PackageManagerFlow):
     """Runs the project's own install command with the network of its registries alone.
 
     After a success, packages that belong into the tree are put there; see `Installation`.
@@ -80,13 +75,10 @@ class PrepareEnvironment(InstallFlow):
         installation = self.find_installation(job.workspace)
         seconds = self._run_all(job, installation)
         summary = f"Installed the packages{self.where} with `{installation.command}`"
-        return FlowResult(
-            capitalised(f"{summary} in {seconds:.0f} s; {installation.outcome}"),
-            facts={"next": "run_tests"},
-        )
+        return FlowResult(f"{summary} in {seconds:.0f} s; {installation.outcome}", facts={"next": "run_tests"})
 
 
-class UpdateLock(InstallFlow):
+class UpdateLock(PackageManagerFlow):
     """Runs the lock command of the project's own tool in a worktree, with the network of its registries alone."""
 
     name = "update_lock"
@@ -103,21 +95,24 @@ class UpdateLock(InstallFlow):
 
     def run(self, job: Job) -> FlowResult:
         installation = self.find_installation(job.workspace)
-        lock = job.folder / installation.packages.lock
-        before = lock.read_bytes() if lock.is_file() else b""
-        self._run_all(job, installation)
-        changed = not lock.is_file() or lock.read_bytes() != before
-        stale_locks = [
-            stale
-            for stale in find_mismatches(job.folder, [installation.packages.folder])
-            if stale.lock_path == installation.packages.lock
-        ]
-        differences = [text for stale in stale_locks for text in stale.differences]
-        job.say_list(differences, len(differences))
         name, command = installation.packages.lock, f"`{installation.command}`"
+        lock = job.folder / name
+        before = _read_lock(lock)
+        self._run_all(job, installation)
+        after = _read_lock(lock)
+        if after is None:
+            return FlowResult(f"{command} {'left no' if before is None else 'removed'} {name}")
+        mismatches = find_mismatches(job.folder, [installation.packages.folder])
+        differences = [text for stale in mismatches if stale.lock_path == name for text in stale.differences]
+        job.say_list(differences, len(differences))
         if differences:
             summary = f"{name} is still out of step after {command}: {join_names(differences, 1)}"
-            return FlowResult(summary, sound=False)
-        if not changed:
+            return FlowResult(summary, has_problem=True)
+        if after == before:
             return FlowResult(f"{command} changed nothing: {name} is up to date")
         return FlowResult(f"{command} updated {name}", facts={"next": "prepare_environment"})
+
+
+def _read_lock(file: Path) -> bytes | None:
+    """The content of a lock file; None if it does not exist."""
+    return file.read_bytes() if file.is_file() else None

@@ -234,7 +234,7 @@ class UncoveredLines(ProjectFlow):
         number = sum(map(len, uncovered.values()))
         files = join_names([f"{path} {format_line_ranges(lines)}" for path, lines in uncovered.items()], 3)
         summary = f"{files}: {scope} {'this line' if number == 1 else f'these {number} lines'}; {describe_check(check)}"
-        return FlowResult(summary, check=check, sound=False, facts=facts, full=not tests)
+        return FlowResult(summary, check=check, has_problem=True, facts=facts, full=not tests)
 
     def _read_changed_lines(self, job: Job) -> dict[str, Sequence[int]]:
         """The changed lines of each of the files, sorted by the path inside the project."""

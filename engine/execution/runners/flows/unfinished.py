@@ -83,7 +83,7 @@ class UnfinishedOperation(ProjectFlow):
         places = sum(conflicts.values())
         where = f"{count(places, 'place')} of " if places else ""
         summary = f"The {label} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}. {next_steps}"
-        return FlowResult(summary, sound=False)
+        return FlowResult(summary, has_problem=True)
 
     def _test_each_side(self, job: Job, operation: GitOperation, stages: dict[str, StagedVersions]) -> str:
         """Run the tests with all conflicts resolved to each side. Returns the outcomes as the rest of a sentence."""

@@ -110,7 +110,7 @@ def _make_result(unpushed: UnpushedWork, findings: list[PushProblem]) -> FlowRes
     if leftovers := [finding.kind for finding in findings if not _is_serious(finding)]:
         parts.append(f"{count_kinds(leftovers)} to look at")
     where = f" (in {commits})" if unpushed.commits else ""
-    return FlowResult(capitalised("; ".join(parts)) + where, sound=not serious, facts=facts)
+    return FlowResult(capitalised("; ".join(parts)) + where, has_problem=bool(serious), facts=facts)
 
 
 def _is_serious(finding: PushProblem) -> bool:

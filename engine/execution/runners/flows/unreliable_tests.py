@@ -85,7 +85,7 @@ class HuntFlakes(ProjectFlow):
         facts: Facts = {"tests": tests}
         if tool.name == "pytest" and any(tally.verdict == "flaky" and ".py::" in tally.test for tally in tallies):
             facts["next"] = "quarantine"
-        return FlowResult(summary, check=checks[-1], sound=steady == len(tallies) and not broken, facts=facts)
+        return FlowResult(summary, check=checks[-1], has_problem=steady < len(tallies) or bool(broken), facts=facts)
 
 
 @frozen
@@ -176,7 +176,7 @@ class TimeTests(ProjectFlow):
         slower = sum(comparison.is_slower for comparison in comparisons.values())
         if slower:
             job.say(f"Next: git log --oneline {fast[:10]}..HEAD")
-        return FlowResult("; ".join(sentences[:3]), sound=not slower)
+        return FlowResult("; ".join(sentences[:3]), has_problem=slower > 0)
 
     def _time_tests_at(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
         """The seconds of each test in each run at a commit."""
@@ -265,7 +265,7 @@ class Quarantine(ProjectFlow):
             return FlowResult(f"{summary}; not tested: {error.message}")
         check = combine_checks(compare_with_base(job, base, [ToolCheck(tool, result)]))
         summary = f"{summary}; its file: {describe_compared(check)}"
-        return FlowResult(summary, check=check, sound=set(marked).isdisjoint(check.failing))
+        return FlowResult(summary, check=check, has_problem=not set(marked).isdisjoint(check.failing))
 
     def _mark(self, job: Job, tool: Toolchain, test: str) -> bool:
         """Put the mark above one test. False if it has the same mark already. Raises `WorkFailed` if its file cannot be
