@@ -13,7 +13,8 @@ import itertools
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -103,53 +104,68 @@ class PromptPlacer:
         specialties, domains = _collect_specialties(settings), _collect_domains(settings, agents)
         texts = [prompt, *specialties.values(), *domains.values()]
         try:
-            vector, *others = (numpy.frombuffer(embedding, "<f4") for embedding in self.embed(texts))
+            vector, *description_vectors = (numpy.frombuffer(embedding, "<f4") for embedding in self.embed(texts))
         except NoEmbedder as error:
             log.info("prompts are not placed by their meaning: %s", error)
             return Route(channel)
         probabilities = _compute_probabilities([prompt], vector[None])[0]
         by_channel = _sum_by_channel(probabilities, settings)
-        best = _find_likeliest(by_channel)
-        why = ""
-        if past := self._find_similar_prompt(vector, best, channel, settings):
-            channel, agent, why = past.channel, past.agent, f"like “{plain(past.text)}”"
-        else:
-            specialised = _find_most_similar(vector, specialties, others[: len(specialties)])
-            if not channel and specialised:
-                channel, why = specialised, f"it fits the specialty of {specialised}"
-            elif not channel and best and by_channel[best] >= MIN_PROBABILITY:
-                channel, why = best, f"by meaning, {by_channel[best]:.0%}"
-            agent = _find_most_similar(vector, domains, others[len(specialties) :])
-            agent = agent or _find_likeliest_role(probabilities, channel)
-        return Route(channel, _choose_available_agent(agent, channel, settings, agents), why, vector.tobytes())
+        route = self._place_like_past_prompt(vector, _find_highest(by_channel), channel, settings)
+        if route is None:
+            specialty_vectors = dict(zip(specialties, description_vectors, strict=False))
+            domain_vectors = dict(zip(domains, description_vectors[len(specialties) :], strict=True))
+            if channel:
+                route = Route(channel)
+            else:
+                route = _place_by_specialty(vector, specialty_vectors) or _place_by_weights(by_channel) or Route()
+            agent = _find_most_similar(vector, domain_vectors) or _find_likeliest_role(probabilities, route.channel)
+            route = replace(route, agent=agent)
+        agent = _choose_free_agent(route.agent, route.channel, settings, agents)
+        return replace(route, agent=agent, embedding=vector.tobytes())
 
-    def _find_similar_prompt(self, vector: Any, best: str, channel: str, settings: Settings) -> _PastPrompt | None:
-        """The accepted prompt that is most similar. It must be on `channel` if that is not "", and the weights must
-        place it on `best`."""
+    def _place_like_past_prompt(
+        self, vector: Any, likeliest_channel: str, channel: str, settings: Settings
+    ) -> Route | None:
+        """The route of the accepted prompt that is most similar, None if none is similar. It must be on `channel` if
+        that is not "", and the weights must place it on `likeliest_channel`."""
         import numpy
 
         allowed = {channel} if channel else settings.channels.keys()
         with self.database.read() as session:
-            past = [_PastPrompt(*row) for row in ask(session, _SELECT_ACCEPTED)]
-        past = [prompt for prompt in past if prompt.channel in allowed]
-        if not past:
+            past_prompts = [_PastPrompt(*row) for row in ask(session, _SELECT_ACCEPTED)]
+        past_prompts = [past for past in past_prompts if past.channel in allowed]
+        if not past_prompts:
             return None
-        vectors = numpy.stack([numpy.frombuffer(prompt.embedding, "<f4") for prompt in past])
+        vectors = numpy.stack([numpy.frombuffer(past.embedding, "<f4") for past in past_prompts])
         similarity = (vectors * vector).sum(axis=1)  # not `@`: see `engine.memory.vector_math.compute_products`
-        probabilities = _compute_probabilities([prompt.text for prompt in past], vectors)
+        probabilities = _compute_probabilities([past.text for past in past_prompts], vectors)
         for index in numpy.argsort(-similarity):
             if similarity[index] < MIN_PROMPT_SIMILARITY:
                 return None
-            if _find_likeliest(_sum_by_channel(probabilities[index], settings)) == best:
-                return past[int(index)]
+            if _find_highest(_sum_by_channel(probabilities[index], settings)) == likeliest_channel:
+                past = past_prompts[int(index)]
+                return Route(past.channel, past.agent, f"like “{plain(past.text)}”")
         return None
 
 
-def _find_most_similar(vector: Any, names: Iterable[str], others: Sequence[Any]) -> str:
-    """The name of the description whose vector, among the `others`, is most similar to that of a prompt; "" if none
-    fits it."""
-    similarity = {name: float((other * vector).sum()) for name, other in zip(names, others, strict=True)}
-    best = _find_likeliest(similarity)
+def _place_by_specialty(vector: Any, specialty_vectors: Mapping[str, Any]) -> Route | None:
+    """The channel whose specialty fits a prompt, None if none does."""
+    channel = _find_most_similar(vector, specialty_vectors)
+    return Route(channel, why=f"it fits the specialty of {channel}") if channel else None
+
+
+def _place_by_weights(by_channel: Mapping[str, float]) -> Route | None:
+    """The likeliest channel, None if it is not likely enough, or if the prompt asks for no work."""
+    channel = _find_highest(by_channel)
+    if not channel or by_channel[channel] < MIN_PROBABILITY:
+        return None
+    return Route(channel, why=f"by meaning, {by_channel[channel]:.0%}")
+
+
+def _find_most_similar(vector: Any, description_vectors: Mapping[str, Any]) -> str:
+    """The name of the description whose vector is most similar to that of a prompt; "" if none fits it."""
+    similarity = {name: float((other * vector).sum()) for name, other in description_vectors.items()}
+    best = _find_highest(similarity)
     return best if best and similarity[best] >= MIN_DESCRIPTION_SIMILARITY else ""
 
 
@@ -178,12 +194,12 @@ def _list_serving_agents(settings: Settings) -> set[str]:
     return {channel.agent for channel in settings.channels.values()}
 
 
-def _choose_available_agent(agent: str, channel: str, settings: Settings, agents: Mapping[str, AgentView]) -> str:
+def _choose_free_agent(agent: str, channel: str, settings: Settings, agents: Mapping[str, AgentView]) -> str:
     """`agent`, if it exists and serves no channel, else the channel's own agent."""
     if not channel:
         return ""
-    is_available = agent in agents and agent not in _list_serving_agents(settings)
-    return agent if is_available else settings.channels[channel].agent
+    is_free = agent in agents and agent not in _list_serving_agents(settings)
+    return agent if is_free else settings.channels[channel].agent
 
 
 def _sum_by_channel(probabilities: Any, settings: Settings) -> dict[str, float]:
@@ -203,12 +219,12 @@ def _find_likeliest_role(probabilities: Any, channel: str) -> str:
     for probability, role, its_channel in zip(probabilities, weights.roles, weights.channels, strict=True):
         if its_channel == channel:
             sums[role] += float(probability)
-    return _find_likeliest(sums)
+    return _find_highest(sums)
 
 
-def _find_likeliest(rated: Mapping[str, float]) -> str:
+def _find_highest(figures: Mapping[str, float]) -> str:
     """The name with the highest figure, "" for none."""
-    return max(rated, key=lambda name: rated[name], default="")
+    return max(figures, key=lambda name: figures[name], default="")
 
 
 def _compute_probabilities(texts: Sequence[str], vectors: Any) -> Any:
