@@ -11,7 +11,7 @@ import math
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -64,15 +64,18 @@ from engine.text import sanitise
 
 Value = TypeVar("Value")
 
-RECENT_SESSIONS, OPEN_TASKS = 20, 1000
-"""Maximum numbers of sessions and of open tasks of a context."""
+MAX_SESSIONS = 20
+"""Maximum number of sessions of a context, the newest."""
 
-ELSEWHERE = (
+MAX_OPEN_TASKS = 1000
+"""Maximum number of open tasks of a context."""
+
+FLOWS_ON_OTHER_FILES = (
     "check_clean_head", "bisect", "rehearse_merge", "rehearse_autosquash", "unfinished_operation", "time_tests",
 )  # fmt: skip
 """Flows that run the tests on other files than the operator's own as they are."""
 
-GREEN_HEADS = 8
+MAX_COMPARED_HEADS = 8
 """Maximum number of older commits with a test run of which git is asked whether they are ancestors of HEAD."""
 
 MAX_LOCATED_TESTS = 3
@@ -122,25 +125,25 @@ class _Step(NamedTuple):
 
 
 class _Fetch:
-    """Asks the sources of a context, and keeps the error of each source that fails in `failed`."""
+    """Asks the sources of a context, and keeps the error of each source that fails in `errors`."""
 
     def __init__(self) -> None:
-        self.failed: dict[str, str] = {}
+        self.errors: dict[str, str] = {}
 
     def ask(self, name: str, source: Callable[[], Value]) -> Value | None:
         """The answer of a source, None if it fails."""
         try:
             return source()
         except Refusal as refusal:
-            self.failed[name] = sanitise(refusal.message)
+            self.errors[name] = sanitise(refusal.message)
         except Exception as error:  # the context names it: no source may fail a check
-            self.failed[name] = sanitise(f"{type(error).__name__}: {error}")
+            self.errors[name] = sanitise(f"{type(error).__name__}: {error}")
         return None
 
     def ask_signal(self, name: str, collect: Callable[[], Signal]) -> Signal:
         """The signal of that name. If its source or its collector failed, it has the error and a relevance of 0."""
-        collected = None if name in self.failed else self.ask(name, collect)
-        return collected or make_signal(name, 0.0, error=self.failed[name])
+        collected = None if name in self.errors else self.ask(name, collect)
+        return collected or make_signal(name, 0.0, error=self.errors[name])
 
 
 class ContextReader:
@@ -184,7 +187,7 @@ class ContextReader:
             if value is not None:
                 context = replace(context, **{step.field: value})
         signals = self._make_signals(context, fetch)
-        errors = tuple(f"{name}: {error}" for name, error in fetch.failed.items())
+        errors = tuple(f"{name}: {error}" for name, error in fetch.errors.items())
         return replace(context, signals=signals, errors=errors)
 
     def _list_steps_of_history(self) -> tuple[_Step, ...]:
@@ -200,8 +203,8 @@ class ContextReader:
                     sources.github.latest(context.workspace) if context.git and context.git.on_github else None
                 ),
             ),
-            _Step("runs", "runs", lambda context: tuple(sources.runs.read_newest(context.workspace))),
-            _Step("sessions", "conversations", lambda context: tuple(self._list_sessions(context.workspace))),
+            _Step("runs", "runs", _list_of_workspace(sources.runs.read_newest)),
+            _Step("sessions", "conversations", _list_of_workspace(self._list_sessions)),
         )
 
     def _list_steps_of_projects(self, projects: tuple[Project, ...]) -> tuple[_Step, ...]:
@@ -222,26 +225,26 @@ class ContextReader:
                 "tasks",
                 "tasks",
                 lambda context: tuple(
-                    sources.tasks.list(workspace=context.workspace, state=TaskState.OPEN, limit=OPEN_TASKS)
+                    sources.tasks.list(workspace=context.workspace, state=TaskState.OPEN, limit=MAX_OPEN_TASKS)
                 ),
             ),
-            _Step("threads", "transcripts", lambda context: tuple(sources.threads.read_newest(context.workspace))),
+            _Step("threads", "transcripts", _list_of_workspace(sources.threads.read_newest)),
             _Step(
                 "meetings",
                 "calendar",
                 lambda context: tuple(self._calendars.read_meetings(self._calendar_files, context.local)),
             ),
             _Step("disk", "disk", lambda context: sources.disk(context.workspace)),
-            _Step("landings", "landings", lambda context: tuple(sources.landings(context.workspace))),
+            _Step("landings", "landings", _list_of_workspace(sources.landings)),
             _Step("equal_trees", "landings", _find_equal_trees),
             _Step("answers", "changes", self._read_answers),
             _Step("fixes", "fixes", self._find_missing_fixes),
-            _Step("learned_flows", "learned flows", lambda context: tuple(sources.learned_flows(context.workspace))),
+            _Step("learned_flows", "learned flows", _list_of_workspace(sources.learned_flows)),
         )
 
     def _list_sessions(self, workspace: str) -> Sequence[SessionView]:
         """The newest sessions in a workspace."""
-        return self._sources.sessions.list_newest(workspace=workspace, limit=RECENT_SESSIONS)
+        return self._sources.sessions.list_newest(workspace=workspace, limit=MAX_SESSIONS)
 
     def _inspect(self, context: WorkspaceContext) -> Inspection | None:
         """What git says that takes longer to read."""
@@ -294,7 +297,7 @@ class ContextReader:
 
     def _read_answers(self, context: WorkspaceContext) -> dict[str, ChangeSet] | None:
         """The change sets of the sessions, by session, if the last run failed."""
-        if not _is_red(context):
+        if not _did_last_run_fail(context):
             return None
         changed = (session.id for session in context.sessions if session.change_set_id)
         answers = ((session_id, self._sources.changes(session_id)) for session_id in changed)
@@ -302,12 +305,12 @@ class ContextReader:
 
     def _find_missing_fixes(self, context: WorkspaceContext) -> tuple[KnownFix, ...]:
         """The known fixes that the present files do not have, if the last run failed."""
-        fixes = self._sources.fixes(context.workspace) if _is_red(context) else ()
+        fixes = self._sources.fixes(context.workspace) if _did_last_run_fail(context) else ()
         return tuple(fix for fix in fixes if not are_changes_present(Path(context.workspace), fix.template.patch))
 
     def _read_parts(self, context: WorkspaceContext, projects: tuple[Project, ...]) -> tuple[Part, ...]:
         """The projects with their test runs."""
-        elsewhere = {session.id for session in context.sessions if session.flow in ELSEWHERE}
+        elsewhere = {session.id for session in context.sessions if session.flow in FLOWS_ON_OTHER_FILES}
         equipped = [project.path for project in projects if project.path and (project.tools or project.linters)]
         parts = []
         for project in projects:
@@ -319,8 +322,13 @@ class ContextReader:
         return tuple(parts)
 
 
-def _is_red(context: WorkspaceContext) -> bool:
-    """Whether the last run of tests failed."""
+def _list_of_workspace(source: Callable[[str], Iterable[Value]]) -> Callable[[WorkspaceContext], tuple[Value, ...]]:
+    """A step's reader of a source that lists something of a workspace."""
+    return lambda context: tuple(source(context.workspace))
+
+
+def _did_last_run_fail(context: WorkspaceContext) -> bool:
+    """Whether tests failed in the last run."""
     return any(not run.check.green for run in context.runs[:1])
 
 
@@ -329,13 +337,13 @@ def _find_equal_trees(context: WorkspaceContext) -> frozenset[tuple[str, str]]:
     whether a landing broke the tests: the files before it and an earlier run, the files after it and the last run."""
     pairs: set[tuple[str, str]] = set()
     for part in context.parts:
-        last_red = next((run for run in part.runs[:1] if not run.check.green), None)
+        last_failed = next((run for run in part.runs[:1] if not run.check.green), None)
         for landing in context.landings:
             landed_at = landing.change.decided_at
-            if last_red is None or landed_at is None or landed_at > last_red.ran_at:
+            if last_failed is None or landed_at is None or landed_at > last_failed.ran_at:
                 continue
-            earlier = [run for run in part.runs if run.head == last_red.head and run.ran_at <= landed_at]
-            pairs.add((last_red.tree, landing.tree_after))
+            earlier = [run for run in part.runs if run.head == last_failed.head and run.ran_at <= landed_at]
+            pairs.add((last_failed.tree, landing.tree_after))
             pairs.update((run.tree, landing.tree_before) for run in earlier)
     folder = Path(context.workspace)
     return frozenset(
@@ -363,7 +371,9 @@ def _find_ancestors(context: WorkspaceContext) -> frozenset[str] | None:
         return None
     folder, recent = Path(context.workspace), {commit.id for commit in git.recent}
     heads = [head for head in dict.fromkeys(run.head for run in context.runs if run.head) if head != git.head]
-    return frozenset(head for head in heads[:GREEN_HEADS] if head in recent or is_in_history(folder, head, git.head))
+    return frozenset(
+        head for head in heads[:MAX_COMPARED_HEADS] if head in recent or is_in_history(folder, head, git.head)
+    )
 
 
 def _select_coverage_folders(context: WorkspaceContext, projects: Sequence[Project]) -> frozenset[str] | None:
@@ -422,10 +432,10 @@ def _find_deleted_tests(folder: Path, git: GitState, part: Part) -> frozenset[st
     files = {test: test.partition("::")[0] for test in failed if ".py::" in test}
     missing = {file for file in set(files.values()) if not os.path.lexists(folder / part.project.path / file)}
     deleted = {test for test, file in files.items() if file in missing}
-    for last_red in [run for run in part.tree_runs if not run.check.green][:1]:
-        unnamed = [test for test in last_red.check.failing if test not in files][:MAX_LOCATED_TESTS]
-        gone = _find_deleted_test_files(folder, git, part, last_red) if unnamed else []
-        revision = last_red.tree or last_red.head
+    for last_failed in [run for run in part.tree_runs if not run.check.green][:1]:
+        unnamed = [test for test in last_failed.check.failing if test not in files][:MAX_LOCATED_TESTS]
+        gone = _find_deleted_test_files(folder, git, part, last_failed) if unnamed else []
+        revision = last_failed.tree or last_failed.head
         for test in unnamed:
             was_there = any(is_text_at(folder, revision, path, _extract_last_name(test)) for path in gone)
             if was_there and not is_text_in_files(folder, part.project.path, _extract_last_name(test)):
@@ -508,16 +518,7 @@ class CalendarReader:
             version = (status.st_mtime_ns, status.st_size)
             known_version, calendar = self._parsed.get(file, (None, None))
             if version != known_version:
-                import icalendar  # takes 0.3 s, which only users of a calendar wait for
-                import recurring_ical_events
-
-                components = icalendar.Calendar.from_ical(read_plain(file, MAX_CALENDAR_BYTES))
-                components.subcomponents = [
-                    part
-                    for part in components.subcomponents
-                    if not any(_is_repeated_too_often(event, today) for event in part.walk("VEVENT"))
-                ]
-                calendar = recurring_ical_events.of(components)
+                calendar = _parse_calendar(file, today)
                 self._parsed[file] = (version, calendar)
         except (OSError, ValueError) as error:
             raise Refusal(
@@ -526,13 +527,27 @@ class CalendarReader:
         return calendar
 
 
+def _parse_calendar(file: Path, today: date) -> Any:
+    """What finds the events of a file between two times, without those that are repeated too often."""
+    import icalendar  # takes 0.3 s, which only users of a calendar wait for
+    import recurring_ical_events
+
+    calendar = icalendar.Calendar.from_ical(read_plain(file, MAX_CALENDAR_BYTES))
+    calendar.subcomponents = [
+        component
+        for component in calendar.subcomponents
+        if not any(_is_repeated_too_often(event, today) for event in component.walk("VEVENT"))
+    ]
+    return recurring_ical_events.of(calendar)
+
+
 def _select_meetings_around(calendar: Any, local: datetime) -> list[Meeting]:
     """The meetings of a calendar that begin within `MEETINGS_AHEAD`, each with the time when it was last held."""
     events = filter(_is_meeting, calendar.between(local - MEETINGS_BEHIND, local + MEETINGS_AHEAD))
     last_held: dict[str, datetime] = {}
     meetings = []
-    for event in sorted(events, key=lambda event: _begin_of(event, local)):
-        begins, uid = _begin_of(event, local), str(event.get("UID", ""))
+    for event in sorted(events, key=lambda event: _read_begin(event, local)):
+        begins, uid = _read_begin(event, local), str(event.get("UID", ""))
         if local <= begins < local + MEETINGS_AHEAD:
             name = sanitise(str(event.get("SUMMARY", ""))).strip() or "a meeting"
             meetings.append(Meeting(name, begins, last_held.get(uid)))
@@ -546,7 +561,7 @@ def _is_repeated_too_often(event: Any, today: date) -> bool:
     if begins is None:
         return False
     return any(
-        _count_repetitions(rule, _date_of(begins.dt), today) > MAX_REPETITIONS
+        _count_repetitions(rule, _get_date(begins.dt), today) > MAX_REPETITIONS
         for rule in (rules if isinstance(rules, list) else [rules])
     )
 
@@ -554,7 +569,7 @@ def _is_repeated_too_often(event: Any, today: date) -> bool:
 def _count_repetitions(rule: Any, first_day: date, today: date) -> float:
     """About how often a rule has repeated an event until `today`."""
     [frequency] = rule.get("FREQ", ["DAILY"])[:1]
-    last_day = min([today, *map(_date_of, rule.get("UNTIL", []))])
+    last_day = min([today, *map(_get_date, rule.get("UNTIL", []))])
     days = max(0, (last_day - first_day).days) + 1
     shorter_units = _MULTIPLYING_PARTS[: list(_REPETITIONS_A_DAY).index(frequency)]
     times = math.prod(len(rule.get(part, [None])) for part in shorter_units)
@@ -563,7 +578,7 @@ def _count_repetitions(rule: Any, first_day: date, today: date) -> float:
     return min(counts)
 
 
-def _date_of(at: date) -> date:
+def _get_date(at: date) -> date:
     return at.date() if isinstance(at, datetime) else at
 
 
@@ -573,7 +588,7 @@ def _is_meeting(event: Any) -> bool:
     return not is_whole_day and event.get("STATUS", "") != "CANCELLED" and event.get("TRANSP", "") != "TRANSPARENT"
 
 
-def _begin_of(event: Any, local: datetime) -> datetime:
+def _read_begin(event: Any, local: datetime) -> datetime:
     """When an event begins, in the operator's zone. A time without a zone is in that zone, too."""
     begins: datetime = event["DTSTART"].dt
     return begins.replace(tzinfo=local.tzinfo) if begins.tzinfo is None else begins.astimezone(local.tzinfo)
