@@ -71,12 +71,17 @@ class Part:
         run = next((run for run in self.runs if run.head == head and run.clean), None)
         return None if run is None or run.check.green else run
 
+    @property
+    def last_tree_run(self) -> ValidationRun | None:
+        """The newest of `tree_runs`, None for none."""
+        return next(iter(self.tree_runs), None)
+
     def passes_without_changes(self, head: str) -> bool:
         """Whether its newest run failed with uncommitted changes, and its whole suite passed last on the files of this
         commit alone, which may not have the tests that failed."""
         of_head = next((run for run in self.runs if run.head == head and run.clean and run.full), None)
-        newest = self.tree_runs[0] if self.tree_runs else None
-        return bool(of_head and of_head.check.green and newest and not newest.check.green and not newest.clean)
+        last = self.last_tree_run
+        return bool(of_head and of_head.check.green and last and not last.check.green and not last.clean)
 
     @property
     def tool(self) -> Toolchain | None:

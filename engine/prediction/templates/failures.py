@@ -389,7 +389,7 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The last run failed, and nothing changed since. The card offers to group the failures by cause. A single failing
     test is run without the others, once; if it was alone already, that would be the same run. If only a bisect ran it
     alone, and found no commit, nothing else would be offered for it."""
-    last = part.tree_runs[0] if part.tree_runs else None
+    last = part.last_tree_run
     if part.tool is None or last is None or last.check.green or part.changed:
         return
     tests = select_usable_failures(last)[:MAX_PATHS]
@@ -424,7 +424,7 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 @template
 def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """A test failed in the last run in the same way as once before, and the diff that fixed it then is known."""
-    last = part.tree_runs[0] if part.tree_runs else None
+    last = part.last_tree_run
     if part.tool is None or last is None or last.check.green:
         return
     session = next((session for session in context.sessions if session.id == last.session_id), None)

@@ -1,5 +1,5 @@
-"""Cards that offer to run tests: of changed files, tests that failed or got slower, and HEAD without your uncommitted
-files.
+"""Cards that offer to run tests: of changed files, tests that failed or got slower, HEAD without your uncommitted
+files, and the whole suite if CI fails.
 
 Each compares the test runs of a project (`Part.runs`) with what changed since. A run is offered only if it can say
 something new: after a change, on other files, or of other tests than the last one.
@@ -15,6 +15,7 @@ from typing import Any
 from engine.execution.runners.toolchains import TEST_FILE
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.frozen import frozen
+from engine.git.state import GitState
 from engine.model import SessionState, SessionView, Tier
 from engine.prediction.context import Part, WorkspaceContext, describe_result
 from engine.prediction.templates.offers import (
@@ -45,9 +46,14 @@ from engine.wording import count, join_shortened, moment
 STALE_AFTER = timedelta(days=1)
 """Age from which a commit of yours is no reason to check HEAD."""
 
-SLOWER, SLOWER_SECONDS, MEASURED_RUNS = 2.0, 1.0, 5
-"""A test is slower if it takes at least 2 times and 1 second more than its usual time. At least 5 runs must have
-measured it."""
+MIN_SLOWDOWN_FACTOR = 2.0
+"""A test is slower if it takes at least this many times its usual time,"""
+
+MIN_SLOWDOWN_S = 1.0
+"""and at least this many seconds more."""
+
+MIN_MEASURED_RUNS = 5
+"""Minimum number of runs that must have measured it."""
 
 
 @template
@@ -57,18 +63,17 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     If no run is known, the card offers the tests of uncommitted files, or else of unpushed ones, or else the whole
     suite once.
     """
-    git, tool = context.repository, part.tool
+    git, tool, last = context.repository, part.tool, part.last_tree_run
     if tool is None or part.project.missing_tool or not (git.head or git.files):
         return
-    if not part.tree_runs:
+    if last is None:
         yield from _offer_first_run(context, part, tool)
         return
     changed = [file for file in part.changed if not file.gone and part.tests(file.path) and is_usable_path(file.path)]
     if not changed:
         return
-    last = part.tree_runs[0]
     when = moment(last.ran_at, context.local)
-    yield _run_offer(
+    yield _make_run_offer(
         context,
         part,
         [file.path for file in changed],
@@ -99,7 +104,7 @@ def _offer_first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> 
         paths = select_usable_paths(path for path in git.own_files if part.tests(path))
     if paths:
         reason = f"{state}: {join_shortened(paths, 3)}. {unknown}"
-        yield _run_offer(context, part, paths, reason, facts={}, evidence_at=at)
+        yield _make_run_offer(context, part, paths, reason, facts={}, evidence_at=at)
         return
     yield Offer(
         f"Run the test suite{part.within} once with {plain(tool.title, 30)}",
@@ -112,7 +117,7 @@ def _offer_first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> 
     )
 
 
-def _run_offer(
+def _make_run_offer(
     context: WorkspaceContext,
     part: Part,
     paths: Sequence[str],
@@ -137,34 +142,38 @@ def _run_offer(
 
 @template
 def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """The last run failed, and files changed since. The card offers the tests that failed, or if the run named none,
-    the whole suite. If nothing changed and one test was run alone, it offers the whole suite, unless that ran on the
-    same files, has no other test, or passes without your uncommitted changes."""
-    if part.tool is None or not part.tree_runs:
+    """The last run failed, and another one may say something new.
+
+    If files changed since, the card offers the tests that failed, or the whole suite if they cannot be run alone or are
+    not named. If nothing changed, it offers the whole suite after one test was run alone or after a run of some files,
+    unless that ran on the same files, has no other test, or passes without your uncommitted changes."""
+    last = part.last_tree_run
+    if part.tool is None or last is None or last.check.green:
         return
-    last = part.tree_runs[0]
+    if part.passes_without_changes(context.repository.head) and not part.changed:
+        return
     failing = select_usable_failures(last)
-    if last.check.green or (part.passes_without_changes(context.repository.head) and not part.changed):
-        return
     if not (failing or (last.check.errors and part.changed)):
         return
-    prompt, parameters = f"Run the whole suite{part.within} again", {"paths": list[str]()}
     if failing and _can_run_alone(part, part.tool, failing):
-        if not part.changed and not _may_whole_suite_say_more(part):
-            return  # `still_red` says more
         which = f"`{shorten_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
-        prompt = f"Run the whole suite{part.within}: does more than {which} fail?"
         if part.changed:
-            prompt, parameters = f"Run {which} again", {"tests": failing}
-    changed = f"; {join_shortened(file.path for file in part.changed)} changed since" if part.changed else ""
-    yield Offer(
+            yield _make_rerun_offer(context, part, f"Run {which} again", {"tests": failing})
+        elif _may_whole_suite_say_more(part):  # otherwise `still_red` says more
+            prompt = f"Run the whole suite{part.within}: does more than {which} fail?"
+            yield _make_rerun_offer(context, part, prompt, {"paths": []})
+    elif part.changed or not last.full:
+        yield _make_rerun_offer(context, part, f"Run the whole suite{part.within} again", {"paths": []})
+
+
+def _make_rerun_offer(context: WorkspaceContext, part: Part, prompt: str, parameters: Mapping[str, Any]) -> Offer:
+    last, paths = part.tree_runs[0], [file.path for file in part.changed]
+    changed = f"; {join_shortened(paths)} changed since" if paths else ""
+    return Offer(
         prompt,
         f"{describe_result(last.check)} at {moment(last.ran_at, context.local)}{changed}.",
         subject="what failed last",
-        facts={
-            "run": last.session_id or last.ran_at.isoformat(),
-            "changed": [file.path for file in part.changed],
-        },
+        facts={"run": last.session_id or last.ran_at.isoformat(), "changed": paths},
         parameters=parameters,
         evidence_at=last.ran_at,
     )
@@ -225,7 +234,7 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 def _offer_check_of_failures(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """Whether the tests that failed on the present files fail without the uncommitted ones, too."""
-    git, last = context.repository, part.tree_runs[0] if part.tree_runs else None
+    git, last = context.repository, part.last_tree_run
     if last is None or last.clean or last.head != git.head or part.changed:
         return
     unreliable = {test for test, _ in find_unreliable_tests(part.runs)}
@@ -264,14 +273,12 @@ def _offer_check_of_new_files(context: WorkspaceContext, part: Part) -> Iterator
     files = select_usable_paths(file.path for file in new_files)
     if not has_own_commits or not files:
         return
-    left_out, files_are = join_shortened(files), "It is" if len(files) == 1 else "They are"
-    if len(git.files) > len(files):  # the check leaves out all uncommitted files, not only the new ones
-        left_out = f"your {count(len(git.files), 'uncommitted file')}"
-        files_are = f"{join_shortened(files)} {'is' if len(files) == 1 else 'are'}"
+    # The check leaves out all uncommitted files, not only the new ones.
+    has_others = len(git.files) > len(files)
+    left_out = f"your {count(len(git.files), 'uncommitted file')}" if has_others else join_shortened(files)
     yield Offer(
         f"Does HEAD pass without {left_out}?",
-        f"{files_are} in no commit: others get "
-        f"{plain(git.branch, 30) or 'HEAD'} without {'it' if len(files) == 1 else 'them'}.",
+        _explain_new_files(git, files, are_named=not has_others),
         subject=describe_branch(git),
         facts={"head": git.head, "files": files},
         parameters={"files": files[: 4 * MAX_PATHS]},
@@ -279,13 +286,20 @@ def _offer_check_of_new_files(context: WorkspaceContext, part: Part) -> Iterator
     )
 
 
+def _explain_new_files(git: GitState, files: Sequence[str], *, are_named: bool) -> str:
+    """What it means that these files are in no commit. `are_named` says that the prompt names them already."""
+    pronoun, verb, them = ("It", "is", "it") if len(files) == 1 else ("They", "are", "them")
+    branch = plain(git.branch, 30) or "HEAD"
+    return f"{pronoun if are_named else join_shortened(files)} {verb} in no commit: others get {branch} without {them}."
+
+
 @frozen
 class _Slowdown:
     """A test that got slower."""
 
-    more: float
+    extra_seconds: float
     """How many seconds more than usual the faster of its last two runs took."""
-    usual: float
+    usual_seconds: float
     """Its usual time in seconds."""
     test: str
     fast_head: str
@@ -297,17 +311,17 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """In both of the last two green runs, a test took at least twice its usual time, and at least a second more."""
     tool = part.tool
     runs = [run for run in part.runs if run.check.green and run.check.durations]
-    if tool is None or not tool.runs_single_tests or len(runs) < MEASURED_RUNS:
+    if tool is None or not tool.runs_single_tests or len(runs) < MIN_MEASURED_RUNS:
         return
     tests = [test for test, _ in runs[0].check.durations if is_usable(test)]
     slowdowns = [found for test in tests if (found := _measure_slowdown(test, runs, context.ancestors)) is not None]
     if not slowdowns:
         return
-    slowest = max(slowdowns, key=lambda slowdown: (slowdown.more, slowdown.usual, slowdown.test))
-    name, seconds = shorten_test(slowest.test), slowest.usual + slowest.more
+    slowest = max(slowdowns, key=lambda slowdown: (slowdown.extra_seconds, slowdown.usual_seconds, slowdown.test))
+    name, seconds = shorten_test(slowest.test), slowest.usual_seconds + slowest.extra_seconds
     yield Offer(
         f"Time `{name}` at HEAD and at {slowest.fast_head[:7]}",
-        f"`{name}` took {seconds:.1f} s in the last two runs, and {slowest.usual:.1f} s before.",
+        f"`{name}` took at least {seconds:.1f} s in the last two runs, and {slowest.usual_seconds:.1f} s before.",
         subject=slowest.test,
         facts={"test": slowest.test, "fast": slowest.fast_head, "head": context.repository.head},
         parameters={"tests": [slowest.test], "fast": slowest.fast_head},
@@ -319,9 +333,13 @@ def _measure_slowdown(test: str, runs: Sequence[ValidationRun], ancestors: Colle
     """How much slower a test got, None if it did not, or if it cannot be told. `runs` are green, the newest first."""
     last = [seconds for run in runs[:2] if (seconds := find_seconds_of(run, test)) is not None]
     earlier = [(seconds, run) for run in runs[2:] if (seconds := find_seconds_of(run, test)) is not None]
-    if len(last) < 2 or len(earlier) < MEASURED_RUNS - 2:
+    if len(last) < 2 or len(earlier) < MIN_MEASURED_RUNS - 2:
         return None
-    usual = median(seconds for seconds, _ in earlier)
-    fast_runs = [run for seconds, run in earlier if run.clean and seconds <= usual * 1.5 and run.head in ancestors]
-    is_slower = min(last) >= SLOWER * usual and min(last) - usual >= SLOWER_SECONDS
-    return _Slowdown(min(last) - usual, usual, test, fast_runs[0].head) if fast_runs and is_slower else None
+    usual_seconds = median(seconds for seconds, _ in earlier)
+    extra_seconds = min(last) - usual_seconds
+    if min(last) < MIN_SLOWDOWN_FACTOR * usual_seconds or extra_seconds < MIN_SLOWDOWN_S:
+        return None
+    for seconds, run in earlier:
+        if run.clean and seconds <= usual_seconds * 1.5 and run.head in ancestors:
+            return _Slowdown(extra_seconds, usual_seconds, test, run.head)
+    return None

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.git.github import GitHubState, PullRequest
-from engine.prediction.templates.runs import failing_ci, slower_tests
+from engine.prediction.templates.runs import failing_ci, rerun_failing, slower_tests
 from engine.prediction.templates.unreliable_tests import hunt_flakes
 from tests.prediction.builders import NOW, get_only
 from tests.prediction.sensing import SensedWorkspace
@@ -29,7 +29,7 @@ def test_failing_ci_offers_a_run_here(world: SensedWorkspace, repository: Reposi
 @pytest.mark.parametrize(
     "times, expected",
     [
-        ((3.0, 2.6, 0.5, 0.6, 0.5), "`test_cart` took 2.6 s in the last two runs, and 0.5 s before."),
+        ((3.0, 2.6, 0.5, 0.6, 0.5), "`test_cart` took at least 2.6 s in the last two runs, and 0.5 s before."),
         ((3.0, 0.6, 0.5, 0.6, 0.5), ""),
     ],
     ids=["twice as long", "only in the last run"],
@@ -45,6 +45,11 @@ def test_a_test_is_slower_when_it_took_twice_as_long_in_the_last_two_runs(
     proposals = slower_tests(*world.sense_top())
     assert [proposal.reasoning for proposal in proposals] == ([expected] if expected else [])
     assert all(proposal.parameters == {"tests": [CART], "fast": older} for proposal in proposals)
+
+
+def test_the_whole_suite_does_not_run_again_on_the_same_files(world: SensedWorkspace, head: str):
+    world.runs = [PastRun(head, failing=(CART,) * 51)]
+    assert rerun_failing(*world.sense_top()) == []
 
 
 def test_a_test_that_passed_and_failed_on_the_same_files_is_run_many_times(world: SensedWorkspace, head: str):

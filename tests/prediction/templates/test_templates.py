@@ -1,7 +1,6 @@
 """Rules of every proposal: its fields, its fingerprint and subject, and hostile names (SPEC 2.1, 2.3c, 2.9)."""
 
 import json
-import subprocess
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -51,10 +50,8 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: SensedWor
     repository.write("new\nline.py", "2")
     (repository.path / b"caf\xe9.py".decode(errors="surrogateescape")).write_text("1")
     repository.write("ok.py", "2")
-    subprocess.run(
-        ["git", "update-ref", "refs/heads/--output=x", "HEAD~1"], cwd=repository.path, check=True, capture_output=True
-    )
-    repository.git("update-ref", "refs/heads/x\u202e", "HEAD~1")
+    for branch in ("--output=x", "x\u202e"):
+        repository.git("update-ref", f"refs/heads/{branch}", "HEAD~1")
     for proposal in propose_all(world.sense()):
         evidence = [line for signal in proposal.signals for line in signal.evidence]
         text = "".join([proposal.prompt, proposal.reasoning, *evidence])
