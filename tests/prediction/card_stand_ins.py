@@ -134,8 +134,7 @@ class StandInSessions:
         raise Refusal("unknown_session", f"there is no session {session_id}")
 
     def stop(self, session_id: str, reason: str):
-        card = next(view.prediction_id for view in self.views.values() if view.id == session_id)
-        self.end(card, SessionState.CANCELLED)
+        self.end(self.get(session_id).prediction_id, SessionState.CANCELLED)
 
     def end(self, card_id: str, state: SessionState = SessionState.SUCCEEDED, error: str = ""):
         """End the session of a card."""

@@ -19,7 +19,7 @@ HALF_HOUR = timedelta(minutes=30)
         (HALF_HOUR, 1.0),
     ],
 )
-def test_silence_grows_to_one_at_the_threshold(silence: timedelta | None, relevance: float):
+def test_silence_grows_to_one_at_the_threshold(silence: timedelta, relevance: float):
     assert make_silence_signal(silence, HALF_HOUR, NOW).relevance == relevance
 
 
@@ -52,9 +52,9 @@ REPORT = Touch("coverage.xml", EDIT, untracked=True)
     ],
 )
 def test_input_and_edits_are_activity_and_our_own_writes_are_none(
-    last_input: datetime | None, touch: Touch | None, ours: OurWrite | None, expected: datetime | None
+    last_input: datetime | None, touch: Touch, ours: OurWrite | None, expected: datetime | None
 ):
-    assert find_last_activity(NOW, last_input, [touch] if touch else [], [ours] if ours else []) == expected
+    assert find_last_activity(NOW, last_input, [touch], [ours] if ours else []) == expected
 
 
 def test_the_stalest_task_counts_and_is_named_first():
