@@ -1,4 +1,4 @@
-"""Other programs for the operator: a shell in a folder, and an editor on a file (SPEC 9.6).
+"""Opens other programs for the operator: a shell in a folder, an editor on a file (SPEC 9.6).
 
 In tmux they get a window of their own. Elsewhere they have the terminal until they end.
 
@@ -30,16 +30,17 @@ TMUX_TIMEOUT_S = 5
 """Seconds that tmux may take to open a window."""
 
 
-def open_shell(app: CardConsole, folder: str, *, banner: str, if_gone: str) -> None:
+def open_shell(app: CardConsole, folder: str, *, banner: str, gone_message: str) -> None:
     """Open the operator's shell in `folder`, below the line `banner`; if there is no such folder, a toast shows
-    `if_gone`."""
+    `gone_message`."""
 
     def on_checked(exists: bool) -> None:
         if exists:
-            shell = shutil.which(_read_environment(app).get("SHELL", "")) or "/bin/sh"
-            _run(app, [shell], folder, sanitise(f"{banner}. Type exit to come back to the console."))
+            environment = _read_environment(app)
+            shell = shutil.which(environment.get("SHELL", ""), path=environment.get("PATH")) or "/bin/sh"
+            _run_program(app, [shell], folder, sanitise(f"{banner}. Type exit to come back to the console."))
         else:
-            app.show_toast(if_gone, "warning")
+            app.show_toast(gone_message, "warning")
 
     app.call_engine(lambda _: Path(folder).is_dir(), on_checked)
 
@@ -61,7 +62,7 @@ def open_editor(app: CardConsole, path: str) -> None:
             advice = f"Your editor was not found: {editor}" if editor else "Set EDITOR to open it there"
             app.show_toast(f"{path} (copied). {advice}", "warning" if editor else "information")
         else:
-            _run(app, [*command, path], str(Path(path).parent))
+            _run_program(app, [*command, path], str(Path(path).parent))
 
     app.call_engine(lambda _: Path(path).is_file(), on_checked)
 
@@ -70,11 +71,11 @@ def _read_environment(app: CardConsole) -> Mapping[str, str]:
     """The environment of the terminal, which may not be that of the engine's process."""
     if app.terminal is None:
         return os.environ
-    own = {name: value for name, value in os.environ.items() if name not in PASSED_VARIABLES}
-    return own | dict(app.terminal.environment)
+    of_process = {name: value for name, value in os.environ.items() if name not in PASSED_VARIABLES}
+    return of_process | dict(app.terminal.environment)
 
 
-def _run(app: CardConsole, command: Sequence[str], folder: str, banner: str = "") -> None:
+def _run_program(app: CardConsole, command: Sequence[str], folder: str, banner: str = "") -> None:
     """Run a program below the line `banner`: in a new window of the tmux that the terminal is in, else in the terminal
     until it ends."""
     if (environment := _read_environment(app)).get("TMUX"):

@@ -65,6 +65,12 @@ def tokens(number: int) -> str:
     return f"{number / 1000:.1f}k" if number < 1_000_000 else f"{number / 1_000_000:.1f}M"
 
 
+def percentage_points(share: float) -> str:
+    """A difference of shares in percentage points, with its sign: `+24`, `±0`."""
+    value = round(share * 100)
+    return f"{value:+d}" if value else "±0"
+
+
 def workspace_name(workspace: str) -> str:
     """A workspace by the last part of its path, on one line."""
     return one_line(PurePath(workspace).name or workspace)
@@ -87,7 +93,7 @@ def fit_to_width(text: str, width: int) -> str:
     return set_cell_size(crop(text, width), width)
 
 
-def first_of(texts: Sequence[str], limit: int) -> list[str]:
+def list_first(texts: Sequence[str], limit: int) -> list[str]:
     """At most `limit` of the texts, and how many more there are."""
     more = [f"and {len(texts) - limit:,} more"] if len(texts) > limit else []
     return [*texts[:limit], *more]

@@ -59,10 +59,9 @@ class Presence:
         )
 
     def note_activity(self, key: str) -> None:
-        """Note a key, or a click ("" as the key), and report it to the engine at most twice a minute. The first one
-        after an absence shows what happened: many terminals do not say that they lost the focus."""
-        app = self._app
-        now = app.now()
+        """Note a key, or a click ("" as the key). The first one after an absence shows what happened: many terminals do
+        not say that they lost the focus."""
+        app, now = self._app, self._app.now()
         active_at, self._active_at = self._active_at, now
         if active_at is not None and now - active_at > ABSENCE:
             self._show_absence(active_at)
@@ -70,6 +69,11 @@ class Presence:
             self._greet([])
         if app.is_loaded and key == "escape" and not app.last.welcomed:
             app.update_last_screen(welcomed=True)
+        self._report_activity(now)
+
+    def _report_activity(self, now: datetime) -> None:
+        """Report activity to the engine, at most twice a minute."""
+        app = self._app
         if app.engine is None or (self._reported_at is not None and now - self._reported_at < REPORT_INTERVAL):
             return
         self._reported_at = now
@@ -137,10 +141,10 @@ MAX_ABSENCE_CELLS = 200
 """Maximum number of cells of a line about what happened."""
 
 
-def _read_absence_lines(engine: Engine, at: datetime, now: datetime) -> list[Content]:
-    """The work since `at`; no lines when nothing happened. Blocking: call it in a thread."""
+def _read_absence_lines(engine: Engine, since: datetime, now: datetime) -> list[Content]:
+    """The work since then; no lines when nothing happened. Blocking: call it in a thread."""
     from engine import document  # not before the first frame
 
-    if not (lines := render_fields(make_absence_fields(document(engine.read_activity(at))), MAX_ABSENCE_CELLS)):
+    if not (lines := render_fields(make_absence_fields(document(engine.read_activity(since))), MAX_ABSENCE_CELLS)):
         return []
-    return [Content.styled(f"While you were away, {formats.age(now - at)}", "bold $accent"), *lines]
+    return [Content.styled(f"While you were away, {formats.age(now - since)}", "bold $accent"), *lines]

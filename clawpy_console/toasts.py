@@ -44,13 +44,18 @@ def make_toasts(events: Sequence[Any]) -> list[Toast]:
         if event.kind == "ChangeSetReady" and event.session_id in ended:
             continue  # the toast about the end of the session tells of it
         toast = TOAST_MAKERS[event.kind](event)
-        if toast is not None and event.kind == "SessionEnded" and event.subject in changes:
-            text = f"{toast.text} · {_describe_files_to_land(changes[event.subject])}"
-            severity: SeverityLevel = "error" if toast.severity == "error" else "warning"
-            toast = toast._replace(text=text, severity=severity, screen="work")
-        if toast is not None:
-            toasts.append(toast._replace(workspace=event.workspace))
+        if toast is None:
+            continue
+        if event.kind == "SessionEnded" and event.subject in changes:
+            toast = _add_files_to_land(toast, changes[event.subject])
+        toasts.append(toast._replace(workspace=event.workspace))
     return toasts[-MAX_TOASTS:]
+
+
+def _add_files_to_land(toast: Toast, event: Any) -> Toast:
+    """The toast about the end of a session that left these changes."""
+    severity: SeverityLevel = "error" if toast.severity == "error" else "warning"
+    return toast._replace(text=f"{toast.text} · {_describe_files_to_land(event)}", severity=severity, screen="work")
 
 
 SESSION_OUTCOMES = WORDS["session_toast"]

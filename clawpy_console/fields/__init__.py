@@ -116,15 +116,25 @@ def make_change_fields(before: Sequence[str], after: Sequence[str]) -> Fields:
 
     tones = {"-": "wrong", "+": "good", "@": "faint"}
     for number, line in enumerate(difflib.unified_diff(before, after, n=CONTEXT_LINES, lineterm="")):
-        if number < 2 or (number == 2 and line.startswith(("@@ -0,", "@@ -1,", "@@ -1 "))):
-            continue  # the names of the files, and a first part that begins at the top
+        is_name_of_file = number < 2
+        is_part_at_top = number == 2 and line.startswith(("@@ -0,", "@@ -1,", "@@ -1 "))
+        if is_name_of_file or is_part_at_top:
+            continue
         text = "  ⋮" if line.startswith("@@") else f"{line[0]} {line[1:]}".expandtabs(4)
         yield text_line(text, tones.get(line[0], "grey"))
+
+
+SPARKS = "▂▃▄▅▆▇█"
+"""The cells of `draw_sparkline`, from a low value to the highest."""
 
 
 def draw_sparkline(values: Sequence[float | None], top_value: float | None = None) -> str:
     """Values as one cell each, the highest, or `top_value`, as `█`; `▁` for nothing, `·` for no value."""
     top = top_value or max((value for value in values if value is not None), default=0)
-    return "".join(
-        "·" if value is None else "▁" if value <= 0 else "▂▃▄▅▆▇█"[min(6, int(value / top * 7))] for value in values
-    )
+
+    def choose_cell(value: float | None) -> str:
+        if value is None:
+            return "·"
+        return SPARKS[min(len(SPARKS) - 1, int(value / top * len(SPARKS)))] if value > 0 else "▁"
+
+    return "".join(map(choose_cell, values))

@@ -23,7 +23,7 @@ from clawpy_console.fields import (
     make_text_fields,
     text_line,
 )
-from clawpy_console.formats import first_of, one_line
+from clawpy_console.formats import list_first, one_line
 from engine.model.guidance import is_descriptive_key
 
 REACHES_OWNER = "reaches the owner"
@@ -49,15 +49,20 @@ def make_agent_fields(document: Document) -> Fields:
     for channel in document.get("serves", ()):
         yield Field("serves", _describe_channel(channel))
     if tools := document.get("tools"):
-        yield Field("may", ", ".join(tools["allow"]) or "nothing")
-        yield from make_fact_fields([("asks for", ", ".join(tools["ask"])), ("never", ", ".join(tools["deny"]))])
-        yield from (Field("model", f"{kind}: {model}") for kind, model in tools["models"].items())
-        if tools["budget"]:
-            yield Field("budget", f"${tools['budget']['usd_per_day']:,.2f} a day")
+        yield from _make_tool_fields(tools)
     yield Field("folder", folder, "faint")
     if "soul" in document:
         yield heading("soul")
         yield from make_text_fields(document["soul"])
+
+
+def _make_tool_fields(tools: Document) -> Fields:
+    """What an agent may do, with which models, and what it may spend."""
+    yield Field("may", ", ".join(tools["allow"]) or "nothing")
+    yield from make_fact_fields([("asks for", ", ".join(tools["ask"])), ("never", ", ".join(tools["deny"]))])
+    yield from (Field("model", f"{kind}: {model}") for kind, model in tools["models"].items())
+    if tools["budget"]:
+        yield Field("budget", f"${tools['budget']['usd_per_day']:,.2f} a day")
 
 
 def find_broken_file(broken: str) -> str:
@@ -96,7 +101,7 @@ def make_problem_fields(messages: Sequence[str]) -> Fields:
         return
     yield heading(formats.count(len(messages), "problem"))
     problems = [f"▲ {one_line(problem)}" for problem in messages]
-    yield from (text_line(problem, "wants") for problem in first_of(problems, MAX_PROBLEMS))
+    yield from (text_line(problem, "wants") for problem in list_first(problems, MAX_PROBLEMS))
 
 
 # Guidance
@@ -111,11 +116,7 @@ def make_guidance_fields(document: Document) -> Fields:
         )
     else:
         yield text_line(f"No guidance: {one_line(document['reason'])}", "wants")
-    for hop in document["hops"]:
-        share = draw_bar(hop["tokens"] / hop["share"] if hop["share"] else 0.0)
-        amount = hop["why"] or f"{share} {hop['tokens']:>4} of {hop['share']:>4} tokens"
-        leader = f"{hop['leader']}, tier {hop['tier']}"
-        yield Field(f"{hop['hop'] + 1} up", f"{amount}  {leader}", "grey" if hop["why"] else "ink")
+    yield from map(_make_leader_field, document["hops"])
     omitted = [(hop["leader"], item) for hop in document["hops"] for item in hop["cut"]]
     if omitted:
         yield text_line("▼ left out (budget)", "wants")
@@ -128,17 +129,25 @@ def make_guidance_fields(document: Document) -> Fields:
         yield from make_profile_fields(document["profile"])
 
 
-def make_profile_fields(guidance: Document) -> Fields:
+def _make_leader_field(hop: Document) -> Field:
+    """The part of the guidance that comes from one leader, or why it gives none."""
+    share = draw_bar(hop["tokens"] / hop["share"] if hop["share"] else 0.0)
+    amount = hop["why"] or f"{share} {hop['tokens']:>4} of {hop['share']:>4} tokens"
+    leader = f"{hop['leader']}, tier {hop['tier']}"
+    return Field(f"{hop['hop'] + 1} up", f"{amount}  {leader}", "grey" if hop["why"] else "ink")
+
+
+def make_profile_fields(profile: Document) -> Fields:
     """The profile of a leader: the guidance that it gives."""
     sections = ("principles", "guardrails", "patterns", "decisions")
-    if not any(guidance[name] for name in sections):
+    if not any(profile[name] for name in sections):
         yield text_line(
             "It gives no guidance: no principles, patterns or guardrails were found in its soul.md.", "grey"
         )
     for name in sections:
-        if guidance[name]:
+        if profile[name]:
             yield heading(name)
-        yield from (text_line(f"- {_describe_profile_item(item)}") for item in guidance[name])
+        yield from (text_line(f"- {_describe_profile_item(item)}") for item in profile[name])
 
 
 def _describe_profile_item(item: Any) -> str:
@@ -191,23 +200,23 @@ def _describe_tokens(document: Document) -> str:
     return formats.count(document["tokens"], "token") if document["tokens"] else f"none: {document['reason']}"
 
 
-def make_teaching_fields(guidance: Document, now: datetime) -> Fields:
+def make_teaching_fields(teaching: Document, now: datetime) -> Fields:
     """The last and the next time that guidance is written into the agent's soul.md, and what that changes."""
-    next_round = format_instant(guidance["next"], now) or "no round is due"
-    if guidance["next"] and datetime.fromisoformat(guidance["next"]) <= now:
+    next_round = format_instant(teaching["next"], now) or "no round is due"
+    if teaching["next"] and datetime.fromisoformat(teaching["next"]) <= now:
         next_round = "due now"
-    if not guidance["enabled"]:
+    if not teaching["enabled"]:
         next_round = "when you ask: enable_m2 is off in wisdom_cascade_config.json"
-    yield Field("last round", format_instant(guidance["last"], now) or "never")
+    yield Field("last round", format_instant(teaching["last"], now) or "never")
     yield Field("next", next_round)
-    if guidance["reason"]:
-        yield text_line(one_line(guidance["reason"]), "wants")
-    elif not guidance["diff"]:
+    if teaching["reason"]:
+        yield text_line(one_line(teaching["reason"]), "wants")
+    elif not teaching["diff"]:
         yield text_line("✓ No changes: soul.md has all guidance already.", "grey")
     else:
         yield heading("changes in the next round")
         tones = {"+": "good", "-": "wrong"}
-        for line in guidance["diff"].split("\n"):
+        for line in teaching["diff"].split("\n"):
             is_head = line.startswith(("---", "+++", "@@"))
             yield text_line(line, "faint" if is_head else tones.get(line[:1], "grey"))
 

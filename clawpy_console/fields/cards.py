@@ -22,7 +22,7 @@ from clawpy_console.fields import (
     heading,
     text_line,
 )
-from clawpy_console.formats import first_of, fit_to_width, one_line
+from clawpy_console.formats import fit_to_width, list_first, one_line
 from engine.model import PROBLEM_FOUND, describe_outcome, label_outcome
 from engine.wording import failures
 
@@ -46,7 +46,7 @@ def describe_changes(changes: str, *, check_only: bool, without_sandbox: bool) -
 SESSION_SIGNS = SIGNS["session"]
 """Sign and tone of each state and outcome of a session."""
 
-TEST_RUNS = (None, "run_tests")
+TEST_FLOWS = (None, "run_tests")
 """The flows whose outcome is the number of tests that failed; None is an agent's work. Other flows use tests only as a
 means."""
 
@@ -55,7 +55,7 @@ def make_outcome_label(state: str, result: str | None, flow: str | None, failed:
     """How a session stands. Its tests `failed`, or had `errors`."""
     if state == "succeeded" and result == "failed":
         sign, tone = SESSION_SIGNS[PROBLEM_FOUND]
-        return Label(sign, tone, failures(failed, errors) if flow in TEST_RUNS and failed + errors else PROBLEM_FOUND)
+        return Label(sign, tone, failures(failed, errors) if flow in TEST_FLOWS and failed + errors else PROBLEM_FOUND)
     sign, tone = SESSION_SIGNS[state]
     return Label(sign, tone, label_outcome(state))
 
@@ -79,7 +79,7 @@ def describe_open_comments(sent: Sequence[bool]) -> str:
 HOLD_NAMES = WORDS["hold"]
 """The names of stops and pauses, by the word of each."""
 
-SWITCH_ON = "`clawpy config set crossPollEnabled true`"
+SWITCH_ON_COMMAND = "`clawpy config set crossPollEnabled true`"
 """The command that ends the hold `config`, in place of `resume`."""
 
 
@@ -96,7 +96,7 @@ def make_hold_field(word: str, reason: str, since: str, how: str, remaining: str
     where that is not known."""
     end = f", over in {remaining}" if remaining else ""
     begin = f"Since {since}: " if since else ""
-    text = f"{SWITCH_ON if word == 'config' else how} to resume{end}. {begin}{one_line(reason)}"
+    text = f"{SWITCH_ON_COMMAND if word == 'config' else how} to resume{end}. {begin}{one_line(reason)}"
     return Field(f"■ {HOLD_NAMES[word]}", text, "wrong" if word == "stop" else "wants")
 
 
@@ -105,16 +105,18 @@ def make_hold_field(word: str, reason: str, since: str, how: str, remaining: str
 
 def make_absence_fields(document: Document) -> Fields:
     """Sessions, blocks, decisions, learnings and costs; no fields when nothing happened."""
-    ran, blocked = document["ran"], document["blocked"]
+    sessions, blocked = document["ran"], document["blocked"]
     approved, dismissed = document["approved"], document["rejected"]
-    counts = document["learnt"]
-    learned = ", ".join(formats.count(counts[key], *forms) for key, forms in LEARNED_FORMS.items() if counts[key])
-    if not (ran or blocked or approved or dismissed or learned):
+    learned_counts = document["learnt"]
+    learned = ", ".join(
+        formats.count(learned_counts[key], *forms) for key, forms in LEARNED_FORMS.items() if learned_counts[key]
+    )
+    if not (sessions or blocked or approved or dismissed or learned):
         return
-    problems = sum(describe_outcome(session["state"], session["result"]) == PROBLEM_FOUND for session in ran)
-    unfinished = sum(session["state"] not in ("succeeded", "discarded") for session in ran)
-    numbers = {"found a problem": problems, "did not finish": unfinished}
-    yield Field("done", ", ".join([formats.count(len(ran), "session"), *_count_exceptions(numbers)]))
+    problems = sum(describe_outcome(session["state"], session["result"]) == PROBLEM_FOUND for session in sessions)
+    unfinished = sum(session["state"] not in ("succeeded", "discarded") for session in sessions)
+    exceptions = _count_exceptions({"found a problem": problems, "did not finish": unfinished})
+    yield Field("done", ", ".join([formats.count(len(sessions), "session"), *exceptions]))
     if blocked:
         yield Field("blocked", f"{len(blocked)} by the rails")
     by_itself, decisions = document["approvedByItself"], document["decisions"]
@@ -148,13 +150,13 @@ def format_confidence(share: float | None) -> str:
     return "–" if share is None else f"{share:.2f}"
 
 
-TRENDS = {"improving": "▲ improving", "declining": "▼ declining", "steady": "steady"}
+TREND_LABELS = {"improving": "▲ improving", "declining": "▼ declining", "steady": "steady"}
 """The trend of the approval in words, by its name in the document."""
 
 OUTCOME_LABELS = WORDS["outcome"]
 """The word for what became of cards, by the key of its count."""
 
-ALWAYS_SHOWN = ("approved", "rejected")
+ALWAYS_COUNTED = ("approved", "rejected")
 """Outcomes whose counts are shown when they are 0, too."""
 
 
@@ -162,12 +164,12 @@ def make_summary_fields(document: Document) -> Fields:
     """The number of cards, what became of them, and how many were approved."""
     own = f" and {formats.count(document['ownPrompts'], 'prompt')} of your own" if document["ownPrompts"] else ""
     counts = [
-        f"{document[key]:,} {label}" for key, label in OUTCOME_LABELS.items() if document[key] or key in ALWAYS_SHOWN
+        f"{document[key]:,} {label}" for key, label in OUTCOME_LABELS.items() if document[key] or key in ALWAYS_COUNTED
     ]
     total, period = formats.count(document["totalPredictions"], "card"), document["period"].replace("_", " ")
     yield Field("cards", f"{period}: {total}{own}, {', '.join(counts)}")
     if document["approvalRate"] is not None:
-        trend = TRENDS.get(document["trendDirection"], "no trend yet")
+        trend = TREND_LABELS.get(document["trendDirection"], "no trend yet")
         yield Field("approved", f"{format_percent(document['approvalRate'])}, {trend}")
     if document["autoExecuted"]:
         yield Field("by itself", f"{document['autoExecuted']:,}, {document['autoExecutedUndone']:,} undone")
@@ -196,23 +198,30 @@ def make_calibration_fields(insights: Document) -> Fields:
     buckets = [bucket for bucket in insights["calibration"] if bucket["predictions"]]
     if buckets:
         yield heading("calibration: approved, 95 % interval, stated")
-    for bucket in buckets:
-        stated, tone = judge_calibration(bucket)
-        rate, interval = bucket["approvalRate"], f"{100 * bucket['low']:.0f}–{100 * bucket['high']:.0f}"
-        text = f"{draw_bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6} {stated}"
-        yield Field(bucket["bucket"], text, tone)
-    if buckets:
+        yield from map(_make_bucket_field, buckets)
         error, sign = insights["calibrationError"], "✓ " if insights["calibrationHolds"] else ""
         yield Field("error", "not known yet" if error is None else f"{sign}{error:.3f}")
-        at, threshold = insights["atThreshold"], insights["autoExecuteThreshold"]
-        cards = formats.count(at["predictions"], "card")
-        evidence = "you have not decided any such card"
-        if at["predictions"]:
-            evidence = f"you approved {format_percent(at['approvalRate'])} of {cards} (at least {at['low']:.0%})"
-        yield Field("acts from", f"{threshold:.2f}: {evidence}")
+        yield _make_threshold_field(insights["atThreshold"], insights["autoExecuteThreshold"])
     yield Field("phase", f"{insights['phase']}: {one_line(insights['phaseReason'])}")
     if insights["calibrationWords"] not in insights["phaseReason"]:
         yield text_line(one_line(insights["calibrationWords"]), "grey")
+
+
+def _make_bucket_field(bucket: Document) -> Field:
+    """A range of confidence: how many of its cards were approved, and the verdict on that."""
+    stated, tone = judge_calibration(bucket)
+    rate, interval = bucket["approvalRate"], f"{100 * bucket['low']:.0f}–{100 * bucket['high']:.0f}"
+    text = f"{draw_bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6} {stated}"
+    return Field(bucket["bucket"], text, tone)
+
+
+def _make_threshold_field(bucket: Document, threshold: float) -> Field:
+    """The confidence from which cards run by themselves, and how often you approved such cards."""
+    evidence = "you have not decided any such card"
+    if bucket["predictions"]:
+        cards = formats.count(bucket["predictions"], "card")
+        evidence = f"you approved {format_percent(bucket['approvalRate'])} of {cards} (at least {bucket['low']:.0%})"
+    return Field("acts from", f"{threshold:.2f}: {evidence}")
 
 
 MIN_DECISIONS = 5
@@ -242,8 +251,6 @@ MAX_TABLE_ROWS = 8
 
 def make_table_fields(insights: Document, names: Sequence[str]) -> Fields:
     """A table for each of `names`, a group of the document: its head, and its first rows."""
-    from engine import kind_title  # not before the first frame
-
     listed = [name for name in names if insights[name]]
     for name in listed:
         if name != listed[0]:
@@ -252,14 +259,19 @@ def make_table_fields(insights: Document, names: Sequence[str]) -> Fields:
         cost_title = "cost" if any(group["costPerAccepted"] for group in groups) else ""
         head = f"{title.upper():<{NAME_CELLS}}{'cards':>6}{'decided':>8}{'approved':>9}{cost_title:>7}"
         yield text_line(head.rstrip(), "faint")
-        rows = []
-        for group in groups:
-            label = kind_title(group["name"]) if name == "kinds" else group["name"] or "–"
-            cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
-            decided = group["approved"] + group["rejected"]
-            row = f"{group['predictions']:>6,}{decided:>8,}{format_percent(group['approvalRate']):>9}{cost:>7}"
-            rows.append(f"{fit_to_width(label, NAME_CELLS)}{row}".rstrip())
-        yield from map(text_line, first_of(rows, MAX_TABLE_ROWS))
+        rows = [_format_table_row(group, is_kind=name == "kinds") for group in groups]
+        yield from map(text_line, list_first(rows, MAX_TABLE_ROWS))
+
+
+def _format_table_row(group: Document, *, is_kind: bool) -> str:
+    """A group of cards, such as those of a kind: its name, its numbers and its cost."""
+    from engine import kind_title  # not before the first frame
+
+    label = kind_title(group["name"]) if is_kind else group["name"] or "–"
+    cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
+    decided = group["approved"] + group["rejected"]
+    row = f"{group['predictions']:>6,}{decided:>8,}{format_percent(group['approvalRate']):>9}{cost:>7}"
+    return f"{fit_to_width(label, NAME_CELLS)}{row}".rstrip()
 
 
 def make_drift_fields(report: Document) -> Fields:

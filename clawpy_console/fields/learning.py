@@ -7,7 +7,9 @@ Each function takes a document that a verb prints as JSON, or a part of it: `rec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
+from typing import NamedTuple
 
 from clawpy_console import formats
 from clawpy_console.fields import (
@@ -24,7 +26,16 @@ from clawpy_console.fields import (
     make_text_fields,
     text_line,
 )
-from clawpy_console.formats import crop, first_of, one_line, workspace_name
+from clawpy_console.formats import crop, list_first, one_line, percentage_points, workspace_name
+
+
+class KindName(NamedTuple):
+    """What a kind of candidate or learning is called."""
+
+    short: str
+    """For a column of a list."""
+    full: str
+
 
 # Memories
 
@@ -49,12 +60,14 @@ MAX_PLACES = 6
 
 def make_forgetting_fields(report: Document) -> Fields:
     """The places where forgetting removes a text, by store, and what stays."""
+    total = sum(report["counts"].values())
     counts = " · ".join(f"{count:,} in {store}" for store, count in report["counts"].items())
-    yield text_line(f"{formats.count(sum(report['counts'].values()), 'place')}: {counts}")
+    yield text_line(f"{formats.count(total, 'place')}: {counts}")
     if not report["forgotten"]:
-        for place in report["places"][:MAX_PLACES]:
+        places = report["places"][:MAX_PLACES]
+        for place in places:
             yield text_line(f"▸ {place['store']}: {crop(one_line(place['text']), 120)}", "grey")
-        if (more := sum(report["counts"].values()) - MAX_PLACES) > 0:
+        if (more := total - len(places)) > 0:
             yield text_line(f"and {more:,} more", "faint")
     yield from (text_line(f"stays: {one_line(remainder)}", "grey") for remainder in report["left"])
     if not report["forgotten"]:
@@ -64,21 +77,19 @@ def make_forgetting_fields(report: Document) -> Fields:
 # Candidates
 
 
-EVIDENCE_TITLES = {"draftedFrom": "drafted from", "corroboratedBy": "evidence for", "against": "evidence against"}
+EVIDENCE_TITLES = {
+    "draftedFrom": "drafted from",
+    "corroboratedBy": "further evidence for",
+    "against": "evidence against",
+}
 """The fields of a candidate that hold ids of records, each with its title."""
-
-
-def format_points(share: float) -> str:
-    """A difference of shares in percentage points, with its sign: `+24`, `±0`."""
-    value = round(share * 100)
-    return f"{value:+d}" if value else "±0"
 
 
 CANDIDATE_STATUS = LABELS["candidate"]
 """The label of each status of a candidate."""
 
-CANDIDATE_TYPES = WORDS["candidate"]
-"""The short name of each type for a list, and its full name."""
+CANDIDATE_TYPES = {name: KindName(*names) for name, names in WORDS["candidate"].items()}
+"""The name of each type of candidate."""
 
 DECIDED_BY = {"operator": "you", "autonomy": "the engine", "api": "the gateway"}
 """Who decided about a candidate, in words."""
@@ -89,28 +100,32 @@ STEP_SIGNS = SIGNS["step"]
 
 def make_candidate_fields(document: Document, now: datetime) -> Fields:
     """The details of a candidate without its records."""
-    proposal = document["candidate"]
-    label = CANDIDATE_STATUS[proposal["status"]]
-    by = f" by {DECIDED_BY.get(proposal['decidedBy'], proposal['decidedBy'])}" if proposal["decidedBy"] else ""
-    yield text_line(one_line(proposal["title"]), "title")
-    yield text_line(f"{label.sign} {label.words}{by} {format_instant(proposal['changedAt'], now)}", label.tone)
-    yield Field("changes", f"{CANDIDATE_TYPES[proposal['type']][1]}, for {describe_candidate_scope(proposal)}")
-    yield Field("seen in", f"{workspace_name(proposal['scopeId'])}: {_describe_record_kind(proposal)}")
-    yield Field(
-        "score", f"{draw_bar(proposal['score'] / 100)} {proposal['score']:.0f} of 100; {describe_evidence(proposal)}"
-    )
-    if proposal["reason"]:
-        yield Field("reason", one_line(proposal["reason"]))
-    if document["lift"] or proposal["status"] == "promoted":
+    candidate = document["candidate"]
+    label, decided_by = CANDIDATE_STATUS[candidate["status"]], candidate["decidedBy"]
+    by = f" by {DECIDED_BY.get(decided_by, decided_by)}" if decided_by else ""
+    yield text_line(one_line(candidate["title"]), "title")
+    yield text_line(f"{label.sign} {label.words}{by} {format_instant(candidate['changedAt'], now)}", label.tone)
+    yield Field("changes", f"{CANDIDATE_TYPES[candidate['type']].full}, for {describe_candidate_scope(candidate)}")
+    yield Field("seen in", f"{workspace_name(candidate['scopeId'])}: {_describe_record_kind(candidate)}")
+    score = candidate["score"]
+    yield Field("score", f"{draw_bar(score / 100)} {score:.0f} of 100; {describe_evidence(candidate)}")
+    if candidate["reason"]:
+        yield Field("reason", one_line(candidate["reason"]))
+    if document["lift"] or candidate["status"] == "promoted":
         yield heading("lift")
-        yield from make_lift_fields(document["lift"])
+        yield from _make_lift_fields(document["lift"])
     for overlay in document["overlays"]:
         until = f" to {format_instant(overlay['until'], now)}" if overlay["until"] else ""
         yield Field("active", f"{'from' if until else 'since'} {format_instant(overlay['since'], now)}{until}")
     yield heading("effect: now (-) and with it (+)")
-    yield from make_effect_fields(document["preview"])
+    yield from _make_effect_fields(document["preview"])
     yield heading("history")
-    for step in document["stages"]:
+    yield from _make_history_fields(document["stages"], now)
+
+
+def _make_history_fields(stages: Iterable[Document], now: datetime) -> Fields:
+    """The steps of a candidate, those that are done and those ahead; a decision that is due stands out."""
+    for step in stages:
         sign, tone = ("▲", "wants") if (step["name"], step["state"]) == ("review", "now") else STEP_SIGNS[step["state"]]
         text = f"{format_instant(step['at'], now):>9}  {one_line(step['words'])}".rstrip()
         yield Field(f"{sign} {step['name']}", text, tone)
@@ -138,31 +153,34 @@ VERDICT_TONES = {"helps": "good", "harms": "wrong"}
 """The tones of verdicts on a lift; others are grey."""
 
 
-def make_lift_fields(measured: Document | None) -> Fields:
+def _make_lift_fields(lift: Document | None) -> Fields:
     """The lift of a candidate: runs with it, runs without it, and the interval of the difference."""
-    if measured is None:
+    if lift is None:
         yield text_line("Not measured yet: no run has tried it.", "grey")
         return
-    yield Field("verdict", measured["verdict"], VERDICT_TONES.get(measured["verdict"], "grey"))
-    for name, good, runs in (("with it", "withGood", "withRuns"), ("without it", "withoutGood", "withoutRuns")):
-        share = measured[good] / measured[runs] if measured[runs] else 0.0
-        percent = f", {share:.0%}" if measured[runs] else ""
-        yield Field(
-            name, f"{draw_bar(share)} {measured[good]} of {formats.count(measured[runs], 'run')} went well{percent}"
-        )
-    if measured["withRuns"] and measured["withoutRuns"]:
-        interval = f"80 % interval {format_points(measured['low'])} to {format_points(measured['high'])}"
-        yield Field("difference", f"{format_points(measured['difference'])} points, {interval}")
+    yield Field("verdict", lift["verdict"], VERDICT_TONES.get(lift["verdict"], "grey"))
+    yield _make_runs_field("with it", lift["withGood"], lift["withRuns"])
+    yield _make_runs_field("without it", lift["withoutGood"], lift["withoutRuns"])
+    if lift["withRuns"] and lift["withoutRuns"]:
+        interval = f"80 % interval {percentage_points(lift['low'])} to {percentage_points(lift['high'])}"
+        yield Field("difference", f"{percentage_points(lift['difference'])} points, {interval}")
 
 
-def make_effect_fields(preview: Document, *, removed: bool = False) -> Fields:
+def _make_runs_field(name: str, good: int, runs: int) -> Field:
+    """How many of so many runs went well."""
+    share = good / runs if runs else 0.0
+    percent = f", {share:.0%}" if runs else ""
+    return Field(name, f"{draw_bar(share)} {good} of {formats.count(runs, 'run')} went well{percent}")
+
+
+def _make_effect_fields(preview: Document, *, removed: bool = False) -> Fields:
     """The lines that a candidate changes; with `removed`, those that rolling it back changes."""
     before, after = preview["before"], preview["after"]
     lines = list(make_change_fields(after, before) if removed else make_change_fields(before, after))
     yield from lines or [text_line("It changes nothing right now.", "wants")]
 
 
-def make_decision_fields(document: Document, move: str) -> Fields:
+def make_candidate_decision_fields(document: Document, move: str) -> Fields:
     """The effect of a decision; `move` is a value of `CandidateMove`."""
     if move == "reject":
         yield text_line("Nothing changes in how agents act.")
@@ -172,14 +190,14 @@ def make_decision_fields(document: Document, move: str) -> Fields:
         yield text_line("Its changes are removed:")
     else:
         yield text_line(f"It becomes active for {describe_candidate_scope(document['candidate'])}:")
-    yield from make_effect_fields(document["preview"], removed=move == "roll back")
+    yield from _make_effect_fields(document["preview"], removed=move == "roll back")
 
 
 MONEY_DETAILS = frozenset({"cost", "spent", "budget"})
 """Details of a record that are micro-dollars."""
 
 
-def make_record_fields(record: Document, now: datetime) -> Fields:
+def make_candidate_record_fields(record: Document, now: datetime) -> Fields:
     """One record: what happened, its score, and the reason for it."""
     yield text_line(
         f"{_describe_record_kind(record)}: {record['score']:.0f} of 100, {format_instant(record['createdAt'], now)}"
@@ -198,16 +216,16 @@ def make_record_fields(record: Document, now: datetime) -> Fields:
 # Learnings
 
 
-def describe_scope(name: str, scope_id: str, workspace: str, task: str = "") -> str:
+def describe_scope(scope: str, scope_id: str, workspace: str, task: str = "") -> str:
     """The scope of a learning in words; a session is named by its `task`, where that is known."""
-    match name:
+    match scope:
         case "global":
             return "all projects"
         case "project":
             return f"project {workspace_name(workspace) or scope_id}"
         case "session":
             return f"session {one_line(task or scope_id)}"
-    return f"{name} {one_line(f'{scope_id}: {task}' if task else scope_id)}"
+    return f"{scope} {one_line(f'{scope_id}: {task}' if task else scope_id)}"
 
 
 def describe_learning_scope(document: Document) -> str:
@@ -218,55 +236,58 @@ def describe_learning_scope(document: Document) -> str:
 
 def make_learning_title(learning: Document) -> str:
     """A learning in one line."""
-    return make_title(learning["title"], learning["text"])
+    return make_title_or_excerpt(learning["title"], learning["text"])
 
 
-def make_title(title: str, text: str) -> str:
+def make_title_or_excerpt(title: str, text: str) -> str:
     """The title of a learning in one line, else the beginning of its text."""
     return one_line(title or text[:200]) or "forgotten"
 
 
-LEARNING_KINDS = WORDS["learning"]
-"""The short name of each kind for a list, and its full name."""
+LEARNING_KINDS = {name: KindName(*names) for name, names in WORDS["learning"].items()}
+"""The name of each kind of learning."""
 
 LEARNING_STATUS = LABELS["learning"]
 """The label of each status of a learning."""
 
 
-def make_learning_fields(learned: Document, now: datetime) -> Fields:
+def make_learning_fields(learning: Document, now: datetime) -> Fields:
     """The details of a learning without its links."""
-    label = LEARNING_STATUS[learned["status"]]
-    if not one_line(learned["text"]).startswith(make_learning_title(learned).rstrip("…. ")):  # else the text repeats it
-        yield text_line(make_learning_title(learned), "title")
-    yield text_line(f"{label.sign} {label.words}, {describe_learning_scope(learned)}, {learned['type']}", label.tone)
-    if learned["review"]:
-        yield text_line(f"▲ check it: {one_line(learned['review'])}", "wants")
-    if learned["because"]:
-        yield Field("because", one_line(learned["because"]), "wants")
-    yield from make_text_fields(learned["text"])
+    label, title = LEARNING_STATUS[learning["status"]], make_learning_title(learning)
+    if not one_line(learning["text"]).startswith(title.rstrip("…. ")):  # else the text repeats it
+        yield text_line(title, "title")
+    yield text_line(f"{label.sign} {label.words}, {describe_learning_scope(learning)}, {learning['type']}", label.tone)
+    if learning["review"]:
+        yield text_line(f"▲ check it: {one_line(learning['review'])}", "wants")
+    if learning["because"]:
+        yield Field("because", one_line(learning["because"]), "wants")
+    yield from make_text_fields(learning["text"])
     yield heading("evidence")
-    yield Field("confidence", f"{draw_bar(learned['confidence'])} {learned['confidence']:.2f}")
-    yield Field(
-        "importance",
-        f"{draw_bar(learned['importance'])} {learned['importance']:.2f}  {'; '.join(learned['reasons'])}".rstrip(),
-    )
-    yield Field("kind", LEARNING_KINDS[learned["kind"]][1])
-    by = f" by {learned['targetAgent']}" if learned["targetAgent"] else ""
-    about = "how agents work together" if learned["domain"] == "team" else "the work itself"
-    since = format_instant(learned["createdAt"], now) or "at an unknown time"
-    yield Field("found", f"{since}{by}, {learned['phase'] or 'written by hand'}, about {about}")
-    if learned["task"]:
-        yield Field("in session", one_line(learned["task"]))
-    if learned["reinforcementCount"]:
-        last = f", last {format_instant(learned['lastReinforced'], now)}" if learned["lastReinforced"] else ""
-        yield Field("repeated", f"by {formats.count(learned['reinforcementCount'], 'session')}{last}")
-    if learned["promotedAt"]:
-        count = formats.count(len(learned["promotedFrom"]), "entry", "entries")
-        yield Field("promoted", f"{format_instant(learned['promotedAt'], now)}, from {count}")
-    if learned["gone"]:
-        yield Field("missing", f"{formats.count(len(learned['gone']), 'source')} no longer in any file", "wants")
-    yield Field("reached", formats.count(learned["prompts"], "prompt") if learned["prompts"] else "no prompt yet")
-    yield Field("file", learned["path"], "faint")
+    yield Field("confidence", f"{draw_bar(learning['confidence'])} {learning['confidence']:.2f}")
+    importance = f"{draw_bar(learning['importance'])} {learning['importance']:.2f}  {'; '.join(learning['reasons'])}"
+    yield Field("importance", importance.rstrip())
+    yield Field("kind", LEARNING_KINDS[learning["kind"]].full)
+    yield from _make_origin_fields(learning, now)
+    yield Field("reached", formats.count(learning["prompts"], "prompt") if learning["prompts"] else "no prompt yet")
+    yield Field("file", learning["path"], "faint")
+
+
+def _make_origin_fields(learning: Document, now: datetime) -> Fields:
+    """When and where a learning was found, how often it was seen again, and what it was promoted from."""
+    by = f" by {learning['targetAgent']}" if learning["targetAgent"] else ""
+    about = "how agents work together" if learning["domain"] == "team" else "the work itself"
+    since = format_instant(learning["createdAt"], now) or "at an unknown time"
+    yield Field("found", f"{since}{by}, {learning['phase'] or 'written by hand'}, about {about}")
+    if learning["task"]:
+        yield Field("in session", one_line(learning["task"]))
+    if learning["reinforcementCount"]:
+        last = f", last {format_instant(learning['lastReinforced'], now)}" if learning["lastReinforced"] else ""
+        yield Field("repeated", f"by {formats.count(learning['reinforcementCount'], 'session')}{last}")
+    if learning["promotedAt"]:
+        count = formats.count(len(learning["promotedFrom"]), "entry", "entries")
+        yield Field("promoted", f"{format_instant(learning['promotedAt'], now)}, from {count}")
+    if learning["gone"]:
+        yield Field("missing", f"{formats.count(len(learning['gone']), 'source')} no longer in any file", "wants")
 
 
 MAX_AFFECTED = 8
@@ -283,7 +304,7 @@ def make_retraction_fields(learning: Document) -> Fields:
         return
     yield text_line(f"{formats.count(len(active), 'learning')} promoted from it will wait for your decision:", "wants")
     affected = [f"▸ {describe_learning_scope(entry)}: {make_learning_title(entry)}" for entry in active]
-    yield from map(text_line, first_of(affected, MAX_AFFECTED))
+    yield from map(text_line, list_first(affected, MAX_AFFECTED))
 
 
 MAX_PREVIEW_LINES = 12

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from clawpy_console import formats
 from clawpy_console.fields import WORDS
 from clawpy_console.fields.agent import find_broken_file
-from clawpy_console.formats import crop, first_of
+from clawpy_console.formats import crop, list_first
 from clawpy_console.keys import format_key
 from clawpy_console.screens.agent_dialogs import EditProfile, MoveAgent, NewAgent
 from clawpy_console.screens.agent_tree import OWNER, collect_ids_below
@@ -225,7 +225,7 @@ def _make_findings_question(queued: Sequence[Bubble]) -> str:
     """The findings that would be sent up, and their effect."""
     ready = [finding for finding in queued if finding.may_guide]
     findings = [crop(f"▸ {item.learning.agent} → {item.leader}: {item.learning.text}", 70) for item in ready]
-    lines = first_of(findings, MAX_LISTED_FINDINGS)
+    lines = list_first(findings, MAX_LISTED_FINDINGS)
     if len(ready) < len(queued):
         quotes = formats.count(len(queued) - len(ready), "quote")
         lines.append(f"  Not included: {quotes} that you have not approved yet (see “waiting for you”)")

@@ -217,7 +217,7 @@ class LearningScreen(FilteredScreen):
     def _draw_list(self) -> None:
         """Draw the candidates and learnings that match the filter and the group."""
         groups = select_rows(self._listed or (), self.filter_words, self._shown_heading, self._shown_kind)
-        shown_only = self._shown_heading or (self._shown_kind and learning_fields.LEARNING_KINDS[self._shown_kind][1])
+        shown_only = self._shown_heading or (self._shown_kind and learning_fields.LEARNING_KINDS[self._shown_kind].full)
         empty = "No match." if shown_only else self.describe_empty_list("Nothing yet.")
         rows = group_rows({f"{title}  {len(members):,}": members for title, members in groups.items()})
         self._list.show(rows, empty=empty)
@@ -258,7 +258,9 @@ class LearningScreen(FilteredScreen):
     def _draw_record(self) -> None:
         """Draw the record under the cursor of the links."""
         record = self._record
-        self.show_fields("#record", learning_fields.make_record_fields(document(record), self.now) if record else ())
+        self.show_fields(
+            "#record", learning_fields.make_candidate_record_fields(document(record), self.now) if record else ()
+        )
         self.query_one("#record").display = record is not None and (self.pane == "links" or not self.has_class("-low"))
 
     # Moving about
@@ -337,8 +339,8 @@ class LearningScreen(FilteredScreen):
         """Show what a decision changes, and ask for its reason or its confirmation before `decide`."""
         decision, subject = DECISIONS[name], find_subject(view)
         text = subject.text if isinstance(subject, LearningEntry) else ""
-        title = f"{decision.question} {crop(learning_fields.make_title(subject.title, text), 60)}"
-        make_effect = decision.make_effect or partial(learning_fields.make_decision_fields, move=name)
+        title = f"{decision.question} {crop(learning_fields.make_title_or_excerpt(subject.title, text), 60)}"
+        make_effect = decision.make_effect or partial(learning_fields.make_candidate_decision_fields, move=name)
         effect = list(make_effect(document(view)))
         if decision.verb:
             preview = Content("\n").join(render_fields(effect, UNWRAPPED_CELLS))

@@ -148,11 +148,11 @@ def make_candidate_row(candidate: Candidate, lift: Lift | None) -> Row:
     right = f"score {candidate.score:.0f}"
     if lift is not None:
         is_measured = lift.verdict is not LiftVerdict.NOT_ENOUGH
-        right = f"lift {learning_fields.format_points(lift.difference) if is_measured else '…'}"
+        right = f"lift {formats.percentage_points(lift.difference) if is_measured else '…'}"
     if harms := _does_harm(lift):
         sign, tone = "▲", "wants"  # you may want to roll it back
     text_style = "ink" if candidate.status in (CandidateStatus.REVIEW, CandidateStatus.ACTIVE) else "grey"
-    text = f"{learning_fields.CANDIDATE_TYPES[candidate.type][0]:<8}{one_line(candidate.title)}"
+    text = f"{learning_fields.CANDIDATE_TYPES[candidate.type].short:<8}{one_line(candidate.title)}"
     right_style = "wrong" if harms else "grey"
     return Row(candidate.id, text, sign, right, style=text_style, mark_style=tone, right_style=right_style)
 
@@ -162,7 +162,8 @@ def make_learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> 
     sign, tone, _ = learning_fields.LEARNING_STATUS[entry.status]
     if _needs_review(entry):
         sign, tone = "▲", "wants"
-    text = f"{learning_fields.LEARNING_KINDS[entry.kind][0]:<6}{learning_fields.make_title(entry.title, entry.text)}"
+    title = learning_fields.make_title_or_excerpt(entry.title, entry.text)
+    text = f"{learning_fields.LEARNING_KINDS[entry.kind].short:<6}{title}"
     found_at = formats.moment(entry.created_at, now) if entry.created_at else ""
     text_style = "ink" if entry.active else "faint"
     return Row(prefix + entry.id, text, sign, found_at, style=text_style, mark_style=tone, right_style="grey")

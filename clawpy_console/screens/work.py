@@ -317,8 +317,8 @@ class WorkScreen(FilteredScreen):
             agent = "" if session.state.over else ", where its agent still works"
             place = "worktree" if session.cwd != session.workspace else "repository"
             banner = f"The {place} of “{crop(one_line(session.prompt), 60)}”{agent}"
-            if_gone = f"{session.cwd} is gone: only the diff is left, in the pane on the right"
-            external_programs.open_shell(self.app, session.cwd, banner=banner, if_gone=if_gone)
+            gone_message = f"{session.cwd} is gone: only the diff is left, in the pane on the right"
+            external_programs.open_shell(self.app, session.cwd, banner=banner, gone_message=gone_message)
 
     # The change set
 

@@ -19,7 +19,7 @@ from textual.widget import Widget
 
 from clawpy_console import formats
 from clawpy_console.fields import SIGNS, WORDS
-from clawpy_console.fields.cards import SWITCH_ON, choose_cost_tone
+from clawpy_console.fields.cards import SWITCH_ON_COMMAND, choose_cost_tone
 from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import KEY_LINE, format_key
 from clawpy_console.state import AppState
@@ -91,7 +91,7 @@ class Frame(Widget):
         if hold is not None:
             hint = f"Press {key} to resume"
             if hold.word == "config":
-                hint = SWITCH_ON
+                hint = SWITCH_ON_COMMAND
             elif len(app.screen_stack) > 1:
                 hint = f"Close this, then {key} to resume"
             banner.show(lambda width: [Content(make_banner_text(hold, hint, width))])

@@ -54,7 +54,7 @@ def describe_result(session: SessionView, now: datetime) -> str:
     detail = one_line(session.error or session.summary)
     if session.result is Result.SUCCEEDED and session.discarded_at is None:
         outcome, detail = detail or "finished", ""
-    elif session.discarded_at or (session.has_problem and session.flow in card_fields.TEST_RUNS):
+    elif session.discarded_at or (session.has_problem and session.flow in card_fields.TEST_FLOWS):
         detail = ""  # the word says it: discarded, or how many tests failed
     outcome = f"{outcome}: {detail}" if detail else outcome
     at = formats.moment(find_last_event_time(session), now) if session.state.over else ""

@@ -241,7 +241,7 @@ CHANGES: Stories = {
     "forgetting shows what it touches and asks for a second key": (
         *open_layer(Layer.VECTORS),
         press("x"),
-        sees("Forget it in 3 places", "stays: prompts that were sent already"),
+        sees("Forget it in 3 places", "and 1 more", "stays: prompts that were sent already"),
         press("y up enter x enter"),
         never_called("forget"),
         press("X"),

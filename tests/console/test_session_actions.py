@@ -249,10 +249,10 @@ async def test_a_shell_and_the_editor_get_the_terminal_or_the_path_is_copied(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, editor: str, result: str
 ):
     ran = []
-    monkeypatch.setattr(external_programs, "_run", lambda app, *arguments: ran.append(arguments))
-    monkeypatch.setenv("SHELL", "/bin/pwd")
-    monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.setenv("EDITOR", editor)
+    environment = {"SHELL": "pwd", "EDITOR": editor, "PATH": "/bin"}
+    monkeypatch.setattr(external_programs, "_read_environment", lambda app: environment)
+    monkeypatch.setattr(external_programs, "_run_program", lambda app, *arguments: ran.append(arguments))
+    monkeypatch.setenv("PATH", "")
     file = tmp_path / "soul.md"
     file.touch()
     await play(

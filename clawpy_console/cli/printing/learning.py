@@ -226,7 +226,7 @@ def _format_listed_learning(learning: Document) -> Lines:
         return
     details = [
         learning_fields.describe_learning_scope(learning),
-        learning_fields.LEARNING_KINDS[learning["kind"]][1],
+        learning_fields.LEARNING_KINDS[learning["kind"]].full,
         f"confidence {learning['confidence']:.2f}",
     ]
     sessions = {source["session"] for source in learning["promotedFrom"]} - {""}
@@ -350,7 +350,7 @@ def _format_records(records: list[Document]) -> Lines:
     """Records that support a candidate, or do not."""
     now = datetime.now(UTC)
     for record in records:
-        yield from format_fields(learning_fields.make_record_fields(record, now))
+        yield from format_fields(learning_fields.make_candidate_record_fields(record, now))
 
 
 def _format_candidate_list(document: Document) -> Lines:
@@ -358,7 +358,7 @@ def _format_candidate_list(document: Document) -> Lines:
     for candidate in sorted(document["candidates"], key=lambda candidate: candidate["status"] != "review"):
         yield _format_candidate_head(candidate)
         scope = learning_fields.describe_candidate_scope(candidate)
-        type_name = learning_fields.CANDIDATE_TYPES[candidate["type"]][1]
+        type_name = learning_fields.CANDIDATE_TYPES[candidate["type"]].full
         reason = candidate["reason"] if candidate["status"] == "drafted" else ""
         words = filter(
             None, (f"{type_name}, for {scope}", learning_fields.describe_evidence(candidate), one_line(reason))

@@ -26,7 +26,7 @@ from clawpy_console.cli.printing import (
 )
 from clawpy_console.fields import Document, Field
 from clawpy_console.fields.cards import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
-from clawpy_console.formats import count, first_of, short_span
+from clawpy_console.formats import count, list_first, short_span
 from engine.model import AutonomyState
 from engine.text import plain
 from engine.wording import describe_first
@@ -65,7 +65,7 @@ def format_status(document: Document) -> Lines:
             f"{describe_origin(run['mode'])}{plain(run['prompt'], MAX_PROMPT_CHARS)}"
             for run in reversed(document["since"]["ran"])
         ]
-        yield from first_of(ran, MAX_LISTED_SESSIONS)
+        yield from list_first(ran, MAX_LISTED_SESSIONS)
     if document["decisions"]:
         yield bold("last decisions")
     for decision in document["decisions"]:
