@@ -265,7 +265,7 @@ class XRay(PromptDialog[PromptSource | None]):
         return self._call_rows.find(self._calls)
 
     def _read_calls(self) -> None:
-        self.read(lambda engine: engine.calls.for_session(self._session.id), self._show_calls, group="calls")
+        self.read(lambda engine: engine.calls.list_for_session(self._session.id), self._show_calls, group="calls")
 
     def _show_calls(self, calls: list[ModelCall]) -> None:
         is_first_reading = not self._calls
@@ -292,7 +292,7 @@ class XRay(PromptDialog[PromptSource | None]):
 
         def read_prompt(engine: Engine) -> SentPrompt:
             parts = engine.calls.read_prompt(call.id)
-            return SentPrompt(parts, engine.calls.reply(call.id), engine.find_objections(parts))
+            return SentPrompt(parts, engine.calls.read_reply(call.id), engine.find_objections(parts))
 
         def show_prompt(prompt: SentPrompt) -> None:
             cursor = self.prompt.cursor

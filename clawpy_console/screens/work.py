@@ -255,7 +255,7 @@ class WorkScreen(FilteredScreen):
                 self._calls = tuple(calls)
                 self._draw_about()
 
-        self.app.call_engine(lambda engine: engine.calls.for_session(session.id), on_calls)
+        self.app.call_engine(lambda engine: engine.calls.list_for_session(session.id), on_calls)
 
     # Keys
 

@@ -32,8 +32,8 @@ MAX_SEARCHED_CALLS = 2_000
 MAX_CALLS_WITH_MEMORY = 20
 """Maximum number of calls that are returned for a memory."""
 
-CARRIED_FROM = "carried_from"
-"""The key in the provenance of a call that names the earlier call of its conversation."""
+FOLLOWED_CALL_KEY = "carried_from"
+"""The key, in the provenance of a call, of the earlier call that it follows."""
 
 MAX_REPLY_CHARS = 100_000
 """Maximum number of characters of a stored answer. The messages of the next call have all of it."""
@@ -98,20 +98,20 @@ _SELECT_MODELS = f"""
 """
 _WITH_MEMORY = f"""
     WHERE rowid IN (SELECT rowid FROM model_calls ORDER BY rowid DESC LIMIT {MAX_SEARCHED_CALLS})
-    AND instr(provenance, :memory) AND NOT instr(provenance, '"{CARRIED_FROM}"')
+    AND instr(provenance, :memory) AND NOT instr(provenance, '"{FOLLOWED_CALL_KEY}"')
     ORDER BY rowid DESC LIMIT {MAX_CALLS_WITH_MEMORY}
 """
 
 
-class Caller(NamedTuple):
-    """The caller of a model outside of sessions."""
+class CallerWithoutSession(NamedTuple):
+    """The caller of a model outside of sessions. `id` stands in place of the id of a session."""
 
     id: str
     agent: str
     workspace: str
 
 
-OnPrompt = Callable[[Transaction, SessionView | Caller, str, Mapping[str, Any]], None]
+OnPrompt = Callable[[Transaction, SessionView | CallerWithoutSession, str, Mapping[str, Any]], None]
 """Receives the provenance of a new prompt, in the transaction in which its call begins. Must be quick and not raise."""
 
 
@@ -131,7 +131,7 @@ class ModelCalls:
 
     def begin(
         self,
-        caller: SessionView | Caller,
+        caller: SessionView | CallerWithoutSession,
         *,
         provider: str,
         model: str,
@@ -155,7 +155,7 @@ class ModelCalls:
         packed = pack_parts([add_token_count(remove_secrets(part, secrets)) for part in (*prompt_parts, *messages)])
 
         def store_call(tx: Transaction) -> None:
-            provenance = prompt.provenance if prompt is not None else _carry_provenance(tx.session, follows)
+            provenance = prompt.provenance if prompt is not None else _read_followed_provenance(tx.session, follows)
             tx.session.add(
                 ModelCallRow(
                     id=call_id,
@@ -189,10 +189,11 @@ class ModelCalls:
         error: str = "",
         reply: str = "",
     ) -> None:
-        """Store the end of a call. Its cost is an estimate unless the price is known and the usage was reported.
+        """Store the end of a call. Its cost is an estimate, unless the price is known and the usage was reported, or
+        cost nothing.
 
-        If the call ended with its session already, its figures and its reply are stored all the same. Any other call
-        that is over does not change. Raises `Refusal` `unknown_call`.
+        If the call ended with its session already, its figures and its reply are stored all the same, and its end is
+        recorded a second time. Any other call that is over does not change. Raises `Refusal` `unknown_call`.
         """
         secrets = tuple(self.secrets())
         packed_reply = b""
@@ -201,16 +202,20 @@ class ModelCalls:
 
         def store_end(tx: Transaction) -> None:
             row = _load_row(tx.session, call_id)
-            lacks_figures = row.state == CallState.CANCELLED and not row.input_tokens  # it ended with its session
-            if row.state == CallState.RUNNING:
-                row.state, row.ended_at = state, tx.now
-                row.error = redact(sanitise(error), secrets)
-            elif not lacks_figures:
+            is_running = row.state == CallState.RUNNING
+            ended_with_its_session = row.state == CallState.CANCELLED and not row.input_tokens
+            if not (is_running or ended_with_its_session):
                 return
-            row.input_tokens, row.output_tokens, row.cost_microusd = usage.input_tokens, usage.output_tokens, usage.cost
-            row.price_known, row.reply = price_known and (usage.is_reported or not usage.cost), packed_reply
-            tx.session.add(row)
-            tx.record(ModelCallEnded(subject=call_id, session_id=row.session_id, state=row.state))
+            if is_running:
+                row.state = state
+                row.ended_at = tx.now
+                row.error = redact(sanitise(error), secrets)
+            row.input_tokens = usage.input_tokens
+            row.output_tokens = usage.output_tokens
+            row.cost_microusd = usage.cost
+            row.price_known = price_known and (usage.is_reported or not usage.cost)
+            row.reply = packed_reply
+            _record_end(tx, row)
 
         self.database.write(store_end)
 
@@ -228,7 +233,7 @@ class ModelCalls:
 
     # -- reading
 
-    def for_session(self, session_id: str) -> list[ModelCall]:
+    def list_for_session(self, session_id: str) -> list[ModelCall]:
         """The calls of a session, oldest first."""
         with self.database.read() as session:
             rows = read_all(session, ModelCallRow, _OF_SESSION, {"session": session_id})
@@ -262,7 +267,7 @@ class ModelCalls:
                 row = session.get(ModelCallRow, row.follows) if row.follows else None
         return tuple(part for parts in reversed(parts_of.values()) for part in parts)
 
-    def reply(self, call_id: str) -> str:
+    def read_reply(self, call_id: str) -> str:
         """The model's answer to a call, "" for none. Raises `Refusal` `unknown_call`."""
         with self.database.read() as session:
             stored = _load_row(session, call_id).reply
@@ -288,17 +293,25 @@ def unpack_parts(data: bytes) -> tuple[PromptPart, ...]:
 def _end_calls(tx: Transaction, rows: Sequence[ModelCallRow], state: CallState, reason: str) -> int:
     """End calls that will not be finished. Returns their number."""
     for row in rows:
-        row.state, row.ended_at, row.error = state, tx.now, reason
-        tx.session.add(row)
+        row.state = state
+        row.ended_at = tx.now
+        row.error = reason
+        _record_end(tx, row)
     return len(rows)
 
 
-def _carry_provenance(session: Session, follows: str) -> Mapping[str, Any]:
-    """The provenance of a call that continues a conversation, which is that of its beginning (SPEC 1.10)."""
-    previous = session.get(ModelCallRow, follows)
-    if previous is None or not previous.provenance:
+def _record_end(tx: Transaction, row: ModelCallRow) -> None:
+    """Store the row of a call that is over, and record its end."""
+    tx.session.add(row)
+    tx.record(ModelCallEnded(subject=row.id, session_id=row.session_id, state=row.state))
+
+
+def _read_followed_provenance(session: Session, follows: str) -> Mapping[str, Any]:
+    """The provenance of a call that follows another one, which is that of the first call (SPEC 1.10)."""
+    followed = session.get(ModelCallRow, follows)
+    if followed is None or not followed.provenance:
         return {}
-    return {CARRIED_FROM: follows, **previous.provenance}
+    return {FOLLOWED_CALL_KEY: follows, **followed.provenance}
 
 
 def _load_row(session: Session, call_id: str) -> ModelCallRow:

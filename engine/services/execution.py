@@ -14,7 +14,7 @@ from engine.events.learning import CloudMemoryRecalled
 from engine.execution.changesets import ChangeSets
 from engine.execution.channel_setup import ChannelSetup
 from engine.execution.housekeeping import Caches, Housekeeping
-from engine.execution.model_calls import Caller, ModelCalls
+from engine.execution.model_calls import CallerWithoutSession, ModelCalls
 from engine.execution.model_router import ModelRouter
 from engine.execution.permissions import Permissions
 from engine.execution.prompts import IdentityPart, ProjectPart, PromptAssembly, RulesPart, TaskPart
@@ -243,7 +243,11 @@ def _build_sessions(services: Services, runners: Sequence[Runner], sandbox: Sand
 
 
 def _record_prompt(
-    services: Services, tx: Transaction, caller: SessionView | Caller, call_id: str, provenance: Mapping[str, Any]
+    services: Services,
+    tx: Transaction,
+    caller: SessionView | CallerWithoutSession,
+    call_id: str,
+    provenance: Mapping[str, Any],
 ) -> None:
     """Record that a model call was made with a prompt of this provenance (SPEC 1.10)."""
     services.guided_sessions.record_applied(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
+from engine.events import EventBus
 from engine.execution.model_calls import CallState, ModelCalls
 from engine.model import CallUsage, Prompt, PromptLine, PromptPart, PromptSource, Randomness, SessionState, SourceKind
 from engine.storage.database import Database
@@ -46,11 +47,11 @@ def test_a_call_is_stored_before_it_is_made_and_finished_once_with_its_usage(cal
     calls.finish(call, state=CallState.DONE, usage=CallUsage(120, 9, 1500), price_known=False, reply="done")
     calls.finish(call, state=CallState.FAILED, usage=CallUsage(cost=9))
 
-    [stored] = calls.for_session("sess_1")
+    [stored] = calls.list_for_session("sess_1")
     assert (stored.state, stored.seconds, stored.input_tokens, stored.output_tokens) == ("done", 3.0, 120, 9)
     assert (stored.cost, stored.price_known, stored.agent) == (1500, False, "builder")
     assert (stored.notes, stored.provenance) == (PROMPT.notes, {"leadership_chain": ["cto"]})
-    assert calls.reply(call) == "done"
+    assert calls.read_reply(call) == "done"
 
 
 def test_no_secret_of_a_call_is_stored(calls: ModelCalls, database: Database):
@@ -58,7 +59,7 @@ def test_no_secret_of_a_call_is_stored(calls: ModelCalls, database: Database):
     call = begin_call(calls, prompt=Prompt((task,), (f"{SECRET} note",)))
     calls.finish(call, state=CallState.FAILED, error=f"401 for {SECRET}", reply=f"I used {SECRET}")
 
-    stored = repr((calls.read_prompt(call), calls.get(call), calls.reply(call)))
+    stored = repr((calls.read_prompt(call), calls.get(call), calls.read_reply(call)))
     assert (SECRET in stored, "sk-x9" in stored, stored.count("[secret cut]")) == (False, False, 5)
     assert SECRET.encode() not in database.path.read_bytes()
 
@@ -73,10 +74,14 @@ def test_calls_that_ran_during_a_crash_are_interrupted(calls: ModelCalls):
     assert calls.recover() == 0
 
 
-def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(calls: ModelCalls, database: Database):
+def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(
+    calls: ModelCalls, database: Database, bus: EventBus
+):
     call, unrelated = begin_call(calls), begin_call(calls, session_id="sess_2")
+    subscription = bus.subscribe(lambda: None)
     database.write(lambda tx: calls.session_ended(tx, make_session_view(state=SessionState.CANCELLED)))
     assert (calls.get(call).state, calls.get(unrelated).state) == ("cancelled", "running")
+    assert [event.kind for event in subscription.drain()] == ["ModelCallEnded"]
 
     calls.finish(call, state=CallState.FAILED, usage=CallUsage(7, 0, 3))
     stored = calls.get(call)

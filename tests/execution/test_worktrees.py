@@ -60,9 +60,10 @@ def test_removing_a_worktree_leaves_those_of_others(world: LandingWorld):
     world.git("worktree", "add", "-q", str(stale))
     shutil.rmtree(stale)  # the operator's own stale worktree is not ours to prune
     worktree = world.open_worktree()
-    (worktree.folder / "locked").mkdir()
-    (worktree.folder / "locked/x").write_text("x")
-    (worktree.folder / "locked").chmod(0o500)
+    locked = worktree.folder / "locked"
+    locked.mkdir()
+    (locked / "x").write_text("x")
+    locked.chmod(0o500)
 
     world.worktrees.remove("session_1")
     world.worktrees.release(world.root, "session_1")
@@ -127,9 +128,9 @@ def test_a_worktree_that_cannot_be_removed_is_left_to_the_next_start(
 
 
 def test_a_worktree_that_cannot_be_made_leaves_nothing(world: LandingWorld):
-    world.home.worktrees.mkdir(parents=True)
-    (world.home.worktrees / "session_1").mkdir()
-    (world.home.worktrees / "session_1/x").write_text("in the way")
+    folder = world.worktrees.folder_of("session_1")
+    folder.mkdir(parents=True)
+    (folder / "x").write_text("in the way")
 
     with pytest.raises(GitError):
         world.open_worktree()

@@ -38,7 +38,7 @@ def test_a_tool_is_called_and_the_model_gets_its_result(
         [used] = engine.ledger.latest(kinds=("ToolsUsed",))
         assert used.payload["calls"][0] == "read"
         assert view.summary.splitlines()[-1] == world.read_lines(view, "say")[-1]
-        assert engine.calls.reply(world.read_calls(view)[-1].id) == view.summary
+        assert engine.calls.read_reply(world.read_calls(view)[-1].id) == view.summary
         world.check_end(view)
 
 

@@ -14,7 +14,7 @@ from clawpy_console.state import TOPICS, ReadScope, read_topics
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.events.learning import MemoryForgotten
-from engine.execution.model_calls import Caller
+from engine.execution.model_calls import CallerWithoutSession
 from engine.home import Home
 from engine.memory.captures import CaptureRow
 from engine.memory.para import NewFact
@@ -175,7 +175,7 @@ def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine:
         OfferedFinding("corrected:pred_1", quote, "letters", "backend_builder", "session_1", sure, sure)
     )
     engine.calls.begin(
-        Caller("session_1", "backend_builder", ""), provider="openai", model="x", run_kind="task",
+        CallerWithoutSession("session_1", "backend_builder", ""), provider="openai", model="x", run_kind="task",
         messages=[PromptPart("recalled", (PromptLine(f"- {text[:60]}…", PromptSource(SourceKind.MEMORY)),), "user")],
     )  # fmt: skip
     assert PRIVATE in engine.cascade.guidance("backend_builder").block
@@ -185,7 +185,7 @@ def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine:
     assert "vandersloot" not in engine.cascade.guidance("backend_builder").block.lower(), "at once, not after 300 s"
     assert engine.profiles.read("backend_lead").principles == (KEPT,)
     assert not any("vandersloot" in bubble.learning.text.lower() for bubble in engine.bubbles.list())
-    [call] = engine.calls.for_session("session_1")
+    [call] = engine.calls.list_for_session("session_1")
     assert "Vandersloot" not in "".join(part.text for part in engine.calls.read_prompt(call.id))
     with closing(sqlite3.connect(engine.home.database)) as database:
         for table in ("profile_entries", "pattern_uses", "bubbles", "memory_events", "engine_state"):

@@ -157,7 +157,7 @@ class ModelWorld:
 
         A call that failed and was made again is followed by none.
         """
-        remaining = self.engine.calls.for_session(view.id)
+        remaining = self.engine.calls.list_for_session(view.id)
         ordered = []
         while remaining:
             waiting = {call.id for call in remaining}

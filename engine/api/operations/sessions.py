@@ -163,7 +163,7 @@ def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
         if session is None:
             raise Refusal("no_session", "this card has not run yet", "approve it first: clawpy approve ID")
         id = session.id
-    calls = engine.calls.for_session(id)
+    calls = engine.calls.list_for_session(id)
     reply: Document = {"id": id, "session": document(session), "calls": document(calls)}
     if call is None:
         return reply
@@ -173,7 +173,7 @@ def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
         _make_prompt_part(part, objections)
         for part, objections in zip(parts, engine.find_objections(parts), strict=True)
     ]
-    return reply | {"call": document(chosen_call), "prompt": prompt, "reply": engine.calls.reply(chosen_call.id)}
+    return reply | {"call": document(chosen_call), "prompt": prompt, "reply": engine.calls.read_reply(chosen_call.id)}
 
 
 @operation

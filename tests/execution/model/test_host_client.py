@@ -148,7 +148,7 @@ def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog
         for view in views:
             texts += [view.summary, view.error, *fresh_world.read_lines(view)]
             for call in fresh_world.read_calls(view):
-                texts += [call.error, engine.calls.reply(call.id)]
+                texts += [call.error, engine.calls.read_reply(call.id)]
                 texts += [part.text for part in engine.calls.read_prompt(call.id)]
         assert KEY not in "\n".join(texts)
         assert "[secret cut]" in "\n".join(texts)

@@ -43,7 +43,7 @@ def read_charges(engine: Engine) -> list[tuple[str, str, int]]:
 
 
 def get_only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
-    (call,) = engine.calls.for_session(subject)
+    (call,) = engine.calls.list_for_session(subject)
     return call
 
 
@@ -74,7 +74,7 @@ def test_an_answer_is_charged_and_stored_without_secrets(engine: Engine, server:
     assert call.cost > 0
     assert read_charges(engine) == [("summary", "settled", call.cost)]
     assert [part.role for part in engine.calls.read_prompt(call.id)] == ["system", "user"]
-    assert engine.calls.reply(call.id) == "It is fixed, not [secret cut]."
+    assert engine.calls.read_reply(call.id) == "It is fixed, not [secret cut]."
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_the_xray_shows_what_was_sent(world: ModelWorld):
     world.server.script(make_call("read", path="readme.md"), "Nothing to do.")
     with world.opened() as engine:
         view = world.run()
-        first, second = engine.calls.for_session(view.id)
+        first, second = engine.calls.list_for_session(view.id)
         assert second.follows == first.id
         for call, request in zip((first, second), world.server.requests, strict=True):
             sent = engine.calls.read_prompt(call.id)

@@ -38,7 +38,7 @@ def correct_card(world: ModelWorld, prompt: str, correction: str):
 def find_source_kinds(world: ModelWorld) -> list[str]:
     """The sources of the lines with `RULE` in the prompt that the provider got last."""
     view = world.run("Describe the parser")
-    (call,) = world.engine.calls.for_session(view.id)
+    (call,) = world.engine.calls.list_for_session(view.id)
     parts = [part for part in world.engine.calls.read_prompt(call.id) if part.name != "task"]
     kinds = [line.source.kind.value for part in parts for line in part.lines if RULE in line.text.lower()]
     assert world.server.requests[-1].system.lower().count(RULE) == len(kinds), "what is shown is what was sent"

@@ -94,14 +94,14 @@ class ModelRunner(AgentRunner):
     def _run_first_turn(self, loop: AgentLoop, prompt: Prompt, previous: str) -> str:
         """Run the first turn and return its answer. If the session continues a `previous` one, the turn goes on with
         its conversation."""
-        calls = self._services.calls.for_session(previous) if previous else []
+        calls = self._services.calls.list_for_session(previous) if previous else []
         answered = [call for call in calls if call.run_kind in list(RunKind) and call.state == CallState.DONE]
         followed = {call.follows for call in answered}
         last_call = next((call.id for call in reversed(answered) if call.id not in followed), "")
         loop.begin(continues=previous, follows=last_call)
         stored = prompt
         if last_call:  # the last answer is part of the new request
-            reply = make_assistant_part(self._services.calls.reply(last_call), (), last_call)
+            reply = make_assistant_part(self._services.calls.read_reply(last_call), (), last_call)
             stored = replace(prompt, parts=(reply, *prompt.parts))
         return loop.run_turn(prompt.text("user"), run_kind=RunKind.REPLY if previous else RunKind.TASK, prompt=stored)
 

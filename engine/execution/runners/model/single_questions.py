@@ -13,7 +13,7 @@ from typing import Protocol
 from engine.api_keys import Key
 from engine.background import HelperGone
 from engine.clock import Clock
-from engine.execution.model_calls import Caller, CallState, ModelCalls
+from engine.execution.model_calls import CallerWithoutSession, CallState, ModelCalls
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.model import (
     Failure,
@@ -207,7 +207,7 @@ class SingleQuestions:
             PromptPart(question.purpose, make_prompt_lines(pending.text, about), "user"),
         ]
         return self._calls.begin(
-            Caller(question.subject, question.agent, question.workspace),
+            CallerWithoutSession(question.subject, question.agent, question.workspace),
             provider=pending.model.provider,
             model=pending.model.name,
             run_kind=question.purpose,
