@@ -319,7 +319,7 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
     "costs": lambda engine, _: {"costs": engine.safety.costs.state()},
     "sessions": _read_sessions,
     "changes": lambda engine, scope: {
-        "changes": engine.changes.list(limit=scope.session_limit),
+        "changes": engine.changes.list_newest(limit=scope.session_limit),
         "waiting": engine.list_waiting(),
     },
     "tasks": lambda engine, _: {"tasks": engine.tasks.list(limit=60)},

@@ -197,7 +197,7 @@ class Changes(Pane):
             self._read_preview()
 
         find_base_screen(self).read(
-            lambda engine: diff.read_files(change.files, engine.changes.diff(change.id)),
+            lambda engine: diff.read_files(change.files, engine.changes.read_diff(change.id)),
             on_files,
             lambda refusal: self.diff_view.show_message(str(refusal)) if self._diff_version == version else None,
             group="diff",

@@ -316,13 +316,13 @@ class Transcript(LinesView):
             while self._has_more and (engine := self.app.engine) is not None:
                 self._has_more, session_id = False, self.session_id
                 lines = await asyncio.to_thread(
-                    engine.sessions.transcript, session_id, after=self._last_number, limit=PAGE_LINES
+                    engine.sessions.read_transcript, session_id, after=self._last_number, limit=PAGE_LINES
                 )
                 if session_id != self.session_id:
                     self._has_more = True
                     continue
                 self._has_more |= len(lines) == PAGE_LINES
-                unfinished = None if self._has_more else engine.sessions.unfinished_line(session_id)
+                unfinished = None if self._has_more else engine.sessions.read_unfinished_line(session_id)
                 if lines or unfinished or self._ends_unfinished:
                     self._add_lines(lines, unfinished)
                     self.post_message(self.Grew())

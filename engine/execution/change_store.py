@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
 from io import BytesIO
@@ -234,19 +234,19 @@ class ChangeReader:
         with self._database.read() as session:
             return find_ids_with_prefix(session, ChangeSetRow, prefix)
 
-    def for_session(self, session_id: str) -> ChangeSet | None:
+    def find_of_session(self, session_id: str) -> ChangeSet | None:
         """The change set of a session, or None."""
         row = self.load_row_of_session(session_id)
         return None if row is None else row.view
 
-    def diff(self, change_set_id: str) -> list[FileDiff]:
+    def read_diff(self, change_set_id: str) -> list[FileDiff]:
         """Its files with their hunks. While it waits, landed hunks are left out. Old lines have the numbers that they
         had at the session's start. Raises `Refusal`: `unknown_change_set`, `diff_gone` (git collected it)."""
         row = self.load_row(change_set_id)
         landed = row.landed_tree if row.state == ChangeState.WAITING else row.base_tree
         return make_file_diffs(row.open_complete_git(), row.base_tree, row.result_tree, landed)
 
-    def patch(self, session_id: str) -> str:
+    def make_patch(self, session_id: str) -> str:
         """The changes of a session as a patch for `git apply`. "" if there are none, or git no longer has them."""
         row = self.load_row_of_session(session_id)
         return "" if row is None else make_patch(row.open_git(), row.base_tree, row.result_tree)
@@ -284,12 +284,11 @@ class ChangeReader:
         with self._database.read() as session:
             return read_newest_rows(session, ChangeSetRow, limit, **equal)
 
-    def undecided(self, limit: int) -> Sequence[ChangeSet]:
+    def list_undecided(self, limit: int) -> list[ChangeSet]:
         """Change sets that wait for the operator, or wait again after an undo, the newest first."""
         return [row.view for row in self.load_rows(limit, state=UNDECIDED_STATES)]
 
-    # Last in the class, because its name hides the type `list` from what follows.
-    def list(
+    def list_newest(
         self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50
     ) -> list[ChangeSet]:
         """Change sets, the newest first."""

@@ -273,7 +273,7 @@ class ChangeSets(ChangeReader):
     def undo_session(self, session_id: str) -> int | None:
         """Undo the last landing of a session's changes; None when there is none. Returns the number of landings that
         are left. Raises as `undo`."""
-        change = self.for_session(session_id)
+        change = self.find_of_session(session_id)
         if change is None or (change.state is ChangeState.WAITING and not change.landings):
             return None
         return self.undo(change.id).landings

@@ -153,7 +153,7 @@ class Housekeeping:
         busy = set(self._busy())
         folders = {}
         for session_id, unsaved in self._worktrees.list_sessions().items():
-            change = self._changes.for_session(session_id)
+            change = self._changes.find_of_session(session_id)
             undecided = change is not None and change.state.is_undecided
             if session_id not in busy and not undecided and not (unsaved and change is None):
                 folders[session_id] = self._worktrees.folder_of(session_id)

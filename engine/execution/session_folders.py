@@ -197,7 +197,7 @@ class SessionFolders:
 
     def describe_carried(self, continues: str) -> str:
         """A sentence for a model that continues a session: whether the changes of that session are in the files."""
-        change = self.changes.for_session(continues)
+        change = self.changes.find_of_session(continues)
         if change is None:
             return "The files are the operator's present ones: nothing that you changed in them before was kept."
         if change.state in (ChangeState.WAITING, ChangeState.UNDONE, ChangeState.LANDED):
@@ -217,7 +217,7 @@ class SessionFolders:
         for worktree in self.changes.worktrees.list_unsaved():
             with self.database.read() as session:
                 row = session.get(SessionRow, worktree.session_id)
-            if row is None or not _may_have_unsaved_changes(row) or self.changes.for_session(row.id) is not None:
+            if row is None or not _may_have_unsaved_changes(row) or self.changes.find_of_session(row.id) is not None:
                 continue
             try:
                 captured = self.changes.capture(worktree)

@@ -202,11 +202,11 @@ class Sessions:
         """The session that this one continues, "" for none. Raises `Refusal` `unknown_session`."""
         return get_continued_session(self.store.load_row(session_id).assignment)
 
-    def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
+    def read_transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
         """At most `limit` lines after line `after`. The last tenth of a second of a running session may be missing."""
         return self._transcripts.read(session_id, after=after, limit=limit)
 
-    def unfinished_line(self, session_id: str) -> TranscriptLine | None:
+    def read_unfinished_line(self, session_id: str) -> TranscriptLine | None:
         """The last line of a running session that streams in and is not complete, None for none."""
         live = self._live.get(session_id)
         return live.transcript.unfinished_line if live else None

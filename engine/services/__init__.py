@@ -215,7 +215,7 @@ class Services:
         sessions = self.sessions.list_newest(limit=20)
         has_interrupted = any(session.state is SessionState.INTERRUPTED for session in sessions)
         entries = activity.make_waiting_entries(
-            self.changes.undecided(limit=100),
+            self.changes.list_undecided(limit=100),
             sessions,
             self.permissions.waiting(),
             self.clock.now(),

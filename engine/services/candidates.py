@@ -113,17 +113,17 @@ class _CandidateSources:
         view = self._find_session(session_id)
         if view is None:
             return ()
-        return self._services.sessions.transcript(
+        return self._services.sessions.read_transcript(
             session_id, after=max(0, view.lines - MAX_TRANSCRIPT_LINES), limit=MAX_TRANSCRIPT_LINES
         )
 
     def list_changed_files(self, session_id: str, /) -> Sequence[str]:
-        change = self._services.changes.for_session(session_id)
+        change = self._services.changes.find_of_session(session_id)
         return [file.path for file in change.files] if change is not None else ()
 
     def read_patch(self, session_id: str, /, *, landed: bool) -> str:
         if landed:
-            return self._services.changes.patch(session_id)
+            return self._services.changes.make_patch(session_id)
         runs = self._services.validation_runs.read_of_session(session_id)
         failed = [run for run in runs[:-1] if not run.check.green and run.tree]
         view = self._find_session(session_id)
@@ -132,7 +132,7 @@ class _CandidateSources:
         return make_patch(Git(Path(view.workspace)).pin(), failed[-1].tree, runs[-1].tree)
 
     def find_landed_prompt(self, session_id: str, /) -> str:
-        change, view = self._services.changes.for_session(session_id), self._find_session(session_id)
+        change, view = self._services.changes.find_of_session(session_id), self._find_session(session_id)
         return "" if view is None or (change is not None and not change.landings) else view.prompt
 
     def read_summary(self, session_id: str, /) -> str:

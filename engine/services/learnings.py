@@ -132,7 +132,7 @@ class _SessionSource:
 
     def read_transcript(self, session_id: str) -> Iterable[TranscriptLine]:
         """Its transcript."""
-        return read_all_lines(self._services.sessions.transcript, session_id)
+        return read_all_lines(self._services.sessions.read_transcript, session_id)
 
     def list_secrets(self) -> Iterable[str]:
         """Secrets that must not be stored."""

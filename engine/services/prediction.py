@@ -174,7 +174,7 @@ def _build_context_reader(services: Services, sessions: Sessions) -> ContextRead
         fixes=lambda workspace: services.adaptation.find_fixes(workspace),
         prompt_runner=partial(_find_prompt_runner, sessions),
         landings=services.changes.find_undoable_landings,
-        changes=services.changes.for_session,
+        changes=services.changes.find_of_session,
         # One disk, one card: in the first workspace.
         disk=lambda workspace: services.housekeeping.find_full_disk() if workspace in services.workspaces[:1] else None,
     )

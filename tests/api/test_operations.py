@@ -107,7 +107,7 @@ def test_learnings_of_a_workspace_are_written_into_agents_md_by_a_card(tmp_path:
         engine.cards.approve(card["id"])
         session = engine.sessions.find_of_card(card["id"])
         assert engine.sessions.wait(session.id, 30).state is SessionState.SUCCEEDED
-        [change] = engine.changes.list(state=ChangeState.WAITING)
+        [change] = engine.changes.list_newest(state=ChangeState.WAITING)
         assert (shop.path / "AGENTS.md").read_text() == "Use tabs.\n"  # nothing lands by itself
         engine.changes.land(change.id)
         written = (shop.path / "AGENTS.md").read_bytes()

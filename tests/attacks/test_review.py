@@ -128,6 +128,6 @@ def test_invisible_characters_in_a_name_are_shown(world: LandingWorld, name: str
 @pytest.mark.parametrize("line", TABLE["lines"])
 def test_invisible_characters_in_a_line_are_shown(world: LandingWorld, line: str):
     change_set, _ = change_files(world, lambda folder: (folder / "a.txt").write_bytes(f"{line}\n".encode()))
-    (diff,) = world.changes.diff(change_set.id)
+    (diff,) = world.changes.read_diff(change_set.id)
     assert "x<U+" in diff.hunks
     assert all(part.isprintable() for part in diff.hunks.split("\n"))

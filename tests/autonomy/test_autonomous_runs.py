@@ -86,7 +86,7 @@ def test_a_card_that_runs_by_itself_lands_nothing(world: AutonomyWorld):
     assert (view.state, view.prediction_id) == (SessionState.SUCCEEDED, card.id)
     assert card.assignment.flow == "draft_changelog"
     assert world.read_causes()[-2:] == ["you are inactive", "a card can run"]
-    [change] = world.engine.changes.list()
+    [change] = world.engine.changes.list_newest()
     assert change.state is ChangeState.WAITING
     assert ((world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")) == before
     entry = world.engine.safety.log(1)[0]

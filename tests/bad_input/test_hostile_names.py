@@ -71,7 +71,7 @@ def test_every_card_of_a_hostile_repository_is_printable_and_runs(engine: Engine
         assert is_printable(card.assignment.prompt + card.reasoning)
         session = engine.sessions.wait(engine.cards.approve(card.id).session_id or "", 30)
         assert session.state is SessionState.SUCCEEDED, (card.assignment.flow, session.summary)
-        lines = engine.sessions.transcript(session.id)
+        lines = engine.sessions.read_transcript(session.id)
         assert all(is_printable(line.text) for line in lines)
     assert {file.name for file in hostile_repository.path.iterdir()} == before, "no name was run as a command"
 

@@ -139,11 +139,11 @@ async def measure(
 
 async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[LandingWorld, Change]):
     world, change_set = change
-    hunks = [file.hunks for file in world.changes.diff(change_set.id)]
+    hunks = [file.hunks for file in world.changes.read_diff(change_set.id)]
     line_count = sum(text.count("\n") for text in hunks)
 
     def read_diff() -> object:
-        return diff_files.read_files(change_set.files, world.changes.diff(change_set.id))
+        return diff_files.read_files(change_set.files, world.changes.read_diff(change_set.id))
 
     async def show_diff(view: Widget):
         assert isinstance(view, DiffView)
@@ -154,7 +154,7 @@ async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[LandingWorld
         view.clear()
         view.extend(("output", line) for text in hunks for line in text.split("\n"))
 
-    git = [time_call(lambda: world.changes.diff(change_set.id)) for _ in range(OPENINGS)]
+    git = [time_call(lambda: world.changes.read_diff(change_set.id)) for _ in range(OPENINGS)]
     opened, pressed = await measure(
         DiffView(), show_diff, ["j", "pagedown", "right_square_bracket", "k", "G", "pageup", "g"]
     )

@@ -36,10 +36,10 @@ class StandInSessions(StandInService):
     def list_newest(self, *, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         return [item for item in self.all if agent in (None, item.agent)][:limit]
 
-    def transcript(self, id: str, *, after: int = 0, limit: int = 2000) -> list[TranscriptLine]:
+    def read_transcript(self, id: str, *, after: int = 0, limit: int = 2000) -> list[TranscriptLine]:
         return self.transcripts.get(id, [])[after : after + limit]
 
-    def unfinished_line(self, id: str) -> TranscriptLine | None:
+    def read_unfinished_line(self, id: str) -> TranscriptLine | None:
         return self.unfinished.get(id)
 
     def stop(self, id: str, reason: str):
@@ -69,7 +69,7 @@ class StandInCalls(StandInService):
     def fill(self):
         self.all: dict[str, list[ModelCall]] = {}
 
-    def for_session(self, id: str) -> list[ModelCall]:
+    def list_for_session(self, id: str) -> list[ModelCall]:
         return self.all.get(id, [])
 
     def read_prompt(self, id: str) -> tuple[PromptPart, ...]:
@@ -79,7 +79,7 @@ class StandInCalls(StandInService):
     def find_calls_with_memory(self, id: str) -> list[ModelCall]:
         return read_values(ModelCall, "model_calls")[:1] if id.endswith(("1", "3")) else []
 
-    def reply(self, id: str) -> str:
+    def read_reply(self, id: str) -> str:
         return "I look at the cart first." if id.endswith("1") else ""
 
 
@@ -90,10 +90,10 @@ class StandInChanges(StandInService):
         self.all = read_values(ChangeSet, "change_sets")
         self.comments = StandInChangeComments(self)
 
-    def list(self, *, limit: int = 50) -> list[ChangeSet]:
+    def list_newest(self, *, limit: int = 50) -> list[ChangeSet]:
         return self.all[:limit]
 
-    def diff(self, id: str) -> list[Any]:
+    def read_diff(self, id: str) -> list[Any]:
         return [FileDiff(file.path, file.status, "", binary=False, hunks=HUNKS) for file in self.all[0].files]
 
     def _set(self, id: str, state: ChangeState, **fields: Any) -> ChangeSet:

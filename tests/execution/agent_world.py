@@ -39,7 +39,7 @@ class AgentWorld(SessionWorld):
         session_id = self.begin_prose().id
         self.sessions.wait(session_id, 10)
         folder = self.worktrees.folder_of(session_id)
-        if change := self.changes.for_session(session_id):
+        if change := self.changes.find_of_session(session_id):
             self.changes.discard(change.id)
         worktree = self.worktrees.create(session_id, self.workspace)
         self.worktrees.mark_worth_keeping(worktree)
@@ -56,7 +56,7 @@ class AgentWorld(SessionWorld):
         return session_id
 
     def list_files(self, session_id: str) -> list[str]:
-        change = self.changes.for_session(session_id)
+        change = self.changes.find_of_session(session_id)
         return [] if change is None else [file.path for file in change.files]
 
 

@@ -235,7 +235,7 @@ class SessionWorld:
 
     def read_lines(self, view: SessionView, kinds: Sequence[str] = ("output",)) -> list[str]:
         """The lines of these kinds in its transcript; without a kind all."""
-        lines = self.sessions.transcript(view.id, limit=10**6)
+        lines = self.sessions.read_transcript(view.id, limit=10**6)
         return [line.text for line in lines if not kinds or line.kind in kinds]
 
     def get_state(self, view: SessionView) -> SessionState:
@@ -243,7 +243,7 @@ class SessionWorld:
 
     def find_change(self, view: SessionView) -> ChangeSet | None:
         """The change set of a session."""
-        return self.changes.for_session(view.id)
+        return self.changes.find_of_session(view.id)
 
 
 class ScriptWorld(SessionWorld):

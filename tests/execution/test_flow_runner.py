@@ -42,7 +42,7 @@ def test_a_check_runs_in_the_operators_tree(world: FlowWorld):
     assert run.head == world.repository.git("rev-parse", "HEAD")
     assert run.tree == world.repository.git("rev-parse", "HEAD^{tree}")
     assert (run.clean, run.full, run.check) == (True, True, CHECK)
-    assert world.changes.list() == []
+    assert world.changes.list_newest() == []
 
 
 def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world: FlowWorld):
@@ -84,7 +84,7 @@ def test_a_flow_that_fails_leaves_nothing(world: FlowWorld, place: Place):
 
     view = world.run_scripted(place, perform)
     assert (view.state, view.summary) == (SessionState.FAILED, "no tool (install one)")
-    assert world.changes.list() == [*world.home.worktrees.iterdir()] == []
+    assert world.changes.list_newest() == [*world.home.worktrees.iterdir()] == []
     assert world.repository.git("for-each-ref", "refs/clawpy") == ""
 
 

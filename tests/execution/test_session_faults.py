@@ -66,7 +66,7 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(tmp_path: 
         assert find_marked_processes(session_id) == []
         view = world.sessions.get(session_id)
         assert view.state is SessionState.INTERRUPTED
-        assert view.lines == len(world.sessions.transcript(session_id)) > 1
+        assert view.lines == len(world.sessions.read_transcript(session_id)) > 1
     assert world.sessions.wait(queued[0], 20).summary == "run after the crash"
     assert world.runner.started_ids == queued
     assert world.sessions.recover() == []

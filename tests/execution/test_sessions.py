@@ -25,7 +25,8 @@ def test_a_session_goes_from_its_permit_to_its_summary(world: ScriptWorld, datab
     assert (view.sandbox, view.prediction_id, view.lines) == ("no sandbox", "pred_1", 5)
     assert world.read_lines(view) == ["hello", "wörld"]
     assert "; print(" in world.read_lines(view, ["command"])[0], "two lines do not look like one"
-    assert [line.kind for line in world.sessions.transcript(view.id)] == ["command", "output", "output", "exit", "note"]
+    kinds = [line.kind for line in world.sessions.read_transcript(view.id)]
+    assert kinds == ["command", "output", "output", "exit", "note"]
     events = [entry.kind for entry in reversed(Ledger(database).latest())]
     assert events == ["SessionQueued", "SessionStarted", "SessionEnded"]
     assert [started.state for started in world.started] == [SessionState.RUNNING]

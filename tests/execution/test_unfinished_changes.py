@@ -98,7 +98,7 @@ def test_a_thread_that_returns_after_the_end_stores_its_changes_once(
     assert world.list_files(view.id) == ["half.txt"]
     after = world.sessions.get(view.id)
     assert (after.summary, after.gone) == ("kill switch; its changes until then are waiting", "")
-    assert len(world.changes.list()) == 1
+    assert len(world.changes.list_newest()) == 1
 
 
 def test_changes_of_an_interrupted_session_wait_after_the_next_start(make_agent_world: MakeAgentWorld):
@@ -125,7 +125,7 @@ def test_a_recovery_that_is_killed_loses_no_changes(make_agent_world: MakeAgentW
     world = make_agent_world(do_nothing)
     assert world.sessions.recover() == [f"its changes until then are waiting: 1 file ({session_id})"]
     assert world.list_files(session_id) == ["half.txt"]
-    assert len(world.changes.list(state=ChangeState.WAITING)) == 1
+    assert len(world.changes.list_newest(state=ChangeState.WAITING)) == 1
 
 
 def test_a_worktree_whose_changes_cannot_be_captured_is_kept(

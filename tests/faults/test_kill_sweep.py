@@ -74,7 +74,7 @@ def run_lap(lap: Lap):
     session = engine.sessions.find_of_card(card.id)
     ended = engine.sessions.wait(session.id, timeout=60)
     lap.acknowledge("ran", session=session.id)
-    change = engine.changes.for_session(ended.id)
+    change = engine.changes.find_of_session(ended.id)
     assert change is not None, ended
     engine.changes.land(change.id)
     lap.acknowledge("landed", change=change.id)
@@ -101,7 +101,7 @@ def check(lap: Lap, before: FileStates):
                 engine.sessions.wait(session.id, timeout=60)
         check_decisions(engine, acknowledged, has_message=has_message)
         sessions = engine.sessions.list_newest()
-        change = engine.changes.for_session(sessions[0].id) if sessions else None
+        change = engine.changes.find_of_session(sessions[0].id) if sessions else None
         check_files(lap, change, before, acknowledged)
         if change is not None and change.state is ChangeState.WAITING:
             check_landing_and_undo(engine, lap, change, before)

@@ -159,7 +159,7 @@ def test_swiping_cards(world: OperatorWorld):
     world.server.script(make_call("write", path="hello.txt", content="Hi\n"), "I wrote it.")
     session = world.approve(first["id"], edit="Write a short greeting into hello.txt")
     assert "Write a short greeting" in world.last_request.users[0]
-    (change,) = world.engine.changes.list()
+    (change,) = world.engine.changes.list_newest()
     world.carry_out("land", id=change.id)
     assert (world.repository.path / "hello.txt").read_text() == "Hi\n"
     world.carry_out("undo", id=session.id)

@@ -98,7 +98,7 @@ def test_auto_capture(world: OperatorWorld):
     assert set(captures) == {"decision", "fact", "correction"}
     assert "old parser" in captures["decision"]["text"]
     assert captures["decision"]["session_id"] == view.id
-    assert world.engine.sessions.transcript(view.id)[captures["decision"]["line"] - 1].text.startswith("Decision")
+    assert world.engine.sessions.read_transcript(view.id)[captures["decision"]["line"] - 1].text.startswith("Decision")
 
 
 @pytest.mark.long

@@ -192,4 +192,4 @@ class Situation:
 
     def read_transcript(self, session: SessionView) -> str:
         """The whole transcript of the session."""
-        return "\n".join(line.text for line in self.engine.sessions.transcript(session.id))
+        return "\n".join(line.text for line in self.engine.sessions.read_transcript(session.id))

@@ -149,7 +149,7 @@ class ModelWorld:
         return self.finish(self.start(prompt, **options), seconds)
 
     def read_lines(self, view: SessionView, *kinds: str) -> list[str]:
-        lines = self.engine.sessions.transcript(view.id, limit=10**6)
+        lines = self.engine.sessions.read_transcript(view.id, limit=10**6)
         return [line.text for line in lines if not kinds or line.kind in kinds]
 
     def read_calls(self, view: SessionView) -> list[ModelCall]:

@@ -280,17 +280,17 @@ def make_document_with_transcript(engine: Services, target: Target, lines: int) 
     reply = target.document()
     if target.session is not None and lines:
         after = max(0, target.session.lines - lines)
-        shown = engine.sessions.transcript(target.session.id, after=after, limit=lines)
-        unfinished = engine.sessions.unfinished_line(target.session.id)
+        shown = engine.sessions.read_transcript(target.session.id, after=after, limit=lines)
+        unfinished = engine.sessions.read_unfinished_line(target.session.id)
         reply["transcript"] = document([*shown, *([unfinished] if unfinished else [])])
     return reply
 
 
 def _make_card_target(engine: Services, card: Card) -> Target:
     session = find_or_none(engine.sessions.get, card.session_id) if card.session_id else None
-    return Target(card, session, engine.changes.for_session(session.id) if session else None)
+    return Target(card, session, engine.changes.find_of_session(session.id) if session else None)
 
 
 def _make_session_target(engine: Services, session: SessionView) -> Target:
     card = find_or_none(engine.cards.get, session.prediction_id)
-    return Target(card, session, engine.changes.for_session(session.id))
+    return Target(card, session, engine.changes.find_of_session(session.id))

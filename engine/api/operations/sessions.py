@@ -71,7 +71,7 @@ def work(
         engine.cards.mark_reviewed(target.card.id)
     reply = make_document_with_transcript(engine, target, lines)
     if diff and target.change_set is not None:
-        reply["diff"] = document(engine.changes.diff(target.change_set.id))
+        reply["diff"] = document(engine.changes.read_diff(target.change_set.id))
     return reply
 
 
@@ -224,7 +224,7 @@ def _list_work(engine: Services, workspaces: Sequence[str], limit: int) -> Docum
 
     fetched = MAX_SEARCHED_ROWS if workspaces else limit
     sessions = engine.sessions.list_newest(limit=fetched)
-    waiting = engine.changes.undecided(limit=fetched)
+    waiting = engine.changes.list_undecided(limit=fetched)
     elsewhere = Counter(session.workspace for session in sessions if not is_here(session))
     return {
         "sessions": document([*filter(is_here, sessions)][:limit]),

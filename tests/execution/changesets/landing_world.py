@@ -44,7 +44,7 @@ class Change:
         return self._changes.get(self.id)
 
     def diff(self) -> Sequence[FileDiff]:
-        return self._changes.diff(self.id)
+        return self._changes.read_diff(self.id)
 
     def land(self, *parts: FilePart) -> ChangeSet:
         """Land these parts; if none is given, everything that waits."""

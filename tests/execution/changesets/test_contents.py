@@ -30,7 +30,7 @@ def test_a_change_set_has_its_files_state_and_check(world: LandingWorld):
         FileChange("bin", "added", None, None),
         FileChange("esc\\x1b[31m.txt", "added", 1, 0),
     }
-    assert world.changes.list(state=ChangeState.WAITING, workspace=str(world.root)) == [change_set]
+    assert world.changes.list_newest(state=ChangeState.WAITING, workspace=str(world.root)) == [change_set]
 
 
 def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld):

@@ -57,5 +57,5 @@ def test_changes_that_conflict_with_your_files_cannot_be_continued(world: Landin
     assert "a.txt" in refusal.message
     assert not world.worktrees.folder_of("sess_2").exists()
     assert not any("sess_2" in ref for ref in world.refs)
-    world.changes.discard(world.changes.for_session("sess_1").id)
+    world.changes.discard(world.changes.find_of_session("sess_1").id)
     assert world.changes.make_starting_tree_builder("sess_1") is None, "what is decided is not continued"

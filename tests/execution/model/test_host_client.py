@@ -38,7 +38,7 @@ def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, charac
         session = world.start()
         request = world.server.wait(1)
         if characters:
-            wait_until(lambda: world.engine.sessions.unfinished_line(session.id))
+            wait_until(lambda: world.engine.sessions.read_unfinished_line(session.id))
         world.clock.advance(timedelta(seconds=seconds - 1))
         assert not request.gone.wait(0.3)
         notice = f"waiting for {world.model}, at most {seconds:.0f} s"

@@ -85,7 +85,7 @@ def test_a_stop_ends_the_call_and_counts_its_cost_and_the_host_stays(world: Mode
     with world.opened() as engine:
         session = world.start()
         request = world.server.wait(1)
-        wait_until(lambda: (line := engine.sessions.unfinished_line(session.id)) and "One more" in line.text)
+        wait_until(lambda: (line := engine.sessions.read_unfinished_line(session.id)) and "One more" in line.text)
         engine.sessions.stop(session.id, "enough")
         view = engine.sessions.wait(session.id, 10)
         assert (view.state, view.error) == (SessionState.CANCELLED, "enough")

@@ -83,7 +83,7 @@ def test_cargo_updates_the_lock_file_of_the_workspace(world: FlowWorld):
 
     view = run_successfully(world, "update_lock", ["cargo update --workspace"])
     assert view.summary == "`cargo update --workspace` updated Cargo.lock"
-    [change] = world.changes.list()
+    [change] = world.changes.list_newest()
     assert [file.path for file in world.changes.get(change.id).files] == ["Cargo.lock"]
 
 
@@ -112,7 +112,7 @@ def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agen
     transcript = "\n".join(agent_world.read_lines(view, ()))
     assert f"worktrees/{view.id}/.venv" in found[0], transcript
     assert "network: pypi.org, files.pythonhosted.org" in transcript
-    assert agent_world.changes.list() == []  # what was installed is no part of its diff
+    assert agent_world.changes.list_newest() == []  # what was installed is no part of its diff
 
 
 # Cards
