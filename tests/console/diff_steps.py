@@ -33,7 +33,7 @@ def make_sessions_of_agents(engine: StandIn):
 def set_hunks(engine: StandIn, text: str, **fields: object):
     """These are the hunks of every file from now on."""
     files = engine.changes.all[0].files
-    engine.changes.diff = lambda id: [
+    engine.changes.read_diff = lambda id: [
         FileDiff(file.path, file.status, "", binary=False, hunks=text, **fields) for file in files
     ]
 

@@ -57,7 +57,7 @@ def change_every_sort(engine: StandIn):
         FileDiff(sort.change.path, sort.change.status, sort.change.old_path, sort.is_binary, sort.hunks)
         for sort in SORTS_OF_CHANGE
     ]
-    engine.changes.diff = lambda id: diffs
+    engine.changes.read_diff = lambda id: diffs
 
 
 @pytest.mark.long
