@@ -98,8 +98,8 @@ class Keys:
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
         self._answers: dict[str, _KeyringAnswer] = {}
-        self._keys_read_lock = threading.Lock()
-        self._keys_read: list[Key] = []
+        self._read_keys_lock = threading.Lock()
+        self._read_keys: list[Key] = []
 
     def get(self, name: str) -> Key | None:
         """The key of `name`, None if there is none.
@@ -124,13 +124,13 @@ class Keys:
         """Why the keyring cannot say whether it has the key of `name`, "" if it can."""
         return self._ask_keyring(name).fault
 
-    def names(self) -> tuple[str, ...]:
+    def list_names(self) -> tuple[str, ...]:
         """The names of keys in the environment and the file. A keyring cannot list its keys."""
         names = [match[1].lower() for match in map(VARIABLE.fullmatch, self._environment) if match]
-        return tuple(dict.fromkeys((*sorted(names), *self._file.names())))
+        return tuple(dict.fromkeys((*sorted(names), *self._file.list_names())))
 
-    def set(self, name: str, value: str, *, consent_file: bool = False, keyring_fix: str = "") -> str:
-        """Store a key in the keyring, or with `consent_file` in the file; returns "keyring" or "file".
+    def set(self, name: str, value: str, *, in_file: bool = False, keyring_fix: str = "") -> str:
+        """Store a key in the keyring, or with `in_file` in the file; returns "keyring" or "file".
 
         It is stored in one place only; a key in the other place is deleted. Raises `Refusal`: `bad_name`, `bad_key`,
         `no_keyring` (with `keyring_fix`, by default the alternatives), and as `KeyFile.set`.
@@ -142,8 +142,8 @@ class Keys:
                 "bad_key", "that is not a key: it is empty, or contains a space or a line break", "copy the whole key"
             )
         with self._lock:
-            self.forget()
-            if consent_file:
+            self.clear_cache()
+            if in_file:
                 self._file.set(name, value)
                 self._delete_from_keyring(name)
                 return FILE
@@ -152,7 +152,7 @@ class Keys:
             except NoKeyring as error:
                 raise Refusal("no_keyring", f"{error}", keyring_fix or advise_without_keyring(name)) from None
             finally:
-                self.forget()
+                self.clear_cache()
             self._file.delete(name)
             return KEYRING
 
@@ -172,7 +172,7 @@ class Keys:
                 fault = str(error)
             if self._file.delete(name):
                 deleted_from.append(FILE)
-            self.forget()
+            self.clear_cache()
         if deleted_from:
             return tuple(deleted_from)
         if self._environment.get(make_variable_name(name), "").strip():
@@ -184,19 +184,19 @@ class Keys:
         message = f"there is no key for {name}"
         raise Refusal("no_key", f"{message} in the file; {fault}" if fault else message, "see `clawpy key list`")
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Clear the cache of the keyring."""
         with self._lock:
             self._answers.clear()
 
-    def keyring_name(self) -> str:
+    def find_keyring_name(self) -> str:
         """The kind of keyring, such as `SecretService Keyring`. Raises `NoKeyring`."""
-        return self._keyring.name()
+        return self._keyring.find_name()
 
-    def badge(self) -> str:
+    def find_file_warning(self) -> str:
         """A warning while keys are in a file, else ""."""
         try:
-            names = self._file.names()
+            names = self._file.list_names()
         except Refusal as refusal:
             return refusal.message
         return f"keys in a plain file: {', '.join(names)} ({self._file.path})" if names else ""
@@ -206,9 +206,9 @@ class Keys:
         secrets in the environment. The last include those of other programs, such as `GITHUB_TOKEN`: a session does not
         inherit them (SPEC 3.8), but may find them in a `.env`. The keyring is not asked, because that may need a
         person."""
-        with self._keys_read_lock:
-            read_values = [key.value for key in self._keys_read]
-        return tuple(dict.fromkeys((*read_values, *self._file.values(), *self._collect_environment_secrets())))
+        with self._read_keys_lock:
+            read_values = [key.value for key in self._read_keys]
+        return tuple(dict.fromkeys((*read_values, *self._file.list_values(), *self._collect_environment_secrets())))
 
     def _collect_environment_secrets(self) -> Iterator[str]:
         for name in list(self._environment):  # other threads may set variables meanwhile
@@ -218,9 +218,9 @@ class Keys:
 
     def _remember_read(self, key: Key) -> Key:
         """Keep the key for `secrets`, and return it."""
-        with self._keys_read_lock:
-            if all(key.value != other.value for other in self._keys_read):
-                self._keys_read.append(key)
+        with self._read_keys_lock:
+            if all(key.value != other.value for other in self._read_keys):
+                self._read_keys.append(key)
         return key
 
     def _ask_keyring(self, name: str) -> _KeyringAnswer:
@@ -248,7 +248,7 @@ class Keys:
         except NoKeyring:
             return  # a keyring that cannot be asked does not come first
         finally:
-            self.forget()
+            self.clear_cache()
 
 
 def find_key_variables(environment: Mapping[str, str]) -> list[str]:
@@ -336,7 +336,7 @@ class Keyring:
         self._lock = threading.Lock()
         self._request: Future[Any] | None = None
 
-    def name(self) -> str:
+    def find_name(self) -> str:
         """The kind of keyring, such as `SecretService Keyring`. Raises `NoKeyring`."""
         return self._call(lambda backend: str(backend.name))
 
@@ -400,7 +400,7 @@ class KeyFile:
         self.path = path
         self._cached_values = FileCache[tuple[str, ...]]()
 
-    def names(self) -> tuple[str, ...]:
+    def list_names(self) -> tuple[str, ...]:
         """The names in the file. Raises `Refusal` as `get`."""
         return tuple(self._read())
 
@@ -408,13 +408,13 @@ class KeyFile:
         """The value of `name`. Raises `Refusal`: `loose_keys` if other users may read the file, `damaged_keys`."""
         return self._read().get(name)
 
-    def values(self) -> tuple[str, ...]:
+    def list_values(self) -> tuple[str, ...]:
         """All values in the file, so that they can be removed from texts, even if other users may read the file. Empty
         for a damaged file."""
 
         def read() -> tuple[str, ...]:
             try:
-                return tuple(self._read(to_use=False).values())
+                return tuple(self._read(must_be_private=False).values())
             except Refusal:
                 return ()
 
@@ -457,28 +457,9 @@ class KeyFile:
     def _write(self, values: dict[str, str]) -> None:
         write_json(self.path, values, mode=0o600)
 
-    def _read(self, *, to_use: bool = True) -> dict[str, str]:
-        """The keys in the file. If they are `to_use`, nobody else may be able to read the file."""
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            message = f"{self.path} cannot be read: {error.strerror or error}"
-            raise Refusal("damaged_keys", message, f"make yourself its owner: chmod 600 '{self.path}'") from error
-        try:
-            # The status of the open file: another file may have its name a moment later.
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise Refusal("damaged_keys", f"{self.path} is not a file", "move it away and set the keys again")
-            if to_use and (status.st_mode & 0o077 or status.st_uid != os.geteuid()):
-                message = f"{self.path} can be read or changed by others (mode {stat.S_IMODE(status.st_mode):04o})"
-                raise Refusal(
-                    "loose_keys", message, f"chmod 600 '{self.path}'; and replace the keys if others may have read them"
-                )
-            raw = os.read(descriptor, MAX_FILE_BYTES + 1)
-        finally:
-            os.close(descriptor)
+    def _read(self, *, must_be_private: bool = True) -> dict[str, str]:
+        """The keys in the file. Raises `Refusal`: `damaged_keys`, and as `_read_bytes`."""
+        raw = self._read_bytes(must_be_private=must_be_private)
         try:
             values = json.loads(raw) if len(raw) <= MAX_FILE_BYTES else None
         except (ValueError, RecursionError):
@@ -488,3 +469,27 @@ class KeyFile:
             # `from None` and no text of the file: it may be a key.
             raise Refusal("damaged_keys", message, "move it away and set the keys again") from None
         return values
+
+    def _read_bytes(self, *, must_be_private: bool) -> bytes:
+        """The content of the file, without keys if there is no file. Raises `Refusal`: `damaged_keys`, and `loose_keys`
+        if it must be private and others can read or change it."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b"{}"
+        except OSError as error:
+            message = f"{self.path} cannot be read: {error.strerror or error}"
+            raise Refusal("damaged_keys", message, f"make yourself its owner: chmod 600 '{self.path}'") from error
+        try:
+            # The status of the open file: another file may have its name a moment later.
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise Refusal("damaged_keys", f"{self.path} is not a file", "move it away and set the keys again")
+            if must_be_private and (status.st_mode & 0o077 or status.st_uid != os.geteuid()):
+                message = f"{self.path} can be read or changed by others (mode {stat.S_IMODE(status.st_mode):04o})"
+                raise Refusal(
+                    "loose_keys", message, f"chmod 600 '{self.path}'; and replace the keys if others may have read them"
+                )
+            return os.read(descriptor, MAX_FILE_BYTES + 1)
+        finally:
+            os.close(descriptor)

@@ -38,12 +38,10 @@ _SENTENCE_BREAK = re.compile(r"(?<=[.!?;])\s+|\n+")
 _CLAUSE_BREAK = re.compile(r"[,:]\s+(?:and\s+)?|\s+and\s+")
 """The places at which a lesson may begin within a sentence."""
 
-_FUNCTION_WORDS = frozenset(
-    (
-        *("a", "an", "the", "that", "this", "these", "to", "of", "in", "on", "at", "for", "and", "or"),
-        *("is", "are", "was", "were", "be", "it", "its", "we", "i", "you"),
-    )
-)
+_LISTED_WORDS = """
+    a an the that this these to of in on at for and or is are was were be it its we i you
+"""
+_FUNCTION_WORDS = frozenset(_LISTED_WORDS.split())
 """Words that do not distinguish one lesson from another."""
 
 _STANDING_WORDS = r"from now on|going forward|in (?:the )?future|in general|generally|as a rule|by default|next time"

@@ -70,7 +70,7 @@ def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home):
     keys = find_keys(home, backend)
     assert keys.find_source("openai") == "file"
     backend.held["clawpy-console", "openai"] = "sk-keyring"
-    keys.forget()
+    keys.clear_cache()
     assert keys.find_source("openai") == "keyring"
     keys = find_keys(home, backend, CLAWPY_OPENAI_API_KEY=" sk-environment\n")
     key = keys.get("openai")
@@ -83,17 +83,17 @@ def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home):
 def test_a_key_is_stored_in_one_place_only(home: Home):
     backend = MemoryKeyring()
     keys = find_keys(home, backend)
-    keys.set("openai", "sk-1", consent_file=True)
+    keys.set("openai", "sk-1", in_file=True)
     keys.set("openai", "sk-2")
-    assert (keys.find_source("openai"), keys.badge()) == ("keyring", "")
-    keys.set("openai", "sk-3", consent_file=True)
+    assert (keys.find_source("openai"), keys.find_file_warning()) == ("keyring", "")
+    keys.set("openai", "sk-3", in_file=True)
     assert backend.held == {}
     assert keys.find_source("openai") == "file"
     file = home.config / "keys.json"
-    assert str(file) in keys.badge()
+    assert str(file) in keys.find_file_warning()
     keys.delete("openai")
     assert not file.exists()
-    assert keys.badge() == ""
+    assert keys.find_file_warning() == ""
 
 
 @pytest.mark.parametrize(
@@ -164,13 +164,13 @@ def test_only_a_real_keyring_of_the_machine_is_used(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o606, 0o660, 0o610])
 def test_a_file_that_others_may_read_is_refused_with_the_command_to_run(home: Home, mode: int):
     keys = find_keys(home)
-    keys.set("openai", SECRET, consent_file=True)
+    keys.set("openai", SECRET, in_file=True)
     file = home.config / "keys.json"
     file.chmod(mode)
-    for act in (lambda: keys.get("openai"), lambda: keys.set("together", "sk-1", consent_file=True), keys.names):
+    for act in (lambda: keys.get("openai"), lambda: keys.set("together", "sk-1", in_file=True), keys.list_names):
         refusal = refused("loose_keys", act)
         assert f"chmod 600 '{file}'" in refusal.fix
-    assert "others" in keys.badge()
+    assert "others" in keys.find_file_warning()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', '{"a": null}', SECRET, "[" * 100_000, '"' + "x" * 70_000])

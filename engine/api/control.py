@@ -71,9 +71,10 @@ Document = dict[str, Any]
 Dispatch = Callable[[str, Any], Document]
 Opener = Callable[..., Any]
 Ask = Callable[[str, Mapping[str, Any]], Document]
-Attach = Callable[[Any], Callable[[socket.socket], None]]
-"""Checks the description of a client's terminal, and returns the function that takes over the connection. Raises
-`Refusal`."""
+TakeOver = Callable[[socket.socket], None]
+"""Takes over the connection of a console."""
+Attach = Callable[[Any], TakeOver]
+"""Checks the description of a client's terminal, and returns what takes over its connection. Raises `Refusal`."""
 
 
 class Unreachable(Exception):
@@ -148,30 +149,32 @@ class _Request(socketserver.StreamRequestHandler):
     timeout = IDLE_TIMEOUT_S
 
     def handle(self) -> None:
-        server = cast(ControlServer, self.server)
-        take_over: Callable[[socket.socket], None] | None = None
         line = self.rfile.readline(MAX_REQUEST_BYTES + 1)
         if not line:
             return
-        try:
-            verb, arguments = _parse_request(line)
-            if verb != "attach":
-                answer = json.dumps({"ok": server.dispatch(verb, arguments)})
-            elif server.attach is None:
-                raise Refusal("no_console", "this engine was opened for one command", "try again")
-            else:
-                take_over, answer = server.attach(arguments), json.dumps({"ok": {}})
-        except Refusal as refusal:
-            answer = json.dumps(refusal.document())
-        except Exception as error:
-            # The caller gets the error, and the engine goes on.
-            log.exception("a verb failed")
-            message = f"{type(error).__name__}: {error}"
-            answer = json.dumps(Refusal("internal", message, "this is a bug; see the log").document())
+        answer, take_over = self._answer(line)
         self.wfile.write(answer.encode() + b"\n")
         if take_over is not None:
             self.connection.settimeout(None)
             take_over(self.connection.dup())
+
+    def _answer(self, line: bytes) -> tuple[str, TakeOver | None]:
+        """The answer to a request, and what takes over the connection of a console."""
+        server = cast(ControlServer, self.server)
+        try:
+            verb, arguments = _parse_request(line)
+            if verb != "attach":
+                return json.dumps({"ok": server.dispatch(verb, arguments)}), None
+            if server.attach is None:
+                raise Refusal("no_console", "this engine was opened for one command", "try again")
+            return json.dumps({"ok": {}}), server.attach(arguments)
+        except Refusal as refusal:
+            return json.dumps(refusal.document()), None
+        except Exception as error:
+            # The caller gets the error, and the engine goes on.
+            log.exception("a verb failed")
+            message = f"{type(error).__name__}: {error}"
+            return json.dumps(Refusal("internal", message, "this is a bug; see the log").document()), None
 
 
 def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0) -> Document:
@@ -182,6 +185,17 @@ def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0
     request = json.dumps({"verb": verb, "arguments": arguments}).encode() + b"\n"
     if len(request) > MAX_REQUEST_BYTES:
         raise _make_too_large_refusal()
+    line = _exchange(address, request, timeout)
+    if not line.endswith(b"\n"):
+        raise Unreachable("the engine closed the connection before it answered", sent=True)
+    answer = json.loads(line)
+    if "error" in answer:
+        raise Refusal(**answer["error"])
+    return dict(answer["ok"])
+
+
+def _exchange(address: str, request: bytes, timeout: float | None) -> bytes:
+    """Send a request, and return the line of its answer. Raises `Unreachable`, and `Refusal` `no_answer`."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(2.0)
         try:
@@ -192,7 +206,7 @@ def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0
         try:
             client.sendall(request)
             with client.makefile("rb") as reader:
-                line = reader.readline(MAX_ANSWER_BYTES)
+                return reader.readline(MAX_ANSWER_BYTES)
         except TimeoutError as error:
             raise Refusal(
                 "no_answer",
@@ -201,12 +215,6 @@ def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0
             ) from error
         except OSError as error:
             raise Unreachable(str(error), sent=True) from error
-    if not line.endswith(b"\n"):
-        raise Unreachable("the engine closed the connection before it answered", sent=True)
-    answer = json.loads(line)
-    if "error" in answer:
-        raise Refusal(**answer["error"])
-    return dict(answer["ok"])
 
 
 def _parse_request(line: bytes) -> tuple[str, Any]:
@@ -228,15 +236,15 @@ def _make_too_large_refusal() -> Refusal:
 def _make_private_folder(home: Home) -> tuple[Path, bool]:
     """(folder of mode 0700 for the socket, whether it is temporary). The folder is in the home, unless that path is too
     long. Raises `Refusal` `no_socket`."""
-    beside = home.data / "run"
-    if len(os.fsencode(beside / SOCKET_NAME)) > MAX_PATH_BYTES:
+    folder = home.data / "run"
+    if len(os.fsencode(folder / SOCKET_NAME)) > MAX_PATH_BYTES:
         return _make_temporary_folder(), True
     try:
-        beside.mkdir(mode=0o700, exist_ok=True)
-        beside.chmod(0o700)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.chmod(0o700)
     except OSError as error:
         raise _make_no_socket_refusal(error) from error
-    return beside, False
+    return folder, False
 
 
 def _make_temporary_folder() -> Path:
@@ -340,14 +348,14 @@ def connect(home: Home, *, workspaces: Sequence[str] = (), opener: Opener) -> It
     `home`, or one that is opened here."""
     holder = read_holder(home)
     with ExitStack() as stack:
-        own: Ask | None = None
+        ask_own: Ask | None = None
         if holder is None or not holder.address or is_free(home):
             try:
-                own = stack.enter_context(_own_engine(home, workspaces, opener))
+                ask_own = stack.enter_context(_own_engine(home, workspaces, opener))
             except Refusal as refusal:
                 if refusal.code != "home_held":
                     raise
-        yield own or (lambda verb, arguments: call(home, verb, arguments, workspaces=workspaces, opener=opener))
+        yield ask_own or (lambda verb, arguments: call(home, verb, arguments, workspaces=workspaces, opener=opener))
 
 
 def stop(home: Home, reason: str) -> Document:

@@ -65,6 +65,9 @@ from engine.storage.shared import SHARED_URL, SharedDatabase
 from engine.text import sanitise
 from engine.wording import count
 
+MIN_FREE_MB = 100
+"""Less free space than this on the disk of a home is a warning."""
+
 _OTHER_VARIABLES = re.compile(
     r"CLAWPY_(HOME|SESSION|SHARED_DATABASE_URL|CHROMA_URL|NOTIFY_[A-Z]+_URL|[A-Z0-9_]+_API_KEY)"
 )
@@ -137,19 +140,20 @@ def _check_home(home: Home) -> Check:
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
             fix = "make it writable, or name another with --home DIR"
             return fail("home", f"{existing} cannot be written", fix)
-    free = shutil.disk_usage(next(part for part in (home.data, *home.data.parents) if part.exists())).free
-    if free < 100 * 1024 * 1024:
-        return warn("home", f"{free // 1024 // 1024} MB free on the disk of {home.data}", "free some space")
-    return Check("home", f"{home.root or home.data}, {free // 1024 // 1024 // 1024} GB free")
+    existing = next(part for part in (home.data, *home.data.parents) if part.exists())
+    free_mb = shutil.disk_usage(existing).free // 1024**2
+    if free_mb < MIN_FREE_MB:
+        return warn("home", f"{free_mb} MB free on the disk of {home.data}", "free some space")
+    return Check("home", f"{home.root or home.data}, {free_mb // 1024} GB free")
 
 
 def _check_extras() -> Check:
     """The optional extras that are not installed."""
-    absent = find_missing_extras()
-    if not absent:
+    missing = find_missing_extras()
+    if not missing:
         return Check("extras", f"all installed: {', '.join(EXTRAS)}")
-    message = "; ".join(f"{extra}: {EXTRAS[extra].purpose}" for extra in absent)
-    return Check("extras", f"not installed: {message}. To install them: {make_extras_command(*absent)}")
+    message = "; ".join(f"{extra}: {EXTRAS[extra].purpose}" for extra in missing)
+    return Check("extras", f"not installed: {message}. To install them: {make_extras_command(*missing)}")
 
 
 def _check_engine(home: Home) -> Check:
@@ -298,8 +302,8 @@ def _check_surface(surface: Surface, addresses: Addresses, settings: Settings) -
     if address is None:
         return None
     if address.service not in (DESKTOP_SCHEME, SPEAK_SCHEME) and not has_extra(NOTIFY):
-        absent = make_not_installed_refusal(NOTIFY)
-        return warn("notify", f"{surface.value}: {absent.message}", absent.fix)
+        not_installed = make_not_installed_refusal(NOTIFY)
+        return warn("notify", f"{surface.value}: {not_installed.message}", not_installed.fix)
     flag = "" if is_switched_on(surface, settings) else "; it is switched off"
     return Check("notify", f"{surface.value}: {address.service}, from the {address.source}{flag}")
 
@@ -334,13 +338,13 @@ def _check_workspace(path: str) -> Check:
     except Refusal as error:
         return fail("workspace", error.message, error.fix)
     projects = find_projects(root)
-    tested = [
+    test_tools = [
         f"{', '.join(tool.title for tool in project.tools)}{format_in_project(project.path)}"
         for project in projects
         if project.tools
     ]
-    if tested:
-        return Check("workspace", f"{root}: tests with {'; '.join(tested)}")
+    if test_tools:
+        return Check("workspace", f"{root}: tests with {'; '.join(test_tools)}")
     first = projects[0]
     reasons = f" ({'; '.join(first.searched)})" if first.searched else ""
     return warn("workspace", f"{root}: no tool to run its tests{reasons}", describe_how_to_run_tests(first, root))

@@ -74,22 +74,22 @@ def check_provider(provider: ProviderSettings, key: str | None) -> str:
     else:
         address = f"{provider.base_url}/models"
         headers |= {"authorization": f"Bearer {key}"} if key else {}
-    status, fault = _request(urllib.request.Request(address, headers=headers))
+    status, problem = _request(urllib.request.Request(address, headers=headers))
     if status in (401, 403):
         return f"{provider.host} does not accept the key ({status})"
     if status == 404:
         return f"{provider.host} answers, but there are no models at this path; check its baseUrl"
-    return f"{provider.host} {fault}" if fault else ""
+    return f"{provider.host} {problem}" if problem else ""
 
 
 def check_url(address: str) -> str:
     """Send a request without a key to an address. Returns "" if it answers without an error, else the reason."""
-    _, fault = _request(urllib.request.Request(address))
-    return f"it {fault}" if fault else ""
+    _, problem = _request(urllib.request.Request(address))
+    return f"it {problem}" if problem else ""
 
 
 def _request(request: urllib.request.Request) -> tuple[int, str]:
-    """(status of the answer, 0 for no answer; the problem in words)."""
+    """(status of the answer, 0 for no answer; the problem in words, "" for none)."""
     # A plain http address is on this machine or nearby, so it is reached without a proxy.
     handlers = [_NoRedirects(), *([urllib.request.ProxyHandler({})] if request.type == "http" else [])]
     try:
@@ -128,7 +128,7 @@ def make_offline_router(home: Home, settings: SettingsSource, keys: Keys) -> Mod
     """The router of models, without an engine."""
     agents = make_offline_agents(home, settings)
 
-    def models(agent: str) -> Mapping[str, str]:
+    def read_models(agent: str) -> Mapping[str, str]:
         try:
             return agents.read_tools(agent).models
         except Refusal as refusal:
@@ -136,7 +136,7 @@ def make_offline_router(home: Home, settings: SettingsSource, keys: Keys) -> Mod
                 return {}
             raise
 
-    return ModelRouter(settings, keys, models=models)
+    return ModelRouter(settings, keys, models=read_models)
 
 
 def find_channel_models(settings: SettingsSource, router: ModelRouter) -> list[ChannelModel]:
@@ -180,8 +180,8 @@ def check_twin_model(home: Home, settings: Settings) -> list[Check]:
         return [warn("twin", "there is no twinModelId", "clawpy config set twinModelId PROVIDER:MODEL")]
     query = "SELECT subject, payload->>'reason' FROM memory_events WHERE kind = 'TwinAnswered' ORDER BY id DESC LIMIT 1"
     with contextlib.suppress(sqlite3.Error):  # the check of the database says so
-        for asked, reason in read_rows(home.database, query):
-            if asked.endswith(model) and reason:  # otherwise another model was asked, before a change of the setting
+        for asked_model, reason in read_rows(home.database, query):
+            if asked_model.endswith(model) and reason:  # not another model, before a change of the setting
                 fix = "it must answer with the JSON object of docs/MODELS.md"
                 return [warn("twin", f"{model} gave no usable answer: {reason}", fix)]
     return [Check("twin", f"{model} proposes cards once you have decided 30")]
@@ -189,9 +189,9 @@ def check_twin_model(home: Home, settings: Settings) -> list[Check]:
 
 def check_key_storage(keys: Keys) -> Check:
     """The place where keys are stored; a plain file is a warning (SPEC 11.1)."""
-    badge = keys.badge()
+    badge = keys.find_file_warning()
     try:
-        keyring = keys.keyring_name()
+        keyring = keys.find_keyring_name()
     except NoKeyring as error:
         if badge:
             return warn("keys", f"{badge}; {error}", "start a keyring; clawpy key set NAME then moves them")
@@ -212,16 +212,9 @@ def find_keys_unknown_to_engine(home: Home, environment: Mapping[str, str]) -> l
 
 def check_keys_of_engine(variables: Sequence[str]) -> list[Check]:
     """A warning about the variables of `find_keys_unknown_to_engine`."""
-    if not variables:
-        return []
     message = f"{', '.join(variables)} was exported after the engine began, which does not see it"
-    return [
-        warn(
-            "keys",
-            message,
-            "end the engine (q in its console, Ctrl+C for `clawpy run`), and start it in this terminal",
-        )
-    ]
+    fix = "end the engine (q in its console, Ctrl+C for `clawpy run`), and start it in this terminal"
+    return [warn("keys", message, fix)] if variables else []
 
 
 def check_providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
@@ -234,11 +227,10 @@ def check_providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Ch
 
 
 def _check_unusable_provider(state: ProviderState) -> Check:
-    message, fix = state.problem, f"clawpy key set {state.name}"
     if not has_extra(MODELS):
-        absent = make_not_installed_refusal(MODELS)
-        message, fix = absent.message, absent.fix
-    return warn("provider", f"{state.name}: {message}", fix)
+        not_installed = make_not_installed_refusal(MODELS)
+        return warn("provider", f"{state.name}: {not_installed.message}", not_installed.fix)
+    return warn("provider", f"{state.name}: {state.problem}", f"clawpy key set {state.name}")
 
 
 def _check_usable_provider(state: ProviderState, keys: Keys, *, online: bool) -> Check:
@@ -278,8 +270,8 @@ def check_embedder(settings: Settings) -> Check:
         return Check("embedder", f"{settings.memory.embedder}: memories and questions are sent there")
     from engine.memory.embedding import WHEEL, find_model_fault
 
-    if why := find_model_fault():
-        message = f"{why}; memories are found by words only"
+    if fault := find_model_fault():
+        message = f"{fault}; memories are found by words only"
         return warn("embedder", message, install_command(WHEEL))
     return Check("embedder", f"{WHEEL}, on this machine")
 
@@ -302,11 +294,11 @@ def check_coding_agents(home: Home, settings: Settings) -> list[Check]:
     from engine.execution.runners.acp import find_agents
 
     checks = [_check_coding_agent(home, settings, name) for name in settings.acp]
-    for channel, line in settings.channels.items():
-        for runner in (line.runner, *line.fallback):
+    for name, channel in settings.channels.items():
+        for runner in (channel.runner, *channel.fallback):
             if runner.startswith(ACP_PREFIX) and runner.removeprefix(ACP_PREFIX) not in settings.acp:
-                fix = f"clawpy agents serve {channel} NAME, or fix channels.{channel} in the settings"
-                checks.append(warn("coding agent", f"{channel} names {runner}, which is not in the settings", fix))
+                fix = f"clawpy agents serve {name} NAME, or fix channels.{name} in the settings"
+                checks.append(warn("coding agent", f"{name} names {runner}, which is not in the settings", fix))
     for agent in find_agents(home.data):
         if agent.name not in settings.acp:
             fix = agent.missing or f"clawpy agents serve CHANNEL {agent.name}"
@@ -320,15 +312,15 @@ def _check_coding_agent(home: Home, settings: Settings, name: str) -> Check:
     """Whether the program of a coding agent in the settings is installed, and the channels that it serves."""
     from engine.execution.runners.acp import describe_agent
 
-    section, runner = settings.acp[name], f"{ACP_PREFIX}{name}"
+    section = settings.acp[name]
+    program, runner = section.command[0], f"{ACP_PREFIX}{name}"
     agent = describe_agent(name, section.command, home.data)
-    serves = [channel for channel, line in settings.channels.items() if runner in (line.runner, *line.fallback)]
-    message = f"{agent.title} serves {', '.join(serves) or 'no channel'}"
-    if shutil.which(section.command[0]) is None:
-        fix = f"install it, or fix [acp.{name}]"
-        return warn("coding agent", f"{message}; `{section.command[0]}` is not on the PATH", fix)
-    reach = ", ".join(section.hosts) or "none"
-    return Check("coding agent", f"{message}; network: {reach}; if needed, {agent.login}")
+    channels = settings.channels.items()
+    served = [channel_name for channel_name, channel in channels if runner in (channel.runner, *channel.fallback)]
+    message = f"{agent.title} serves {', '.join(served) or 'no channel'}"
+    if shutil.which(program) is None:
+        return warn("coding agent", f"{message}; `{program}` is not on the PATH", f"install it, or fix [acp.{name}]")
+    return Check("coding agent", f"{message}; network: {', '.join(section.hosts) or 'none'}; if needed, {agent.login}")
 
 
 # The verb `key`
@@ -339,16 +331,15 @@ def store_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Do
     `Refusal` `unknown_provider`, and as `Keys.set`."""
     settings, keys = _load_settings(home), Keys(home)
     _check_provider_name(settings, name)
-    source = keys.set(name, value, consent_file=in_file)
-    wins = make_variable_name(name) if keys.find_source(name) == ENVIRONMENT else ""
-    message = f"the key for {name} is stored in the {source}" + (
-        f"; {wins} in the environment comes first" if wins else ""
-    )
+    source = keys.set(name, value, in_file=in_file)
+    message = f"the key for {name} is stored in the {source}"
+    if keys.find_source(name) == ENVIRONMENT:
+        message += f"; {make_variable_name(name)} in the environment comes first"
     return {
         "name": name,
         "source": source,
         "message": message,
-        "badge": keys.badge(),
+        "badge": keys.find_file_warning(),
         "next": _describe_next_step(home, settings, keys, name),
     }
 
@@ -368,29 +359,31 @@ def check_key(home: Home, name: str) -> Document:
     """Ask a provider whether it accepts its key. Raises `Refusal`: `unknown_provider`, `no_key`, `not_installed`."""
     settings, keys = _load_settings(home), Keys(home)
     _check_provider_name(settings, name)
-    state = make_offline_router(home, settings, keys).provider(name) if name not in (TWIN, CHROMA_KEY) else None
-    if state is not None and not has_extra(MODELS):
+    fix = f"clawpy key set {name}"
+    if name in (TWIN, CHROMA_KEY):
+        raise Refusal("no_key", f"{name}: nothing to try it on", fix)
+    if not has_extra(MODELS):
         raise make_not_installed_refusal(MODELS)
-    if state is None or not state.usable:
-        message, fix = f"{name}: {state.problem if state else 'nothing to try it on'}", f"clawpy key set {name}"
-        raise Refusal("no_key", message, "" if fix in message else fix)
+    state = make_offline_router(home, settings, keys).provider(name)
+    if not state.usable:
+        raise Refusal("no_key", f"{name}: {state.problem}", "" if fix in state.problem else fix)
     key = keys.get(name)
-    fault = check_provider(state.settings, None if key is None else key.value)
+    problem = check_provider(state.settings, None if key is None else key.value)
     answer = f"{state.settings.host} answers and accepts the key" if key else f"{state.settings.host} answers"
-    return {"name": name, "reached": not fault, "message": fault or answer}
+    return {"name": name, "reached": not problem, "message": problem or answer}
 
 
 def list_keys(home: Home) -> Document:
     """All keys by name with their sources, and the keyring of this machine."""
     settings, keys = _load_settings(home), Keys(home)
-    models, provider_names = make_offline_router(home, settings, keys), settings.current.provider_names()
+    router, provider_names = make_offline_router(home, settings, keys), settings.current.provider_names()
     entries = [
         {"name": state.name, "source": state.source, "usable": state.usable, "message": state.problem}
-        for state in map(models.provider, provider_names)
+        for state in map(router.provider, provider_names)
     ]
     stored_names: Sequence[str] = ()
     with contextlib.suppress(Refusal):  # the badge reports the problem of the file
-        stored_names = keys.names()
+        stored_names = keys.list_names()
     for name in dict.fromkeys([TWIN, *stored_names]):
         if name not in provider_names:
             source = keys.find_source(name)
@@ -402,10 +395,10 @@ def list_keys(home: Home) -> Document:
             entry["usable"] = False
             entry["message"] = "the running engine began without it: end that engine, and start clawpy in this terminal"
     try:
-        keyring = keys.keyring_name()
+        keyring = keys.find_keyring_name()
     except NoKeyring as error:
         keyring = f"none: {error}"
-    return {"keys": entries, "keyring": keyring, "badge": keys.badge()}
+    return {"keys": entries, "keyring": keyring, "badge": keys.find_file_warning()}
 
 
 def _describe_next_step(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:

@@ -88,7 +88,7 @@ def test_a_misspelt_variable_is_named_and_a_key_is_not_shown(home: Home, monkeyp
 
 
 def test_keys_in_a_plain_file_are_named_and_not_shown(home: Home):
-    Keys(home).set("openai", "sk-hush-hush", consent_file=True)
+    Keys(home).set("openai", "sk-hush-hush", in_file=True)
     checks = examine_home(home)
     assert "openai" in checks["keys"]["message"]
     assert checks["provider"]["message"].startswith("openai: ")

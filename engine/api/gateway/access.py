@@ -151,7 +151,7 @@ def rotate_token(keys: Keys, *, in_file: bool = False) -> tuple[str, str]:
         "store it in a file that only you can read: clawpy token new --store file; or set your own in "
         "CLAWPY_GATEWAY_API_KEY where clawpy is started"
     )
-    source = keys.set(TOKEN_NAME, token, consent_file=in_file, keyring_fix=keyring_fix)
+    source = keys.set(TOKEN_NAME, token, in_file=in_file, keyring_fix=keyring_fix)
     return token, source
 
 
@@ -196,7 +196,7 @@ class Access:
             return ""
         token = make_token()
         try:
-            source = self._keys.set(TOKEN_NAME, token, consent_file=in_file)
+            source = self._keys.set(TOKEN_NAME, token, in_file=in_file)
         except Refusal as refusal:
             if refusal.code != "no_keyring":
                 raise
@@ -286,13 +286,13 @@ def get_gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -
         token, source = key.value, key.source
         message = f"it is stored in the {source}"
     url = "" if holder is None else holder.gateway
-    return {"token": token, "source": source, "message": message, "url": url, "badge": keys.badge()}
+    return {"token": token, "source": source, "message": message, "url": url, "badge": keys.find_file_warning()}
 
 
 def _make_no_token_refusal(keys: Keys) -> Refusal:
     fix = "`clawpy token new` makes one that lasts"
     try:
-        keys.keyring_name()
+        keys.find_keyring_name()
     except NoKeyring as fault:
         fix = f"`clawpy token new --store file` makes one that lasts, in a file that only you can read, for {fault}"
     message = "no token is stored; one that a running gateway made is shown once on its terminal, and ends with it"

@@ -160,7 +160,7 @@ def store_address(home: Home, name: str, url: str, *, in_file: bool, write: Call
         export = f"either export {make_address_variable(surface)}=… where clawpy is started"
         keep = f"keep it in a file that only you can read: clawpy notify set {surface} --store file"
         keyring_fix = f"{export}, or {keep}"
-        source = Keys(home).set(make_address_key_name(surface), url, consent_file=in_file, keyring_fix=keyring_fix)
+        source = Keys(home).set(make_address_key_name(surface), url, in_file=in_file, keyring_fix=keyring_fix)
         url = STORED_WITH_KEYS
     write(f"notify.{surface}.url", url)
     current = SettingsStore(home.config_file).current

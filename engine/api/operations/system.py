@@ -110,7 +110,7 @@ def status(engine: ApiServices) -> Document:
         "waiting": document(engine.list_waiting()),
         "decisions": list(map(_make_decision_document, engine.decisions.load_newest(MAX_STATUS_DECISIONS))),
         "workspaces": list(engine.workspaces),
-        "keysInFile": engine.keys.badge(),
+        "keysInFile": engine.keys.find_file_warning(),
         "settingsFault": engine.settings.fault,
         "gateway": {"url": gateway.url, "words": gateway.description, "clients": gateway.clients},
     }

@@ -73,7 +73,7 @@ def test_a_deleted_or_replaced_token_and_its_passes_let_nobody_in(tmp_path: Path
         keys.delete(TOKEN_NAME)
         access.refresh()
     else:
-        keys.set(TOKEN_NAME, "short", consent_file=True)
+        keys.set(TOKEN_NAME, "short", in_file=True)
         access.refresh()
         assert not access.accepts("short")
     assert not access.accepts(token)
