@@ -12,7 +12,7 @@ from datetime import datetime
 from engine.execution.runners.toolchains import PROGRAM_FIXES
 from engine.frozen import frozen
 from engine.model import ChangeState, Proposal, group_pairs
-from engine.prediction.context import Part, WorkspaceContext
+from engine.prediction.context import Part, WorkspaceContext, describe_result
 from engine.prediction.templates.commits import describe_problem
 from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.offers import LONG_AGO, is_usable, shorten_test
@@ -60,6 +60,7 @@ def find_unsolved_problem(context: WorkspaceContext, muted: Sequence[Proposal] =
         *(_find_unfinished_operation(context) if "unfinished_operation" not in muted_kinds else ()),
         *_find_conflicts(context),
         *_find_failing_tests(context),
+        *_find_failing_commit(context),
         *_find_stopped_runs(context),
         *_find_missing_programs(context),
     ]
@@ -105,6 +106,20 @@ def _find_failing_tests(context: WorkspaceContext) -> Iterator[_Problem]:
             if failing:
                 yield _Problem(run.ran_at, _describe_failing(context, part, run, failing))
                 break
+
+
+def _find_failing_commit(context: WorkspaceContext) -> Iterator[_Problem]:
+    """The projects whose tests failed at HEAD alone. If they failed on the operator's files too, that is named
+    already."""
+    for part in context.parts:
+        run = part.find_failed_run(context.repository.head)
+        newest = part.tree_runs[0] if part.tree_runs else None
+        if run is None or (newest is not None and not newest.check.green):
+            continue
+        sentence = f"at HEAD alone{part.within}: {describe_result(run.check)}, at {moment(run.ran_at, context.local)}"
+        if newest is not None and context.repository.files:
+            sentence += "; with your uncommitted files the tests passed, so commit what they need"
+        yield _Problem(run.ran_at, sentence)
 
 
 def _find_unsolved_runs(runs: Sequence[ValidationRun]) -> Iterator[tuple[ValidationRun, list[str]]]:

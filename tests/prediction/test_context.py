@@ -1,6 +1,7 @@
 """The context of a workspace (SPEC 2.1, 2.2, 2.10): what changed since a run, activity, conversations, problems that
 still hold, sources that fail, and the situation in words."""
 
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -35,6 +36,17 @@ def test_a_failed_test_stays_a_problem_until_it_passes(
     world: SensedWorkspace, repository: Repository, runs: list[tuple[str, ...]], problem: str
 ):
     world.runs = [PastRun(repository.git("rev-parse", "HEAD"), failing) for failing in runs]
+    assert find_unsolved_problem(world.sense()) == problem
+
+
+def test_tests_that_fail_at_head_alone_stay_a_problem(world: SensedWorkspace, repository: Repository):
+    repository.write("rates.py", "1")
+    world.runs = [PastRun(repository.git("rev-parse", "HEAD"), ("t.py::test_a",))]
+    world.sessions = [make_session("check_clean_head", id="s")]
+    problem = "at HEAD alone: 1 failed, 10 passed, at 08:30"
+    assert find_unsolved_problem(world.sense()) == problem
+    world.runs += [replace(world.runs[0], failing=(), clean=False, session_id="other")]
+    problem += "; with your uncommitted files the tests passed, so commit what they need"
     assert find_unsolved_problem(world.sense()) == problem
 
 

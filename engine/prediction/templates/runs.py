@@ -95,7 +95,8 @@ def find_stopped_run(context: WorkspaceContext, part: Part) -> SessionView | Non
 
 def _offer_first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Iterator[Offer]:
     """The tests of uncommitted files, or else of unpushed ones, or else the whole suite once."""
-    git, unknown = context.repository, "No test run is known here."
+    git = context.repository
+    unknown = "No test run of your files is known." if part.runs else "No test run is known here."
     files = [file for file in git.files if not file.deleted and part.tests(file.path)]
     state, at = "Not committed yet", find_earliest(file.modified_at for file in files)
     paths = select_usable_paths(file.path for file in files)
