@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.api.gateway.access import get_gateway_token as get_gateway_token
     from engine.api.mcp import serve_mcp as serve_mcp
     from engine.api.model_checks import store_key as store_key
-    from engine.api.notify import store_address as store_address
+    from engine.api.notify.addresses import store_address as store_address
     from engine.api.offline import read_completion_names as read_completion_names
     from engine.api.operations import dispatch as dispatch
     from engine.engine import Engine as Engine
@@ -55,7 +55,7 @@ _MODULES = {
     "serve_mcp": "engine.api.mcp",
     "simulate": "engine.simulation.simulate",
     "stop": "engine.api.control",
-    "store_address": "engine.api.notify",
+    "store_address": "engine.api.notify.addresses",
     "store_key": "engine.api.model_checks",
 }
 """The module of each public name. It is imported when the name is first used."""

@@ -24,7 +24,7 @@ import engine.api.operations.sessions
 import engine.api.operations.system
 from engine.api.control import Attach, ControlServer
 from engine.api.gateway import Gateway
-from engine.api.notify.notifications import Notifications
+from engine.api.notify import Notifications
 from engine.api.operations import ApiServices, dispatch
 from engine.api.status_bar_file import StatusBarFile
 from engine.api_keys import find_key_variables

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.api import model_checks
-from engine.api.notify import store_address
+from engine.api.notify.addresses import store_address
 from engine.home import Home
 from engine.installed import EXTRAS, find_missing_extras, install_command, make_extras_command
 from engine.model import Refusal

@@ -36,7 +36,7 @@ from engine.api.model_checks import (
     make_offline_router,
     warn,
 )
-from engine.api.notify import Addresses, is_switched_on
+from engine.api.notify.addresses import Addresses, is_switched_on
 from engine.api.notify.outbox import UNDELIVERED_SQL
 from engine.api.offline import read_rows
 from engine.api_keys import Keys

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
 from engine.api.documents import Document
-from engine.api.notify import Address
+from engine.api.notify.addresses import Address
 from engine.api.notify.notes import QUIET_FORMS, Form, Note
 from engine.config.sections import DESKTOP_SCHEME, SPEAK_SCHEME
 from engine.frozen import frozen

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.api.notify import Addresses, is_switched_on
+from engine.api.notify.addresses import Addresses, is_switched_on
 from engine.api.notify.delivery import Button, Deliver, DeliveryFailure
 from engine.api.notify.notes import FORMS, Note, NotificationKind, make_content, make_digest, make_note
 from engine.api.notify.outbox import DeliveryState, NotificationRow, Outbox

@@ -29,7 +29,7 @@ from engine.text import sanitise
 
 if TYPE_CHECKING:
     from engine.api.gateway import Gateway
-    from engine.api.notify.notifications import Notifications
+    from engine.api.notify import Notifications
 
 READ_ONLY_ACTIONS = frozenset({"list", "show", "get", "scopes", "status"})
 """Actions that only read, so they do not show that you are present."""

@@ -14,7 +14,7 @@ import pytest
 from engine.api.gateway import Gateway
 from engine.api.gateway.guard import GatewayLimits
 from engine.api.gateway.routes import build_server
-from engine.api.notify.notifications import Notifications
+from engine.api.notify import Notifications
 from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
-from engine.api.notify import Address, Addresses
+from engine.api.notify import Notifications
+from engine.api.notify.addresses import Address, Addresses
 from engine.api.notify.delivery import Button, DeliveryFailure, deliver
 from engine.api.notify.notes import Note
-from engine.api.notify.notifications import Notifications
 from engine.api_keys import Key, Keys
 from engine.clock import FakeClock
 from engine.config.sections import NotifySettings, Surface, SurfaceSettings

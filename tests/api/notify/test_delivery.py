@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from apprise.plugins.discord import NotifyDiscord
 
-from engine.api.notify import Address, Addresses, store_address
+from engine.api.notify.addresses import Address, Addresses, store_address
 from engine.api.notify.delivery import Button, DeliveryFailure, deliver
 from engine.api.notify.notes import Form, Note, NotificationContent, NotificationKind, make_note
 from engine.config.sections import NotifySettings, Surface, SurfaceSettings, find_address_problem

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.api.notify import Address
+from engine.api.notify.addresses import Address
 from engine.api.notify.delivery import Button, DeliveryFailure
 from engine.api.notify.notes import Note
 from engine.clock import FakeClock

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from engine.api.notify import is_switched_on
+from engine.api.notify.addresses import is_switched_on
 from engine.api.notify.notes import (
     CARD_ACTIONS,
     FORMS,

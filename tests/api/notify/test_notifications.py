@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.notify import Address, outbox
+from engine.api.notify import outbox
+from engine.api.notify.addresses import Address
 from engine.api.notify.delivery import DeliveryFailure
 from engine.api.notify.notes import Form
 from engine.api.notify.sender import BACKOFF_S, MAX_AGE, MAX_TRIES
