@@ -228,7 +228,7 @@ def _read_autonomy(engine: Engine, scope: ReadScope) -> StateFields:
     remarks = (f"{workspace_name(path)}: {remark}" for path, remark in all_remarks.items() if path in workspaces)
     return {
         "home_error": "" if engine.home.database.exists() else f"{HOME_IS_GONE} ({engine.home.database})",
-        "holds": engine.safety.kill_switch.holds(),
+        "holds": engine.safety.kill_switch.list_holds(),
         "quiet": QuietHours(
             bool(autonomy.find_quiet_reason()), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()
         ),
@@ -316,7 +316,7 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
     },
     "permissions": lambda engine, _: {"permissions": engine.permissions.waiting(), "waiting": engine.list_waiting()},
     "autonomy": _read_autonomy,
-    "costs": lambda engine, _: {"costs": engine.safety.costs.state()},
+    "costs": lambda engine, _: {"costs": engine.safety.costs.read_state()},
     "sessions": _read_sessions,
     "changes": lambda engine, scope: {
         "changes": engine.changes.list_newest(limit=scope.session_limit),
@@ -326,15 +326,15 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
     "agents": lambda engine, _: {"agents": engine.agents.list(), "retired_agents": engine.agents.list_retired()},
     "place": _read_place,
     "log": lambda engine, _: {
-        "latest_log": engine.safety.log(limit=1),
-        "blocked_work": engine.safety.log(limit=200, blocked_only=True),
+        "latest_log": engine.safety.read_log(limit=1),
+        "blocked_work": engine.safety.read_log(limit=200, blocked_only=True),
     },
     "settings": _read_settings,
     "rails": lambda engine, _: {
-        "rails": engine.safety.rails(),
-        "spending": engine.safety.costs.history(),
-        "trigger_chain": engine.safety.chain(limit=30),
-        "levels": engine.safety.kill_switch.levels(),
+        "rails": engine.safety.read_rail_states(),
+        "spending": engine.safety.costs.read_spending(),
+        "trigger_chain": engine.safety.list_chain(limit=30),
+        "levels": engine.safety.kill_switch.list_levels(),
     },
     "phase": _read_phase,
     "memory": lambda engine, _: {"layers": engine.read_layers()},

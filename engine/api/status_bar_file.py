@@ -66,7 +66,8 @@ class StatusBarFile:
         return {
             "version": FORMAT_VERSION,
             "holds": [
-                {"word": hold.word, "until": instant(hold.until)} for hold in self._engine.safety.kill_switch.holds()
+                {"word": hold.word, "until": instant(hold.until)}
+                for hold in self._engine.safety.kill_switch.list_holds()
             ],
             "cards": [
                 {

@@ -148,7 +148,7 @@ class Autonomy:
         """Make all transitions that follow from the present facts, and return the state after them. They are recorded,
         so do not call it inside a write."""
         with self._changing:
-            holds = self._kill_switch.holds()
+            holds = self._kill_switch.list_holds()
             facts = self._apply_facts(holds)
             return replace(self._view, next_change=self._compute_next_change(facts, holds))
 
@@ -156,7 +156,7 @@ class Autonomy:
         """The state that the last engine stored, which an engine that a single verb opened shows. A stop or pause that
         began or ended since then counts. If no engine has run in this home yet, it is the state with which the first
         would begin; this is not recorded."""
-        facts = self._make_facts(self._kill_switch.holds())
+        facts = self._make_facts(self._kill_switch.list_holds())
         if not self._is_stored:
             transitions = find_transitions(self._view.state, facts)
             return StateView(transitions[-1][0] if transitions else self._view.state, FIRST_START, None)
@@ -214,7 +214,7 @@ class Autonomy:
                 self.presence.note(sign)
             self._checked_at = self._clock.now()
         with self._changing:
-            self._apply_facts(self._kill_switch.holds())
+            self._apply_facts(self._kill_switch.list_holds())
             return self._view.state
 
     def describe_requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
@@ -315,7 +315,7 @@ class Autonomy:
     def _make_facts(self, holds: Sequence[Hold]) -> AutonomyFacts:
         settings = self._settings.current
         # A pause only stops what runs by itself; the levels stop everything.
-        killed = self._kill_switch.current_verdict(by_operator=True)
+        killed = self._kill_switch.decide_now(by_operator=True)
         pause = next((hold for hold in holds if hold.word is HoldKind.PAUSE), None)
         return AutonomyFacts(
             enabled=killed.allows or killed.rule == "month",

@@ -133,24 +133,25 @@ class CostEntry(Row, table=True):
 class Costs:
     """Reserves, settles and reports costs.
 
-    `agent_budget` returns an agent's budget for a day in micro-dollars, None for no budget. `cap_reached` is called
-    with the window and the reason, inside the transaction that reached a cap. The kill switch then places its hold.
+    `find_agent_budget` returns an agent's budget for a day in micro-dollars, None for no budget. `on_reached_cap` is
+    called with the window and the reason, inside the transaction that reached a cap. The kill switch then places its
+    hold.
     """
 
     database: Database
     settings: SettingsSource
     clock: Clock
-    agent_budget: Callable[[str], int | None]
-    cap_reached: Callable[[Transaction, str, str], object]
+    find_agent_budget: Callable[[str], int | None]
+    on_reached_cap: Callable[[Transaction, str, str], object]
 
-    def state(self) -> CostState:
+    def read_state(self) -> CostState:
         """Settled plus reserved cost in each window, and the caps."""
         with self.database.read() as session:
-            return self.state_in(session)
+            return self.read_state_within(session)
 
-    def state_in(self, session: Session, agent: str | None = None) -> CostState:
-        """`state` as this session sees it, so that a decision and its reservation agree; with `agent`, the cost of this
-        agent alone. Each window includes all reservations, however old they are."""
+    def read_state_within(self, session: Session, agent: str | None = None) -> CostState:
+        """`read_state` as this session sees it, so that a decision and its reservation agree; with `agent`, the cost of
+        this agent alone. Each window includes all reservations, however old they are."""
         windows = find_windows(self.clock.local())
         values = {name: as_stored(begin) for name, begin in shallow_dict(windows).items()}
         [(reserved, hour, day, month)] = ask(session, _SELECT_SUMS, values | {"agent": agent})
@@ -164,14 +165,14 @@ class Costs:
             month_cap=microusd(settings.cross_poll_cost_cap_per_month),
         )
 
-    def history(self) -> tuple[SpendingWindow, ...]:
+    def read_spending(self) -> tuple[SpendingWindow, ...]:
         """Hour, day and month with their buckets, pace, and when the cap would be reached (SPEC 9.1)."""
         local = self.clock.local()
         oldest = min(find_windows(local).month, local.astimezone(UTC) - max(PACE_SPAN.values()))
         with self.database.read() as session:
             rows = ask(session, _SELECT_PRICES, {"oldest": as_stored(oldest)})
             [(reserved,)] = ask(session, _RESERVED_IN_ALL)
-            caps = self.state_in(session).caps
+            caps = self.read_state_within(session).caps
         prices = [(datetime.fromisoformat(at), amount) for at, amount in rows]
         return tuple(measure_burn(window, local, prices, reserved, cap) for window, cap in caps.items())
 
@@ -182,10 +183,10 @@ class Costs:
 
     def read_budget(self, session: Session, agent: str) -> AgentBudget:
         """What `agent` spent today, and its budget. `spent` is 0 without a budget."""
-        budget = self.agent_budget(agent) if agent else None
+        budget = self.find_agent_budget(agent) if agent else None
         if budget is None:
             return AgentBudget(agent)
-        return AgentBudget(agent, self.state_in(session, agent).day, budget)
+        return AgentBudget(agent, self.read_state_within(session, agent).day, budget)
 
     def reserve(self, transaction: Transaction, trigger: Trigger, permit_id: str, spent: CostState) -> None:
         """Reserve the trigger's estimate. The caller decided by `spent`, in the same transaction."""
@@ -209,7 +210,7 @@ class Costs:
         Returns the id of the entry, for `settle` or `release`. Raises `Refusal` `cost_cap` if a cap would be passed.
         """
         session = transaction.session
-        spent = self.state_in(session)
+        spent = self.read_state_within(session)
         verdict = decide_cost(spent, estimate, self.read_budget(session, agent))
         if not verdict.allows:
             if verdict.rule == AGENT_BUDGET:  # in a transaction of its own, because this one is rolled back
@@ -233,7 +234,7 @@ class Costs:
             increase = total - entry.amount_microusd
             if increase <= 0:
                 return ""
-            spent = self.state_in(session)
+            spent = self.read_state_within(session)
             verdict = decide_cost(spent, increase, self.read_budget(session, entry.agent))
             if not verdict.allows:
                 self.handle_reached_cap(transaction, verdict.rule, entry.agent)
@@ -301,11 +302,11 @@ class Costs:
     def handle_reached_cap(self, transaction: Transaction, rule: str, agent: str) -> None:
         """Handle a reached cap: place its hold, warn about the cap of the day once a day, or record that the budget of
         `agent` is exceeded. `rule` is the rule of `decide_cost`."""
-        spent = self.state_in(transaction.session)
+        spent = self.read_state_within(transaction.session)
         cap = spent.caps.get(rule)
         if cap is not None:
             reason = f"cost: more work would exceed the {rule}'s cap of {_format_usd(cap)}"
-            self.cap_reached(transaction, rule, reason)
+            self.on_reached_cap(transaction, rule, reason)
         if rule == "day":
             today = self.clock.local().date().isoformat()
             if state.get(transaction.session, _WARNED_DAY) != today:
@@ -316,7 +317,7 @@ class Costs:
             transaction.record(BudgetExceeded(subject=agent, spent=own.spent, budget=own.budget or 0))
 
     def _settle(self, transaction: Transaction, entry: CostEntry, amount: int) -> None:
-        before = self.state_in(transaction.session)
+        before = self.read_state_within(transaction.session)
         increase = max(0, amount) - entry.amount_microusd
         entry.state, entry.amount_microusd, entry.at = SETTLED, max(0, amount), transaction.now
         transaction.record(CostSettled(**entry.about, amount=entry.amount_microusd))
@@ -361,7 +362,7 @@ class Costs:
                 transaction.record(CostWarned(window=window, spent=spent + increase, cap=cap))
         if before.month + increase > before.month_cap:
             reason = f"cost: the month's cap of {_format_usd(before.month_cap)} has been exceeded"
-            self.cap_reached(transaction, "month", reason)
+            self.on_reached_cap(transaction, "month", reason)
         if entry.state == SETTLED and entry.agent and entry.amount_microusd > entry.estimate_microusd:
             self._record_exceeded_budget(transaction, entry.agent)
 
@@ -387,7 +388,7 @@ def _release(entry: CostEntry) -> None:
     entry.state, entry.amount_microusd = RELEASED, 0
 
 
-# -- the figures of `Costs.history`, which are pure
+# -- the figures of `Costs.read_spending`, which are pure
 
 BUCKET_LENGTH = timedelta(minutes=5)
 

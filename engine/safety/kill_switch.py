@@ -39,7 +39,7 @@ BY_COST_CAP = "cost cap"
 PAUSE_DURATION = timedelta(hours=2)
 WATCH_INTERVAL_S = 0.2
 """Seconds between two checks of the stop file and the settings. At 0.1 they were two thirds of the cost of idling."""
-_LAST_AT_RESUME = "safety.last_decision_at_resume"
+_LAST_DECISION_AT_RESUME = "safety.last_decision_at_resume"
 _RESUMED_BY_OPERATOR = "safety.lifted_by_hand"
 
 
@@ -165,7 +165,7 @@ class KillSwitch:
             self._watcher.join()
             self._watcher = None
 
-    def holds(self) -> list[Hold]:
+    def list_holds(self) -> list[Hold]:
         """The active holds, strictest first, with `config` and `api`, and a stop that could not be recorded."""
         facts, stopping = self._make_facts(self._holds), self._stopping
         is_recorded = any(hold.word is HoldKind.STOP for hold in facts.holds)
@@ -178,7 +178,7 @@ class KillSwitch:
         """Whether the operator ended the last pause or month stop (SPEC 7.1)."""
         return self._resumed_by_operator
 
-    def current_verdict(self, *, by_operator: bool = False) -> RailVerdict:
+    def decide_now(self, *, by_operator: bool = False) -> RailVerdict:
         """Whether anything may run now. It does not read the database, so it is cheap enough to ask before each cycle
         and session, and during a session."""
         return decide_kill(self._make_facts(self._holds), by_operator=by_operator)
@@ -186,24 +186,24 @@ class KillSwitch:
     def find_obstacle(self) -> str:
         """Why nothing may begin now, not even work that the operator approved; "" if work may begin. A pause does not
         count."""
-        return _explain_verdict(self.current_verdict(by_operator=True))
+        return _explain_verdict(self.decide_now(by_operator=True))
 
     def find_autonomous_obstacle(self) -> str:
         """Why nothing may run by itself now, "" if it may."""
-        return _explain_verdict(self.current_verdict())
+        return _explain_verdict(self.decide_now())
 
-    def levels(self) -> tuple[StopLevel, ...]:
+    def list_levels(self) -> tuple[StopLevel, ...]:
         """The state of each of the four levels."""
         return list_levels(self._make_facts(self._holds))
 
     def find_session_end_reason(self) -> str:
         """Why running sessions must end, "" if they may go on. A pause or a month stop does not end them (SPEC 3.7)."""
-        for hold in self.holds():
+        for hold in self.list_holds():
             if hold.word is HoldKind.STOP:
                 return hold.reason
-        return next((level.description for level in self.levels() if level.is_active), "")
+        return next((level.description for level in self.list_levels() if level.is_active), "")
 
-    def verdict(self, session: Session, *, by_operator: bool) -> RailVerdict:
+    def decide_within(self, session: Session, *, by_operator: bool) -> RailVerdict:
         """The verdict for a decision inside a transaction: it reads the holds from the database."""
         return decide_kill(self._make_facts(_read_holds(session)), by_operator=by_operator)
 
@@ -237,7 +237,7 @@ class KillSwitch:
             return
         with self._changing:
             has_file = word == HoldKind.STOP and is_stop_requested(self._file)
-            active = [hold.word for hold in self.holds()]
+            active = [hold.word for hold in self.list_holds()]
             if word not in active and not has_file:
                 active_holds = (
                     f"{' and '.join(active)} {'is' if len(active) == 1 else 'are'}" if active else "nothing is"
@@ -283,13 +283,13 @@ class KillSwitch:
         transaction.after_commit(self._refresh_after(transaction))
         return True
 
-    def cap_reached(self, transaction: Transaction, window: str, reason: str) -> None:
+    def place_hold_of_cap(self, transaction: Transaction, window: str, reason: str) -> None:
         """Place the hold of a reached cost cap (SPEC 3.4, 7.1): a month stop for the month's cap, else a pause."""
         self.place(transaction, HoldKind.MONTH if window == "month" else HoldKind.PAUSE, reason, by=BY_COST_CAP)
 
-    def rejections(self, session: Session) -> int:
+    def count_rejections(self, session: Session) -> int:
         """Number of rejections in a row since the last pause ended (SPEC 7.1)."""
-        after = state.get(session, _LAST_AT_RESUME, 0)
+        after = state.get(session, _LAST_DECISION_AT_RESUME, 0)
         return self.decisions.count_consecutive_rejections(session, after)
 
     def pause_after_rejections(self, transaction: Transaction) -> None:
@@ -297,7 +297,7 @@ class KillSwitch:
         transaction of a decision."""
         if not self._settings.current.acts_by_itself:
             return
-        count = self.rejections(transaction.session)
+        count = self.count_rejections(transaction.session)
         if count >= MAX_REJECTIONS:
             self.place(transaction, HoldKind.PAUSE, f"{count} dismissals in a row")
 
@@ -364,7 +364,7 @@ class KillSwitch:
         transaction.session.flush()
         if word is HoldKind.PAUSE:
             # The id of the last decision is stored, not the number of decisions, because an undo changes the number.
-            state.put(transaction, _LAST_AT_RESUME, self.decisions.find_newest_id(transaction.session))
+            state.put(transaction, _LAST_DECISION_AT_RESUME, self.decisions.find_newest_id(transaction.session))
         if word is not HoldKind.STOP:
             state.put(transaction, _RESUMED_BY_OPERATOR, by_operator)
         reason = "resumed by you" if by_operator else "it has expired"

@@ -89,7 +89,7 @@ class Permits:
                 "approve the card again",
             )
         by_operator = permit.trigger_type is TriggerType.MANUAL
-        stopped = self.kill_switch.verdict(transaction.session, by_operator=by_operator)
+        stopped = self.kill_switch.decide_within(transaction.session, by_operator=by_operator)
         if not stopped.allows:
             raise Refusal("stopped", stopped.reason, "clawpy resume")
         row.consumed_at = transaction.now

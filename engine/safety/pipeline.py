@@ -135,11 +135,11 @@ class Hooks:
 
     stop_sessions: Callable[[str], object]
     """Ends every running session within a second; takes the reason."""
-    agent_budget: Callable[[str], int | None]
+    find_agent_budget: Callable[[str], int | None]
     """An agent's budget for a day in micro-dollars."""
-    quiet: Callable[[], str]
+    find_quiet_reason: Callable[[], str]
     """Why it is quiet now (SPEC 7.3), "" if it is not."""
-    confined: Callable[[], bool]
+    is_confined: Callable[[], bool]
     """Whether a sandbox works on this machine."""
     data_parameters: Callable[[str | None], frozenset[str]]
     """The parameters of a flow that are never run, such as names of files. The content rail does not judge them."""
@@ -211,7 +211,7 @@ class Pipeline:
         transaction.session.merge(Allowance(digest=newest.digest, granted_at=transaction.now))
         return newest.digest
 
-    def open_allowances(self, session: Session) -> set[str]:
+    def read_open_allowances(self, session: Session) -> set[str]:
         """The digests of the work that the operator allowed once in the last 24 hours and that did not run since."""
         since = as_stored(self.clock.now() - ALLOWANCE_LIFETIME)
         return {digest for (digest,) in ask(session, _OPEN_ALLOWANCES, {"since": since})}
@@ -266,31 +266,31 @@ class Pipeline:
             confidence=trigger.confidence,
             estimate=trigger.estimate,
             targets=find_targets_of_trigger(trigger, settings.production),
-            novel_pair=self._describe_novel_pair(session, trigger),
-            rejections=self.kill_switch.rejections(session),
+            novel_pair_reason=self._describe_novel_pair(session, trigger),
+            rejections=self.kill_switch.count_rejections(session),
             decisions=self.kill_switch.decisions.count_decided_cards(session),
             content=content,
             day_cost=spent.day,
             day_cap=spent.day_cap,
             by_operator=by_operator,
-            autonomous=settings.autonomous_mode_enabled,
+            is_autonomous=settings.autonomous_mode_enabled,
             workspace_acts=workspace.autonomy is WorkspaceAutonomy.ACT,
-            quiet=self.hooks.quiet(),
+            quiet_reason=self.hooks.find_quiet_reason(),
             phase=trigger.phase,
             approval_bound=trigger.approval_bound,
             threshold=settings.cross_poll_auto_execute_threshold,
-            suggested=trigger.is_suggested,
-            ordered=trigger.is_ordered,
-            confined=self.hooks.confined(),
-            waived=workspace.without_sandbox,
-            confirmed=trigger.without_sandbox,
-            always_asked=trigger.assignment.flow in gate.ALWAYS_ASKED,
+            is_suggested=trigger.is_suggested,
+            is_ordered=trigger.is_ordered,
+            is_confined=self.hooks.is_confined(),
+            is_sandbox_waived=workspace.without_sandbox,
+            is_confirmed=trigger.without_sandbox,
+            is_always_asked=trigger.assignment.flow in gate.ALWAYS_ASKED,
         )
 
     def _make_cost_reader(self, session: Session) -> Callable[[], CostState]:
         """A function that reads the costs at its first call. If reading fails, the rail that calls it fails, and so
         blocks."""
-        return cache(lambda: self.costs.state_in(session))
+        return cache(lambda: self.costs.read_state_within(session))
 
     def _ask_all(
         self, session: Session, trigger: Trigger, now: datetime, spent: Callable[[], CostState], *, decided: bool
@@ -320,7 +320,7 @@ class Pipeline:
             ),
             content_verdict,
             _ask_rail(gate.RAIL, decide_gate_now),
-            _ask_rail(KILL, lambda: self.kill_switch.verdict(session, by_operator=by_operator)),
+            _ask_rail(KILL, lambda: self.kill_switch.decide_within(session, by_operator=by_operator)),
         )
 
     def _decide_content(self, session: Session, trigger: Trigger, *, by_operator: bool) -> RailVerdict:
@@ -332,7 +332,7 @@ class Pipeline:
         facts = ContentFacts(
             by_operator=by_operator,
             acknowledged=trigger.acknowledged_digest == assignment.digest,
-            allowed_once=verdict.blocks and assignment.digest in self.open_allowances(session),
+            allowed_once=verdict.blocks and assignment.digest in self.read_open_allowances(session),
         )
         return decide_content(verdict, facts)
 

@@ -43,11 +43,12 @@ from engine.safety.pipeline import LOOP_COUNT_KEY, CrosspollLog, Hooks, Pipeline
 from engine.safety.trigger_history import Link
 from engine.storage import as_stored, ask, state, value_of
 from engine.storage.database import Database, Transaction
-from engine.wording import count, money
+from engine.wording import count, money, span
 
-_PASSED = "SELECT count(*), max(created_at) FROM crosspoll_log WHERE blocked IS 0"
+_COUNT_PASSED = "SELECT count(*), max(created_at) FROM crosspoll_log WHERE blocked IS 0"
+"""The number of triggers that passed, and the time of the last."""
 
-BLOCKS_COUNTED_FOR = timedelta(hours=24)
+BLOCK_COUNT_TIME = timedelta(hours=24)
 """Time during which the screen counts a blocked trigger."""
 
 GATE_BRIEF = {
@@ -58,6 +59,7 @@ GATE_BRIEF = {
 """The gate on the screen, by the first rule that applies. Any other rule has the word "asks"."""
 
 KILL_BRIEF = {"stop-file": "stop", "config": "off", "api": "api off"}
+"""The kill switch on the screen, by the rule that applies. Any other rule is its own word."""
 
 SAMPLE_TRIGGER = Trigger(
     prediction_id="",
@@ -72,7 +74,7 @@ SAMPLE_TRIGGER = Trigger(
 )
 """Work by the engine itself that no rail stops."""
 
-_BLOCKS = """
+_COUNT_BLOCKS = """
     SELECT substr(block_reason, 1, instr(block_reason, ':') - 1), count(*)
     FROM (SELECT block_reason FROM crosspoll_log WHERE blocked IS 1 AND created_at > :since ORDER BY id DESC LIMIT 2000)
     GROUP BY 1
@@ -110,8 +112,8 @@ class Safety:
             database,
             settings,
             clock,
-            agent_budget=hooks.agent_budget,
-            cap_reached=self.kill_switch.cap_reached,
+            find_agent_budget=hooks.find_agent_budget,
+            on_reached_cap=self.kill_switch.place_hold_of_cap,
         )
         self.permits = Permits(database, randomness, self.kill_switch)
         self.pipeline = Pipeline(
@@ -167,28 +169,28 @@ class Safety:
                 return ""
         return next((verdict.reason for verdict in verdicts if not verdict.allows), "")
 
-    def loop_detection_count(self) -> int:
+    def count_stopped_loops(self) -> int:
         """The number of all blocked loops (`loopDetectionCount`)."""
         with self._database.read() as session:
             return int(state.get(session, LOOP_COUNT_KEY, 0))
 
-    def triggers(self) -> tuple[int, datetime | None]:
+    def count_passed_triggers(self) -> tuple[int, datetime | None]:
         """The number of all triggers that passed (`totalTriggers`), and the time of the last (`lastTriggerAt`)."""
         with self._database.read() as session:
-            [(number, last)] = ask(session, _PASSED)
+            [(number, last)] = ask(session, _COUNT_PASSED)
         return number, None if last is None else datetime.fromisoformat(last)
 
-    def log(self, limit: int = 50, *, blocked_only: bool = False) -> list[LogEntry]:
+    def read_log(self, limit: int = 50, *, blocked_only: bool = False) -> list[LogEntry]:
         """The newest decisions first."""
         query = select(CrosspollLog).order_by(desc(col(CrosspollLog.id))).limit(limit)
         if blocked_only:
             query = query.where(col(CrosspollLog.blocked).is_(True))
         with self._database.read() as session:
             rows = session.exec(query).all()
-            allowed = self.pipeline.open_allowances(session)
+            allowed = self.pipeline.read_open_allowances(session)
         return [_make_entry(row, allowed_once=row.blocked and row.digest in allowed) for row in rows]
 
-    def rails(self) -> tuple[RailState, ...]:
+    def read_rail_states(self) -> tuple[RailState, ...]:
         """The state of every rail in the pipeline's order, with its verdict on the newest trigger."""
         now = self._clock.now()
         with self._database.read() as session:
@@ -203,20 +205,20 @@ class Safety:
             newest = session.exec(
                 select(CrosspollLog.created_at, CrosspollLog.verdicts).order_by(desc(col(CrosspollLog.id))).limit(1)
             ).first()
-            blocks = dict[str, int](ask(session, _BLOCKS, {"since": as_stored(now - BLOCKS_COUNTED_FOR)}))
-        at, verdicts = newest if newest is not None else (None, ())
-        last = {verdict.rail: verdict for verdict in verdicts}
+            stopped_counts = dict[str, int](ask(session, _COUNT_BLOCKS, {"since": as_stored(now - BLOCK_COUNT_TIME)}))
+        logged_at, verdicts = newest if newest is not None else (None, ())
+        last_verdicts = {verdict.rail: verdict for verdict in verdicts}
         return tuple(
             replace(
                 rail_state,
-                last=last.get(rail_state.rail),
-                last_at=at if rail_state.rail in last else None,
-                stopped_count=blocks.get(rail_state.rail, 0),
+                last=last_verdicts.get(rail_state.rail),
+                last_at=logged_at if rail_state.rail in last_verdicts else None,
+                stopped_count=stopped_counts.get(rail_state.rail, 0),
             )
             for rail_state in states
         )
 
-    def chain(self, limit: int = 20) -> list[ChainStep]:
+    def list_chain(self, limit: int = 20) -> list[ChainStep]:
         """The links of the loop detector, newest first, each with its effect on a decision now."""
         now = self._clock.now()
         with self._database.read() as session:
@@ -225,18 +227,19 @@ class Safety:
         return steps[::-1][:limit]
 
     def _make_own_rules(self) -> OwnRules:
-        content = self._settings.current.content
-        return make_own_rules(content.allow, content.block)
+        patterns = self._settings.current.content
+        return make_own_rules(patterns.allow, patterns.block)
 
     def _make_loop_state(self, session: Session, now: datetime) -> RailState:
-        counted = [
+        counted_links = [
             link
             for link in trigger_history.load_recent_links(session, now)
             if link.from_channel != trigger_history.OWNER and now - link.at < trigger_history.PAIR_WINDOW
         ]
-        stopped = state.get(session, LOOP_COUNT_KEY, 0)
-        description = f"{count(len(counted), 'link')} in the last 10 min; {count(stopped, 'loop')} stopped so far"
-        brief = count(len(counted), "link") if counted else "clear"
+        link_count = count(len(counted_links), "link")
+        stopped_loops = count(state.get(session, LOOP_COUNT_KEY, 0), "loop")
+        description = f"{link_count} in the last {span(trigger_history.PAIR_WINDOW)}; {stopped_loops} stopped so far"
+        brief = link_count if counted_links else "clear"
         return _make_rail_state(RailVerdict(trigger_history.LOOP_RAIL, Verdict.ALLOW, description), brief)
 
     def _make_rate_state(self, session: Session, now: datetime) -> RailState:
@@ -247,27 +250,28 @@ class Safety:
         return _make_rail_state(verdict, "waits" if until else "free", until)
 
     def _make_cost_state(self, session: Session) -> RailState:
-        spent, estimate = self.costs.state_in(session), microusd(self._settings.current.cost_per_trigger)
+        spent = self.costs.read_state_within(session)
+        estimate = microusd(self._settings.current.cost_per_trigger)
         verdict = costs.decide_cost(spent, estimate, costs.AgentBudget(""))
         remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
         brief = money(max(0, remaining)) if verdict.allows else verdict.rule
         return _make_rail_state(verdict, brief)
 
     def _make_content_state(self, session: Session) -> RailState:
-        unused = len(self.pipeline.open_allowances(session))
+        unused_count = len(self.pipeline.read_open_allowances(session))
         description, brief = "checks every prompt, edit and command of a session", "on"
-        if unused:
-            description += f"; {unused} allowed once and not used yet"
-            brief = f"{unused} allowed once"
+        if unused_count:
+            description += f"; {unused_count} allowed once and not used yet"
+            brief = f"{unused_count} allowed once"
         return _make_rail_state(RailVerdict(content.RAIL, Verdict.ALLOW, description), brief)
 
     def _make_gate_state(self, session: Session) -> RailState:
         workspaces = self._settings.current.workspaces.values()
         facts = replace(
             self.pipeline.make_gate_facts(
-                session, SAMPLE_TRIGGER, self.costs.state_in(session), Verdict.ALLOW, by_operator=False
+                session, SAMPLE_TRIGGER, self.costs.read_state_within(session), Verdict.ALLOW, by_operator=False
             ),
-            novel_pair="",
+            novel_pair_reason="",
             workspace_acts=any(workspace.autonomy is WorkspaceAutonomy.ACT for workspace in workspaces),
         )
         verdict = gate.decide_gate(facts)
@@ -277,8 +281,8 @@ class Safety:
         return _make_rail_state(verdict, GATE_BRIEF.get(first_rule, "asks"))
 
     def _make_kill_state(self) -> RailState:
-        verdict = self.kill_switch.current_verdict()
-        until = next((hold.until for hold in self.kill_switch.holds() if hold.word == verdict.rule), None)
+        verdict = self.kill_switch.decide_now()
+        until = next((hold.until for hold in self.kill_switch.list_holds() if hold.word == verdict.rule), None)
         return _make_rail_state(verdict, KILL_BRIEF.get(verdict.rule, verdict.rule) if verdict.rule else "open", until)
 
 

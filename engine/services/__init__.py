@@ -255,7 +255,7 @@ class Services:
         return select_activity_since(
             instant,
             sessions=self.sessions.list_newest(limit=MAX_ROWS),
-            blocked_entries=self.safety.log(limit=MAX_ROWS, blocked_only=True),
+            blocked_entries=self.safety.read_log(limit=MAX_ROWS, blocked_only=True),
             decision_entries=self.ledger.latest(MAX_ROWS, kinds=DECISION_KINDS),
             spent=self.safety.costs.sum_settled_since(instant),
             waiting=self.list_waiting(),

@@ -62,9 +62,9 @@ def build_rails(services: Services) -> None:
         decisions=services.decisions,
         hooks=Hooks(
             stop_sessions=partial(_stop_all, services),
-            agent_budget=services.agents.read_budget,
-            quiet=lambda: services.autonomy.find_quiet_reason(),
-            confined=lambda: services.sessions.sandbox.confines,
+            find_agent_budget=services.agents.read_budget,
+            find_quiet_reason=lambda: services.autonomy.find_quiet_reason(),
+            is_confined=lambda: services.sessions.sandbox.confines,
             data_parameters=lambda flow: services.flows.find_data_parameters(flow),
             on_change=lambda: services.autonomy.poke(),
         ),

@@ -216,7 +216,7 @@ class _SimulatedDays:
                 self._observed.jobs[name] += schedule.run(name)
                 self._finish_sessions()
         self._state = self._engine.autonomy.update_state().state.value
-        holds, now = self._engine.safety.kill_switch.holds(), self._clock.now()
+        holds, now = self._engine.safety.kill_switch.list_holds(), self._clock.now()
         self._observed.holds += [(now, hold) for hold in holds if hold.word not in self._last_holds]
         self._last_holds = {hold.word for hold in holds}
 
@@ -236,7 +236,7 @@ class _SimulatedDays:
         self._runner.gate.clear()
         self._events_when_idle = self._engine.database.recorded
         if begun:
-            cost, peak = self._engine.safety.costs.state(), self._observed.peak
+            cost, peak = self._engine.safety.costs.read_state(), self._observed.peak
             peak |= {window: max(getattr(cost, window), highest) for window, highest in peak.items()}
             if self._runner.chatty:  # the next steps of the session follow soon
                 self._chatty_until = self._clock.now() + CHATTER
@@ -248,7 +248,7 @@ class _SimulatedDays:
 def _make_document(engine: Engine, observed: Observations, *, days: int, seed: int) -> dict[str, Any]:
     """The report on all simulated days. Money is in dollars, and times are in ISO format."""
     cards = engine.cards.list_recent(NO_LIMIT)
-    log = engine.safety.log(NO_LIMIT)[::-1]
+    log = engine.safety.read_log(NO_LIMIT)[::-1]
     sessions = engine.sessions.list_newest(limit=NO_LIMIT)
     blocked = [_describe_blocked(entry) for entry in log if entry.blocked]
     return {
@@ -267,7 +267,7 @@ def _make_document(engine: Engine, observed: Observations, *, days: int, seed: i
         "cost": {
             "total": dollars(sum(view.cost for view in sessions)),
             "peaks": {window: dollars(amount) for window, amount in observed.peak.items()},
-            "caps": {window: dollars(cap) for window, cap in engine.safety.costs.state().caps.items()},
+            "caps": {window: dollars(cap) for window, cap in engine.safety.costs.read_state().caps.items()},
         },
         "perDay": [_describe_day(number, cards, log, sessions, observed) for number in range(days)],
         "blocked": blocked,

@@ -69,7 +69,7 @@ def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns
         assert ("“Change log” on chronicle-hub" in earned) is acts
         if acts:
             world.wait_for_session(cycle.acted)
-            assert engine.safety.log(1)[0].from_channel == "owner"
+            assert engine.safety.read_log(1)[0].from_channel == "owner"
         else:
             assert "lower bound of your approval rate" in " ".join(cycle.kept)
         engine.autonomy.note_activity()
@@ -89,7 +89,7 @@ def test_a_card_that_runs_by_itself_lands_nothing(world: AutonomyWorld):
     [change] = world.engine.changes.list_newest()
     assert change.state is ChangeState.WAITING
     assert ((world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")) == before
-    entry = world.engine.safety.log(1)[0]
+    entry = world.engine.safety.read_log(1)[0]
     assert (entry.trigger_type, entry.decided_by, entry.blocked) == ("autonomous", "autonomy", False)
     assert [verdict.verdict for verdict in entry.verdicts] == ["allow"] * 6
 

@@ -257,5 +257,5 @@ def test_an_item_marked_run_runs_after_ten_decisions_none_of_which_was_on_its_ki
     card = bring_due(world)
     assert world.run_cycle().acted == card.id
     world.wait_for_session(card.id)
-    entry = world.engine.safety.log(1)[0]
+    entry = world.engine.safety.read_log(1)[0]
     assert (entry.decided_by, entry.trigger_type) == ("autonomy", TriggerType.HEARTBEAT)

@@ -87,10 +87,10 @@ def test_a_disk_that_fills_up_while_the_engine_runs_loses_nothing(home: Home, cl
             assert engine.cards.get(card.id).status.value == "pending"
             refusal = assert_refused(clawpy("stop", "enough", "--json"), "disk_full", "everything was stopped")
             assert "as long as this engine runs" in refusal["fix"]
-            assert engine.safety.kill_switch.current_verdict(by_operator=True).verdict.value == "block"
+            assert engine.safety.kill_switch.decide_now(by_operator=True).verdict.value == "block"
             filler.unlink()
             assert get_document(clawpy("resume", "--json"))["lifted"][0]["reason"] == "enough"
-            assert engine.safety.kill_switch.current_verdict(by_operator=True).verdict.value == "allow"
+            assert engine.safety.kill_switch.decide_now(by_operator=True).verdict.value == "allow"
             assert engine.cards.dismiss(card.id).status.value == "rejected"
         finally:
             engine.close()

@@ -59,7 +59,7 @@ def fill_history(transaction: Transaction, begin: datetime):
 def time_decision(pipeline: Pipeline, costs: Costs, trigger: Trigger, transaction: Transaction) -> tuple[float, float]:
     """Seconds of the processor for asking the rails about a trigger, and for deciding and writing it."""
     session = transaction.session
-    spent = cache(lambda: costs.state_in(session))
+    spent = cache(lambda: costs.read_state_within(session))
 
     def decide_and_write():
         pipeline.decide(transaction, trigger)

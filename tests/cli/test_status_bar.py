@@ -53,7 +53,7 @@ class StatusBarWorld:
             bus=bus,
             clock=clock,
             cards=SimpleNamespace(list_pending=lambda include_snoozed=False: self.pending),
-            safety=SimpleNamespace(kill_switch=SimpleNamespace(holds=lambda: self.holds)),
+            safety=SimpleNamespace(kill_switch=SimpleNamespace(list_holds=lambda: self.holds)),
         )
         self.file = StatusBarFile(engine)
 

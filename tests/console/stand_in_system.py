@@ -92,7 +92,7 @@ class StandInKillSwitch(StandInService):
     def fill(self):
         self._holds: list[Hold] = []
 
-    def holds(self) -> list[Hold]:
+    def list_holds(self) -> list[Hold]:
         return list(self._holds)
 
     def hold(self, word: str, reason: str, until: datetime | None = None):
@@ -108,7 +108,7 @@ class StandInKillSwitch(StandInService):
         self.record_call("resume", word)
         self._holds = [hold for hold in self._holds if hold.word != word]
 
-    def levels(self) -> tuple[StopLevel, ...]:
+    def list_levels(self) -> tuple[StopLevel, ...]:
         pressed = {"is_active": True, "description": "pressed"} if self._is_stopped() else {}
         return tuple(
             dataclasses.replace(level, **pressed) if level.name == "key" else level
@@ -125,19 +125,20 @@ class StandInSafety(StandInService):
     def fill(self):
         self.kill_switch = StandInKillSwitch(self._engine)
         self.allowed_once: set[str] = set()
-        self.costs = SimpleNamespace(state=lambda: read_values(CostState, "costs")[0], history=read_burns)
+        self.costs = SimpleNamespace(read_state=lambda: read_values(CostState, "costs")[0], read_spending=read_burns)
 
-    def rails(self) -> tuple[RailState, ...]:
-        rails, last = read_values(RailState, "rails"), {verdict.rail: verdict for verdict in self.log(1)[0].verdicts}
-        if hold := next(iter(self.kill_switch.holds()), None):
+    def read_rail_states(self) -> tuple[RailState, ...]:
+        rails = read_values(RailState, "rails")
+        last = {verdict.rail: verdict for verdict in self.read_log(1)[0].verdicts}
+        if hold := next(iter(self.kill_switch.list_holds()), None):
             blocks = {"verdict": Verdict.BLOCK, "brief": hold.word, "reason": hold.reason, "until": hold.until}
             rails[-1] = dataclasses.replace(rails[-1], **blocks)
         return tuple(dataclasses.replace(rail, last=last[rail.rail]) for rail in rails)
 
-    def chain(self, limit: int = 20) -> list[ChainStep]:
+    def list_chain(self, limit: int = 20) -> list[ChainStep]:
         return read_values(ChainStep, "chain")[:limit]
 
-    def log(self, limit: int = 50, blocked_only: bool = False) -> list[LogEntry]:
+    def read_log(self, limit: int = 50, blocked_only: bool = False) -> list[LogEntry]:
         log = [
             dataclasses.replace(entry, allowed_once=entry.prediction_id in self.allowed_once)
             for entry in read_values(LogEntry, "log")

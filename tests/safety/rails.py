@@ -73,7 +73,7 @@ class Rails:
         self.stopped.append(reason)
 
     def list_hold_words(self) -> list[str]:
-        return [hold.word for hold in self.kill_switch.holds()]
+        return [hold.word for hold in self.kill_switch.list_holds()]
 
     def decide(self, trigger: Trigger) -> Ruling:
         return self.write(self.safety.pipeline.decide, trigger)
@@ -111,9 +111,9 @@ def make_rails(database: Database, clock: FakeClock, data: Path, **hooks: Any) -
     settings, decisions = MutableSettings(make_acting_settings()), StandInDecisions()
     rails: Rails
     stated = {
-        "stop_sessions": lambda reason: rails.stop_sessions(reason), "agent_budget": lambda agent: None,
-        "quiet": lambda: "quiet hours" if rails.quiet else "", "confined": lambda: True, "on_change": lambda: None,
-        "data_parameters": lambda flow: frozenset(),
+        "stop_sessions": lambda reason: rails.stop_sessions(reason), "find_agent_budget": lambda agent: None,
+        "find_quiet_reason": lambda: "quiet hours" if rails.quiet else "",
+        "is_confined": lambda: True, "on_change": lambda: None, "data_parameters": lambda flow: frozenset(),
     }  # fmt: skip
     safety = Safety(
         database, settings, clock, Randomness(7), data=data, decisions=decisions, hooks=Hooks(**stated | hooks)

@@ -61,7 +61,7 @@ def test_work_that_is_held_back_is_logged_once_a_day(rails: Rails):
     for hours, count in ((0, 1), (0, 1), (25, 2)):
         rails.clock.advance(timedelta(hours=hours))
         rails.write(rails.safety.pipeline.hold_back, "pred_2", trigger.assignment, verdicts, verdicts[3])
-        entries = rails.safety.log(blocked_only=True)
+        entries = rails.safety.read_log(blocked_only=True)
         assert [entry.reason for entry in entries] == ["content: deletes everything below /"] * count
 
 
@@ -78,7 +78,7 @@ def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails
     assert permit
     assert harmless
     assert [rails.safety.pipeline.is_allowed_once(each.id) for each in (permit, harmless)] == [True, False]
-    assert rails.safety.log()[0].verdicts[3].reason == "allowed once: deletes everything below /"
+    assert rails.safety.read_log()[0].verdicts[3].reason == "allowed once: deletes everything below /"
     rails.write(rails.safety.permits.consume, permit, permit.digest)
     assert rails.decide(trigger).permit is None, "it is used"
 
@@ -90,11 +90,11 @@ def test_an_allowance_ends_after_a_day_and_survives_a_restart(rails: Rails):
     again = make_rails(rails.database, rails.clock, rails.data)
     with closing(again.kill_switch):
         assert again.safety.pipeline.preview(trigger)[3].verdict is Verdict.ASK
-        assert again.safety.log()[0].allowed_once
-        assert "1 allowed once" in [state.brief for state in again.safety.rails()]
+        assert again.safety.read_log()[0].allowed_once
+        assert "1 allowed once" in [state.brief for state in again.safety.read_rail_states()]
         rails.clock.advance(timedelta(microseconds=1))
         assert again.safety.pipeline.preview(trigger)[3].verdict is Verdict.BLOCK
-        assert not again.safety.log()[0].allowed_once
+        assert not again.safety.read_log()[0].allowed_once
         assert again.decide(trigger).permit is None
 
 

@@ -48,7 +48,7 @@ def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(ra
     for _ in range(2):
         assert rails.decide(make_approval(prediction_id="c", estimate=5_000_000)).permit is None
     assert len(ledger.latest(kinds=("CostWarned",))) == 2
-    [pause] = rails.kill_switch.holds()
+    [pause] = rails.kill_switch.list_holds()
     assert (pause.word, pause.by) == (HoldKind.PAUSE, BY_COST_CAP)
 
 
@@ -76,7 +76,7 @@ def test_a_price_above_its_estimate_places_the_month_stop_beyond_the_cap(rails: 
 def test_an_exceeded_budget_of_an_agent_is_recorded_for_sessions_and_other_calls(
     database: Database, clock: FakeClock, tmp_path: Path
 ):
-    rails = make_rails(database, clock, tmp_path, agent_budget=lambda agent: 70_000)
+    rails = make_rails(database, clock, tmp_path, find_agent_budget=lambda agent: 70_000)
     assert rails.decide(make_approval()).permit
     assert rails.decide(make_approval(prediction_id="b")).permit is None
     with pytest.raises(Refusal, match="today"):
@@ -95,18 +95,18 @@ def test_other_paid_calls_count_in_the_same_caps(rails: Rails):
     for amount in (10_000, 60_000):  # once settled a price stays
         rails.write(rails.costs.settle, entry, amount)
     rails.write(rails.costs.release, entry)
-    assert rails.costs.state().hour == 10_000
+    assert rails.costs.read_state().hour == 10_000
     assert rails.decide(make_approval(estimate=60_000)).permit
 
 
 def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rails):
     rails.decide(make_approval(estimate=50_000))
-    assert rails.costs.state().hour == 50_000
+    assert rails.costs.read_state().hour == 50_000
     ended = make_ended_session("pred_1", 20_000)
     rails.write(rails.costs.session_started, ended)
     rails.write(rails.safety.session_ended, ended)
     rails.write(rails.safety.session_ended, ended)
-    assert rails.costs.state().hour == 20_000
+    assert rails.costs.read_state().hour == 20_000
     with rails.database.read() as session:
         results = {row.prediction_id: row.result for row in session.exec(select(CrosspollLog))}
     assert results == {
@@ -114,15 +114,15 @@ def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rai
         "pred_1": {"session": "auto_1", "state": "succeeded", "summary": "done", "cost": 0.02},
     }
     rails.clock.advance(timedelta(minutes=60, microseconds=1))
-    assert (rails.costs.state().hour, rails.costs.state().day) == (0, 20_000)
+    assert (rails.costs.read_state().hour, rails.costs.read_state().day) == (0, 20_000)
 
 
 def test_a_running_session_cannot_pass_a_cap(rails: Rails):
     start_session(rails)
-    cap = rails.costs.state().hour_cap
+    cap = rails.costs.read_state().hour_cap
     assert rails.costs.raise_reservation("auto_1", cap) == "", "a cap may be reached"
     assert "the hour's cap" in rails.costs.raise_reservation("auto_1", cap + 1)
-    assert rails.costs.state().hour == cap, "and nothing was changed"
+    assert rails.costs.read_state().hour == cap, "and nothing was changed"
 
 
 def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails):
@@ -140,7 +140,7 @@ def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails):
         "waiting": make_ended_session("waiting", 0, started=False, state=SessionState.CANCELLED),
     }
     assert rails.safety.recover(sessions.get, frozenset()) == 2
-    assert rails.costs.state().day == 230_000
+    assert rails.costs.read_state().day == 230_000
     assert rails.safety.recover(sessions.get, frozenset()) == 0
 
 
@@ -150,4 +150,4 @@ def test_after_a_restart_a_call_costs_its_reservation_unless_it_goes_on_elsewher
     rails.write(costs.reserve_call, "twin", 10_000)
     assert rails.safety.recover(lambda prediction_id: None, {entry}) == 1
     rails.write(costs.settle, entry, 90_000)
-    assert costs.state().day == 100_000
+    assert costs.read_state().day == 100_000

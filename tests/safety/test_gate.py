@@ -20,10 +20,11 @@ from tests.safety.rails import make_approval
 from tests.support import read_table
 
 CLEAR: dict[str, Any] = {
-    "confidence": 0.95, "estimate": 0, "targets": (), "novel_pair": "", "rejections": 0, "decisions": 10,
-    "content": Verdict.ALLOW, "day_cost": 0, "day_cap": 20 * MICRO, "by_operator": False, "autonomous": True,
-    "workspace_acts": True, "quiet": "", "phase": 1, "approval_bound": 1.0, "threshold": 0.8, "suggested": False,
-    "ordered": False, "confined": True, "waived": False, "confirmed": False, "always_asked": False,
+    "confidence": 0.95, "estimate": 0, "targets": (), "novel_pair_reason": "", "rejections": 0, "decisions": 10,
+    "content": Verdict.ALLOW, "day_cost": 0, "day_cap": 20 * MICRO, "by_operator": False, "is_autonomous": True,
+    "workspace_acts": True, "quiet_reason": "", "phase": 1, "approval_bound": 1.0, "threshold": 0.8,
+    "is_suggested": False, "is_ordered": False, "is_confined": True, "is_sandbox_waived": False, "is_confirmed": False,
+    "is_always_asked": False,
 }  # fmt: skip
 """Facts to which no rule applies."""
 
@@ -46,19 +47,19 @@ BOUNDARIES: list[tuple[str, str, Any, Any]] = [
     ("below-threshold", "confidence", 0.8, 0.7999),
     ("costly", "estimate", MICRO, MICRO + 1),
     ("production", "targets", (), ("branch main",)),
-    ("novel-pair", "novel_pair", "", "never"),
+    ("novel-pair", "novel_pair_reason", "", "never"),
     ("rejections", "rejections", 2, 3),
     ("day-cost", "day_cost", 16 * MICRO, 16 * MICRO + 1),
     ("onboarding", "decisions", 10, 9),
     ("content", "content", Verdict.ALLOW, Verdict.ASK),
     ("cold-start", "phase", 1, 0),
     ("track-record", "approval_bound", 0.8, 0.7999),
-    ("autonomy-off", "autonomous", True, False),
+    ("autonomy-off", "is_autonomous", True, False),
     ("workspace", "workspace_acts", True, False),
-    ("installs", "always_asked", False, True),
-    ("suggested", "suggested", False, True),
-    ("quiet", "quiet", "", "quiet hours"),
-    ("no-sandbox", "confined", True, False),
+    ("installs", "is_always_asked", False, True),
+    ("suggested", "is_suggested", False, True),
+    ("quiet", "quiet_reason", "", "quiet hours"),
+    ("no-sandbox", "is_confined", True, False),
 ]
 """Each rule by the name that is stored, with a fact at its boundary and beyond it."""
 
@@ -71,8 +72,8 @@ def test_a_rule_asks_beyond_its_boundary_and_passes_at_it(rule: str, fact: str, 
 
 
 def test_a_missing_sandbox_asks_also_when_a_setting_waives_it():
-    assert find_asking_rules(confined=False, confirmed=True) == {"no-sandbox"}
-    assert find_asking_rules(confined=False, waived=True) == {"sandbox-waived"}
+    assert find_asking_rules(is_confined=False, is_confirmed=True) == {"no-sandbox"}
+    assert find_asking_rules(is_confined=False, is_sandbox_waived=True) == {"sandbox-waived"}
 
 
 def test_every_rule_has_its_boundary():
@@ -84,33 +85,34 @@ def test_the_gate_blocks_what_the_content_filter_blocks():
 
 
 def test_an_order_of_the_operator_needs_no_confidence_and_no_past_approvals():
-    guess = {"confidence": 0.1, "novel_pair": "never", "phase": 0, "approval_bound": 0.0}
-    assert find_asking_rules(**guess, ordered=True) == set()
-    assert find_asking_rules(confidence=0.7, ordered=True) == set(), "nor does the threshold hold it"
+    guess = {"confidence": 0.1, "novel_pair_reason": "never", "phase": 0, "approval_bound": 0.0}
+    assert find_asking_rules(**guess, is_ordered=True) == set()
+    assert find_asking_rules(confidence=0.7, is_ordered=True) == set(), "nor does the threshold hold it"
     other_facts = {
-        "decisions": 9, "confined": False, "estimate": MICRO + 1, "targets": ("branch main",), "rejections": 3,
-        "content": Verdict.ASK, "day_cost": 17 * MICRO, "autonomous": False, "workspace_acts": False,
-        "quiet": "quiet hours", "suggested": True,
+        "decisions": 9, "is_confined": False, "estimate": MICRO + 1, "targets": ("branch main",), "rejections": 3,
+        "content": Verdict.ASK, "day_cost": 17 * MICRO, "is_autonomous": False, "workspace_acts": False,
+        "quiet_reason": "quiet hours", "is_suggested": True,
     }  # fmt: skip
-    assert find_asking_rules(**guess, **other_facts, ordered=True) == find_asking_rules(**other_facts)
+    assert find_asking_rules(**guess, **other_facts, is_ordered=True) == find_asking_rules(**other_facts)
     assert len(find_asking_rules(**other_facts)) == len(other_facts)
-    assert find_asking_rules(confined=False, waived=True, ordered=True) == {"sandbox-waived"}
+    assert find_asking_rules(is_confined=False, is_sandbox_waived=True, is_ordered=True) == {"sandbox-waived"}
 
 
 @pytest.mark.long
 @given(st.builds(make_facts, confidence=st.floats(0, 1), estimate=st.integers(0, 10**8), targets=st.just(("x",)),
-                 novel_pair=st.sampled_from(["", "never"]), rejections=st.integers(0, 9), decisions=st.integers(0, 50),
-                 content=st.sampled_from(Verdict), day_cost=st.integers(0, 10**8), day_cap=st.integers(0, 10**8),
-                 by_operator=st.booleans(), phase=st.integers(0, 2), quiet=st.sampled_from(["", "x"]),
-                 confined=st.booleans(), waived=st.booleans(), confirmed=st.booleans()))  # fmt: skip
+                 novel_pair_reason=st.sampled_from(["", "never"]), rejections=st.integers(0, 9),
+                 decisions=st.integers(0, 50), content=st.sampled_from(Verdict), day_cost=st.integers(0, 10**8),
+                 day_cap=st.integers(0, 10**8),
+                 by_operator=st.booleans(), phase=st.integers(0, 2), quiet_reason=st.sampled_from(["", "x"]),
+                 is_confined=st.booleans(), is_sandbox_waived=st.booleans(), is_confirmed=st.booleans()))  # fmt: skip
 def test_an_operators_approval_satisfies_every_rule_but_a_missing_sandbox(facts: GateFacts):
     verdict = decide_gate(facts)
     if facts.by_operator:
-        assert (verdict.verdict == "allow") is (facts.confined or facts.waived or facts.confirmed)
-    elif not facts.confined:
+        assert (verdict.verdict == "allow") is (facts.is_confined or facts.is_sandbox_waived or facts.is_confirmed)
+    elif not facts.is_confined:
         assert verdict.verdict != "allow", "nothing runs by itself without a sandbox, whatever the settings"
-    assert ("no sandbox on this machine" in verdict.reason) is not facts.confined, "every verdict says it"
-    if not facts.confined:
+    assert ("no sandbox on this machine" in verdict.reason) is not facts.is_confined, "every verdict says it"
+    if not facts.is_confined:
         assert "bubblewrap" in verdict.reason
 
 

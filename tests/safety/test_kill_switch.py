@@ -60,10 +60,10 @@ def test_each_level_blocks_ends_running_sessions_and_is_shown(rails: Rails, leve
     assert rails.find_blocking_rule() == f"kill:{rule}"
     assert len(rails.stopped) == 1
     assert rails.kill_switch.find_session_end_reason() == reason
-    assert [shown.name for shown in rails.kill_switch.levels() if shown.is_active] == [level]
+    assert [shown.name for shown in rails.kill_switch.list_levels() if shown.is_active] == [level]
     end(rails)
     assert (rails.find_blocking_rule(), rails.kill_switch.find_session_end_reason()) == ("", "")
-    assert not any(shown.is_active for shown in rails.kill_switch.levels())
+    assert not any(shown.is_active for shown in rails.kill_switch.list_levels())
 
 
 def test_the_setting_is_a_hold_that_only_the_setting_ends(rails: Rails):
@@ -78,7 +78,7 @@ def test_the_setting_is_a_hold_that_only_the_setting_ends(rails: Rails):
 def test_a_pause_and_a_month_stop_end_no_running_session(rails: Rails):
     for word in ("pause", "month"):
         rails.write(rails.kill_switch.place, word, "the cap is reached")
-    assert rails.kill_switch.current_verdict().verdict is Verdict.BLOCK
+    assert rails.kill_switch.decide_now().verdict is Verdict.BLOCK
     assert rails.kill_switch.find_session_end_reason() == ""
 
 
@@ -104,10 +104,12 @@ def test_a_stop_holds_when_the_database_does_not_answer(
     with pytest.raises(Refusal):
         rails.kill_switch.stop("F12", "console")
     assert rails.stopped == ["F12"]
-    verdict = rails.kill_switch.current_verdict(by_operator=True)
+    verdict = rails.kill_switch.decide_now(by_operator=True)
     assert (verdict.verdict, verdict.reason) == ("block", "F12")
     assert (tmp_path / "data" / "STOP").exists() is not disk_is_full, "the file outlives the engine"
-    assert [(hold.word, hold.reason, hold.by) for hold in rails.kill_switch.holds()] == [("stop", "F12", "console")]
+    assert [(hold.word, hold.reason, hold.by) for hold in rails.kill_switch.list_holds()] == [
+        ("stop", "F12", "console")
+    ]
 
 
 def test_a_permit_is_not_consumed_while_stopped(rails: Rails):
@@ -138,14 +140,14 @@ def test_each_hold_ends_by_its_own_word_only(rails: Rails):
 def test_a_stop_file_blocks_at_once_and_becomes_a_hold(rails: Rails, tmp_path: Path):
     rails.kill_switch.start()
     file = request_stop(tmp_path / "data", "the demo \x1b[31mwent wrong", "ann")
-    assert rails.kill_switch.current_verdict().verdict == "block"
+    assert rails.kill_switch.decide_now().verdict == "block"
     wait_until(lambda: rails.stopped)
     wait_until(lambda: not file.exists())
-    assert [(hold.word, hold.reason, hold.by) for hold in rails.kill_switch.holds()] == [
+    assert [(hold.word, hold.reason, hold.by) for hold in rails.kill_switch.list_holds()] == [
         ("stop", "the demo went wrong", "ann")
     ]
     rails.kill_switch.resume("stop")
-    assert rails.kill_switch.current_verdict().verdict == "allow"
+    assert rails.kill_switch.decide_now().verdict == "allow"
 
 
 def test_an_empty_stop_file_found_at_start_is_adopted(database: Database, clock: FakeClock, tmp_path: Path):
@@ -154,7 +156,7 @@ def test_an_empty_stop_file_found_at_start_is_adopted(database: Database, clock:
     assert rails.find_blocking_rule().startswith("kill:stop-file")
     rails.kill_switch.start()
     try:
-        assert [(hold.word, hold.by) for hold in rails.kill_switch.holds()] == [("stop", "outside")]
+        assert [(hold.word, hold.by) for hold in rails.kill_switch.list_holds()] == [("stop", "outside")]
     finally:
         rails.kill_switch.close()
 

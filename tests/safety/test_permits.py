@@ -55,9 +55,9 @@ def test_a_permit_lives_fifteen_minutes(rails: Rails):
     assert timedelta(minutes=15) == PERMIT_LIFETIME
     assert find_refusal_code(rails, second, second.digest) == "permit_expired"
     # The next decision gives its reservation back.
-    before = rails.costs.state().day
+    before = rails.costs.read_state().day
     rails.decide(make_approval(prediction_id="c", estimate=0))
-    assert rails.costs.state().day == before - 50_000
+    assert rails.costs.read_state().day == before - 50_000
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ def test_six_rails_are_asked_in_order_and_logged_in_one_row(rails: Rails):
     assert RAIL_ORDER == ("loop", "rate", "cost", "content", "gate", "kill")
     verdicts = rails.decide(make_approval()).verdicts
     assert tuple(verdict.rail for verdict in verdicts) == RAIL_ORDER
-    entry = rails.safety.log()[0]
+    entry = rails.safety.read_log()[0]
     assert (entry.blocked, entry.channel, entry.from_channel, entry.estimate) == (False, "koji-core", "owner", 50_000)
     assert entry.verdicts == verdicts
 
@@ -38,7 +38,7 @@ def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails):
     rails.kill_switch.stop("F12", "console")
     ruling = rails.decide(make_unattended(estimate=3_000_000, prediction_id="b"))
     assert ruling.blocked_by.rail == "rate"
-    entry = rails.safety.log(blocked_only=True)[0]
+    entry = rails.safety.read_log(blocked_only=True)[0]
     blocked = [verdict.rail for verdict in entry.verdicts if verdict.verdict is not Verdict.ALLOW]
     assert blocked == ["rate", "cost", "gate", "kill"]
     assert entry.reason.startswith("rate: ")
@@ -67,7 +67,7 @@ def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch
 
 
 def find_rail_state(rails: Rails, name: str) -> RailState:
-    return next(state for state in rails.safety.rails() if state.rail == name)
+    return next(state for state in rails.safety.read_rail_states() if state.rail == name)
 
 
 def test_the_rate_limiter_shows_until_when_it_waits(rails: Rails):

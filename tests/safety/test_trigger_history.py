@@ -81,13 +81,13 @@ def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails):
     rails.database.write(lambda tx: [tx.insert(ChainLink(**shallow_dict(old))) for _ in range(60)])
     assert rails.decide(make_unattended()).permit
     rails.safety.recover(lambda prediction_id: None, frozenset())
-    assert len(rails.safety.chain(100)) == MAX_LINKS
+    assert len(rails.safety.list_chain(100)) == MAX_LINKS
     answer = move_to_channel(
         "research", make_unattended(from_channel="koji-core", prediction_id="pred_2", is_forced=True)
     )
     ruling = rails.decide(answer)
     assert (ruling.blocked_by.rail, ruling.blocked_by.rule) == ("loop", "reverse")
-    assert rails.safety.loop_detection_count() == 1
+    assert rails.safety.count_stopped_loops() == 1
 
 
 def test_a_program_that_asks_again_and_again_is_a_loop(rails: Rails):
@@ -98,7 +98,7 @@ def test_a_program_that_asks_again_and_again_is_a_loop(rails: Rails):
         blocked.append(verdict and (verdict.rail, verdict.rule))
         rails.clock.advance(timedelta(minutes=1))
     assert blocked == [None, ("rate", "interval"), ("loop", "pair"), ("loop", "pair")]
-    assert rails.safety.loop_detection_count() == 2
+    assert rails.safety.count_stopped_loops() == 2
     rails.clock.advance(timedelta(minutes=6))  # ten after the first
     assert rails.decide(ask_by_gateway(5)).permit
 

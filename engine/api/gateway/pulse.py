@@ -346,7 +346,7 @@ def _make_messages(engine: Services, entry: LedgerEntry) -> Iterator[Document]:
             reason = {"withdrawn": payload["withdrawn"], "reason": payload["reason"]}
             yield {"type": "prediction.expired", **about, "predictionId": entry.subject, **reason}
         case "StateChanged" if payload["after"] in HELD_STATES:
-            reasons = (hold.reason for hold in engine.safety.kill_switch.holds())
+            reasons = (hold.reason for hold in engine.safety.kill_switch.list_holds())
             yield {"type": "crosspoll.paused", **about, "reason": next(reasons, payload["cause"])}
         case "StateChanged" if payload["before"] in HELD_STATES:
             yield {"type": "crosspoll.resumed", **about}

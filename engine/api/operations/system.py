@@ -53,15 +53,15 @@ def check(engine: OfflineServices, command: Text = "", prompt: Text | None = Non
 
 def make_trigger_figures(engine: Services) -> Document:
     """Triggers, loops and costs against caps. `enabled`: neither the settings nor `configure` stop it."""
-    triggers, last_trigger = engine.safety.triggers()
+    triggers, last_trigger = engine.safety.count_passed_triggers()
     return {
         "enabled": all(
-            not level.is_active for level in engine.safety.kill_switch.levels() if level.name in ("config", "api")
+            not level.is_active for level in engine.safety.kill_switch.list_levels() if level.name in ("config", "api")
         ),
         "lastTriggerAt": instant(last_trigger),
         "totalTriggers": triggers,
-        "loopDetectionCount": engine.safety.loop_detection_count(),
-        **document(engine.safety.costs.state()),
+        "loopDetectionCount": engine.safety.count_stopped_loops(),
+        **document(engine.safety.costs.read_state()),
     }
 
 
@@ -72,7 +72,7 @@ def cross_poll_status(engine: Services) -> Document:
     return make_trigger_figures(engine) | {
         "state": str(state.state),
         "cause": state.cause,
-        "holds": document(engine.safety.kill_switch.holds()),
+        "holds": document(engine.safety.kill_switch.list_holds()),
         "pending": len(engine.cards.list_pending()),
     }
 
@@ -95,7 +95,7 @@ def status(engine: ApiServices) -> Document:
         "stateSince": instant(state.since),
         "since": document(engine.read_activity()),
         "nextChange": instant(state.next_change),
-        "holds": document(engine.safety.kill_switch.holds()),
+        "holds": document(engine.safety.kill_switch.list_holds()),
         "crossPollStatus": make_trigger_figures(engine),
         "byItself": {"missing": list(requirements.missing), "words": requirements.words},
         "phase": document(engine.embedded_twin.read_phase()),
@@ -156,7 +156,7 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
     running = [view.id for view in engine.sessions.list_running()]
     engine.safety.kill_switch.stop(reason or "stopped by you", "clawpy stop")
     engine.autonomy.note_activity()  # after the stop, because this may fail
-    holds = document(engine.safety.kill_switch.holds())
+    holds = document(engine.safety.kill_switch.list_holds())
     # `control.stop` fills `killed` and `left`: it ends the processes that this engine could not end.
     return {"holds": holds, "stopped": running, "reached": True, "killed": 0, "left": []}
 
@@ -164,7 +164,7 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
 @operation
 def resume(engine: ApiServices, word: Text = "") -> Document:
     """End a hold, by default the only one that a command ends. `lifted` has it, `holds` those that remain."""
-    before = engine.safety.kill_switch.holds()
+    before = engine.safety.kill_switch.list_holds()
     word = word or _find_word_of_only_hold(before)
     engine.safety.kill_switch.resume(word)
     return status(engine) | {"lifted": document([hold for hold in before if hold.word == word])}

@@ -25,8 +25,8 @@ def unchanged_engine(served: Served) -> Iterator[None]:
         return (
             [(card.id, card.status) for card in engine.cards.list_recent()],
             engine.settings.make_document(),
-            engine.safety.triggers(),
-            [level.is_active for level in engine.safety.kill_switch.levels()],
+            engine.safety.count_passed_triggers(),
+            [level.is_active for level in engine.safety.kill_switch.list_levels()],
         )
 
     before = state()

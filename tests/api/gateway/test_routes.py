@@ -121,7 +121,7 @@ def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engi
 def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, force: bool):
     hint = "report_branches days=8" if force else "summarise_day"
     document = trigger(served, {"hint": hint, "force": force})
-    [logged] = [entry for entry in engine.safety.log() if entry.prediction_id == document["prediction"]["id"]]
+    [logged] = [entry for entry in engine.safety.read_log() if entry.prediction_id == document["prediction"]["id"]]
     assert logged.blocked
     assert (logged.trigger_type, logged.decided_by) == (TriggerType.CRON, DecidedBy.AUTONOMY)
     assert [verdict.rail for verdict in logged.verdicts] == ["loop", "rate", "cost", "content", "gate", "kill"]
@@ -177,5 +177,5 @@ def test_a_card_that_is_approved_a_hundred_times_at_once_runs_once(served: Serve
     session = served.engine.sessions.find_of_card(card.id)
     assert session
     assert served.engine.sessions.wait(session.id, 30).state is SessionState.SUCCEEDED
-    permits = [entry for entry in served.engine.safety.log(limit=1000) if entry.prediction_id == card.id]
+    permits = [entry for entry in served.engine.safety.read_log(limit=1000) if entry.prediction_id == card.id]
     assert len(permits) == 1, "the rails were asked once"
