@@ -157,8 +157,8 @@ def _build_runners(services: Services, caches: Caches) -> list[Runner]:
     validation = Validation(
         services.database,
         settings=services.settings,
-        repairs=lambda **about: services.adaptation.find_repairs(**about),
-        tweaks=services.overlays.find_tweaks,
+        find_repairs=lambda **about: services.adaptation.find_repairs(**about),
+        find_tweaks=services.overlays.find_tweaks,
     )
     agent_services = AgentServices(
         folders=folders,

@@ -43,7 +43,7 @@ class ValidationWorld(AgentWorld):
         """Run a session with these turns to its end: the task in the first, a heal prompt in each further one. Returns
         it, and the prompts between the turns."""
         settings = FixedSettings(Settings(validation=validation or ValidationSettings()))
-        loop = Validation(self.database, settings=settings, repairs=lambda **about: (), tweaks=lambda **about: ())
+        loop = Validation(self.database, settings, find_repairs=lambda **about: (), find_tweaks=lambda **about: ())
         remaining, prompts = iter(turns), []
 
         def take_turns(live: LiveSession, folder: SessionFolder) -> ValidationResult:

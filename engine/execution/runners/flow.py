@@ -199,14 +199,13 @@ class Flow(BaseModel):
         """Raise `CannotRun` if the repository `top` does not have what its parameters name, or a program that it needs
         is not installed. Values by default are not checked."""
         for name, parameter in type(self).model_fields.items():
-            value, names_commit = getattr(self, name), _has_mark(parameter, Mark.COMMIT)
-            if value == parameter.default or not (names_commit or _has_mark(parameter, Mark.FILE)):
+            value = getattr(self, name)
+            if value is None or value == parameter.default:
                 continue
-            items = [value] if isinstance(value, str) else value or ()
-            for item in items:
-                if names_commit:
+            for item in value if isinstance(value, list) else [value]:
+                if _has_mark(parameter, Mark.COMMIT):
                     require_commit(Git(top), item, f"{name}: ")
-                elif not os.path.lexists(top / item):
+                elif _has_mark(parameter, Mark.FILE) and not os.path.lexists(top / item):
                     problem = f"{name}: there is no file or folder {item} in this repository"
                     raise CannotRun(problem, "`git ls-files` lists its files")
 
@@ -336,12 +335,12 @@ class ProjectFlow(Flow):
         if not folders:
             return self.select_paths_inside(paths)
         top = os.path.realpath(job.folder)
-        below = [os.path.relpath(os.path.realpath(job.folder / folder), top) for folder in folders]
-        for folder, path in zip(folders, below, strict=True):
+        real_paths = [os.path.relpath(os.path.realpath(job.folder / folder), top) for folder in folders]
+        for folder, path in zip(folders, real_paths, strict=True):
             if os.pardir in Path(path).parts:
                 raise CannotRun(f"{folder} leads out of the repository", "name a folder in it")
         options = ("-z", "--cached", "--others", "--exclude-standard", "--")
-        listed_paths = job.git.items("ls-files", *options, *below, environment=LITERAL_PATHS)
+        listed_paths = job.git.items("ls-files", *options, *real_paths, environment=LITERAL_PATHS)
         if len(listed_paths) > MAX_FOLDER_FILES:
             raise WorkFailed(
                 f"{join_names(folders, 3)}: {len(listed_paths)} files, at most {MAX_FOLDER_FILES} are read one by one",

@@ -158,7 +158,7 @@ def _find_installation(flow: Flow, assignment: Assignment) -> Installation | Non
 def _list_named_commands(flow: Flow, installation: Installation | None, assignment: Assignment) -> list[str]:
     """The commands that stand in an assignment, exactly as the flow runs them."""
     if installation is not None:
-        return installation.lines
+        return installation.command_lines
     if isinstance(flow, LearnedFlow) and assignment.prompt == sanitise(flow.describe()):
         return [*map(shlex.join, flow.commands)]
     return []

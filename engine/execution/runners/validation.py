@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.config.settings import SettingsSource
+from engine.events import Event
 from engine.events.work import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import CannotRun, CommandResult, WorkFailed
@@ -134,14 +135,14 @@ def make_heal_prompt(attempt: Attempt, *, playbook: Sequence[str]) -> str:
 class Validation:
     """Runs the loop in the session's own thread. It is as slow as the tests.
 
-    `repairs(agent, workspace, broken, session_id)` returns repairs that fixed similar failures. `tweaks(agent,
-    workspace)` returns lower caps (SPEC 5.4).
+    `find_repairs(agent, workspace, broken, session_id)` finds repairs that fixed similar failures, and
+    `find_tweaks(agent, workspace)` lower caps (SPEC 5.4).
     """
 
     database: Database
     settings: SettingsSource
-    repairs: Callable[..., Sequence[str]]
-    tweaks: Callable[..., Sequence[PolicyTweak]]
+    find_repairs: Callable[..., Sequence[str]]
+    find_tweaks: Callable[..., Sequence[PolicyTweak]]
 
     def validate(
         self, live: LiveSession, view: SessionView, folder: SessionFolder, heal: Callable[[str], None]
@@ -173,7 +174,7 @@ class Validation:
             if reason or not attempt.broken:
                 return _summarise(attempts, reason)
             live.say(f"{capitalised(describe_check(attempt.check))}{HANDED_BACK}{len(attempts)}")
-            repairs = self.repairs(
+            repairs = self.find_repairs(
                 agent=view.agent, workspace=view.workspace, broken=sorted(attempt.broken), session_id=view.id
             )
             heal(live.remove_secrets(make_heal_prompt(attempt, playbook=repairs)))
@@ -182,7 +183,7 @@ class Validation:
         """The caps of the settings, which policy tweaks for the agent may lower."""
         settings = self.settings.current.validation
         caps = Caps(settings.tries, microusd(settings.cost_cap))
-        for tweak in self.tweaks(agent=view.agent, workspace=view.workspace):
+        for tweak in self.find_tweaks(agent=view.agent, workspace=view.workspace):
             caps = caps.tighten(tweak)
         return caps
 
@@ -197,37 +198,25 @@ class Validation:
     ) -> None:
         """Store the last of `attempts`, and the events that follow from it. `reason` is why the loop was given up, ""
         if it was not; `spent` is in micro-dollars."""
-        latest, redact = attempts[-1], live.remove_secrets
+        latest = attempts[-1]
+        events = _make_events(view, attempts, reason, spent, live.remove_secrets)
 
         def write(tx: Transaction) -> None:
-            tried = len(attempts)
             ValidationRuns(self.database).record(
                 tx,
-                check=latest.check.for_storage(redact),
+                check=latest.check.for_storage(live.remove_secrets),
                 session_id=view.id,
                 workspace=view.workspace,
                 full=latest.full,
                 changed=True,
-                attempt=tried,
+                attempt=len(attempts),
                 cost=spent,
                 head=files.head,
                 tree=files.tree,
                 clean=files.clean,
             )
-            failing = _select_shown_tests(latest, redact)
-            about: dict[str, Any] = {
-                "subject": view.id,
-                "workspace": view.workspace,
-                "agent": view.agent,
-                "attempts": tried,
-                "cost": spent,
-            }
-            if tried > 1 and failing and latest.broken == attempts[-2].broken:
-                tx.record(RetryRepeated(**about, failing=failing))
-            if tried > 1 and not latest.broken:
-                tx.record(ValidationHealed(**about, failing=_select_shown_tests(attempts[0], redact)))
-            if reason:
-                tx.record(ValidationFailed(**about, failing=failing, reason=redact(reason)))
+            for event in events:
+                tx.record(event)
 
         self.database.write(write)
 
@@ -345,6 +334,29 @@ class _OutputCollector:
         result = self._live.execute(argv, **options)  # type: ignore[arg-type]
         self.text = (self.text + result.output)[-MAX_HEAL_OUTPUT_CHARS:]
         return result
+
+
+def _make_events(
+    view: SessionView, attempts: Sequence[Attempt], reason: str, spent: int, redact: Callable[[str], str]
+) -> list[Event]:
+    """The events that follow from the last of `attempts`."""
+    tried, latest = len(attempts), attempts[-1]
+    failing = _select_shown_tests(latest, redact)
+    about: dict[str, Any] = {
+        "subject": view.id,
+        "workspace": view.workspace,
+        "agent": view.agent,
+        "attempts": tried,
+        "cost": spent,
+    }
+    events: list[Event] = []
+    if tried > 1 and failing and latest.broken == attempts[-2].broken:
+        events.append(RetryRepeated(**about, failing=failing))
+    if tried > 1 and not latest.broken:
+        events.append(ValidationHealed(**about, failing=_select_shown_tests(attempts[0], redact)))
+    if reason:
+        events.append(ValidationFailed(**about, failing=failing, reason=redact(reason)))
+    return events
 
 
 def _select_shown_tests(attempt: Attempt, redact: Callable[[str], str]) -> tuple[str, ...]:

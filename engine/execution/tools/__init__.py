@@ -121,7 +121,7 @@ class PolicyDecision:
     """The entry that decided; "" if the call is blocked because no entry allows it."""
 
     @property
-    def pattern(self) -> bool:
+    def is_by_pattern(self) -> bool:
         """Whether the entry is a pattern for subjects, and not the name of a whole tool."""
         return ":" in self.entry
 

@@ -56,11 +56,11 @@ class ToolRequest:
     """Makes the text for a person. It is called only if a person is asked."""
     wide_key: str = ""
     """The key that is used instead of `key` if only the policy asks."""
-    production: Sequence[str] = ()
+    production_targets: Sequence[str] = ()
     """The production targets that the request names."""
     reasons: Sequence[str] = ()
     """Other reasons why a person must be asked."""
-    external: str = ""
+    outside_reason: str = ""
     """The reason to ask because the request reaches an outside host (SPEC 3.5); "" for none. A pattern of the policy
     can allow it."""
 
@@ -131,27 +131,27 @@ class Gate:
         """
         decision = self._policy.decide(request.tool, request.subjects)
         if decision.verdict is Verdict.BLOCK:
-            raise Refusal(
-                "denied",
-                f"the agent's tools.json denies this ({decision.entry})"
-                if decision.entry
-                else self.find_unavailable_reason(request.tool)
-                or f"the agent's tools.json does not allow this {request.tool}",
-                "do it another way, or leave it to the operator",
-            )
+            problem = self._describe_denial(request.tool, decision.entry)
+            raise Refusal("denied", problem, "do it another way, or leave it to the operator")
         reasons = []
         verdict = self.live.commands.check(request.command)
         if verdict.blocks:
             raise Refusal("blocked", f"the content filter blocks this: {verdict.reason}", "do it another way")
         if verdict.verdict is Verdict.ASK:
             reasons.append(verdict.reason)
-        if request.production:
-            reasons.append(f"touches production: {', '.join(request.production[:3])}")
-        if request.external and not (decision.verdict is Verdict.ALLOW and decision.pattern):
-            reasons.append(request.external)
+        if request.production_targets:
+            reasons.append(f"touches production: {', '.join(request.production_targets[:3])}")
+        if request.outside_reason and not (decision.verdict is Verdict.ALLOW and decision.is_by_pattern):
+            reasons.append(request.outside_reason)
         asks = decision.verdict is Verdict.ASK
         of_policy = [f"its agent's tools.json says to ask ({decision.entry})"] if asks else []
         return ReasonsToAsk([*reasons, *request.reasons], of_policy)
+
+    def _describe_denial(self, tool: str, entry: str) -> str:
+        """Why the policy denies a call: by this entry, or "" because none allows it."""
+        if entry:
+            return f"the agent's tools.json denies this ({entry})"
+        return self.find_unavailable_reason(tool) or f"the agent's tools.json does not allow this {tool}"
 
     def let_through(self, request: ToolRequest) -> bool:
         """Let a request through. Returns whether a person allowed it.
@@ -196,7 +196,7 @@ class Gate:
             key=f"{tool}:{relative}",
             detail=detail,
             wide_key=tool,
-            production=self._find_production_targets(tool, relative),
+            production_targets=self._find_production_targets(tool, relative),
         )
 
     def make_command_request(self, command: str, judged: str, reasons: Sequence[str] = ()) -> ToolRequest:
@@ -208,12 +208,12 @@ class Gate:
             command=judged,
             key=f"exec:{command}",
             detail=lambda: command,
-            production=find_targets_of_command(command, self.services.settings.current.production),
+            production_targets=find_targets_of_command(command, self.services.settings.current.production),
             reasons=reasons,
         )
 
     def make_search_request(self, query: str) -> ToolRequest:
-        """The request for web_search. It needs no `external` reason, because the operator configured its host."""
+        """The request for web_search. It needs no `outside_reason`, because the operator configured its host."""
         return ToolRequest(
             "web_search",
             title=f"search the web: {query}",
@@ -226,7 +226,9 @@ class Gate:
 
     def make_page_request(self, target: WebTarget, reasons: Sequence[str] = ()) -> ToolRequest:
         """The request for web_fetch. A host that the operator did not list is an outside host (SPEC 3.5)."""
-        allowed = self.services.settings.current.web.allow
+        outside_reason = ""
+        if not is_listed(target, self.services.settings.current.web.allow):
+            outside_reason = f"talks to {target.netloc}, which has not been allowed yet"
         return ToolRequest(
             "web_fetch",
             title=f"fetch {target.url}",
@@ -234,9 +236,9 @@ class Gate:
             command=f"curl -fsSL {shlex.quote(target.url)}",
             key=f"web_fetch:{target.netloc}",
             detail=lambda: target.url,
-            production=find_target_of_host(target.host, self.services.settings.current.production),
+            production_targets=find_target_of_host(target.host, self.services.settings.current.production),
             reasons=reasons,
-            external="" if is_listed(target, allowed) else f"talks to {target.netloc}, which has not been allowed yet",
+            outside_reason=outside_reason,
         )
 
     def make_agent_tool_request(self, call: AgentToolCall) -> ToolRequest:
@@ -296,7 +298,7 @@ class Gate:
             key=f"{call.kind}:{':'.join(resolved) or call.title}",
             detail=lambda: detail,
             wide_key=tool,
-            production=self._find_production_targets(tool, *resolved),
+            production_targets=self._find_production_targets(tool, *resolved),
             reasons=reasons,
         )
 

@@ -87,7 +87,7 @@ class Toolbelt:
             "web_fetch": self._web_fetch,
         }
 
-    def specs(self) -> tuple[ToolSpec, ...]:
+    def list_specs(self) -> tuple[ToolSpec, ...]:
         """The tools that are offered to this session, in a fixed order. Tools that would always be refused are left
         out."""
         return tuple(spec for name, spec in SPECS.items() if not self._gate.find_unavailable_reason(name))
@@ -225,7 +225,7 @@ class Toolbelt:
 
     def _check_offered(self, name: str) -> None:
         """Raises `Refusal` `no_tool` or `denied` if this session does not have the tool."""
-        offered = f"there is {', '.join(spec.name for spec in self.specs()) or 'no tool'}"
+        offered = f"there is {', '.join(spec.name for spec in self.list_specs()) or 'no tool'}"
         if name not in SPECS:
             raise Refusal("no_tool", f"there is no tool {sanitise(name)[:60]!r}", offered)
         reason = self._gate.find_unavailable_reason(name)
@@ -402,8 +402,8 @@ def is_binary(data: bytes) -> bool:
     return b"\0" in data[:_BINARY_PROBE_BYTES]
 
 
-def cut_lines(text: str, first: int, count: int | None) -> str:
-    """`count` lines of `text`, starting at line `first` (from 1). None for all lines.
+def cut_lines(text: str, first: int, limit: int | None) -> str:
+    """At most `limit` lines of `text`, starting at line `first` (from 1). None for all lines.
 
     The result has at most `MAX_RESULT_CHARS` characters of whole lines. If anything was left out, a last line in square
     brackets says so.
@@ -411,7 +411,7 @@ def cut_lines(text: str, first: int, count: int | None) -> str:
     lines = split_lines(text)
     total = len(lines)
     start = min(max(first, 1) - 1, total)
-    requested = lines[start : None if count is None else start + count]
+    requested = lines[start : None if limit is None else start + limit]
     shown_lines: list[str] = []
     size = 0
     for line in requested:

@@ -284,7 +284,7 @@ class Web:
         target = parse_url(url)
         with RequestDeadline(self.seconds, on_stop) as deadline:
             for _ in range(MAX_REDIRECTS + 1):
-                answer = self._request_page(target, deadline, private=self._may_be_private(target))
+                answer = self._request_page(target, deadline, may_be_private=self._may_be_private(target))
                 location = answer.headers.get("location", "")
                 if answer.status not in (301, 302, 303, 307, 308) or not location:
                     return _make_page(target, answer)
@@ -301,18 +301,18 @@ class Web:
         # The operator configured this address, so it may be one of this machine.
         target = parse_url(urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")))
         with RequestDeadline(self.seconds, on_stop) as deadline:
-            answer = self._request_page(target, deadline, private=True)
+            answer = self._request_page(target, deadline, may_be_private=True)
         if answer.status != 200:
             message = f"the search answered {answer.status}"
             raise Refusal("unreachable", message, "try again later, or without searching")
         return _parse_hits(answer.text)
 
-    def _request_page(self, target: WebTarget, deadline: RequestDeadline, *, private: bool) -> _Answer:
-        """Request a page. Addresses of this machine and its network are refused unless they may be `private`."""
+    def _request_page(self, target: WebTarget, deadline: RequestDeadline, *, may_be_private: bool) -> _Answer:
+        """Request a page. Addresses of this machine and its network are refused unless `may_be_private`."""
         connection = http.client.HTTPConnection(target.host, target.port)
         try:
             addresses = self._resolve_host(target, deadline)
-            if not private:
+            if not may_be_private:
                 check_public(target, addresses, "web.allow")
             connection.sock = _connect(target, addresses, deadline)
             connection.request("GET", target.path, headers=_HEADERS)
@@ -431,7 +431,10 @@ _ATTRIBUTES = {
 def convert_html_to_text(html: str) -> str:
     """The text of a page: its title, then words, headings, lists and links. Scripts, styles and hidden elements are
     left out: nobody who looks at the page sees an instruction there. Broken HTML is no error."""
-    page, place, hidden_element, depth = _PageText(), 0, "", 0
+    page = _PageText()
+    place = 0
+    hidden_element = ""
+    depth = 0  # of elements with the name of the hidden one, which may be nested
     for match in _TAG.finditer(f"{html}</html>"):  # the tag at the end has the rest of the text before it
         name, is_end = (match["tag"] or "").lower(), bool(match["end"])
         if depth:

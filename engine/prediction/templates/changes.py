@@ -265,4 +265,4 @@ def _is_source(path: str) -> bool:
 def _lacks_packages(part: Part, linter: Linter) -> bool:
     """Whether a linter of node is missing, because it comes with packages that are not installed."""
     of_node = [package for package in part.project.packages if package.language == "node"]
-    return linter.row.language == "node" and not all(package.installed for package in of_node)
+    return linter.row.language == "node" and not all(package.may_be_installed for package in of_node)

@@ -74,8 +74,8 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer
         f"Install the packages{part.within}: {plain(installation.command, 80)}",
         f"{reason}. {installation.summary}.",
         subject="packages",
-        facts={"command": installation.lines},  # a command that did not help once is not offered again
-        parameters={"command": installation.lines},
+        facts={"command": installation.command_lines},  # a command that did not help once is not offered again
+        parameters={"command": installation.command_lines},
         evidence_at=at,
         tier=Tier.BLOCKS if blocks else Tier.UPKEEP,
     )
@@ -96,7 +96,7 @@ def _choose_installation(context: WorkspaceContext, part: Part, lacking: str) ->
 def _brings(installation: Installation, lacking: str) -> bool:
     """Whether the installation makes the missing folder of packages, is the command that the error names, reaches the
     host that it names, or runs the missing program."""
-    folders = {PurePosixPath(place).name for place in (*installation.created, *installation.updated)}
+    folders = {PurePosixPath(place).name for place in (*installation.created_folders, *installation.updated_folders)}
     reaches_host = any(host in lacking for host in installation.packages.hosts)
     return lacking in folders or installation.command in lacking or reaches_host or _runs(installation, lacking)
 
@@ -130,13 +130,13 @@ def update_lock(context: WorkspaceContext) -> Iterator[Offer]:
         if update is None:
             continue
         manifest = f"{mismatch.folder}/{mismatch.manifest}".removeprefix("/")
-        more = f", and {mismatch.more} more" if mismatch.more else ""
+        more = f", and {mismatch.unnamed_count} more" if mismatch.unnamed_count else ""
         yield Offer(
             f"Bring {plain(mismatch.lock_path, 50)} in step: {plain(update.command, 60)}",
             f"{plain(mismatch.differences[0], 120)}{more}. {update.summary}.",
             subject=mismatch.lock_path,
             facts={"differences": mismatch.differences, "lock": mismatch.lock_path},
-            parameters={"command": update.lines, **parts[mismatch.folder].parameters},
+            parameters={"command": update.command_lines, **parts[mismatch.folder].parameters},
             evidence_at=written_at(context.repository, {manifest}),
         )
 
@@ -155,7 +155,7 @@ def keep_first_lock(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
             f"The installation wrote it, and the project has no lock file yet. {update.summary}.",
             subject=lock,
             facts={"lock": lock},
-            parameters={"command": update.lines},
+            parameters={"command": update.command_lines},
             evidence_at=installed.ended_at,
             tier=Tier.CHECK,
             kind="update_lock",
@@ -169,7 +169,7 @@ def _collect_packages(context: WorkspaceContext) -> dict[str, tuple[PackageSetup
 
 def _select_usable(candidates: Sequence[Installation]) -> list[Installation]:
     """The installations whose commands may become a parameter."""
-    return [installation for installation in candidates if all(map(is_usable, installation.lines))]
+    return [installation for installation in candidates if all(map(is_usable, installation.command_lines))]
 
 
 MIN_FREE_BYTES = 100_000_000

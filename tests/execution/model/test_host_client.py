@@ -13,7 +13,7 @@ import pytest
 
 from engine.background import HelperGone
 from engine.execution.runners.model import Model, host_client
-from engine.execution.runners.model.agent_loop import FIRST_BYTE_S, IDLE_S
+from engine.execution.runners.model.agent_loop import FIRST_BYTE_S, MAX_SILENCE_S
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.session_limits import Limits
 from engine.model import SessionState
@@ -30,7 +30,7 @@ HANGING = Reply(text="It begins, and then there is nothing.", hold=Event(), hold
 """An answer that stops in the middle, for ever."""
 
 
-@pytest.mark.parametrize("characters, seconds", [(0, FIRST_BYTE_S), (3, IDLE_S)], ids=["first byte", "silence"])
+@pytest.mark.parametrize("characters, seconds", [(0, FIRST_BYTE_S), (3, MAX_SILENCE_S)], ids=["first byte", "silence"])
 def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, characters: int, seconds: float):
     hanging = Reply(text="One more word. " * 9, hold=Event(), hold_after=characters)
     world.server.script(hanging, "Done.")

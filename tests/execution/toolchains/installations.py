@@ -42,7 +42,7 @@ def make_environment(project: Path, *, with_pytest: bool) -> Path:
 def find_command_lines(top: Path) -> list[str]:
     """The lines of the command that installs the packages of the project at the top."""
     [installation] = find_installations(top, find_packages(top), "")
-    return installation.lines
+    return installation.command_lines
 
 
 def run_successfully(world: FlowWorld, flow: str, command: list[str]) -> SessionView:

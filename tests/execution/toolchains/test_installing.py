@@ -188,7 +188,7 @@ def test_a_command_that_installs_nothing_changes_nothing(world: FlowWorld):
     top = commit_project(world, {"package.json": {"name": "a"}})
     (top / "node_modules/mine").mkdir(parents=True)
     packages = PackageSetup("npm", "node", folder="", lock="", commands=(), hosts=())
-    installation = Installation(packages, (("true",),), updated=("node_modules",))
+    installation = Installation(packages, (("true",),), updated_folders=("node_modules",))
 
     def install(job: Job) -> FlowResult:
         with install_into_tree(cast(LiveSession, job.session), installation, top):

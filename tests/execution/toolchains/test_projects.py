@@ -102,7 +102,7 @@ def test_the_lock_file_decides_how_packages_are_installed(
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     packages = read_project(tmp_path).packages[0]
-    assert (packages.manager, packages.install) == (manager, install)
+    assert (packages.manager, packages.install_line) == (manager, install)
     assert packages.hosts
 
 

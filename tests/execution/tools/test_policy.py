@@ -46,8 +46,8 @@ def test_patterns_apply_to_paths_and_hosts():
     assert policy.decide("write", ("docs/a.md", "src/a.py")).verdict is BLOCK, "all of them must be allowed"
     assert policy.decide("read", ("keys/x.pem",)).verdict is BLOCK
     assert policy.decide("read", ("a.py", "keys/x.pem")).verdict is BLOCK
-    assert policy.decide("web_fetch", ("docs.python.org", "docs.python.org", "https://docs.python.org/")).pattern
-    assert not policy.decide("web_fetch", ("example.org", "example.org", "https://example.org/")).pattern
+    assert policy.decide("web_fetch", ("docs.python.org", "docs.python.org", "https://docs.python.org/")).is_by_pattern
+    assert not policy.decide("web_fetch", ("example.org", "example.org", "https://example.org/")).is_by_pattern
 
 
 @given(st.sets(st.sampled_from(TOOL_NAMES)), st.sets(st.sampled_from(TOOL_NAMES)), st.sets(st.sampled_from(TOOL_NAMES)))

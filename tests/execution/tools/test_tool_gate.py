@@ -21,7 +21,7 @@ DENY_ONCE = PermissionAnswer.DENY_ONCE
 
 
 def list_offered_tools(world: BeltWorld) -> list[str]:
-    return [spec.name for spec in world.belt.specs()]
+    return [spec.name for spec in world.belt.list_specs()]
 
 
 def test_by_itself_nothing_is_executed_without_a_sandbox(make_belt_world: MakeBeltWorld):

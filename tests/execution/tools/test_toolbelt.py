@@ -37,9 +37,9 @@ def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(world: 
         return Tools(allow=["read"], ask=["exec"])
 
     belts = ToolbeltFactory(database, settings=world.settings, permissions=world.permissions, read_tools=read_tools)
-    assert [spec.name for spec in belts.open(world.live, world.view, world.folder).specs()] == ["read", "exec"]
+    assert [spec.name for spec in belts.open(world.live, world.view, world.folder).list_specs()] == ["read", "exec"]
     broken = belts.open(world.live, replace(world.view, agent="broken"), world.folder)
-    assert broken.specs() == ()
+    assert broken.list_specs() == ()
     result = broken.call("read", {"path": "a"})
     assert result.denied
     assert "tools.json" in result.text

@@ -120,17 +120,19 @@ class AgentTranscript:
     def _write_results(self, contents: Iterable[Any]) -> None:
         """Write the output and the diffs of a tool call that ended."""
         for content in itertools.islice(contents, MAX_CONTENT_BLOCKS):
-            if isinstance(content, schema.FileEditToolCallContent):
-                diff = make_unified_diff(content.old_text or "", content.new_text, content.path)
-                lines = diff.split("\n") if diff else []
-            elif isinstance(content, schema.ContentToolCallContent):
-                lines = _read_block(content.content).splitlines()
-            else:
-                continue  # a terminal: its output is in the transcript already
+            lines = _list_lines(content)
+            if len(lines) > MAX_CONTENT_LINES:
+                lines[MAX_CONTENT_LINES:] = [f"… {len(lines) - MAX_CONTENT_LINES:,} more lines"]
             if lines:
-                if len(lines) > MAX_CONTENT_LINES:
-                    lines[MAX_CONTENT_LINES:] = [f"… {len(lines) - MAX_CONTENT_LINES:,} more lines"]
                 self._live.write("output", "\n".join(lines))
+
+
+def _list_lines(content: Any) -> list[str]:
+    """The lines of an output or a diff. A terminal has none: its output is in the transcript already."""
+    if isinstance(content, schema.FileEditToolCallContent):
+        diff = make_unified_diff(content.old_text or "", content.new_text, content.path)
+        return diff.split("\n") if diff else []
+    return _read_block(content.content).splitlines() if isinstance(content, schema.ContentToolCallContent) else []
 
 
 def _find_failure_reason(update: schema.ToolCallStart | schema.ToolCallProgress) -> str:

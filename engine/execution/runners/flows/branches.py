@@ -96,16 +96,20 @@ class ReportBranches(Flow):
                 continue
             ahead, behind = count_apart(job.git, sha, f"refs/heads/{base}")
             days = max(0, (job.clock.now() - datetime.fromisoformat(date)).days)
-            state: BranchState = "stale" if days >= self.days else "active"
-            if ahead == 0:
-                state = "active" if self._is_new(job, name) else "merged"
-            elif ahead <= MAX_PATCHES and _is_applied(job, base, sha):
-                state = "applied"
+            state = self._find_state(job, base, name, ahead, days)
             # Without -D, git deletes only what is in the upstream of a branch, or else in HEAD.
             option = "-d" if state == "merged" and _is_in_upstream_or_head(job, sha, upstream) else "-D"
             deletion = f"git branch {option} -- {shlex.quote(name)}"
             branches.append(ComparedBranch(name, days, ahead, behind, bool(worktree), state, deletion))
         return branches
+
+    def _find_state(self, job: Job, base: str, name: str, ahead: int, days: int) -> BranchState:
+        """The state of a branch that is `ahead` commits ahead of the base, the last one `days` days old."""
+        if ahead == 0:
+            return "active" if self._is_new(job, name) else "merged"
+        if ahead <= MAX_PATCHES and _is_applied(job, base, f"refs/heads/{name}"):
+            return "applied"
+        return "stale" if days >= self.days else "active"
 
     def _is_new(self, job: Job, branch: str) -> bool:
         """Whether a branch was made within `days`, and nothing was done on it since."""
@@ -145,13 +149,13 @@ def _summarise_branches(base: str, branches: Sequence[ComparedBranch]) -> str:
     return f"{len(to_tidy) - stale} merged and {stale} stale of {number}"
 
 
-def _is_applied(job: Job, base: str, sha: str) -> bool:
+def _is_applied(job: Job, base: str, branch: str) -> bool:
     """Whether the base has all changes of a branch, as separate commits or squashed into one."""
     upstream = f"refs/heads/{base}"
-    lines = job.git.lines("cherry", upstream, sha)
+    lines = job.git.lines("cherry", upstream, branch)
     if lines and all(line.startswith("-") for line in lines):
         return True
-    return not try_merge(job.git.folder, job.git.text("rev-parse", upstream), sha).changes_anything
+    return not try_merge(job.git.folder, job.git.text("rev-parse", upstream), branch).changes_anything
 
 
 def _is_in_upstream_or_head(job: Job, sha: str, upstream: str) -> bool:

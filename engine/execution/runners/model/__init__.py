@@ -205,23 +205,23 @@ class ConversationStore:
         self._folder = folder
         self._secrets = secrets
 
-    def file(self, session_id: str) -> Path:
+    def get_file(self, session_id: str) -> Path:
         """The file of a session's conversation, whether it exists or not."""
         return self._folder / f"{session_id}{FILE_SUFFIX}"
 
     def has_messages(self, session_id: str) -> bool:
         """Whether a session has messages that can be continued."""
-        file = self.file(session_id)
+        file = self.get_file(session_id)
         return file.exists() and file.stat().st_size > 0
 
     def begin(self, session_id: str, *, continues: str = "") -> Path:
         """Create an empty conversation, or a copy of that of the session `continues`, which must have messages."""
-        file = self.file(session_id)
+        file = self.get_file(session_id)
         self._folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as copy:
             if continues:
-                copy.writelines(self._read_redacted_lines(self.file(continues)))
+                copy.writelines(self._read_redacted_lines(self.get_file(continues)))
         return file
 
     def _read_redacted_lines(self, file: Path) -> Iterator[bytes]:
@@ -236,5 +236,5 @@ class ConversationStore:
 
     def add(self, session_id: str, messages: Sequence[str]) -> None:
         """Append messages to a session's conversation. Raises OSError."""
-        with self.file(session_id).open("a", encoding="utf-8") as file:
+        with self.get_file(session_id).open("a", encoding="utf-8") as file:
             file.writelines(f"{message}\n" for message in messages)

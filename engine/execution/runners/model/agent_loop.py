@@ -47,7 +47,7 @@ MAX_CALLS_PER_ANSWER = 32
 FIRST_BYTE_S = 180.0
 """Seconds in which the first byte of an answer must come."""
 
-IDLE_S = 60.0
+MAX_SILENCE_S = 60.0
 """Maximum seconds between two bytes of an answer."""
 
 OPEN_S = 60.0
@@ -142,17 +142,19 @@ class AgentLoop:
         self._loop_services = loop_services
         self._model = model
         self._belt = belt
-        self._estimate = microusd(services.settings.current.cost_per_trigger)  # the least, where no price is known
+        self._unlisted_cost = microusd(services.settings.current.cost_per_trigger)
+        """The micro-dollars that the session costs at least, if the price of the model is not known."""
         self._instructions = instructions
         self._tools = [
             {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
-            for spec in belt.specs()
+            for spec in belt.list_specs()
         ]
         self._conversation: Conversation | None = None
         self._price = Price(0, 0)
-        self._window: int | None = None
-        self._size = PromptSize()  # of everything that was said so far
-        self._answers = 0  # the number of answers in all turns
+        self._context_window: int | None = None
+        self._prompt_size = PromptSize()
+        """The size of everything that was said so far."""
+        self._answer_count = 0
         self._last_call = ""
         self._last_answer: PromptPart | None = None
         self._stopped = Event()
@@ -167,7 +169,7 @@ class AgentLoop:
         instructions = request_costs.estimate_tokens(self._instructions + json.dumps(self._tools))
         overhead = request_costs.MESSAGE_OVERHEAD_TOKENS * (1 + len(self._tools))
         history = (file.stat().st_size + 1) // 2  # at two bytes a token
-        self._size = PromptSize(estimated=instructions + overhead + history)
+        self._prompt_size = PromptSize(estimated=instructions + overhead + history)
         self._live.on_stop(self._stop)
 
     def run_turn(self, text: str, *, run_kind: RunKind, prompt: Prompt | None = None) -> str:
@@ -196,12 +198,12 @@ class AgentLoop:
             elif (nudge := _choose_follow_up_prompt(reply, answer)) and nudges < _MAX_NUDGES:
                 nudges += 1
                 request.add(nudge, "runner")
-            elif reply or self._answers > 1 + _MAX_NUDGES:
+            elif reply or self._answer_count > 1 + _MAX_NUDGES:
                 # It worked before: else there are only an empty answer and one for each nudge.
                 return self._complete_last_answer(reply, answer)
             else:
                 raise self._note_failure(WorkFailed(f"{self._model.name} answered nothing", "choose another model"))
-            if self._answers >= MAX_REQUESTS:
+            if self._answer_count >= MAX_REQUESTS:
                 fix = f"clawpy propose --continue {self._view.id} 'go on'"
                 raise self._note_failure(WorkFailed(f"it did not finish within {MAX_REQUESTS} requests", fix))
 
@@ -277,7 +279,7 @@ class AgentLoop:
             problem, fix = failure.describe(self._model)
             pause = failure.compute_retry_delay(tried, self._loop_services.randomness.uniform())
             if pause is None:
-                if not self._answers and failure.is_of_provider:
+                if not self._answer_count and failure.is_of_provider:
                     raise self._note_failure(RetryLater(problem, fix))
                 raise self._note_failure(WorkFailed(problem, fix))
             self._live.say(f"{problem}; again in {pause:.0f} s", error=True)
@@ -286,7 +288,7 @@ class AgentLoop:
     def _send_once(self, request: _Request, messages: Sequence[PromptPart]) -> Message:
         """Send the request once, and count its usage, however it ends. Raises `_RequestFailed`, `HelperGone`."""
         conversation = self._open_conversation()
-        budget = self._make_request_budget(self._size.plus(request.size))
+        budget = self._make_request_budget(self._prompt_size.plus(request.size))
         self._live.reserve_cost(max(budget.max_cost, self._price.min_cost - self._live.budget.cost))
         call_id = self._calls.begin(
             self._view,
@@ -320,10 +322,10 @@ class AgentLoop:
 
     def _record_answer(self, call_id: str, answer: Message, usage: CallUsage) -> None:
         """Store an answer, from which another session may continue, and count its tokens into the next prompt."""
-        self._answers += 1
+        self._answer_count += 1
         self._last_call = call_id
         used_tokens = usage.input_tokens + usage.output_tokens
-        self._size = PromptSize(counted=used_tokens) if usage.is_reported else PromptSize(estimated=used_tokens)
+        self._prompt_size = PromptSize(counted=used_tokens) if usage.is_reported else PromptSize(estimated=used_tokens)
         try:
             self._loop_services.conversations.add(self._view.id, answer["messages"])
         except OSError as error:
@@ -334,17 +336,17 @@ class AgentLoop:
     def _make_request_budget(self, size: PromptSize) -> RequestBudget:
         """The budget of the next request. Raises `WorkFailed` when there is no room for an answer."""
         limits, budget = self._live.budget.limits, self._live.budget
-        tokens = None if limits.tokens is None else limits.tokens - budget.tokens
+        tokens_left = None if limits.tokens is None else limits.tokens - budget.tokens
         max_tokens = request_costs.compute_max_output_tokens(
-            size, price=self._price, cost=limits.cost - budget.cost, tokens=tokens, window=self._window
+            size, price=self._price, cost=limits.cost - budget.cost, tokens=tokens_left, window=self._context_window
         )
         if max_tokens < request_costs.MIN_OUTPUT_TOKENS:
-            if tokens is not None and tokens - size.expected < request_costs.MIN_OUTPUT_TOKENS:
+            if not _has_room(size, tokens_left):
                 raise WorkFailed(
                     f"it used {budget.tokens:,} of {limits.tokens:,} tokens; "
                     f"the next request may need {size.expected:,} and an answer"
                 )
-            if self._window is not None and self._window - size.expected < request_costs.MIN_OUTPUT_TOKENS:
+            if not _has_room(size, self._context_window):
                 raise WorkFailed(*Failure(FailureKind.CONTEXT).describe(self._model))
             max_tokens = request_costs.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
         return RequestBudget(size, max_tokens, self._price)
@@ -367,7 +369,7 @@ class AgentLoop:
                     self._live.say(f"waiting for {self._model.name}, at most {limit:.0f} s")
                     is_noted = True
                 continue
-            limit, last_byte, is_noted = IDLE_S, clock.monotonic(), False
+            limit, last_byte, is_noted = MAX_SILENCE_S, clock.monotonic(), False
             match message["type"]:
                 case "text" | "thought" as kind:
                     request.received += len(message["text"])
@@ -386,7 +388,7 @@ class AgentLoop:
         conversation = self._loop_services.host.open_conversation()
         self._conversation = conversation  # from here on a stop reaches it
         conversations = self._loop_services.conversations
-        stored = conversations.file(self._view.id) if conversations.has_messages(self._view.id) else None
+        stored = conversations.get_file(self._view.id) if conversations.has_messages(self._view.id) else None
         conversation.open(self._model, instructions=self._instructions, tools=self._tools, history=stored)
         deadline = time.monotonic() + OPEN_S
         while True:
@@ -400,12 +402,12 @@ class AgentLoop:
             if message["type"] == "failed":
                 self._conversation = None
                 raise _RequestFailed(read_failure(message))
-            price = request_costs.make_price(message["price"], estimate=self._estimate)
+            price = request_costs.make_price(message["price"], estimate=self._unlisted_cost)
             if not price.is_known and price != self._price:
                 prices = f"{money(price.input)} and {money(price.output)} for a million tokens of prompt and answer"
                 fix = f"set `price` of [providers.{self._model.provider}]"
                 self._live.say(f"the price of {self._model.name} is unknown: {prices} count ({fix})")
-            self._price, self._window = price, message["window"]
+            self._price, self._context_window = price, message["window"]
             return conversation
 
     def _end_call(self, call_id: str, state: CallState, usage: CallUsage, *, error: str = "", reply: str = "") -> None:
@@ -445,6 +447,11 @@ class AgentLoop:
         self._stopped.set()
         if (conversation := self._conversation) is not None:
             conversation.cancel()
+
+
+def _has_room(size: PromptSize, tokens: int | None) -> bool:
+    """Whether this number of tokens, None for any number, is enough for a prompt and the shortest answer."""
+    return tokens is None or tokens - size.expected >= request_costs.MIN_OUTPUT_TOKENS
 
 
 def _choose_follow_up_prompt(text: str, answer: Message) -> str:

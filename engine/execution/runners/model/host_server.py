@@ -72,7 +72,7 @@ CONNECT_S = 15.0
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Maximum number of bytes of an answer of a provider."""
 
-ALIVE_S = 2.0
+ALIVE_INTERVAL_S = 2.0
 """Minimum seconds between two messages `alive`, which report that bytes have come."""
 
 MAX_PROVIDER_MESSAGE_CHARS = 600
@@ -81,10 +81,10 @@ MAX_PROVIDER_MESSAGE_CHARS = 600
 _on_bytes: ContextVar[Callable[[bytes], None]] = ContextVar("on_bytes")
 """The function of the present task that is called with the bytes of its answer."""
 
-_END = re.compile(rb'data:\s*\[DONE\]|"(?:finish|stop)_reason":\s*"|"type":\s*"message_stop"')
+_END_MARK = re.compile(rb'data:\s*\[DONE\]|"(?:finish|stop)_reason":\s*"|"type":\s*"message_stop"')
 """The marks that end a complete answer, in both protocols."""
 
-_MAX_END_BYTES = 64
+_MAX_END_MARK_BYTES = 64
 """Bytes of a chunk that are searched again with the next one, because a mark may be divided between them."""
 
 _FAILURE_KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
@@ -103,7 +103,7 @@ _FAILURE_KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
 _MAX_CAUSES = 10
 """Maximum number of errors in a chain of causes that are looked at."""
 
-_TOO_LONG = "exceed_context_size_error"
+_CONTEXT_ERROR_TYPE = "exceed_context_size_error"
 """The error of llama.cpp for a conversation that is too long. The libraries know only those of other servers."""
 
 
@@ -211,7 +211,7 @@ def _make_client(model: Model) -> PydanticModel:
     return OpenAIChatModel(model.name, provider=OpenAIProvider(openai_client=AsyncOpenAI(**options)), profile=profile)
 
 
-def _find_text(event: Any) -> tuple[str, str]:
+def _read_event(event: Any) -> tuple[str, str]:
     """The message type and the text of an event of the stream. An event that is not shown is `alive`."""
     match event:
         case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
@@ -283,7 +283,7 @@ class _Conversation:
             self.client, [*self.messages, request], model_settings=settings, model_request_parameters=parameters
         ) as streamed:
             async for event in streamed:
-                self._report(*_find_text(event))
+                self._report(*_read_event(event))
                 if self._received > max_characters:
                     raise _UnusableAnswer(FailureKind.TOO_BIG, f"more than {max_characters:,} characters")
             if not ending.is_seen:
@@ -291,10 +291,10 @@ class _Conversation:
             return streamed.get()
 
     def _report(self, kind: str, text: str) -> None:
-        """Send the engine a piece of the answer. A message `alive` is sent at most every `ALIVE_S`."""
+        """Send the engine a piece of the answer. A message `alive` is sent at most every `ALIVE_INTERVAL_S`."""
         self._received += len(text)
         now = time.monotonic()
-        if kind == "alive" and now - self._sent_at < ALIVE_S:
+        if kind == "alive" and now - self._sent_at < ALIVE_INTERVAL_S:
             return
         if kind == "alive" or text:
             self._sent_at = now
@@ -369,8 +369,8 @@ class _EndDetector:
         """Search the next bytes of the stream."""
         if not self.is_seen:
             data = self._rest + chunk
-            self.is_seen = _END.search(data) is not None
-            self._rest = data[-_MAX_END_BYTES:]
+            self.is_seen = _END_MARK.search(data) is not None
+            self._rest = data[-_MAX_END_MARK_BYTES:]
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
@@ -435,7 +435,7 @@ def _classify(chain: list[BaseException], status: int | None) -> FailureKind:
         return unusable
     if status is not None and 300 <= status < 400:
         return FailureKind.REDIRECT
-    if status == 413 or any(_read_error_body(cause).get("type") == _TOO_LONG for cause in chain):
+    if status == 413 or any(_read_error_body(cause).get("type") == _CONTEXT_ERROR_TYPE for cause in chain):
         return FailureKind.CONTEXT
     kinds = (kind for cause in chain for error, kind in _FAILURE_KINDS if isinstance(cause, error))
     if kind := next(kinds, None):

@@ -167,7 +167,7 @@ class SingleQuestions:
         call_id = ""
         outcome = _Outcome(NOTHING_USED, problem="it was cancelled")
         try:
-            call_id = self._begin(pending)
+            call_id = self._begin_call(pending)
             outcome = self._send(pending, conversation, budget)
         except HelperGone as gone:
             outcome = _Outcome(NOTHING_USED, problem=str(gone))
@@ -198,13 +198,13 @@ class SingleQuestions:
         text = redact(sanitise(str(answer["text"])), pending.secrets).strip()
         return _Outcome(budget.compute_answer_usage(answer, received), text, _find_answer_problem(text, answer))
 
-    def _begin(self, pending: _PendingQuestion) -> str:
+    def _begin_call(self, pending: _PendingQuestion) -> str:
         """Store the call with its exact prompt, and return its id."""
         question = pending.question
-        about = PromptSource(SourceKind.TASK, question.subject, question.purpose, Trust.QUOTED)
+        source = PromptSource(SourceKind.TASK, question.subject, question.purpose, Trust.QUOTED)
         parts = [
             PromptPart("instructions", make_prompt_lines(question.instructions, OWN_TEXT), "system"),
-            PromptPart(question.purpose, make_prompt_lines(pending.text, about), "user"),
+            PromptPart(question.purpose, make_prompt_lines(pending.text, source), "user"),
         ]
         return self._calls.begin(
             CallerWithoutSession(question.subject, question.agent, question.workspace),

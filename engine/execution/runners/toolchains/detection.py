@@ -288,13 +288,13 @@ class PackageSetup:
     """The commands that install the packages, in order."""
     hosts: tuple[str, ...]
     """The hosts that the commands need."""
-    installed: bool = True
+    may_be_installed: bool = True
     """False if the packages are certainly not installed."""
     environment: str = ""
     """The environment of Python into which pip installs; "" for another manager."""
 
     @property
-    def install(self) -> str:
+    def install_line(self) -> str:
         """The commands as the operator would type them in `folder`."""
         return join_commands(self.commands)
 
@@ -361,7 +361,7 @@ def _make_setup(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> Pac
         lock=f"{path}/{lock}" if path and lock else lock,
         commands=_make_install_commands(folder, row, lock),
         hosts=row.hosts,
-        installed=_is_installed(folder, row),
+        may_be_installed=_may_be_installed(folder, row),
         environment=os.path.relpath(_choose_pip_environment(folder), folder.top) if row.name == "pip" else "",
     )
 
@@ -438,7 +438,7 @@ def make_environment_command(folder: Path, top: Path) -> str:
     files = ProjectFolder(folder, top, top)
     setup = _make_python_setup(files)
     requires = files.search_files(files.find_files(("pyproject.toml", "Pipfile")), _PYTEST_REQUIREMENT)
-    return setup.install if setup.manager == "pip" or requires else add_package_command(folder, top, "pytest")
+    return setup.install_line if setup.manager == "pip" or requires else add_package_command(folder, top, "pytest")
 
 
 def add_package_command(folder: Path, top: Path, tool: str) -> str:
@@ -448,7 +448,7 @@ def add_package_command(folder: Path, top: Path, tool: str) -> str:
     return join_commands([(*add, tool)] if add else _make_pip_commands(files, tool))
 
 
-def _is_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:
+def _may_be_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:
     """False if the packages of a manager are certainly not installed."""
     if row.language == "python":
         return bool(folder.environments)

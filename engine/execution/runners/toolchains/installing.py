@@ -58,20 +58,20 @@ class Installation:
     packages: PackageSetup
     commands: tuple[tuple[str, ...], ...]
     """The arguments of each command, in the order in which they run."""
-    created: tuple[str, ...] = ()
+    created_folders: tuple[str, ...] = ()
     """Folders of packages that do not exist in the tree yet."""
-    updated: tuple[str, ...] = ()
+    updated_folders: tuple[str, ...] = ()
     """Folders of packages that exist in the tree."""
     updates_lock: bool = False
     """Whether the commands update the lock file and install nothing."""
 
     @property
-    def cache(self) -> str:
+    def cache_name(self) -> str:
         """The name of the cache for the packages; "" if they are put into the tree."""
         return str(HOST_TABLES["cached_packages"].get(self.packages.manager, {}).get("folder", ""))
 
     @property
-    def lines(self) -> list[str]:
+    def command_lines(self) -> list[str]:
         """The commands as the operator would type them. They are the parameter `command` of the flow."""
         return [shlex.join(command) for command in self.commands]
 
@@ -101,11 +101,11 @@ class Installation:
     @property
     def undo_note(self) -> str:
         """How to undo it, in words."""
-        if self.updated:
-            folders = " ".join(shlex.quote(folder) for folder in (*self.created, *self.updated))
+        if self.updated_folders:
+            folders = " ".join(shlex.quote(folder) for folder in (*self.created_folders, *self.updated_folders))
             return f"{self.effects}; the previous contents are lost. To start over: rm -r {folders}, then install again"
-        if self.created:
-            return f"{self.effects}; to undo: rm -r {' '.join(map(shlex.quote, self.created))}"
+        if self.created_folders:
+            return f"{self.effects}; to undo: rm -r {' '.join(map(shlex.quote, self.created_folders))}"
         return f"{self.effects}; nothing to undo"
 
     def find_own_environment(self, top: Path) -> str:
@@ -114,7 +114,7 @@ class Installation:
         That folder must not be replaced while the program uses it. `top` is the top of the repository.
         """
         running = Path(sys.prefix).resolve()
-        return next((place for place in self.updated if running.is_relative_to((top / place).resolve())), "")
+        return next((place for place in self.updated_folders if running.is_relative_to((top / place).resolve())), "")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -123,7 +123,7 @@ class Installation:
 
     def _describe_changes(self, creation: str, update: str) -> list[str]:
         """The changed folders in words. Each text has `{}` for the names of folders."""
-        changes = ((creation, self.created), (update, self.updated))
+        changes = ((creation, self.created_folders), (update, self.updated_folders))
         return [text.format(join_names(folders, 1)) for text, folders in changes if folders]
 
 
@@ -183,7 +183,7 @@ def choose_installation(installations: Sequence[Installation], command: Sequence
     the accepted commands, and `CannotRun` if `installations` is empty."""
     for installation in installations:
         # A command that the operator typed comes word by word.
-        if installation.lines == list(command) or installation.command == " ".join(command):
+        if installation.command_lines == list(command) or installation.command == " ".join(command):
             return installation
     if not installations:
         raise CannotRun(f"no known command {purpose}", "install what the project needs in a terminal")
@@ -223,13 +223,13 @@ def install_into_worktree(live: LiveSession, folder: Path) -> None:
         live.write("note", f"prepare: {installation.command}; network: {', '.join(hosts)}")
         try:
             with live.commands.allow_hosts(hosts):
-                (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
+                (live.confinement.caches / installation.cache_name).mkdir(parents=True, exist_ok=True)
                 for command in installation.commands:
                     working_folder = folder / installation.packages.folder
                     result = live.execute(command, cwd=working_folder, env=installation.environment)
                     if not result.ok:
                         raise make_installation_error(command, result, hosts)
-                for place in installation.created:
+                for place in installation.created_folders:
                     keep_out_of_git(folder, place)
         except WorkFailed as error:
             live.write("error", f"not prepared: {error}")
@@ -249,18 +249,18 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
     else that they write is discarded. After a failure the tree is unchanged.
     """
     root = live.confinement.scratch / "made"
-    places = (*installation.created, *installation.updated)
+    places = (*installation.created_folders, *installation.updated_folders)
     staged = {top / place: root / str(number) for number, place in enumerate(places)}
     for place, (target, fresh) in zip(places, staged.items(), strict=True):
         _refuse_links(top, place)
         _restore_old_folder(target)
-        if place in installation.updated and installation.packages.language == "python":
+        if place in installation.updated_folders and installation.packages.language == "python":
             shutil.copytree(target, fresh, symlinks=True)
         else:  # the folders of other languages start empty
             fresh.mkdir(parents=True)
         if not target.parent.exists():  # a mount point must exist
             (live.confinement.layers / "upper" / place).parent.mkdir(parents=True, exist_ok=True)
-    (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
+    (live.confinement.caches / installation.cache_name).mkdir(parents=True, exist_ok=True)
     live.commands.confine(bind_mounts=tuple(staged.items()))
     yield
     live.processes.end(grace=0)  # no process writes into them any more

@@ -5,7 +5,8 @@ Only the two files are read. No tool is started and no version is resolved. A lo
 date must never be reported. So everything that cannot be compared with certainty is left out: a constraint that the
 tool rewrites, a manifest that is a program, a requirement for some machines only. Some lock files do not contain the
 constraints that they were made from. Of these, Poetry's is compared by names; those of PDM, Bundler and Composer are
-not compared. `FORMATS` has a function for each tool, which reads what a manifest asks for and what the lock file has.
+not compared. `LOCK_FORMATS` has a function for each tool, which reads what a manifest asks for and what its lock file
+has.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from engine.text import one_line
 
 MAX_NAMED_DIFFERENCES = 5
 """Maximum number of differences of a lock file that are named. The others are counted."""
-MAX_BYTES = 32_000_000
+
+MAX_LOCK_FILE_BYTES = 32_000_000
 """Maximum size of a manifest or lock file. A larger one is not compared."""
+
 MAX_MEMBERS = 300
 """Maximum number of packages of a workspace that are compared."""
 
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, NotImplementedError)
+_FORM_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, NotImplementedError)
 """The errors of parsing a file of an unexpected shape."""
 
 Requirements = dict[str, set[str] | None]
@@ -76,7 +79,7 @@ class LockMismatch:
     lock: str
     differences: tuple[str, ...]
     """At most `MAX_NAMED_DIFFERENCES` plain sentences."""
-    more: int
+    unnamed_count: int
     """The number of other differences."""
 
     @property
@@ -126,7 +129,7 @@ def find_mismatches(root: Path, folders: Iterable[str] = ("",)) -> tuple[LockMis
     Files that do not exist, cannot be read, are outside of `root`, or have an unknown form are left out, so it never
     raises. It takes some ten milliseconds for a lock file of a megabyte.
     """
-    pairs = product(dict.fromkeys(folders), FORMATS)
+    pairs = product(dict.fromkeys(folders), LOCK_FORMATS)
     mismatches = (_find_mismatch(root, folder, lock_format) for folder, lock_format in pairs)
     return tuple(mismatch for mismatch in mismatches if mismatch is not None)
 
@@ -143,7 +146,7 @@ def _find_mismatch(root: Path, name: str, lock_format: LockFormat) -> LockMismat
         comparisons = lock_format.compare(LockPair(folder, manifest, lock, lock_format.manifest))
         sentences = chain.from_iterable(comparison.describe_differences(lock_format.lock) for comparison in comparisons)
         differences = list(dict.fromkeys(sentences))
-    except _UNREADABLE:
+    except _FORM_ERRORS:
         return None  # half-written, or of a form that is not known yet
     if not differences:
         return None
@@ -157,7 +160,9 @@ def read_file_below(folder: Path, name: str) -> str | None:
     """The text of a file below the folder; None if it cannot be read, or is elsewhere because of `..` or a link."""
     try:
         file = (folder / name).resolve(strict=True)
-        return read_plain(file, MAX_BYTES, follow=False).decode() if file.is_relative_to(folder.resolve()) else None
+        if not file.is_relative_to(folder.resolve()):
+            return None
+        return read_plain(file, MAX_LOCK_FILE_BYTES, follow=False).decode()
     except (OSError, ValueError, RuntimeError):  # a loop of links raises RuntimeError before Python 3.13
         return None
 
@@ -407,7 +412,7 @@ def _find_go_lines(text: str, word: str) -> Iterator[str]:
         yield from filter(str.strip, (match[1] if match[1] is not None else match[2]).splitlines())
 
 
-FORMATS = (
+LOCK_FORMATS = (
     LockFormat("package.json", "package-lock.json", _compare_npm),
     LockFormat("package.json", "pnpm-lock.yaml", _compare_pnpm),
     LockFormat("package.json", "yarn.lock", _compare_yarn),

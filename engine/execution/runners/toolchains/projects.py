@@ -249,7 +249,7 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
         (language, name) for language, name in detected.missing if language not in languages and has_tests(language)
     ]
     linters = detect_linters(folder)
-    installs = {package.language: package.install for package in packages}
+    installs = {package.language: package.install_line for package in packages}
     if "python" in languages | {linter.row.language for linter in linters}:
         installs["python"] = make_environment_command(folder.workspace, folder.top)
     return Project(
@@ -269,7 +269,7 @@ def _find_missing_tool(
     """The first program or folder that the tests need and that does not exist; "" for none. If the package manager that
     would bring it is not installed, it is that. `missing` are the tools that were not found, with their languages, and
     `languages` the languages with a tool."""
-    needed = [setup for setup in packages if setup.language in languages - {"python"} and not setup.installed]
+    needed = [setup for setup in packages if setup.language in languages - {"python"} and not setup.may_be_installed]
     lacking = [*missing, *((setup.language, _PACKAGE_FOLDERS[setup.manager]) for setup in needed)]
     if not lacking:
         return ""
