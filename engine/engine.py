@@ -36,7 +36,7 @@ from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Card, Randomness, Refusal, SessionState
 from engine.retention import RowRetention
-from engine.services import Overrides, autonomy, candidates, execution, foundation, learnings, prediction
+from engine.services import Overrides, autonomy, execution, foundation, learning, prediction
 
 if TYPE_CHECKING:
     from engine.api.gateway.server import Server
@@ -110,15 +110,15 @@ class Engine(ApiServices):
     def _build_services(self, overrides: Overrides) -> None:
         foundation.build_organisation(self, overrides)
         execution.build_rails(self)
-        candidates.build_effects(self)
-        learnings.build(self)
-        sessions = execution.build(self, overrides)
+        learning.build_effects(self)
+        learning.build_learnings(self)
+        sessions = execution.build_execution(self, overrides)
         prediction.build_twin(self)
         prediction.build_prediction(self, sessions, overrides)
         foundation.build_knowledge(self, overrides)
-        candidates.build_adaptation(self)
+        learning.build_adaptation(self)
         self.retention = RowRetention(self.database, self.clock, self.settings, self.ledger.cursor_keys)
-        autonomy.build(self, sessions, follow_gateway=lambda: self.gateway.apply_settings())
+        autonomy.build_autonomy(self, sessions, follow_gateway=lambda: self.gateway.apply_settings())
         self.gateway = Gateway(self, _build_gateway, announce=self._lock.announce_gateway)
         self.notify = Notifications(self, issue_pass=self.gateway.issue_pass)
         services_that_wait = (self.knowledge, self.bubbles, self.adaptation, self.learnings, self.notify)

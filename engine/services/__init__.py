@@ -122,7 +122,7 @@ class Services:
     decisions: Decisions
     exporter: Exporter
 
-    # candidates of changed behaviour, and those that are active (`candidates`); learnings (`learnings`)
+    # candidates of changed behaviour, and those that are active; learnings (`learning`)
     adaptation: Adaptation
     overlays: Overlays
     trials: Trials

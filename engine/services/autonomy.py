@@ -52,7 +52,7 @@ RETENTION_CHECK_EVERY = timedelta(hours=1)
 """Time between two deletions of rows that are older than the settings allow (SPEC 4.2)."""
 
 
-def build(services: Services, sessions: Sessions, *, follow_gateway: Callable[[], None]) -> None:
+def build_autonomy(services: Services, sessions: Sessions, *, follow_gateway: Callable[[], None]) -> None:
     """Build the heartbeat, the autonomy and its jobs, and the watch over the workspaces. `follow_gateway` opens or
     closes the gateway as the settings say."""
     clock = services.clock

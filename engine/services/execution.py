@@ -78,7 +78,7 @@ def _stop_all(services: Services, reason: str) -> None:
         services.model_host.end()
 
 
-def build(services: Services, overrides: Overrides) -> Sessions:
+def build_execution(services: Services, overrides: Overrides) -> Sessions:
     """Build what carries work out; returns the sessions that start it."""
     _build_model_routing(services)
     _build_prompts(services)

@@ -36,11 +36,10 @@ from engine.memory.index import CHROMA_KEY, URL_VARIABLE, ChromaServer
 from engine.memory.knowledge import Knowledge
 from engine.memory.memory import MemoryService
 from engine.memory.summaries import SummarySharing
-from engine.model import AgentActivity, ProfileItem, PromptRequest
+from engine.model import AgentActivity, ModelAnswer, ModelQuestion, ProfileItem, PromptRequest
 from engine.model.base import may_guide
 from engine.prediction.approvals import link_session
 from engine.services import Overrides
-from engine.services.learnings import MemoryModel
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -140,6 +139,19 @@ def build_knowledge(services: Services, overrides: Overrides) -> None:
     )
     _build_memory_sources(services, overrides)
     _observe_sessions(services)
+
+
+class MemoryModel:
+    """Asks the questions of memory and of the promotion chain, which are built before the services that it needs. The
+    operator names the model for them in the settings (`memory.model`)."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def ask(self, question: ModelQuestion, /) -> ModelAnswer | None:
+        """Ask the named model; None if none is named. Raises as `SingleQuestions.ask`."""
+        model_id = self._services.settings.current.memory.model
+        return self._services.single_questions.ask(model_id, question) if model_id else None
 
 
 def _build_memory_sources(services: Services, overrides: Overrides) -> None:

@@ -39,7 +39,7 @@ from engine.prediction.templates.agent_work import propose_learned_flows
 from engine.prediction.threads import Threads
 from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
 from engine.services import Overrides
-from engine.services.candidates import list_learned_flows
+from engine.services.learning import list_learned_flows
 
 if TYPE_CHECKING:
     from engine.services import Services

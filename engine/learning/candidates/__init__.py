@@ -13,7 +13,7 @@
 | `adaptation` | the service |
 
 It may import hierarchy, storage, model, clock, config. `CandidateSources` is the protocol by which it reads sessions,
-cards, memory, guidance, models and rails, some of which are above it; `engine.services.candidates` implements it. An
+cards, memory, guidance, models and rails, some of which are above it; `engine.services.learning` implements it. An
 `EntryReading` is what the readers of ledger entries get, and makes their records.
 """
 

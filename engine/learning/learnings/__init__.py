@@ -3,7 +3,7 @@ scope (SPEC 6, 1.12).
 
 Here is what the modules of this package pass to each other: a `Finding` with its rating (SPEC 6.7), and the
 `SessionRecord` that it is from. `SessionSource` is the protocol by which they read sessions, memory and models;
-`engine.services.learnings` implements it.
+`engine.services.learning` implements it.
 
 | modules | subject |
 |---|---|
