@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOG_BYTES = 2_000_000
-LOG_FILES = 3
+MAX_LOG_BYTES = 2_000_000
+KEPT_LOG_FILES = 3
 """The size at which the log rotates, and how many old files are kept."""
 
 LEARN_TIMEOUT_S = 1.0
@@ -69,7 +69,7 @@ def set_up_logging(home: Home) -> None:
         for handler in [old for old in logger.handlers if isinstance(old, RotatingFileHandler)]:
             logger.removeHandler(handler)
             handler.close()
-        handler = _LogHandler(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True, encoding="utf-8")
+        handler = _LogHandler(file, maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOG_FILES, delay=True, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logger.addHandler(handler)
         logger.setLevel(logging.WARNING if name == "apscheduler" else logging.INFO)  # or two lines for each check

@@ -26,11 +26,11 @@ TEMPORARY_PREFIX = ".clawpy-tmp-"
 
 Value = TypeVar("Value")
 
-SETTLED_NS = 50_000_000
+MIN_UNCHANGED_NS = 50_000_000
 """A file that changed more recently than this many nanoseconds is not cached. It may change again without a new
 signature, because the clock of a file system has a resolution of milliseconds."""
 
-MAX_CACHED = 20_000
+MAX_CACHED_VALUES = 20_000
 """Number of values at which a cache is cleared, unless it has a maximum of its own."""
 
 
@@ -79,14 +79,14 @@ def remove_folder(folder: Path) -> None:
     with contextlib.suppress(PermissionError):
         shutil.rmtree(folder)
         return
-    _open_up(folder)
+    _make_writable(folder)
     for current, folders, _ in os.walk(folder):
         for name in folders:
-            _open_up(Path(current, name))
+            _make_writable(Path(current, name))
     shutil.rmtree(folder)
 
 
-def _open_up(folder: Path) -> None:
+def _make_writable(folder: Path) -> None:
     mode = folder.lstat().st_mode
     if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
         folder.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
@@ -182,10 +182,11 @@ def read_signature(path: Path) -> Signature | None:
 class FileCache(Generic[Value]):
     """A cache of values, each with the signatures of the files from which it was made. Thread-safe."""
 
-    def __init__(self, maximum: int = MAX_CACHED) -> None:
+    def __init__(self, maximum: int = MAX_CACHED_VALUES) -> None:
         """The cache is cleared at `maximum` values."""
         self._maximum = maximum
         self._cache: dict[Hashable, tuple[tuple[Signature | None, ...], Value]] = {}
+        """(signatures of the files, value) by key."""
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, files: tuple[Path, ...], read: Callable[[], Value]) -> Value:
@@ -197,7 +198,7 @@ class FileCache(Generic[Value]):
             return cached[1]
         value = read()  # after the signatures, so that a change during the reading is noticed the next time
         changed_at = max((max(file.modified_ns, file.changed_ns) for file in signatures if file), default=0)
-        if time.time_ns() - changed_at >= SETTLED_NS:
+        if time.time_ns() - changed_at >= MIN_UNCHANGED_NS:
             with self._lock:
                 if len(self._cache) >= self._maximum:
                     self._cache.clear()
@@ -258,10 +259,11 @@ def write_section(data: bytes, body: str, marks: Marks) -> bytes:
     if not body and place is None:
         return data
     newline = _find_newline(data)
-    lines = [marks.opening, *(_neutralise(body, marks).split("\n") if body else ()), marks.closing]
+    lines = [marks.opening, *(_escape_marks(body, marks).split("\n") if body else ()), marks.closing]
     section = newline.join(line.encode(errors="replace") for line in lines)
     if place is not None:
-        return data[: place[0]] + section + data[place[1] :]
+        begin, end = place
+        return data[:begin] + section + data[end:]
     if not data or data.endswith(newline * 2):
         return data + section + newline
     gap = newline if data.endswith((b"\n", b"\r")) else newline * 2
@@ -273,7 +275,8 @@ def read_section(data: bytes, marks: Marks) -> str:
     place = find_section(data, marks)
     if place is None:
         return ""
-    inner = data[place[0] + len(marks.opening.encode()) : place[1] - len(marks.closing.encode())]
+    begin, end = place
+    inner = data[begin + len(marks.opening.encode()) : end - len(marks.closing.encode())]
     return "\n".join(inner.decode(errors="replace").splitlines()).strip("\n")
 
 
@@ -281,10 +284,13 @@ def remove_section(text: str, marks: Marks) -> str:
     """`text` without the section and its marks."""
     data = text.encode(errors="replace")
     place = find_section(data, marks)
-    return text if place is None else (data[: place[0]] + data[place[1] :]).decode()
+    if place is None:
+        return text
+    begin, end = place
+    return (data[:begin] + data[end:]).decode()
 
 
-def _neutralise(body: str, marks: Marks) -> str:
+def _escape_marks(body: str, marks: Marks) -> str:
     """`body`, changed so that it contains no mark."""
     for mark in (marks.opening, marks.closing):
         body = body.replace(mark, mark.replace("<", "&lt;", 1))

@@ -92,7 +92,7 @@ class Home:
     def lock(self) -> Path:
         return self.data / "engine.lock"
 
-    def configured_workspaces(self) -> list[str]:
+    def read_configured_workspaces(self) -> list[str]:
         """The workspaces in the settings file that exist and are not off."""
         folders = []
         for path, section in self.read_settings_section("workspaces").items():
@@ -118,7 +118,7 @@ class Home:
             return {}
         return section if isinstance(section, dict) else {}
 
-    def paths(self) -> dict[str, str]:
+    def list_paths(self) -> dict[str, str]:
         """All paths by name, as in `paths` of `doctor --json`."""
         return {
             "config": str(self.config_file),

@@ -21,7 +21,7 @@ TUNED_DIFFERENCE = 0.3
 difference."""
 
 
-def wilson_lower_bound(hits: int, total: int, z: float = Z_ONE_SIDED_95) -> float:
+def compute_wilson_lower_bound(hits: int, total: int, z: float = Z_ONE_SIDED_95) -> float:
     """One-sided lower bound, in [0, 1], of the true share after `hits` of `total` cases; 0 without cases.
 
     With z = 1.645 it reaches 0.8 from 11 of 11, 19 of 20, 26 of 28 on.
@@ -35,9 +35,9 @@ def wilson_lower_bound(hits: int, total: int, z: float = Z_ONE_SIDED_95) -> floa
     return max(0.0, (share + z * z / (2 * total) - spread) / (1 + z * z / total))
 
 
-def wilson_upper_bound(hits: int, total: int, z: float = Z_ONE_SIDED_95) -> float:
+def compute_wilson_upper_bound(hits: int, total: int, z: float = Z_ONE_SIDED_95) -> float:
     """One-sided upper bound, in [0, 1], of the true share after `hits` of `total` cases; 1 without cases."""
-    return 1.0 - wilson_lower_bound(total - hits, total, z)
+    return 1.0 - compute_wilson_lower_bound(total - hits, total, z)
 
 
 @frozen
@@ -85,7 +85,7 @@ def compute_difference_interval(strata: Sequence[Arms], error_rate: float) -> Di
     return DifferenceInterval(difference, max(-1.0, difference - margin), min(1.0, difference + margin))
 
 
-def share(amount: float, full: float) -> float:
+def compute_share(amount: float, full: float) -> float:
     """The share of `amount` in `full`, from 0 to 1."""
     return min(1.0, max(0.0, amount / full)) if full > 0 else float(amount > 0)
 
@@ -125,10 +125,10 @@ def update_by_logistic_regression(mean: float, variance: float, outcome: bool, w
 
 # -- stated probabilities
 
-BINS = 10
+CALIBRATION_BINS = 10
 """Number of bins of the calibration error."""
 
-SAMPLES = 1000
+CALIBRATION_SAMPLES = 1000
 """Number of random outcomes of perfectly calibrated scores that `compute_calibration_bound` draws."""
 
 BOUND_QUANTILE = 0.95
@@ -137,9 +137,9 @@ BOUND_QUANTILE = 0.95
 
 def compute_calibration_error(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
     """Expected calibration error, in [0, 1]: the mean difference of score and outcome over bins of equal width."""
-    differences = [0.0] * BINS
+    differences = [0.0] * CALIBRATION_BINS
     for score, outcome in zip(scores, outcomes, strict=True):
-        differences[min(int(score * BINS), BINS - 1)] += outcome - score
+        differences[min(int(score * CALIBRATION_BINS), CALIBRATION_BINS - 1)] += outcome - score
     return sum(map(abs, differences)) / len(scores) if scores else 0.0
 
 
@@ -149,9 +149,9 @@ def compute_calibration_bound(scores: Sequence[float]) -> float:
 
     random = numpy.random.default_rng(0)
     probabilities = numpy.asarray(scores, numpy.float64)
-    bin_of_score = numpy.zeros((len(probabilities), BINS))
-    bins = numpy.minimum((probabilities * BINS).astype(int), BINS - 1)
+    bin_of_score = numpy.zeros((len(probabilities), CALIBRATION_BINS))
+    bins = numpy.minimum((probabilities * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     bin_of_score[numpy.arange(len(probabilities)), bins] = 1.0
-    outcomes = (random.random((SAMPLES, len(probabilities))) < probabilities).astype(numpy.float64)
+    outcomes = (random.random((CALIBRATION_SAMPLES, len(probabilities))) < probabilities).astype(numpy.float64)
     errors = numpy.abs((outcomes - probabilities) @ bin_of_score).sum(axis=1) / len(probabilities)
     return float(numpy.quantile(errors, BOUND_QUANTILE))

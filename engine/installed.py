@@ -58,8 +58,8 @@ def make_extras_command(*extras: str) -> str:
         declared = metadata.requires("clawpy-console") or []
     except metadata.PackageNotFoundError:  # the program runs from a checkout that is not installed
         checkout = Path(__file__).parents[1]
-        return install_command("--editable", f"{checkout}[{','.join(extras)}]")
-    return install_command(
+        return make_install_command("--editable", f"{checkout}[{','.join(extras)}]")
+    return make_install_command(
         *dict.fromkeys(requirement for extra in extras for requirement in _select_packages(declared, extra))
     )
 
@@ -72,7 +72,7 @@ def _select_packages(declared: list[str], extra: str) -> Iterator[str]:
             yield requirement.strip()
 
 
-def install_command(*arguments: str) -> str:
+def make_install_command(*arguments: str) -> str:
     """The command that installs packages into this environment. An environment that uv made may have no pip."""
     python = shlex.quote(sys.executable)
     install = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
@@ -88,17 +88,17 @@ def make_not_installed_refusal(extra: str) -> Refusal:
 # -- programs on the PATH
 
 
-def search_path_without(*folders: Path) -> str:
-    """The PATH without relative folders, and without folders that are inside one of `folders`.
+def search_path_without(*excluded_folders: Path) -> str:
+    """The PATH without relative folders, and without folders that are inside one of `excluded_folders`.
 
     Otherwise a `.` on the PATH, or the active environment of a project, would let a repository choose which `git` runs.
     """
-    return _search_path(os.environ.get("PATH", os.defpath), folders)
+    return _search_path(os.environ.get("PATH", os.defpath), excluded_folders)
 
 
 @lru_cache(maxsize=64)
-def _search_path(path: str, excluded: tuple[Path, ...]) -> str:
-    roots = [os.path.realpath(folder) for folder in excluded]
+def _search_path(path: str, excluded_folders: tuple[Path, ...]) -> str:
+    roots = [os.path.realpath(folder) for folder in excluded_folders]
     folders = [
         folder
         for folder in path.split(os.pathsep)
@@ -107,9 +107,9 @@ def _search_path(path: str, excluded: tuple[Path, ...]) -> str:
     return os.pathsep.join(folders)
 
 
-def find_program(program: str, *without: Path) -> str | None:
-    """The absolute path of `program` on `search_path_without(*without)`, None if it is not there."""
-    return shutil.which(program, path=search_path_without(*without))
+def find_program(program: str, *excluded_folders: Path) -> str | None:
+    """The absolute path of `program` on `search_path_without(*excluded_folders)`, None if it is not there."""
+    return shutil.which(program, path=search_path_without(*excluded_folders))
 
 
 # -- a sandbox

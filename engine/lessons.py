@@ -25,7 +25,7 @@ class DistilledRule:
     """The rule in one sentence."""
 
     text: str
-    general: bool
+    is_general: bool
     """Whether it is about a kind of thing, not about one thing."""
     why: str
     """The words that show this."""

@@ -116,7 +116,7 @@ class SettingsStore:
         self._environment = dict(os.environ if environment is None else environment)
         self._lock = threading.RLock()
         self._database: Database | None = None
-        self._this_run: dict[str, Any] = {}
+        self._values_for_this_run: dict[str, Any] = {}
         self.fault: str = ""
         try:
             self._settings = self._parse(self._file.read())
@@ -124,19 +124,19 @@ class SettingsStore:
             if not lenient:
                 raise
             self._settings, self.fault = self._parse(""), error.message
-        self._checked = self._clock.monotonic()
+        self._checked_at = self._clock.monotonic()
 
-    def attach(self, database: Database) -> None:
+    def attach_database(self, database: Database) -> None:
         """Record changes and faults as events in `database` from now on."""
         self._database = database
 
     @property
     def current(self) -> Settings:
         """The present settings. If the file changed, it is read again, at most once a second."""
-        if self._clock.monotonic() - self._checked >= CHECK_INTERVAL_S:
+        if self._clock.monotonic() - self._checked_at >= CHECK_INTERVAL_S:
             with self._lock:
-                if self._clock.monotonic() - self._checked >= CHECK_INTERVAL_S:
-                    self._checked = self._clock.monotonic()
+                if self._clock.monotonic() - self._checked_at >= CHECK_INTERVAL_S:
+                    self._checked_at = self._clock.monotonic()
                     self._reload()
         return self._settings
 
@@ -161,7 +161,7 @@ class SettingsStore:
     def find_origin(self, key: str) -> str:
         """The source of the value at `key`: "default", the file's path, the name of a variable, or "this run"."""
         path = parse_key(key)
-        if len(path) == 1 and any(Settings.model_fields[name].alias == path[0] for name in self._this_run):
+        if len(path) == 1 and any(Settings.model_fields[name].alias == path[0] for name in self._values_for_this_run):
             return "this run"
         if variable := find_overriding_variables(self._environment).get(path):
             return variable
@@ -202,7 +202,7 @@ class SettingsStore:
         """Change settings, named as attributes, until this engine ends. All are changed or none; the file is not
         changed. Raises `Refusal` `bad_config`, and the errors of recording the event."""
         try:
-            Settings.model_validate(self.current.model_dump() | self._this_run | dict(values))
+            Settings.model_validate(self.current.model_dump() | self._values_for_this_run | dict(values))
         except ValueError as error:
             raise Refusal("bad_config", f"{', '.join(values)}: {error}", "nothing was changed") from error
         events = [
@@ -212,7 +212,7 @@ class SettingsStore:
 
         def change() -> None:
             with self._lock:
-                self._this_run |= values
+                self._values_for_this_run |= values
                 self._settings = self._settings.model_copy(update=dict(values))
 
         self._record(*events, change=change)
@@ -301,7 +301,7 @@ class SettingsStore:
 
     def _parse(self, text: str) -> Settings:
         settings = read_settings(text, file=str(self.file), environment=self._environment)
-        return settings.model_copy(update=self._this_run) if self._this_run else settings
+        return settings.model_copy(update=self._values_for_this_run) if self._values_for_this_run else settings
 
     def _record(self, *events: Event, change: Callable[[], None] = lambda: None) -> None:
         """Record events. `change` is made once they are stored, before others learn of them."""

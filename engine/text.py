@@ -19,7 +19,7 @@ _ESCAPES = re.compile(
 )
 """Escape sequences of terminals."""
 
-_STRAY = re.compile(r"[\ud800-\udfff]")
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
 """Surrogates, which Python uses for file names that are not UTF-8. Neither terminals nor databases accept them."""
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -31,7 +31,7 @@ def sanitise(text: str) -> str:
     spaces, and an invalid character becomes U+FFFD."""
     if text.isascii() and text.isprintable():
         return text  # most texts are printable
-    return _STRAY.sub("\ufffd", _CONTROLS.sub("", _ESCAPES.sub("", text))).expandtabs(4)
+    return _SURROGATES.sub("\ufffd", _CONTROLS.sub("", _ESCAPES.sub("", text))).expandtabs(4)
 
 
 def one_line(text: str) -> str:
@@ -51,7 +51,7 @@ def quote(text: str, max_length: int = 240) -> str:
     return f"“{plain(text, max_length).strip('.')}”"
 
 
-def tail(path: str, max_length: int = 32) -> str:
+def shorten_path(path: str, max_length: int = 32) -> str:
     """A path, cut from the left to `max_length` characters."""
     line = plain(path, 4096)
     return line if len(line) <= max_length else "…" + line[1 - max_length :]
@@ -90,7 +90,7 @@ def compile_any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
 
 
-_HIDDEN = re.compile(
+_CODE_OR_COMMENT = re.compile(
     r"^(?:[ \t]*(?:[-*][ \t]+)?(```+|~~~+).*?(?:\n[ \t]*\1|\Z)"  # fenced code
     r"| {0,3}<!--(?:(?!<!--).)*?-->)[^\n]*",  # a comment
     re.MULTILINE | re.DOTALL,
@@ -99,7 +99,7 @@ _HIDDEN = re.compile(
 
 def remove_code_and_comments(text: str) -> str:
     """A Markdown text with empty lines in place of fenced code, and of comments that begin a line."""
-    return _HIDDEN.sub(lambda hidden: "\n" * hidden[0].count("\n"), text)
+    return _CODE_OR_COMMENT.sub(lambda hidden: "\n" * hidden[0].count("\n"), text)
 
 
 _MARKDOWN_LINE = re.compile(r" {0,3}(?![ \t])(?:[-*+] \[(?P<mark>.)\] )?(?P<words>.*)")
@@ -136,7 +136,6 @@ def find_last_error_line(output: str) -> str:
 
 
 _PROMPT_WORD = re.compile(r"[a-z0-9_]{3,}")
-"""See `split_prompt_words`."""
 
 
 def split_prompt_words(prompt: str) -> frozenset[str]:

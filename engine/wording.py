@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from engine.text import one_line, tail
+from engine.text import one_line, shorten_path
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -112,7 +112,7 @@ def join_names(names: Iterable[str], shown: int = 8) -> str:
 
 def join_shortened(names: Iterable[str], shown: int = 2, max_length: int = 32) -> str:
     """The names as `join_names` writes them, each cut from the left to `max_length` characters."""
-    return join_names((tail(name, max_length) for name in names), shown)
+    return join_names((shorten_path(name, max_length) for name in names), shown)
 
 
 def describe_validation_faults(error: ValidationError) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from engine.api import model_checks
 from engine.api.notify.addresses import store_address
 from engine.home import Home
-from engine.installed import EXTRAS, find_missing_extras, install_command, make_extras_command
+from engine.installed import EXTRAS, find_missing_extras, make_extras_command, make_install_command
 from engine.model import Refusal
 from engine.storage.shared import SharedDatabase
 
@@ -54,6 +54,6 @@ def test_a_verb_that_needs_a_missing_extra_names_it(home: Home, monkeypatch: pyt
 def test_the_command_installs_into_the_running_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "executable", "/my env/bin/python")
     monkeypatch.setattr("engine.installed.find_spec", lambda name: name == "pip" or None)
-    assert install_command("a>1", "b") == "'/my env/bin/python' -m pip install 'a>1' b"
+    assert make_install_command("a>1", "b") == "'/my env/bin/python' -m pip install 'a>1' b"
     monkeypatch.setattr("engine.installed.find_spec", lambda name: None)
-    assert install_command("a>1", "b") == "uv pip install --python '/my env/bin/python' 'a>1' b"
+    assert make_install_command("a>1", "b") == "uv pip install --python '/my env/bin/python' 'a>1' b"

@@ -12,12 +12,12 @@ ROWS = read_table(__file__)
 
 @pytest.mark.parametrize("sentence", ROWS["general"])
 def test_a_sentence_about_a_kind_of_thing_generalises(sentence: str):
-    assert distil_rule(sentence).general, distil_rule(sentence).why
+    assert distil_rule(sentence).is_general, distil_rule(sentence).why
 
 
 @pytest.mark.parametrize("sentence", ROWS["single"])
 def test_an_order_about_one_thing_does_not_generalise(sentence: str):
-    assert not distil_rule(sentence).general, distil_rule(sentence).why
+    assert not distil_rule(sentence).is_general, distil_rule(sentence).why
 
 
 @pytest.mark.parametrize("sentence, rule", ROWS["introductions"])

@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(file: Path, clock: FakeClock, database: Database) -> SettingsStore:
     store = open_store(file, clock)
-    store.attach(database)
+    store.attach_database(database)
     return store
 
 

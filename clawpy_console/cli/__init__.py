@@ -107,7 +107,7 @@ class Invocation:
 
     def find_all_workspaces(self, *, needed: bool = False) -> list[str]:
         """The chosen workspaces and those of the settings. Raises `Refusal` as `find_chosen_workspaces` does."""
-        found = dict.fromkeys([*self.find_chosen_workspaces(), *self.home.configured_workspaces()])
+        found = dict.fromkeys([*self.find_chosen_workspaces(), *self.home.read_configured_workspaces()])
         return list(found) or self.find_chosen_workspaces(needed=needed)
 
 

@@ -51,8 +51,8 @@ from engine.installed import (
     NOTIFY,
     find_missing_extras,
     has_extra,
-    install_command,
     make_extras_command,
+    make_install_command,
     make_not_installed_refusal,
 )
 from engine.lock import find_version_problem, read_holder
@@ -88,7 +88,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
             for check in checks
         ],
         "rungs": _describe_sandbox_rungs(),
-        "paths": home.paths(),
+        "paths": home.list_paths(),
         "settings": None if config.state == "fail" else settings.model_dump(mode="json", by_alias=True),
     }
 
@@ -384,7 +384,7 @@ def check_index(home: Home, *, is_local: bool) -> Check:
     """The number of memories, and the state of the index. SQLite holds all memories, so a lost index is no loss."""
     version = find_installed_version("chromadb")
     if version is None:
-        return warn("index", "chromadb is not installed", install_command("chromadb"))
+        return warn("index", "chromadb is not installed", make_install_command("chromadb"))
     number = missing = 0
     if home.database.exists():
         try:

@@ -43,10 +43,15 @@ from engine.prediction import kind_title
 
 Document = dict[str, Any]
 
-_RENAMED = {"agent": "targetAgent", "agent_id": "targetAgent", "channel": "targetChannel", "session_id": "session"}
+_RENAMED_FIELDS = {
+    "agent": "targetAgent",
+    "agent_id": "targetAgent",
+    "channel": "targetChannel",
+    "session_id": "session",
+}
 """Names of fields in all documents, unless the rules of a class give another name."""
 
-_MONEY = frozenset({"cost", "spent", "estimate", "cost_per_accepted"})
+_MONEY_FIELDS = frozenset({"cost", "spent", "estimate", "cost_per_accepted"})
 """Fields in micro-dollars."""
 
 
@@ -62,7 +67,7 @@ class _FieldRules:
     digits: int | None = None
 
 
-_RULES = {name: _FieldRules(**row) for name, row in read_table(__file__, "documents.toml").items()}
+_RULES_BY_CLASS = {name: _FieldRules(**row) for name, row in read_table(__file__, "documents.toml").items()}
 
 
 def instant(at: datetime | None) -> str | None:
@@ -72,7 +77,7 @@ def instant(at: datetime | None) -> str | None:
 
 def document(value: Any) -> Any:
     """The JSON of `value`, which is a value of the model, a collection of such values, or already JSON."""
-    if convert := _CUSTOM.get(type(value)):
+    if convert := _DOCUMENT_MAKERS.get(type(value)):
         return convert(value)
     if hasattr(value, "to_json"):
         return value.to_json()
@@ -92,13 +97,13 @@ def document(value: Any) -> Any:
 
 def _make_document_of_fields(value: Any) -> Document:
     kind = value.__class__
-    rules = _RULES.get(kind.__name__, _FieldRules())
+    rules = _RULES_BY_CLASS.get(kind.__name__, _FieldRules())
     fields: Document = {}
     for name, key in _list_keys(kind).items():
-        fields[key] = _round_number(getattr(value, name), rules.digits, money=rules.money or name in _MONEY)
+        fields[key] = _round_number(getattr(value, name), rules.digits, money=rules.money or name in _MONEY_FIELDS)
     for key, path in rules.values.items():
         fields[key] = _round_number(attrgetter(path)(value), rules.digits)
-    for key, compute in _COMPUTED.get(kind, {}).items():
+    for key, compute in _COMPUTED_FIELDS.get(kind, {}).items():
         fields[key] = _round_number(compute(value), rules.digits)
     return fields
 
@@ -106,11 +111,11 @@ def _make_document_of_fields(value: Any) -> Document:
 @cache
 def _list_keys(kind: type[Any]) -> dict[str, str]:
     """The fields and properties of a class that its document has, each with its name there."""
-    rules = _RULES.get(kind.__name__, _FieldRules())
+    rules = _RULES_BY_CLASS.get(kind.__name__, _FieldRules())
     left_out = rules.left_out.split()
     names = [field.name for field in dataclasses.fields(kind) if field.name not in left_out]
     return {
-        name: rules.renamed.get(name) or _RENAMED.get(name) or to_camel(name)
+        name: rules.renamed.get(name) or _RENAMED_FIELDS.get(name) or to_camel(name)
         for name in (*names, *rules.properties.split())
     }
 
@@ -121,25 +126,25 @@ def _round_number(value: Any, digits: int | None, *, money: bool = False) -> Any
     return round(value, digits) if digits is not None and isinstance(value, float) else document(value)
 
 
-def _make_metrics_document(read: Insights) -> Document:
+def _make_metrics_document(insights: Insights) -> Document:
     """All figures but those of past training runs."""
     return {
-        "period": "all_time" if read.days is None else f"last_{read.days}_days",
-        **document(read.metrics),
-        "calibrationError": _round_number(read.check.error, 4),
-        "calibrationErrorBound": _round_number(read.check.bound, 4),
-        "calibrationHolds": read.check.is_calibrated,
-        "calibrationWords": read.check.reason,
-        "autoExecuteThreshold": read.threshold,
-        "atThreshold": document(read.at_threshold),
-        "earning": read.earning,
-        "phase": read.phase.number,
-        "phaseReason": read.phase.reason,
-        "approvalOverTime": document(read.over_time),
-        "drift": document(read.drift),
-        "nextTraining": read.training.words or "due",
-        "pairs": read.training.pairs,
-        "pairsNeeded": read.training.needed,
+        "period": "all_time" if insights.days is None else f"last_{insights.days}_days",
+        **document(insights.metrics),
+        "calibrationError": _round_number(insights.check.error, 4),
+        "calibrationErrorBound": _round_number(insights.check.bound, 4),
+        "calibrationHolds": insights.check.is_calibrated,
+        "calibrationWords": insights.check.reason,
+        "autoExecuteThreshold": insights.threshold,
+        "atThreshold": document(insights.at_threshold),
+        "earning": insights.earning,
+        "phase": insights.phase.number,
+        "phaseReason": insights.phase.reason,
+        "approvalOverTime": document(insights.over_time),
+        "drift": document(insights.drift),
+        "nextTraining": insights.training.words or "due",
+        "pairs": insights.training.pairs,
+        "pairsNeeded": insights.training.needed,
     }
 
 
@@ -169,7 +174,7 @@ def _make_learning_document(view: LearningView) -> Document:
     }
 
 
-_CUSTOM: Mapping[type, Callable[[Any], Document]] = {
+_DOCUMENT_MAKERS: Mapping[type, Callable[[Any], Document]] = {
     Insights: _make_metrics_document,
     LeaderProfile: _make_profile_document,
     LearningView: _make_learning_document,
@@ -182,7 +187,7 @@ def _find_kind_title(value: Card | Mute | TasteShift) -> str:
     return kind_title(value.kind)
 
 
-_COMPUTED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
+_COMPUTED_FIELDS: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     AgentView: {"cost": lambda agent: dollars(agent.activity.total_cost)},
     Bubble: {
         "reasons": lambda bubble: [*bubble.learning.confidence.reasons, *bubble.learning.importance.reasons],

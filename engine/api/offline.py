@@ -49,7 +49,7 @@ def read_completion_names(home: Home, kind: str) -> Mapping[str, Any]:
             case "agents":
                 return {folder.name: "agent" for folder in sorted(home.agents.glob("[!.]*")) if folder.is_dir()}
             case "workspaces":
-                return dict.fromkeys(home.configured_workspaces(), "workspace")
+                return dict.fromkeys(home.read_configured_workspaces(), "workspace")
             case "channels" | "providers":
                 own = dict.fromkeys(home.read_settings_section(kind), "from your settings")
                 return dict(_load_program_names(home)[kind]) | own

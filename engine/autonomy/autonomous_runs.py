@@ -18,7 +18,7 @@ from engine.config.settings import SettingsSource, WorkspaceAutonomy
 from engine.events.work import AutonomousCycleFinished
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
-from engine.inference import wilson_lower_bound
+from engine.inference import compute_wilson_lower_bound
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, GateRuleName, RailVerdict, Refusal, Status
 from engine.model.base import find_or_none
@@ -57,7 +57,7 @@ class ApprovalRecord:
     @property
     def bound(self) -> float:
         """The lower bound of the share that was approved, in [0, 1]. The gate compares it."""
-        return wilson_lower_bound(self.approved, self.decided)
+        return compute_wilson_lower_bound(self.approved, self.decided)
 
     @property
     def subject(self) -> str:
@@ -72,7 +72,7 @@ class ApprovalRecord:
         further = next(
             more
             for more in itertools.count()
-            if wilson_lower_bound(self.approved + more, self.decided + more) >= gate.MIN_APPROVAL_BOUND
+            if compute_wilson_lower_bound(self.approved + more, self.decided + more) >= gate.MIN_APPROVAL_BOUND
         )
         done = f"{self.subject}, approved {self.approved} of {self.decided}"
         return f"{done}, needs {self.approved + further} of {self.decided + further}"

@@ -19,7 +19,7 @@ from statistics import median
 
 from engine.frozen import frozen
 from engine.git.history import CommitChange
-from engine.inference import wilson_lower_bound
+from engine.inference import compute_wilson_lower_bound
 
 # -- files that usually change together
 
@@ -81,7 +81,7 @@ class CoChanges:
             last = [index for index in self._changed[tie] if index < known_commits][-TIE_COMMITS:]
             counts = Counter(path for index in last for path in self._files[index] - present if not self._gone[path])
             for path, together in sorted(counts.items()):
-                bound = wilson_lower_bound(together, len(last), 1.0)
+                bound = compute_wilson_lower_bound(together, len(last), 1.0)
                 partners.append((bound, not is_group(tie), Partner(path, tie, together, len(last))))
         bound, _, partner = max(partners, key=lambda rated: rated[:2], default=(0.0, False, None))
         return partner if bound >= MIN_TIE else None

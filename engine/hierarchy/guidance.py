@@ -44,7 +44,7 @@ from engine.model.base import find_lowest_trust
 from engine.model.prompts import OWN_TEXT
 from engine.wording import mark_approved
 
-MAX_CACHED = 4_000
+MAX_CACHED_VALUES = 4_000
 """Number of blocks at which the cache is cleared."""
 
 BLOCK_TAG = "leadership-guidance"
@@ -132,7 +132,7 @@ class Cascade:
         if cached is not None and cached.basis == basis and now < cached.until:
             return cached.guidance
         guidance = self._make_guidance(lineage, in_prompts=in_prompts, excluded_lessons=excluded_lessons)
-        if len(self._cache) >= MAX_CACHED:
+        if len(self._cache) >= MAX_CACHED_VALUES:
             self._cache.clear()
         until = now + timedelta(seconds=config.m1_cache_ttl_seconds)
         self._cache[key] = _CachedGuidance(basis, until, guidance)

@@ -23,7 +23,7 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.git.repository import LOST_CODES
 from engine.git.state import read_status
-from engine.inference import wilson_lower_bound
+from engine.inference import compute_wilson_lower_bound
 from engine.installed import SANDBOX_FIX
 from engine.model import (
     ALREADY_REVIEWED,
@@ -300,7 +300,7 @@ class Approvals:
             decided_by=request.by,
             from_channel="owner" if by_person else row.from_channel,
             phase=self._twin.read_phase_within(session).number,
-            approval_bound=wilson_lower_bound(*similar),
+            approval_bound=compute_wilson_lower_bound(*similar),
             acknowledged_digest=row.assignment.digest if by_person and make_card_of_row(row).asks_about_content else "",
             is_forced=request.force,
             asked_by=request.program,

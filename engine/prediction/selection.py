@@ -17,7 +17,7 @@ from sqlmodel import Session
 
 from engine.config import FLOW
 from engine.frozen import frozen
-from engine.inference import wilson_lower_bound
+from engine.inference import compute_wilson_lower_bound
 from engine.learning.decisions.decisions import Decisions
 from engine.model import (
     Assignment,
@@ -201,9 +201,12 @@ def adjust_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
     11. It moves down by one if that holds for the share dismissed. No kind moves into tier 1 or out of it.
     """
     reason = f"you approved {approved} of {decided} like it"
-    if tier in (Tier.CHECK, Tier.UPKEEP) and wilson_lower_bound(approved, decided) >= MIN_APPROVAL_BOUND:
+    if tier in (Tier.CHECK, Tier.UPKEEP) and compute_wilson_lower_bound(approved, decided) >= MIN_APPROVAL_BOUND:
         return Tier(tier - 1), f"moved up to “{Tier(tier - 1).word}”: {reason}"
-    if tier in (Tier.BLOCKS, Tier.CHECK) and wilson_lower_bound(decided - approved, decided) >= MIN_APPROVAL_BOUND:
+    if (
+        tier in (Tier.BLOCKS, Tier.CHECK)
+        and compute_wilson_lower_bound(decided - approved, decided) >= MIN_APPROVAL_BOUND
+    ):
         return Tier(tier + 1), f"moved down to “{Tier(tier + 1).word}”: {reason}"
     return tier, ""
 

@@ -59,7 +59,7 @@ def build_storage(services: Services, overrides: Overrides) -> None:
     services.bus = EventBus()
     services.settings = SettingsStore(home.config_file, clock=clock, lenient=overrides.lenient)
     services.database = Database(home.database, clock=clock, bus=services.bus, durable=not overrides.throw_away)
-    services.settings.attach(services.database)
+    services.settings.attach_database(services.database)
     services.ledger = Ledger(services.database)
     services.validation_runs = ValidationRuns(services.database)
     services.memory = MemoryService(

@@ -64,7 +64,7 @@ def test_a_home_that_does_not_exist_is_fine_and_is_not_created(home: Home):
     assert document["ok"]
     states = {check["name"]: check["state"] for check in document["checks"]}
     assert (states["database"], states["agents"], states["engine"]) == ("ok", "ok", "ok")
-    assert document["paths"] == home.paths()
+    assert document["paths"] == home.list_paths()
     assert not home.root.exists()
 
 

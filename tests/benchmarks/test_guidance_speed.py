@@ -54,7 +54,7 @@ def test_guidance_at_the_bottom_of_a_deep_chain_is_made_quickly(
     tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ):
     # Files that were just written are cached, as if they were old.
-    monkeypatch.setattr(files, "SETTLED_NS", 0)
+    monkeypatch.setattr(files, "MIN_UNCHANGED_NS", 0)
     world = make_world(tmp_path, database, clock, members=())
     make_leaders(world)
     tokenizer.count("load")

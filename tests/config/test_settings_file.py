@@ -150,7 +150,7 @@ def test_a_file_that_names_no_workspace_or_that_python_cannot_parse_is_a_problem
     assert problem in found
     home = Home.locate(tmp_path)
     write_settings(home, text)
-    assert home.configured_workspaces() == []
+    assert home.read_configured_workspaces() == []
 
 
 @pytest.mark.parametrize("name", ["owner", "gateway"])

@@ -35,7 +35,7 @@ from engine.api.notify.notes import (
     make_note,
 )
 from engine.api.notify.outbox import NotificationRow, Outbox
-from engine.api.notify.sender import MAX_AGE, IssuePass, Sender
+from engine.api.notify.sender import MAX_NOTIFICATION_AGE, IssuePass, Sender
 from engine.background import BackgroundWorker
 from engine.config.sections import Surface, make_address_variable
 from engine.events import Subscription
@@ -119,7 +119,7 @@ class Notifications:
             return
         self._has_caught_up = True
         try:
-            self._wake(self.outbox.waiting_surfaces())
+            self._wake(self.outbox.find_waiting_surfaces())
             self.catch_up()
         except Exception:  # for instance a full disk: nothing was handled, and the next attempt reads it again
             if not self._closed.is_set():
@@ -139,7 +139,8 @@ class Notifications:
 
     def _store(self, entries: Sequence[LedgerEntry]) -> None:
         now = self._engine.clock.now()
-        rows = [row for entry in entries if now - entry.at < MAX_AGE for row in self._make_rows(entry, now)]
+        recent_entries = [entry for entry in entries if now - entry.at < MAX_NOTIFICATION_AGE]
+        rows = [row for entry in recent_entries for row in self._make_rows(entry, now)]
         if self.outbox.put(rows):
             self._wake({Surface(row.surface) for row in rows})
 
@@ -178,7 +179,7 @@ class Notifications:
         """Surfaces with undelivered notifications, for the queue (SPEC 9.3)."""
         return [
             Waiting("notification", f"{WAITING_PREFIX}{undelivered.surface}", undelivered.title, undelivered.since)
-            for undelivered in self.outbox.undelivered()
+            for undelivered in self.outbox.list_undelivered()
         ]
 
     def retry_waiting(self, waiting_id: str) -> int:
@@ -195,7 +196,7 @@ class Notifications:
         for sender_surface, sender in self.senders.items():
             if surface in (None, sender_surface):
                 sender.end_pause()
-        self._wake(self.outbox.waiting_surfaces())
+        self._wake(self.outbox.find_waiting_surfaces())
         return retried_count
 
     # The verb
@@ -226,7 +227,7 @@ class Notifications:
 
     def describe_surfaces(self) -> list[Document]:
         """Each surface with its address and its undelivered notifications."""
-        undelivered_by_surface = {undelivered.surface: undelivered for undelivered in self.outbox.undelivered()}
+        undelivered_by_surface = {undelivered.surface: undelivered for undelivered in self.outbox.list_undelivered()}
         replies = []
         for surface in Surface:
             undelivered = undelivered_by_surface.get(surface)

@@ -88,7 +88,7 @@ UNDELIVERED_SQL = (
     f"SELECT surface, count(*), reason, max(id) FROM notifications WHERE state = '{DeliveryState.GIVEN_UP}' "
     "GROUP BY surface"
 )
-"""`Outbox.undelivered` for a database that no engine has open. SQLite takes `reason` from the row of `max(id)`."""
+"""`Outbox.list_undelivered` for a database that no engine has open. SQLite takes `reason` from the row of `max(id)`."""
 
 _state, _surface, _id = col(NotificationRow.state), col(NotificationRow.surface), col(NotificationRow.id)
 _IS_WAITING = _state == DeliveryState.WAITING
@@ -115,19 +115,19 @@ class Outbox:
 
         return self._database.write(store)
 
-    def waiting(self, surface: Surface) -> list[NotificationRow]:
+    def list_waiting(self, surface: Surface) -> list[NotificationRow]:
         """Rows that wait for a surface, urgent ones first, then the oldest."""
         order = (col(NotificationRow.urgent).desc(), _id)
         query = select(NotificationRow).where(_IS_WAITING, _surface == surface).order_by(*order).limit(MAX_READ_ROWS)
         with self._database.read() as session:
             return list(session.exec(query))
 
-    def waiting_surfaces(self) -> frozenset[Surface]:
+    def find_waiting_surfaces(self) -> frozenset[Surface]:
         """Surfaces with waiting notifications."""
         with self._database.read() as session:
             return frozenset(map(Surface, session.exec(select(_surface).distinct().where(_IS_WAITING))))
 
-    def undelivered(self) -> list[Undelivered]:
+    def list_undelivered(self) -> list[Undelivered]:
         """Notifications that were given up, by surface."""
         with self._database.read() as session:
             given_up = session.exec(select(NotificationRow).where(_IS_GIVEN_UP).order_by(_surface, _id)).all()

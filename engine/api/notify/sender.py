@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 MAX_TRIES = 8
 """Maximum number of attempts for one notification."""
 
-MAX_AGE = timedelta(hours=24)
+MAX_NOTIFICATION_AGE = timedelta(hours=24)
 """A notification that was not sent by this age is given up. A ledger entry that was not read by this age is skipped."""
 
 BACKOFF_S = (30.0, 120.0, 600.0, 1800.0, 3600.0)
@@ -63,10 +63,10 @@ class DeliveryPlan(NamedTuple):
     """Seconds until the next check; None if nothing waits."""
 
 
-def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> DeliveryPlan:
-    """The plan for the rows of `Outbox.waiting`. The first that is due is sent, and if it is collected, all others that
-    are collected are sent with it, also those that are not due yet."""
-    sendable = [row for row in waiting if row.urgent or not quiet]
+def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, is_quiet: bool) -> DeliveryPlan:
+    """The plan for the rows of `Outbox.list_waiting`. The first that is due is sent, and if it is collected, all others
+    that are collected are sent with it, also those that are not due yet."""
+    sendable = [row for row in waiting if row.urgent or not is_quiet]
     first = next((row for row in sendable if row.due_at <= now), None)
     if first is None:
         waits = [(row.due_at - now).total_seconds() for row in sendable]
@@ -101,10 +101,10 @@ class Sender:
         self._addresses = addresses
         self._issue_pass = issue_pass
         self._deliver_note = deliver_note
-        self._failures = 0
+        self._failure_count = 0
         self._blocked_until: datetime | None = None
         """The time before which nothing is tried after a failure."""
-        self._delivering = threading.Lock()
+        self._delivery_lock = threading.Lock()
 
     @property
     def is_enabled(self) -> bool:
@@ -120,12 +120,12 @@ class Sender:
     def deliver_due(self) -> float | None:
         """Deliver the notifications that are due. Returns the seconds until the next step: 0 for at once, None if
         nothing waits."""
-        with self._delivering:
-            now, rows = self._engine.clock.now(), self._outbox.waiting(self._surface)
+        with self._delivery_lock:
+            now, rows = self._engine.clock.now(), self._outbox.list_waiting(self._surface)
             blocked_until = self._blocked_until  # another thread may end the pause meanwhile
             if rows and blocked_until is not None and now < blocked_until:
                 return (blocked_until - now).total_seconds()
-            batch, wait = plan_delivery(rows, now, quiet=bool(self._engine.autonomy.find_quiet_reason()))
+            batch, wait = plan_delivery(rows, now, is_quiet=bool(self._engine.autonomy.find_quiet_reason()))
             return self._send(batch) if batch else wait
 
     def _work(self) -> float | None:
@@ -150,7 +150,7 @@ class Sender:
             if failure is not None:
                 return self._count_failure(sent, failure)
             self._outbox.finish(sent, DeliveryState.SENT)
-            self._failures, self._blocked_until, self.last_failure = 0, None, ""
+            self._failure_count, self._blocked_until, self.last_failure = 0, None, ""
         return 0.0
 
     def _make_note(self, row: NotificationRow) -> Note | None:
@@ -198,11 +198,11 @@ class Sender:
         """Give up rows that will not be tried again, and postpone the others. Returns the seconds until the next
         attempt."""
         now = self._engine.clock.now()
-        pause = BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
+        pause = BACKOFF_S[min(self._failure_count, len(BACKOFF_S) - 1)]
         next_attempt = now + timedelta(seconds=pause)
-        self._failures += 1
+        self._failure_count += 1
         self._blocked_until, self.last_failure = next_attempt, failure.message
-        tried_again = [row for row in rows if row.tries + 1 < MAX_TRIES and now - row.created_at < MAX_AGE]
+        tried_again = [row for row in rows if row.tries + 1 < MAX_TRIES and now - row.created_at < MAX_NOTIFICATION_AGE]
         if failure.is_lasting:
             tried_again = []
         if given_up := [row for row in rows if row not in tried_again]:

@@ -284,7 +284,7 @@ def _draft_from_approval(evidence: DraftEvidence) -> Draft:
         return _make_fragment([details["text"]], title, Trust(details["trust"]))
     rule = distil_rule(details["added"])
     tasks = sum(related.source_label == record.source_label for related in evidence.related)
-    if not rule.general and tasks < MIN_TASKS:
+    if not rule.is_general and tasks < MIN_TASKS:
         raise NothingToDraft(f"an instruction about a single case is not a lesson: {quote(details['added'], 60)}")
     title = f"Tell {record.agent} what you keep adding: {quote(rule.text)}"
     return _make_fragment([rule.text], title, Trust.OPERATOR)

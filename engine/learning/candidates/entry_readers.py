@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from engine.config import ACP_PREFIX, MODEL
-from engine.inference import share
+from engine.inference import compute_share
 from engine.learning.candidates import EntryReading, RecordIdentity, ScorePart
 from engine.lessons import distil_rule, find_added_sentences, normalise
 from engine.model import MICRO, PermissionAnswer, Trust
@@ -49,7 +49,7 @@ def _score_earlier(points: float, most: int, number: int, event: str) -> ScorePa
 
 def _score_cost(points: float, cost: int) -> ScorePart:
     """Up to `points` for a cost in micro-dollars."""
-    return points * share(cost, FULL_COST_MICROUSD), f"{money(cost)} spent on it"
+    return points * compute_share(cost, FULL_COST_MICROUSD), f"{money(cost)} spent on it"
 
 
 # -- tests
@@ -131,7 +131,7 @@ def _read_overlap(reading: EntryReading) -> Iterator[LearningRecord]:
     if conflicting:
         parts = (
             (50.0, "only one of the two can land"),
-            (25.0 * share(len(conflicting), len(files)), f"{len(conflicting)} of {common[1]} conflict"),
+            (25.0 * compute_share(len(conflicting), len(files)), f"{len(conflicting)} of {common[1]} conflict"),
             _score_each(4.0, FULL_BREADTH, len(conflicting), "conflict"),
         )
     details = reading.select("files", "conflicting", "other")
@@ -147,8 +147,8 @@ def _read_exceeded_budget(reading: EntryReading) -> Iterator[LearningRecord]:
     spent, budget = reading.values("spent", "budget")
     parts = (
         (50.0, f"the day's budget of {money(budget)} blocked work"),
-        (10.0 * share(spent, budget), f"{money(spent)} of it was spent"),
-        (40.0 * share(max(0, spent - budget), budget), "it was exceeded"),
+        (10.0 * compute_share(spent, budget), f"{money(spent)} of it was spent"),
+        (40.0 * compute_share(max(0, spent - budget), budget), "it was exceeded"),
     )
     details = {"spent": spent, "budget": budget, "day": day}
     identity = RecordIdentity(unique_by=f"{agent}/{day}")
@@ -290,8 +290,8 @@ def _read_findings(reading: EntryReading) -> Iterator[LearningRecord]:
     columns = reading.values("bubbles", "patterns", "agents", "confidences", "importances")
     for bubble, pattern, agent, confidence, importance in zip(*columns, strict=True):
         parts = (
-            (50.0 * share(confidence, 1.0), f"confidence {confidence:.2f}"),
-            (50.0 * share(importance, 1.0), f"importance {importance:.2f}"),
+            (50.0 * compute_share(confidence, 1.0), f"confidence {confidence:.2f}"),
+            (50.0 * compute_share(importance, 1.0), f"importance {importance:.2f}"),
         )
         details = {"bubble": bubble, "leader": reading.entry.subject, "pattern": pattern}
         yield reading.record(RecordKind.SUCCESSFUL_BUBBLE, ("agent", agent), parts, details, RecordIdentity(key=bubble))
@@ -317,7 +317,7 @@ def _read_harm(reading: EntryReading) -> Iterator[LearningRecord]:
     harm = max(0.0, -payload["high"]) if is_overlay else payload["harm"]
     parts = (
         (60.0, "work with it fails more often than by chance"),
-        (40.0 * share(harm, 0.5), f"by {harm:.0%} at least"),
+        (40.0 * compute_share(harm, 0.5), f"by {harm:.0%} at least"),
     )
     scope, identity = ("agent", payload["agent"]), RecordIdentity("overlay" if is_overlay else "")
     yield reading.record(RecordKind.GUIDANCE_NOISY, scope, parts, _make_reference_details(reading), identity)
@@ -329,7 +329,7 @@ def _read_stale_guidance(reading: EntryReading) -> Iterator[LearningRecord]:
     days, max_days, session_count, leader = reading.values("days", "most", "told", "leader")
     parts = (
         (40.0, "it is past its age limit"),
-        (20.0 * share(days - max_days, max_days), f"{count(days, 'day')} old; the limit is {max_days}"),
+        (20.0 * compute_share(days - max_days, max_days), f"{count(days, 'day')} old; the limit is {max_days}"),
         _score_each(2.0, 10, session_count, "session", " used it recently"),
     )
     yield reading.record(RecordKind.STALE_GUIDANCE, ("leader", leader), parts, _make_reference_details(reading))
@@ -345,7 +345,7 @@ def _read_teaching(reading: EntryReading) -> Iterator[LearningRecord]:
     taught, unchanged = reading.values("taught", "unchanged")
     parts = (
         (10.0, "guidance was written into soul.md"),
-        (40.0 * share(taught, taught + unchanged), count(taught, "soul")),
+        (40.0 * compute_share(taught, taught + unchanged), count(taught, "soul")),
     )
     yield reading.record(RecordKind.TEACHING_REFRESH, ("leader", ""), parts, reading.entry.payload)
 

@@ -18,7 +18,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field
 
 from engine.clock import Clock
-from engine.inference import share
+from engine.inference import compute_share
 from engine.learning.candidates import CandidateSources, EntryReading, RecordIdentity, RecordScope
 from engine.learning.candidates.entry_readers import READER_OF_KIND
 from engine.learning.candidates.sequences import CallSequence, find_sequences
@@ -221,7 +221,7 @@ def _make_sequence_record(
     steps = " > ".join(calls)
     parts = (
         (40.0, "the same steps recur"),
-        (20.0 * share(sequence.z, 10.0), f"{sequence.z:.1f} standard deviations beyond chance"),
+        (20.0 * compute_share(sequence.z, 10.0), f"{sequence.z:.1f} standard deviations beyond chance"),
         (20.0 * in_runs, f"in {in_runs:.0%} of the sessions"),
         (4.0 * len(calls), count(len(calls), "step")),
     )

@@ -20,7 +20,7 @@ from sqlmodel import Session
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.inference import Z_TWO_SIDED_95, wilson_lower_bound, wilson_upper_bound
+from engine.inference import Z_TWO_SIDED_95, compute_wilson_lower_bound, compute_wilson_upper_bound
 from engine.learning.decisions.decisions import DECIDED_CARDS_SQL
 from engine.model import (
     COLD_START,
@@ -284,8 +284,8 @@ def count_per_slice(
 
 def _estimate_interval(approved: int, decided: int) -> tuple[float, float]:
     """The 95 % interval of a share approved."""
-    low = wilson_lower_bound(approved, decided, Z_TWO_SIDED_95)
-    return low, wilson_upper_bound(approved, decided, Z_TWO_SIDED_95)
+    low = compute_wilson_lower_bound(approved, decided, Z_TWO_SIDED_95)
+    return low, compute_wilson_upper_bound(approved, decided, Z_TWO_SIDED_95)
 
 
 def _may_differ_by_chance(newer: Sequence[bool], older: Sequence[bool]) -> bool:

@@ -26,7 +26,7 @@ from enum import Enum
 from typing import Protocol
 
 from engine.frozen import frozen
-from engine.inference import share
+from engine.inference import compute_share
 from engine.model import (
     MICRO,
     LearningEntry,
@@ -106,9 +106,12 @@ def rate_importance(impact: Impact) -> Score:
     concerned = "one thing" if impact.reach == 1 else f"{impact.reach} things"
     parts = [
         (FAILURE_WEIGHT if impact.failure_avoided else 0.0, "a failure was avoided"),
-        (TIME_WEIGHT * share(impact.seconds, FULL_SECONDS), f"{count(round(impact.seconds / 60), 'minute')} of work"),
-        (COST_WEIGHT * share(impact.cost, FULL_COST), f"{money(impact.cost)} spent on it"),
-        (REACH_WEIGHT * share(impact.reach, FULL_REACH), f"it concerns {concerned}"),
+        (
+            TIME_WEIGHT * compute_share(impact.seconds, FULL_SECONDS),
+            f"{count(round(impact.seconds / 60), 'minute')} of work",
+        ),
+        (COST_WEIGHT * compute_share(impact.cost, FULL_COST), f"{money(impact.cost)} spent on it"),
+        (REACH_WEIGHT * compute_share(impact.reach, FULL_REACH), f"it concerns {concerned}"),
     ]
     return Score(
         round(sum(value for value, _ in parts), 2),

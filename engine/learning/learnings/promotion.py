@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any
 
 from engine.events.learning import LearningPromoted, LearningReinforced, LearningRetracted, LearningsCompacted
-from engine.inference import share
+from engine.inference import compute_share
 from engine.learning.learnings import FULL_REACH, REACH_WEIGHT, Basis, rate_confidence
 from engine.learning.learnings.page import Change, make_change
 from engine.learning.learnings.recurrence import DISTINCT_SESSIONS, LoadVectors, find_clusters, find_matches
@@ -188,7 +188,7 @@ def _promote_cluster(cluster: Sequence[LearningEntry], scope: Scope, now: dateti
         (EntrySource(member.id, member.session_id) for member in cluster if member.id not in lower_ids),
         now,
         confidence=max(score.value, best.confidence),
-        importance=round(min(1.0, weight + REACH_WEIGHT * share(session_count, FULL_REACH)), 2),
+        importance=round(min(1.0, weight + REACH_WEIGHT * compute_share(session_count, FULL_REACH)), 2),
         reasons=(
             *(best.reasons[:1] if best.confidence > score.value else ()),
             *score.reasons,

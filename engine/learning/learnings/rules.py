@@ -198,7 +198,7 @@ def _find_in_statement(statement: Statement, record: SessionRecord) -> Finding:
     """The finding from a statement: a rule in the operator's words, or a quote of someone else."""
     basis, trust, phase = _SPEAKERS[statement.speaker]
     rule = distil_rule(statement.text)
-    is_own, is_general = trust is Trust.OPERATOR, rule.general and statement.speaker != "prompt"
+    is_own, is_general = trust is Trust.OPERATOR, rule.is_general and statement.speaker != "prompt"
     return Finding(
         _shorten(rule.text if is_own else statement.text),
         basis,

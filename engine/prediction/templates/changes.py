@@ -32,7 +32,7 @@ from engine.prediction.templates.offers import (
     template,
     written_at,
 )
-from engine.text import plain, tail
+from engine.text import plain, shorten_path
 from engine.wording import count, join_shortened, moment
 
 MAX_NAMED = 5
@@ -121,7 +121,7 @@ def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
     more = count_others(mentions, noun="more line")
     yield Offer(
         f"Show the documentation that still names {join_shortened(names, 2, 40)}",
-        f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
+        f"{shorten_path(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
         subject=" ".join(sorted(names)[:MAX_NAMED]),
         facts=_make_mention_facts(mentions),
         evidence_at=_find_last_written_at(context.repository),

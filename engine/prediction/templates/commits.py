@@ -35,7 +35,7 @@ from engine.prediction.templates.offers import (
     is_usable_path,
     template,
 )
-from engine.text import compute_text_hash, plain, tail
+from engine.text import compute_text_hash, plain, shorten_path
 from engine.wording import because, count, join_shortened, moment
 
 PREPARATION_TIME = timedelta(hours=1)
@@ -150,7 +150,7 @@ def changes_together(context: WorkspaceContext) -> Iterator[Offer]:
     partner = git.partner
     if not is_usable_path(partner.path) or not is_usable_path(partner.because):
         return
-    path, cause = f"`{tail(partner.path, 60)}`", f"`{tail(partner.because, 60)}`"
+    path, cause = f"`{shorten_path(partner.path, 60)}`", f"`{shorten_path(partner.because, 60)}`"
     commits = (
         f"{partner.together} of {'the last ' if partner.together < partner.of else ''}{count(partner.of, 'commit')}"
     )
@@ -242,7 +242,7 @@ def _make_problem_subject(problem: PushProblem) -> str:
 
 def describe_problem(problem: PushProblem) -> str:
     """The problem in words, with at most 60 characters of its path."""
-    return replace(problem, path=tail(problem.path, 60)).description
+    return replace(problem, path=shorten_path(problem.path, 60)).description
 
 
 def find_review_range(git: GitState, now: datetime) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def check_steps(steps: list[str], database: Database, clock: FakeClock):
                 crashed = True
                 world = restart()
             phone.crashes = False
-    missed = {notes.surface for notes in world.notifications.outbox.undelivered()}
+    missed = {notes.surface for notes in world.notifications.outbox.list_undelivered()}
     assert set(phone.counts) == set(amounts) or missed
     if not crashed:
         assert all(number == 1 for number in phone.counts.values())

@@ -14,7 +14,7 @@ from engine.api.notify import outbox
 from engine.api.notify.addresses import Address
 from engine.api.notify.delivery import DeliveryFailure
 from engine.api.notify.notes import Form
-from engine.api.notify.sender import BACKOFF_S, MAX_AGE, MAX_TRIES
+from engine.api.notify.sender import BACKOFF_S, MAX_NOTIFICATION_AGE, MAX_TRIES
 from engine.clock import FakeClock
 from engine.config.sections import Surface
 from engine.events import Event, EventBus
@@ -168,7 +168,7 @@ def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(phone_world: 
 
 def test_an_entry_older_than_a_day_is_skipped(phone_world: NotifyWorld, clock: FakeClock):
     phone_world.database.write(lambda tx: tx.record(PAUSED_EVENT))
-    clock.advance(MAX_AGE)
+    clock.advance(MAX_NOTIFICATION_AGE)
     phone_world.record_events(COST_WARNING)
     phone_world.deliver()
     assert [note.body[:4] for note in phone_world.courier.find_notes(Surface.PHONE)] == ["82 %"]
