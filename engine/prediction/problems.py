@@ -11,7 +11,7 @@ from datetime import datetime
 
 from engine.execution.runners.toolchains import PROGRAM_FIXES
 from engine.frozen import frozen
-from engine.model import ChangeState, Proposal, group_pairs
+from engine.model import ChangeState, CheckResult, Proposal, group_pairs
 from engine.prediction.context import Part, WorkspaceContext, describe_result
 from engine.prediction.templates.commits import describe_problem
 from engine.prediction.templates.failures import find_culprit
@@ -58,7 +58,7 @@ def find_unsolved_problem(context: WorkspaceContext, muted: Sequence[Proposal] =
     problems = [
         *(_find_secrets(context) if "secret" not in muted_kinds else ()),
         *(_find_unfinished_operation(context) if "unfinished_operation" not in muted_kinds else ()),
-        *_find_conflicts(context),
+        *_find_bad_merges(context),
         *_find_failing_tests(context),
         *_find_failing_commit(context),
         *_find_stopped_runs(context),
@@ -86,16 +86,31 @@ def _find_unfinished_operation(context: WorkspaceContext) -> Iterator[_Problem]:
         yield _Problem(operation.begun_at or context.now, sentence)
 
 
-def _find_conflicts(context: WorkspaceContext) -> Iterator[_Problem]:
-    """The conflict that the newest rehearsal found, if both sides still conflict."""
-    conflicting = {merge.tip: merge for merge in context.inspection.merges if merge.files}
+def _find_bad_merges(context: WorkspaceContext) -> Iterator[_Problem]:
+    """What the newest rehearsal of a merge found, if both sides still conflict, or if the merge of the same commits
+    breaks tests."""
+    merges = {merge.tip: merge for merge in context.inspection.merges}
     for session in context.sessions:
-        merge = conflicting.get(session.facts.get("source", ""))
-        if session.flow == "rehearse_merge" and session.has_problem and merge is not None:
-            branches = f"{plain(merge.source, 40)} into {plain(context.repository.branch, 40)}"
-            sentence = f"merging {branches} still conflicts in {join_shortened(merge.files or (), 3)}"
-            yield _Problem(session.ended_at or session.created_at, sentence)
-            return
+        if session.flow != "rehearse_merge":
+            continue
+        merge = merges.pop(session.facts.get("source", ""), None)  # older rehearsals of it do not count
+        if merge is None or not session.has_problem:
+            continue
+        branches = f"{plain(merge.source, 40)} into {plain(context.repository.branch, 40)}"
+        broken = _describe_broken_tests(session.check)
+        at = session.ended_at or session.created_at
+        if merge.files:
+            yield _Problem(at, f"merging {branches} still conflicts in {join_shortened(merge.files, 3)}")
+        elif broken and session.facts.get("target") == context.repository.head:
+            yield _Problem(at, f"merging {branches} breaks {broken}")
+
+
+def _describe_broken_tests(check: CheckResult | None) -> str:
+    """What fails and did not fail before the merge, in words; "" if there is nothing, or if that is unknown."""
+    if check is None or check.failed_before is None or check.all_failed_before:
+        return ""
+    broken = [shorten_test(test) for test in check.failing if test not in check.failed_before]
+    return join_shortened(broken, 3) or "the tests"
 
 
 def _find_failing_tests(context: WorkspaceContext) -> Iterator[_Problem]:

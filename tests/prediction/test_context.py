@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.model import SessionState, Thread
+from engine.git.inspection import DueMerge
+from engine.model import CheckResult, SessionState, Thread
 from engine.prediction.problems import find_unsolved_problem
 from tests.prediction.builders import NOW, make_session, make_task, propose_all
 from tests.prediction.sensing import AFTER_RUN, LAST_RUN_AT, SensedWorkspace, make_old_workspace
@@ -48,6 +49,16 @@ def test_tests_that_fail_at_head_alone_stay_a_problem(world: SensedWorkspace, re
     world.runs += [replace(world.runs[0], failing=(), clean=False, session_id="other")]
     problem += "; with your uncommitted files the tests passed, so commit what they need"
     assert find_unsolved_problem(world.sense()) == problem
+
+
+def test_tests_that_a_rehearsed_merge_breaks_are_named(world: SensedWorkspace, repository: Repository):
+    check = CheckResult("pytest", 0, 2, failing=("t.py::test_a", "t.py::test_b"), failed_before=("t.py::test_a",))
+    facts = {"source": "1234", "target": repository.git("rev-parse", "HEAD")}
+    world.sessions = [make_session("rehearse_merge", check=check, facts=facts)]
+    context = world.sense()
+    assert find_unsolved_problem(context) == "", "it was merged since"
+    inspection = replace(context.inspection, merges=(DueMerge("main", "1234", 1, 1, ()),))
+    assert find_unsolved_problem(replace(context, inspection=inspection)) == "merging main into main breaks test_b"
 
 
 def test_commits_that_a_bisect_could_not_test_are_named(world: SensedWorkspace, repository: Repository):
