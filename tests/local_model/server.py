@@ -14,9 +14,8 @@ from typing import Any, Self
 from tests.support.checks import wait_until
 
 HERE = Path(__file__).parent
-TOOLS = str(HERE / "tools.jinja")
+TOOLS_TEMPLATE = str(HERE / "tools.jinja")
 """A chat template that leads the model to call a tool."""
-
 
 START_SECONDS = 120.0
 """How long the server may take to start on a busy machine."""

@@ -8,8 +8,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Outcome, SessionState, Status
-from tests.local_model.conftest import SESSION_TIMEOUT_S, keyless_world
 from tests.local_model.server import Proxy, Smollm2
+from tests.local_model.world import SESSION_TIMEOUT_S, use_local_model
 from tests.support.checks import wait_until
 from tests.support.model_world import ModelWorld
 
@@ -46,7 +46,7 @@ def test_stop_ends_the_stream_on_both_sides(
     tmp_path: Path, clock: FakeClock, endless_model: Smollm2, model_host: ModelHost
 ):
     with Proxy(endless_model) as proxy:
-        world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=model_host))
+        world = use_local_model(ModelWorld(tmp_path, clock, proxy, host=model_host))
         with world.opened() as engine:
             session = world.start("Tell a story")
             wait_until(lambda: proxy.answers, SESSION_TIMEOUT_S)
@@ -64,7 +64,7 @@ def test_a_server_that_is_killed_gives_the_card_back_and_serves_it_when_it_is_th
     tmp_path: Path, clock: FakeClock, model_host: ModelHost
 ):
     with Smollm2(ends="never") as server, Proxy(server) as proxy:
-        world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=model_host))
+        world = use_local_model(ModelWorld(tmp_path, clock, proxy, host=model_host))
         with world.opened() as engine:
             session = world.start("Tell a story")
             wait_until(lambda: proxy.answers, SESSION_TIMEOUT_S)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 from engine.clock import Clock
 from engine.execution.housekeeping import Housekeeping
@@ -22,6 +23,7 @@ from engine.execution.runners.toolchains.detection import find_missing_program
 from engine.execution.runners.toolchains.installing import Installation, install_into_tree, list_possible_locks
 from engine.execution.sandbox.mounts import list_written_files
 from engine.execution.session_folders import RunScope, SessionFolders
+from engine.frozen import frozen
 from engine.git import Git
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView
 from engine.text import sanitise
@@ -31,24 +33,17 @@ MAX_NAMED_FILES = 50
 """Maximum number of discarded files in the transcript of a check."""
 
 
+@frozen
 class FlowRunner:
-    """Runs `flows`, a mapping that may change at any time. `folders` opens the folder in which a flow works, and
-    stores its result."""
+    """Runs flows in their places."""
 
-    name = "flow"
-
-    def __init__(
-        self,
-        flows: Mapping[str, type[Flow]],
-        *,
-        folders: SessionFolders,
-        clock: Clock,
-        housekeeping: Housekeeping,
-    ) -> None:
-        self._flows = flows
-        self._folders = folders
-        self._clock = clock
-        self._housekeeping = housekeeping
+    name: ClassVar[str] = "flow"
+    flows: Mapping[str, type[Flow]]
+    """All flows by name. They may change at any time."""
+    folders: SessionFolders
+    """Opens the folder in which a flow works, and stores its result."""
+    clock: Clock
+    housekeeping: Housekeeping
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Whether the flow exists and accepts its parameters, and what it would change."""
@@ -90,7 +85,7 @@ class FlowRunner:
 
     def recover(self) -> list[str]:
         """See `SessionFolders.recover`."""
-        return self._folders.recover()
+        return self.folders.recover()
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Run the flow to its end. Raises `Refusal`, `WorkFailed`, `SessionStopped`."""
@@ -100,14 +95,14 @@ class FlowRunner:
         hosts = installation.packages.hosts if installation else ()
         live.say(f"{flow.label} · sandbox: {live.sandbox.describe(network=network, hosts=hosts)}")
         place = flow.place
-        with self._folders.open(live, view, place) as folder:
+        with self.folders.open(live, view, place) as folder:
             job = Job(
                 workspace=Path(live.assignment.workspace),
                 folder=folder.path,
                 git=live.commands.bind_git(folder.git),
                 session=live,
-                clock=self._clock,
-                housekeeping=self._housekeeping,
+                clock=self.clock,
+                housekeeping=self.housekeeping,
             )
             with _prepare_installation(live, installation) if installation else nullcontext():
                 if live.work_allowed_once:
@@ -118,7 +113,7 @@ class FlowRunner:
             for name in written_files[:MAX_NAMED_FILES]:
                 live.say(f"discarded: {sanitise(name)}")
             scope = RunScope(result.full, flow.project if isinstance(flow, ProjectFlow) else "")
-            write = self._folders.capture(live, view, folder, check=result.check, scope=scope)
+            write = self.folders.capture(live, view, folder, check=result.check, scope=scope)
         discarded = f" · wrote {count(len(written_files), 'file')}, discarded" if written_files else ""
         return RunnerResult(
             f"{result.summary}{discarded}", result.check, result.has_problem, {**result.facts, **first_lock}, write
@@ -129,9 +124,9 @@ class FlowRunner:
         if assignment.flow is None:
             problem = "This text names no flow, and no model or agent is set up for it"
             raise Refusal("no_runner", problem, "`clawpy help flows` lists the flows")
-        flow = self._flows.get(assignment.flow)
+        flow = self.flows.get(assignment.flow)
         if flow is None:
-            raise Refusal("no_runner", f"there is no flow {assignment.flow!r}", f"flows: {', '.join(self._flows)}")
+            raise Refusal("no_runner", f"there is no flow {assignment.flow!r}", f"flows: {', '.join(self.flows)}")
         if issubclass(flow, LearnedFlow) and flow.workspace not in ("", assignment.workspace):
             problem = f"the flow {flow.name} was learned in {flow.workspace} and works only there"
             raise Refusal("no_runner", problem, "run it there")

@@ -37,11 +37,11 @@ class Entry(NamedTuple):
     """Where a relative or absolute link leads, from its own place or from the folder."""
 
 
-STEP_LISTS = st.lists(st.sampled_from((*NAMES, "..", ".", "")), min_size=1, max_size=7)
+PATHS = st.lists(st.sampled_from((*NAMES, "..", ".", "")), min_size=1, max_size=7).map("/".join)
 ENTRY_PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
-TREES = st.lists(st.builds(Entry, ENTRY_PATHS, st.sampled_from(KINDS), STEP_LISTS.map("/".join)), max_size=12)
+TREES = st.lists(st.builds(Entry, ENTRY_PATHS, st.sampled_from(KINDS), PATHS), max_size=12)
 ODD_TEXTS = st.text(st.sampled_from("a./\\~\0\n\u2025\uff0e\u200b:%"), max_size=12)
-PATH_LISTS = st.lists(STEP_LISTS.map("/".join) | ODD_TEXTS, min_size=1, max_size=6)
+PATH_LISTS = st.lists(PATHS | ODD_TEXTS, min_size=1, max_size=6)
 
 
 def make_tree(root: Path, entries: list[Entry]):
@@ -81,12 +81,19 @@ def list_steps(path: str) -> list[str]:
     return [step for step in PurePosixPath(path).parts if not step.startswith("/")]
 
 
+def read_link_below(folder: Path, link: Path) -> list[str] | None:
+    """The names on the way that a link leads, of an absolute one those below the folder. None if it leads outside."""
+    target = link.readlink()
+    if not target.is_absolute():
+        return list_steps(str(target))
+    return list_steps(str(target.relative_to(folder))) if target.is_relative_to(folder) else None
+
+
 def find_expected_file(folder: Path, path: str) -> Path | None:
     """Where the operating system would end from the folder. None for a path that does not begin there, and when it
     leaves the folder on its way, or cannot go it."""
     if not path.strip() or path.startswith(("/", "~")):
         return None
-    above = list_steps(str(folder))
     here = folder
     pending = list_steps(path)
     for _ in range(400):
@@ -102,14 +109,10 @@ def find_expected_file(folder: Path, path: str) -> Path | None:
         if step == GIT:
             return None
         if here.is_symlink():
-            link = here.readlink()
-            steps = list_steps(str(link))
-            if not link.is_absolute():
-                here = here.parent
-            elif steps[: len(above)] == above:
-                here, steps = folder, steps[len(above) :]
-            else:
+            steps = read_link_below(folder, here)
+            if steps is None:
                 return None
+            here = folder if here.readlink().is_absolute() else here.parent
             pending = steps + pending
         elif pending and not here.is_dir():
             return None

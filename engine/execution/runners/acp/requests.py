@@ -165,11 +165,8 @@ class ClientRequests:
                 return await self._create_terminal(request)
             case schema.TerminalOutputRequest(terminal_id=terminal_id):
                 terminal = self._terminals.get(terminal_id)
-                status = None
-                if terminal.ended.is_set():
-                    status = schema.TerminalExitStatus(exit_code=terminal.exit_code, signal=terminal.signal)
                 return schema.TerminalOutputResponse(
-                    output=terminal.output, truncated=terminal.truncated, exit_status=status
+                    output=terminal.output, truncated=terminal.is_truncated, exit_status=terminal.exit_status
                 )
             case schema.WaitForTerminalExitRequest(terminal_id=terminal_id):
                 terminal = self._terminals.get(terminal_id)
@@ -237,9 +234,7 @@ class ClientRequests:
         if kind == "execute" and not command:
             command = title.strip("` ")  # nothing else says what it would run
         diffs = [block for block in update.content or () if isinstance(block, schema.FileEditToolCallContent)]
-        paths = [*(diff.path for diff in diffs), *(location.path for location in update.locations or ())]
-        input_paths = (tool_input.get(name) for name in ("file_path", "path", "abs_path"))
-        paths += [path for path in input_paths if isinstance(path, str)]
+        paths = _list_paths(update, diffs, tool_input)
         changes = (make_unified_diff(diff.old_text or "", diff.new_text, diff.path) for diff in diffs)
         detail = "\n".join(filter(None, changes)) or command or "\n".join(paths)
         if tool_input and not detail:
@@ -251,7 +246,7 @@ class ClientRequests:
             _truncate_detail(sanitise(detail)),
             command=command if kind == "execute" else "",
             url=url if isinstance(url, str) else "",
-            paths=tuple(dict.fromkeys(paths)),
+            paths=paths,
         )
 
     async def _run_in_thread(self, blocking: Callable[[], ResultType]) -> ResultType:
@@ -271,6 +266,15 @@ class ClientRequests:
             answer.cancel()
             raise SessionStopped("the session is ending")
         return answer.result()
+
+
+def _list_paths(
+    update: schema.ToolCallUpdate, diffs: Sequence[schema.FileEditToolCallContent], tool_input: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """The files that a tool call names: in its diffs, as its locations, or in the input of the tool."""
+    paths = [item.path for item in (*diffs, *(update.locations or ()))]
+    paths += [path for name in ("file_path", "path", "abs_path") if isinstance(path := tool_input.get(name), str)]
+    return tuple(dict.fromkeys(paths))
 
 
 def find_command(tool_input: Any) -> str:
@@ -339,7 +343,7 @@ class Terminal:
     """None while it runs, and if a signal ended it."""
     signal: str | None = None
     """The signal that ended it."""
-    truncated: bool = False
+    is_truncated: bool = False
     """Whether output is missing."""
     _output: bytearray = field(default_factory=bytearray)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -351,7 +355,14 @@ class Terminal:
             excess = len(self._output) - self.max_bytes
             if excess > 0:
                 del self._output[:excess]
-                self.truncated = True
+                self.is_truncated = True
+
+    @property
+    def exit_status(self) -> schema.TerminalExitStatus | None:
+        """How its command ended; None while it runs."""
+        if not self.ended.is_set():
+            return None
+        return schema.TerminalExitStatus(exit_code=self.exit_code, signal=self.signal)
 
     @property
     def output(self) -> str:

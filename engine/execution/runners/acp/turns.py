@@ -9,7 +9,7 @@ nothing is counted.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from acp import schema
 
@@ -112,28 +112,20 @@ class UsageCounter:
             pass  # the session is ending already
 
 
+@dataclass
 class AgentTurns:
     """Runs the turns of one conversation. Each is stored as a call, and its cost is counted."""
 
-    def __init__(
-        self,
-        live: LiveSession,
-        view: SessionView,
-        conversation: Conversation,
-        usage_counter: UsageCounter,
-        calls: ModelCalls,
-        agent: ConfiguredAgent,
-    ) -> None:
-        self.turn_count = 0
-        self._live = live
-        self._view = view
-        self._conversation = conversation
-        self._usage_counter = usage_counter
-        self._calls = calls
-        self._agent = agent
-        self._last_call = ""
-        self._last_message = ""
-        self._early_end = ""
+    live: LiveSession
+    view: SessionView
+    conversation: Conversation
+    usage_counter: UsageCounter
+    calls: ModelCalls
+    agent: ConfiguredAgent
+    turn_count: int = field(default=0, init=False)
+    _last_call: str = field(default="", init=False)
+    _last_message: str = field(default="", init=False)
+    _early_end: str = field(default="", init=False)
 
     def run_task(self, prompt: Prompt, kind: RunKind) -> None:
         """Run the first turn."""
@@ -146,7 +138,7 @@ class AgentTurns:
 
     def run_replies(self) -> None:
         """Run a turn for each reply that the operator sent meanwhile."""
-        while text := self._live.replies.take():
+        while text := self.live.replies.take():
             self._run_turn([text], RunKind.REPLY, messages=(make_user_part(text, RunKind.REPLY),))
 
     def make_summary(self) -> str:
@@ -158,17 +150,17 @@ class AgentTurns:
     @property
     def agent_label(self) -> str:
         """The agent's name and version as it reports them, or its title."""
-        return self._conversation.reported_agent or self._agent.title
+        return self.conversation.reported_agent or self.agent.title
 
     @property
     def price_known(self) -> bool:
         """Whether the agent has named a price."""
-        return self._usage_counter.price_known
+        return self.usage_counter.price_known
 
     @property
     def incomplete_reason(self) -> str:
         """Why the turn ended early, or that the agent said nothing; "" for neither."""
-        return self._early_end or ("" if self._last_message.strip() else f"{self._agent.title} said nothing")
+        return self._early_end or ("" if self._last_message.strip() else f"{self.agent.title} said nothing")
 
     def _run_turn(
         self,
@@ -179,10 +171,10 @@ class AgentTurns:
         messages: tuple[PromptPart, ...] = (),
     ) -> None:
         """Run a turn of this kind, and store it as a call with its prompt or its `messages`."""
-        self._usage_counter.begin_turn()
-        self._last_call = self._calls.begin(
-            self._view,
-            provider=f"{ACP_PREFIX}{self._agent.name}",
+        self.usage_counter.begin_turn()
+        self._last_call = self.calls.begin(
+            self.view,
+            provider=f"{ACP_PREFIX}{self.agent.name}",
             model=self.agent_label,
             run_kind=kind,
             prompt=prompt,
@@ -191,7 +183,7 @@ class AgentTurns:
         )
         self.turn_count += 1
         turn = self._send(texts)
-        self._live.check_running()
+        self.live.check_running()
         self._last_message = turn.message or self._last_message
         self._early_end = STOP_REASONS.get(turn.reason, "")
         self._check_stop_reason(turn.reason)
@@ -200,20 +192,20 @@ class AgentTurns:
         """Let the agent work until the end of its turn. However that ends, the call is stored with what it cost."""
         state, error, turn = CallState.FAILED, "", None
         try:
-            turn = self._conversation.run_turn(texts)
+            turn = self.conversation.run_turn(texts)
             state = CallState.DONE
         except SessionStopped:
             state = CallState.CANCELLED
             raise
         except WorkFailed as failure:
             error = str(failure)
-            self._live.journal.note_error(f"{ACP_PREFIX}{self._agent.name}", failure.message)
+            self.live.journal.note_error(f"{ACP_PREFIX}{self.agent.name}", failure.message)
             raise
         finally:
-            self._calls.finish(
+            self.calls.finish(
                 self._last_call,
                 state=state,
-                usage=self._usage_counter.end_turn(turn.usage if turn else None),
+                usage=self.usage_counter.end_turn(turn.usage if turn else None),
                 price_known=self.price_known,
                 error=error,
                 reply=turn.message if turn else "",
@@ -223,6 +215,6 @@ class AgentTurns:
     def _check_stop_reason(self, reason: str) -> None:
         """Raise `WorkFailed` if the agent refused a turn or cancelled it."""
         if reason == "refusal":
-            raise WorkFailed(f"{self._agent.title} refused to do this", "rephrase it, or try another way")
+            raise WorkFailed(f"{self.agent.title} refused to do this", "rephrase it, or try another way")
         if reason == "cancelled":
-            raise WorkFailed(f"{self._agent.title} ended the turn early")
+            raise WorkFailed(f"{self.agent.title} ended the turn early")

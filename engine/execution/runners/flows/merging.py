@@ -63,10 +63,10 @@ class RehearseMerge(ProjectFlow):
         facts["conflicts"] = [*merged.conflicts]
         if merged.error:
             raise WorkFailed(f"git cannot merge them: {merged.error}")
-        if merged.conflicts:
-            report_conflicts(job, merged.conflicts)
-            check, summary = None, f"Merging {self.source} into {self.target} conflicts in {merged.files}"
-        else:
+        check = None
+        summary = f"Merging {self.source} into {self.target} conflicts in {merged.files}"
+        report_conflicts(job, merged.conflicts)
+        if not merged.conflicts:
             job.say("The merge is clean")
             check, outcome = try_whole_suite(job, self.project, base=target)
             summary = f"{self.source} merges cleanly into {self.target}{outcome}"

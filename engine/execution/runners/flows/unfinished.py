@@ -163,10 +163,10 @@ def _resolve_file(job: Job, path: str, versions: StagedVersions, side: IndexStag
         job.say(f"{path} is a submodule and stays as it is")
         return
     blob = version.blob
-    are_alike = {IndexStage.OURS, IndexStage.THEIRS} <= versions.keys() and len(
-        {each.mode for each in versions.values()}
-    ) == 1
-    if are_alike and (merged := _merge_lines(job, versions, side)) is not None:
+    both_have_it = {IndexStage.OURS, IndexStage.THEIRS} <= versions.keys()
+    have_one_mode = len({each.mode for each in versions.values()}) == 1
+    merged = _merge_lines(job, versions, side) if both_have_it and have_one_mode else None
+    if merged is not None:
         blob = job.git.text("hash-object", "-w", "--no-filters", "--stdin", stdin=merged)
     entry = f"{version.mode} {blob}\t".encode() + _encode_path(path)
     job.git.run("update-index", "--add", "--replace", "-z", "--index-info", stdin=entry)

@@ -224,7 +224,6 @@ def _format_spread(seconds: list[float]) -> str:
 MAX_TEST_FILE_BYTES = 5_000_000
 """Maximum size of a file in which a test is skipped."""
 
-
 _IMPORTS = ("from datetime import date as _date", "import pytest")
 """The imports that a skip mark needs. No test file has another use for this name of `date`."""
 

@@ -195,19 +195,19 @@ UNREDACTED_FIELDS = frozenset({"signature", "id", "tool_call_id", "provider_deta
 """Fields that must be sent back to a provider unchanged. They are not searched for secrets."""
 
 
+@frozen
 class ConversationStore:
     """The conversations of one home, so that another session can continue one (SPEC 9.4). Each is a file with one
     message a line, in the form of the model host. Secrets are removed."""
 
-    def __init__(self, folder: Path, secrets: Callable[[], Iterable[str]]) -> None:
-        """`folder` is the folder of transcripts. `secrets` are removed from a conversation when it is continued,
-        because a key may have been set since it was stored."""
-        self._folder = folder
-        self._secrets = secrets
+    folder: Path
+    """The folder of transcripts."""
+    secrets: Callable[[], Iterable[str]]
+    """Returns what is removed from a conversation when it is continued. A key may have been set since it was stored."""
 
     def get_file(self, session_id: str) -> Path:
         """The file of a session's conversation, whether it exists or not."""
-        return self._folder / f"{session_id}{FILE_SUFFIX}"
+        return self.folder / f"{session_id}{FILE_SUFFIX}"
 
     def has_messages(self, session_id: str) -> bool:
         """Whether a session has messages that can be continued."""
@@ -217,7 +217,7 @@ class ConversationStore:
     def begin(self, session_id: str, *, continues: str = "") -> Path:
         """Create an empty conversation, or a copy of that of the session `continues`, which must have messages."""
         file = self.get_file(session_id)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as copy:
             if continues:
@@ -225,7 +225,7 @@ class ConversationStore:
         return file
 
     def _read_redacted_lines(self, file: Path) -> Iterator[bytes]:
-        secrets = tuple(self._secrets())
+        secrets = tuple(self.secrets())
         with file.open("rb") as lines:
             for line in lines:
                 try:

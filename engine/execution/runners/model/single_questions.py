@@ -89,38 +89,27 @@ class _Outcome:
     problem: str = ""
 
 
+@frozen
 class SingleQuestions:
     """Asks models single questions. Thread-safe. A call may take as long as its question allows."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        host: ModelHost,
-        access: ModelAccess,
-        calls: ModelCalls,
-        costs: Costs,
-        clock: Clock,
-        hold_reason: Callable[[], str],
-        secrets: Callable[[], Iterable[str]],
-    ) -> None:
-        """`hold_reason()` returns why no question may be asked now; "" if one may. `secrets` are removed from questions
-        and answers."""
-        self._database = database
-        self._host = host
-        self._access = access
-        self._calls = calls
-        self._costs = costs
-        self._clock = clock
-        self._hold_reason = hold_reason
-        self._secrets = secrets
+    database: Database
+    host: ModelHost
+    access: ModelAccess
+    calls: ModelCalls
+    costs: Costs
+    clock: Clock
+    hold_reason: Callable[[], str]
+    """Returns why no question may be asked now; "" if one may."""
+    secrets: Callable[[], Iterable[str]]
+    """Returns what is removed from questions and answers."""
 
     def ask(self, model_id: str, question: ModelQuestion) -> ModelAnswer:
         """Ask the model with the id `PROVIDER:MODEL` once. Raises `NoAnswer` if nothing may run now, if a cap or the
         budget of the question does not allow it, or if the model fails, is too slow, or gives no usable answer."""
         pending = self._make_pending(model_id, question)
         try:
-            conversation = self._host.open_conversation()
+            conversation = self.host.open_conversation()
             try:
                 self._check_hold()  # checked again, because a stop in the meantime did not end this new host
                 conversation.open(pending.model, instructions=question.instructions, tools=(), history=None)
@@ -138,29 +127,29 @@ class SingleQuestions:
     def _make_pending(self, model_id: str, question: ModelQuestion) -> _PendingQuestion:
         self._check_hold()
         try:
-            choice = self._access.choose_named(model_id, f"the settings name it for {question.purpose}")
-            model = choice.make_model(self._access.key(choice.provider))
+            choice = self.access.choose_named(model_id, f"the settings name it for {question.purpose}")
+            model = choice.make_model(self.access.key(choice.provider))
         except Refusal as refusal:
             raise NoAnswer(str(refusal)) from refusal
-        secrets = (*self._secrets(), *([model.key] if model.key else []))
+        secrets = (*self.secrets(), *([model.key] if model.key else []))
         return _PendingQuestion(
             question,
             text=redact(sanitise(question.text), secrets),
             model=model,
             secrets=secrets,
-            deadline=self._clock.monotonic() + question.seconds,
+            deadline=self.clock.monotonic() + question.seconds,
         )
 
     def _check_hold(self) -> None:
-        if reason := self._hold_reason():
+        if reason := self.hold_reason():
             raise NoAnswer(reason)
 
     def _answer(self, pending: _PendingQuestion, conversation: Conversation) -> ModelAnswer:
         """Reserve the cost, send the question, and settle what it cost."""
         question, budget = pending.question, _make_request_budget(pending)
         try:
-            entry = self._database.write(
-                lambda tx: self._costs.reserve_call(tx, question.purpose, budget.max_cost, agent=question.agent)
+            entry = self.database.write(
+                lambda tx: self.costs.reserve_call(tx, question.purpose, budget.max_cost, agent=question.agent)
             )
         except Refusal as refusal:
             raise NoAnswer(str(refusal)) from refusal
@@ -173,9 +162,9 @@ class SingleQuestions:
             outcome = _Outcome(NOTHING_USED, problem=str(gone))
         finally:
             # The cost is settled even if the call could not be stored.
-            self._database.write(lambda tx: self._costs.settle(tx, entry, outcome.usage.cost))
+            self.database.write(lambda tx: self.costs.settle(tx, entry, outcome.usage.cost))
             if call_id:
-                self._calls.finish(
+                self.calls.finish(
                     call_id,
                     state=CallState.FAILED if outcome.problem else CallState.DONE,
                     usage=outcome.usage,
@@ -206,7 +195,7 @@ class SingleQuestions:
             PromptPart("instructions", make_prompt_lines(question.instructions, OWN_TEXT), "system"),
             PromptPart(question.purpose, make_prompt_lines(pending.text, source), "user"),
         ]
-        return self._calls.begin(
+        return self.calls.begin(
             CallerWithoutSession(question.subject, question.agent, question.workspace),
             provider=pending.model.provider,
             model=pending.model.name,
@@ -225,7 +214,7 @@ class SingleQuestions:
                 return message, received
             if message is not None and message["type"] in ("text", "thought"):
                 received += len(message["text"])
-            if self._clock.monotonic() >= pending.deadline:
+            if self.clock.monotonic() >= pending.deadline:
                 conversation.cancel_or_kill()
                 slow = f"no answer within {pending.question.seconds:g} s"
                 return make_failure_message(Failure(FailureKind.SILENT, slow, received=received)), received

@@ -145,7 +145,7 @@ def _read_rspec(run: FinishedRun) -> CheckResult | None:
     outcomes = {"passed": "passed", "failed": "failed", "pending": "skipped"}
     status = {str(example["id"]): str(example["status"]) for example in examples}
     counts = Counter(outcomes[outcome] for outcome in status.values() if outcome in outcomes)
-    counts["errors"] = outside = int(summary.get("errors_outside_of_examples_count", 0))
+    counts["errors"] = int(summary.get("errors_outside_of_examples_count", 0))
     check = _make_result(
         run.tool,
         counts,
@@ -156,7 +156,7 @@ def _read_rspec(run: FinishedRun) -> CheckResult | None:
             if example["status"] != "pending"
         },
     )
-    return replace(check, error="an error outside the examples") if outside else check
+    return replace(check, error="an error outside the examples") if counts["errors"] else check
 
 
 def _parse_rspec(text: str) -> dict[str, Any] | None:
@@ -276,7 +276,7 @@ class PrintedFormat(BaseModel):
     test_reader: Literal["lines", "tap", "go"] = "lines"
     """How the tests are read: each by the expression `test`, or by what TAP or `go test -v` prints around them."""
 
-    def test_id(self, match: re.Match[str]) -> str:
+    def make_id(self, match: re.Match[str]) -> str:
         """The id of a test, in one line: its place, if it has one, and its name."""
         parts = {group.rstrip("2"): value for group, value in match.groupdict().items() if value is not None}
         name = " ".join(line.strip() for line in parts["name"].splitlines()).replace(self.between, " ")
@@ -312,7 +312,7 @@ def _read_format(form: PrintedFormat, tool: str, text: str) -> CheckResult | Non
         return None
     tests = list(_TEST_READERS[form.test_reader](form, text))
     failing = [test.id for outcome in ("failed", "errors") for test in tests if test.outcome == outcome]
-    failing_ids = [form.test_id(match) for match in form.failing.finditer(text)]
+    failing_ids = [form.make_id(match) for match in form.failing.finditer(text)]
     ran = {test.id: test for test in tests}
     failing += [test for test in failing_ids if not form.only_ran or test in ran]
     durations = {test.id: test.seconds for test in tests if test.seconds is not None and test.outcome != "skipped"}
@@ -344,7 +344,7 @@ def _read_test_lines(form: PrintedFormat, text: str) -> Iterator[PrintedTest]:
     for match in form.test.finditer(text):
         groups = match.groupdict()
         seconds = None if _TIME_GROUPS.isdisjoint(groups) else _read_seconds(match)
-        yield PrintedTest(form.test_id(match), _OUTCOMES.get(groups.get("what", ""), ""), seconds)
+        yield PrintedTest(form.make_id(match), _OUTCOMES.get(groups.get("what", ""), ""), seconds)
 
 
 def _read_tap_tests(form: PrintedFormat, text: str) -> list[PrintedTest]:
@@ -357,7 +357,8 @@ def _read_tap_tests(form: PrintedFormat, text: str) -> list[PrintedTest]:
             indent = len(match["indent"])
             is_suite = indent < previous_indent
             name = "" if is_suite else (match["name"] or "").strip()
-            tests.append(PrintedTest(name, "skipped" if match["skip"] else "failed" if match["not"] else ""))
+            failed = "failed" if match["not"] else ""
+            tests.append(PrintedTest(name, "skipped" if match["skip"] else failed))
             previous_indent = indent
         elif tests and (time := _TAP_TIME.match(line)):
             tests[-1] = replace(tests[-1], seconds=_read_seconds(time))
