@@ -314,7 +314,10 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
         "cards": engine.cards.list_pending(),
         "recent_cards": engine.cards.list_recent(limit=30),
     },
-    "permissions": lambda engine, _: {"permissions": engine.permissions.waiting(), "waiting": engine.list_waiting()},
+    "permissions": lambda engine, _: {
+        "permissions": engine.permissions.list_waiting(),
+        "waiting": engine.list_waiting(),
+    },
     "autonomy": _read_autonomy,
     "costs": lambda engine, _: {"costs": engine.safety.costs.read_state()},
     "sessions": _read_sessions,

@@ -221,7 +221,7 @@ def check_providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Ch
     """Providers that can be used, and those in the settings that cannot."""
     return [
         _check_usable_provider(state, keys, online=online) if state.usable else _check_unusable_provider(state)
-        for state in router.providers()
+        for state in router.list_providers()
         if state.usable or state.is_configured
     ]
 
@@ -364,7 +364,7 @@ def check_key(home: Home, name: str) -> Document:
         raise Refusal("no_key", f"{name}: nothing to try it on", fix)
     if not has_extra(MODELS):
         raise make_not_installed_refusal(MODELS)
-    state = make_offline_router(home, settings, keys).provider(name)
+    state = make_offline_router(home, settings, keys).read_provider(name)
     if not state.usable:
         raise Refusal("no_key", f"{name}: {state.problem}", "" if fix in state.problem else fix)
     key = keys.get(name)
@@ -379,7 +379,7 @@ def list_keys(home: Home) -> Document:
     router, provider_names = make_offline_router(home, settings, keys), settings.current.provider_names()
     entries = [
         {"name": state.name, "source": state.source, "usable": state.usable, "message": state.problem}
-        for state in map(router.provider, provider_names)
+        for state in map(router.read_provider, provider_names)
     ]
     stored_names: Sequence[str] = ()
     with contextlib.suppress(Refusal):  # the badge reports the problem of the file

@@ -73,7 +73,7 @@ from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 
-BRANCHING = "branching"
+BRANCHING_INTENT = "branching"
 """The kind of the intent rows of branches."""
 
 MAX_OVERLAPPING_FILES = 50
@@ -296,7 +296,8 @@ class ChangeSets(ChangeReader):
             )
             name = find_free_branch_name(git, row.title, row.session_id)
             begun = BranchIntent(row.id, workspace, name, commit)
-            intent = self._database.write(lambda tx: begin_intent(tx, BRANCHING, row.id, dataclasses.asdict(begun)))
+            payload = dataclasses.asdict(begun)
+            intent = self._database.write(lambda tx: begin_intent(tx, BRANCHING_INTENT, row.id, payload))
             self._step("branch intent")
             try:
                 create_branch(git, name, commit)
@@ -347,7 +348,7 @@ class ChangeSets(ChangeReader):
         """At start-up, before any other use: finish or roll back interrupted decisions, and remove the worktrees of
         earlier sessions except for those in `spare`. Returns messages on what was done."""
         messages = self._landings.recover()
-        messages += [self._recover_branch(intent) for intent in unfinished_intents(self._database, BRANCHING)]
+        messages += [self._recover_branch(intent) for intent in unfinished_intents(self._database, BRANCHING_INTENT)]
         with self._database.read() as session:
             rows = load_all(session, ChangeSetRow, "WHERE kept")
         final_states = (ChangeState.BRANCHED, ChangeState.DISCARDED)

@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 from engine.execution.runners.toolchains import TEST_FILE
 from engine.execution.trees import (
-    ABSENT,
-    EXECUTABLE,
-    GITLINK,
-    LINK,
+    ABSENT_MODE,
+    EXECUTABLE_MODE,
+    LINK_MODE,
+    SUBMODULE_MODE,
     TreeChange,
     count_changed_lines,
     diff_trees,
@@ -97,16 +97,16 @@ def _make_review_note(git: Git, file: TreeChange, *, in_bare: bool) -> str:
     """A note for the reviewer in one line; "" for an ordinary change of an ordinary file."""
     old, new = file.old_mode, file.new_mode
     notes = []
-    if old == LINK != new and not file.is_removed:
+    if old == LINK_MODE != new and not file.is_removed:
         notes.append(f"was a link to {_read_link_target(git, file.old_oid)}")
-    if new == LINK:
+    if new == LINK_MODE:
         notes.append(f"a link to {_read_link_target(git, file.new_oid)}")
-    elif new == GITLINK:
+    elif new == SUBMODULE_MODE:
         notes.append(f"a submodule at {file.new_oid[:10]}")
-    elif new == EXECUTABLE and old in (ABSENT, LINK):
+    elif new == EXECUTABLE_MODE and old in (ABSENT_MODE, LINK_MODE):
         notes.append("executable")
-    elif new != old and EXECUTABLE in (new, old) and not file.is_removed:
-        became = "now executable" if new == EXECUTABLE else "no longer executable"
+    elif new != old and EXECUTABLE_MODE in (new, old) and not file.is_removed:
+        became = "now executable" if new == EXECUTABLE_MODE else "no longer executable"
         notes.append(f"mode {old[-3:]} → {new[-3:]}, {became}")
     if in_bare:
         notes.append("part of a bare git repository: git run in it obeys its configuration, which can start programs")
@@ -139,7 +139,7 @@ def find_unsupported(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict
     """The paths that are never landed among `changes`, which lead to `tree`, each with the reason. They are submodules,
     names that lead out of the folder or into git's own, links that lead out, and files with a configured filter."""
     reasons = {change.path: reason for change in changes if (reason := _explain_refusal(change))}
-    links = [change for change in changes if change.path not in reasons and change.new_mode == LINK]
+    links = [change for change in changes if change.path not in reasons and change.new_mode == LINK_MODE]
     for path, target in _find_links_leading_out(git, tree, links):
         reasons[path] = f"a link that points outside the project, to {printable_path(target)}"
     if git.repository.filters:
@@ -156,7 +156,7 @@ def _explain_refusal(change: TreeChange) -> str:
         return "its path leads outside the project"
     if any(is_git_name(name) for name in names):
         return "on some machines its name means git's own folder, whose contents are executed"
-    if GITLINK in (change.old_mode, change.new_mode):
+    if SUBMODULE_MODE in (change.old_mode, change.new_mode):
         return "a submodule; update it with git itself"
     return ""
 

@@ -31,7 +31,8 @@ NEARLY_FULL_BYTES = 5_000_000_000
 NEARLY_FULL_SHARE = 0.1
 """A disk is nearly full when its free space is less than both."""
 
-URGENT_BYTES, NOT_URGENT_BYTES = 1_000_000_000, 2_000_000_000
+URGENT_BYTES = 1_000_000_000
+NOT_URGENT_BYTES = 2_000_000_000
 """A nearly full disk becomes urgent below the first number of free bytes, and stops being urgent at the second, so that
 its card does not come back each time that a file is deleted."""
 
@@ -90,9 +91,9 @@ class Housekeeping:
         *,
         changes: ChangeSets,
         caches: Caches,
-        busy: Callable[[], Collection[str]],
+        list_running: Callable[[], Collection[str]],
     ) -> None:
-        """`busy` returns the ids of running sessions."""
+        """`list_running` returns the ids of running sessions."""
         self._home = home
         self._clock = clock
         self._measured: tuple[float, int] | None = None
@@ -101,7 +102,7 @@ class Housekeeping:
         self._changes = changes
         self._worktrees = changes.worktrees
         self._caches = caches
-        self._busy = busy
+        self._list_running = list_running
 
     def undo(self, change_set_id: str, workspace: str) -> UndoneLanding:
         """Undo a landing; see `ChangeSets.undo`. Raises `Refusal` also when it belongs to another workspace."""
@@ -150,12 +151,12 @@ class Housekeeping:
     def _find_unneeded_worktrees(self) -> dict[str, Path]:
         """The worktrees by session that are not needed, because the session is over, and its changes are stored and
         decided."""
-        busy = set(self._busy())
+        running = set(self._list_running())
         folders = {}
         for session_id, unsaved in self._worktrees.list_sessions().items():
             change = self._changes.find_of_session(session_id)
             undecided = change is not None and change.state.is_undecided
-            if session_id not in busy and not undecided and not (unsaved and change is None):
+            if session_id not in running and not undecided and not (unsaved and change is None):
                 folders[session_id] = self._worktrees.folder_of(session_id)
         return folders
 

@@ -28,9 +28,9 @@ from engine.execution.file_plan import (
     read_image,
 )
 from engine.execution.trees import (
-    DURABLE,
-    EXECUTABLE,
-    LINK,
+    DURABLE_OPTIONS,
+    EXECUTABLE_MODE,
+    LINK_MODE,
     REF_ROOT,
     TreeChange,
     diff_trees,
@@ -68,7 +68,7 @@ def write_tree_with(git: Git, base: str, result: str, landed: str, parts: Sequen
         partial = git.over(git.folder, index)
         partial.output("read-tree", landed)
         partial.output("update-index", "--replace", "-z", "--index-info", stdin=join_nul(entries))
-        tree = partial.text(*DURABLE, "write-tree", "--missing-ok")
+        tree = partial.text(*DURABLE_OPTIONS, "write-tree", "--missing-ok")
     if unselected := {change.path for change in diff_trees(git, landed, tree)} - selected_paths:
         names = join_paths([printable_path(path) for path in sorted(unselected)])
         raise Refusal("inseparable", f"it takes the place of {names}", "land them together")
@@ -107,7 +107,7 @@ def _write_blob_with(git: Git, file: TreeChange, patch: bytes, landed: frozenset
     if len(chosen) == len(hunks):
         return ""
     old, new = (git.output("cat-file", "blob", oid) for oid in (file.old_oid, file.new_oid))
-    return git.text(*DURABLE, "hash-object", "-w", "--stdin", stdin=apply_hunks(old, new, hunks, chosen))
+    return git.text(*DURABLE_OPTIONS, "hash-object", "-w", "--stdin", stdin=apply_hunks(old, new, hunks, chosen))
 
 
 # -- plans
@@ -153,7 +153,7 @@ def _store_contents(
                 after = read_image(staged, path, draft.algorithm, store / f"a{number}")
             entries.append(PlanEntry(path, before, _fit_image(change, before, after)))
     if names := "".join(f"{file}\n" for file in sorted(store.iterdir())):
-        git.output(*DURABLE, "hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names.encode())
+        git.output(*DURABLE_OPTIONS, "hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names.encode())
     return entries
 
 
@@ -174,9 +174,9 @@ def _fit_image(change: TreeChange, before: Image, after: Image) -> Image:
         return after
     blob = before.blob if change.old_oid == change.new_oid else after.blob
     mode = before.mode
-    if change.old_mode != change.new_mode and change.old_mode != LINK:
+    if change.old_mode != change.new_mode and change.old_mode != LINK_MODE:
         readable = (mode & 0o444) >> 2
-        mode = mode | readable if change.new_mode == EXECUTABLE else mode & ~0o111
+        mode = mode | readable if change.new_mode == EXECUTABLE_MODE else mode & ~0o111
     return Image(ImageKind.FILE, blob, mode)
 
 
@@ -283,5 +283,5 @@ def keep_blobs(git: Git, plan: Plan, session_id: str, earlier: int) -> None:
     number of the session's earlier landings."""
     blobs = sorted({image.blob for entry in plan.entries for image in (entry.before, entry.after) if image.blob})
     lines = "".join(f"100644 blob {oid}\t{oid}\n" for oid in blobs).encode()
-    tree = git.text(*DURABLE, "mktree", stdin=lines)
-    git.output(*DURABLE, "update-ref", f"{REF_ROOT}/{session_id}/landing{earlier or ''}", tree)
+    tree = git.text(*DURABLE_OPTIONS, "mktree", stdin=lines)
+    git.output(*DURABLE_OPTIONS, "update-ref", f"{REF_ROOT}/{session_id}/landing{earlier or ''}", tree)

@@ -49,7 +49,7 @@ from engine.storage.database import Database
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
 from engine.wording import count
 
-LANDING = "landing"
+LANDING_INTENT = "landing"
 """The kind of the intent rows of landings and undos."""
 
 MAX_PLANS = 5
@@ -130,14 +130,14 @@ class Landings:
     def recover(self) -> list[str]:
         """At start-up: finish or roll back the landings that a crash interrupted. Returns a message on each."""
         shutil.rmtree(self.scratch, ignore_errors=True)
-        return [self._recover_landing(intent) for intent in unfinished_intents(self.database, LANDING)]
+        return [self._recover_landing(intent) for intent in unfinished_intents(self.database, LANDING_INTENT)]
 
     @contextmanager
     def _lock_for_decision(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
         """Lock the row and the operator's files against other changes, and finish an interrupted change first."""
         workspace = self.reader.load_row(change_set_id).workspace
         with self.worktrees.locks.hold_exclusively(workspace), open_workspace(workspace) as root:
-            intents = unfinished_intents(self.database, LANDING)
+            intents = unfinished_intents(self.database, LANDING_INTENT)
             try:
                 for intent in intents:
                     if LandingIntent(**intent.payload).workspace == workspace:
@@ -196,7 +196,7 @@ class Landings:
         begun = LandingIntent(
             row.id, row.workspace, state=state.value, plan=plan.as_json(), tree=tree, files=files, landed=landed
         )
-        intent = self.database.write(lambda tx: begin_intent(tx, LANDING, row.id, dataclasses.asdict(begun)))
+        intent = self.database.write(lambda tx: begin_intent(tx, LANDING_INTENT, row.id, dataclasses.asdict(begun)))
         self.step("intent")
         try:
             written = carry_out(root, plan, partial(read_blobs, git), self.step)

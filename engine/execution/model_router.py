@@ -158,7 +158,7 @@ class ModelRouter:
         channel_settings = self.settings.current.channels.get(channel)
         if channel_settings is not None and channel_settings.model:
             return self.choose_named(channel_settings.model, f"channel {channel} names it")
-        states = self.providers()
+        states = self.list_providers()
         for state in states:
             if state.usable and state.settings.model:
                 return _make_choice(state, state.settings.model, f"{state.name} is the first usable provider")
@@ -167,13 +167,13 @@ class ModelRouter:
 
     def find_missing_steps(self) -> list[SetupStep]:
         """See `find_missing_steps`."""
-        return find_missing_steps(self.providers())
+        return find_missing_steps(self.list_providers())
 
-    def providers(self) -> list[ProviderState]:
+    def list_providers(self) -> list[ProviderState]:
         """Every provider. Those that the settings name are first."""
-        return [self.provider(name) for name in self.settings.current.provider_names()]
+        return [self.read_provider(name) for name in self.settings.current.provider_names()]
 
-    def provider(self, name: str) -> ProviderState:
+    def read_provider(self, name: str) -> ProviderState:
         """One provider. Raises `Refusal` `no_model` when there is none of that name."""
         current = self.settings.current
         settings = current.provider(name)
@@ -202,7 +202,7 @@ class ModelRouter:
         source = KEYLESS if key is None else key.source
         return ProviderState(name, settings, source, is_configured=is_configured)
 
-    def key(self, provider: str) -> Key | None:
+    def get_key(self, provider: str) -> Key | None:
         """The key of a provider. Raises `Refusal` when its place is not safe."""
         return self.keys.get(provider)
 
@@ -214,7 +214,7 @@ class ModelRouter:
             raise Refusal("no_model", f"{reason}: {problem}", "fix it there")
         provider, _, model = model_id.partition(":")
         try:
-            state = self.provider(provider)
+            state = self.read_provider(provider)
         except Refusal as refusal:
             raise Refusal("no_model", f"{model_id}: {refusal.message} ({reason})", refusal.fix) from refusal
         if not has_extra(MODELS):
@@ -227,7 +227,7 @@ class ModelRouter:
     def list_named_models(self, agents: Iterable[str]) -> list[str]:
         """Every model that the settings or the folders of these agents name, usable or not."""
         current = self.settings.current
-        providers = [(state.name, state.settings.model) for state in self.providers() if state.settings.model]
+        providers = [(state.name, state.settings.model) for state in self.list_providers() if state.settings.model]
         models = [f"{provider}:{model}" for provider, model in providers]
         models += [channel.model for channel in current.channels.values() if channel.model]
         for agent in agents:

@@ -25,13 +25,19 @@ from engine.text import hex_hash, sanitise
 
 log = logging.getLogger(__name__)
 
-MAX_TITLE, MAX_DETAIL = 300, 50_000
-"""Maximum numbers of characters, to which a title and a detail are cut."""
+MAX_TITLE_CHARS = 300
+"""Maximum number of characters to which a title is cut."""
 
-OPERATOR, NOBODY = "operator", "nobody"
+MAX_DETAIL_CHARS = 50_000
+"""Maximum number of characters to which a detail is cut."""
+
+OPERATOR = "operator"
+NOBODY = "nobody"
 """Who answered a request: nobody, if the session runs by itself."""
 
-WAITING, ANSWERED, WITHDRAWN = "waiting", "answered", "withdrawn"
+WAITING = "waiting"
+ANSWERED = "answered"
+WITHDRAWN = "withdrawn"
 """The states of a request, as they are stored."""
 
 
@@ -143,8 +149,8 @@ class Permissions:
             agent=view.agent,
             workspace=view.workspace,
             tool=sanitise(tool),
-            title=_shorten(redact(sanitise(title), secrets).replace("\n", " "), MAX_TITLE),
-            detail=_shorten(redact(sanitise(detail), secrets), MAX_DETAIL),
+            title=_shorten(redact(sanitise(title), secrets).replace("\n", " "), MAX_TITLE_CHARS),
+            detail=_shorten(redact(sanitise(detail), secrets), MAX_DETAIL_CHARS),
             reason=redact(sanitise(reason), secrets),
             key=hex_hash(key),
             state=WAITING,
@@ -159,7 +165,7 @@ class Permissions:
         if by_itself:
             row.reason = f"{row.reason}; nobody can be asked, because the session runs by itself"
             _store_answer(tx, row, PermissionAnswer.DENY_ONCE, NOBODY)
-        elif (earlier := _answer_for_session(tx.session, row)) is not None and earlier.answer is not None:
+        elif (earlier := _find_lasting_answer(tx.session, row)) is not None and earlier.answer is not None:
             _store_answer(tx, row, earlier.answer, f"{OPERATOR} ({earlier.id}, for this session)")
         return row.view
 
@@ -196,12 +202,12 @@ class Permissions:
                 pending.ended.set()
         return answered[0]
 
-    def waiting(self) -> list[PermissionRequest]:
+    def list_waiting(self) -> list[PermissionRequest]:
         """The requests that wait for an answer, the oldest first."""
         with self._database.read() as session:
             return [row.view for row in _load_waiting_rows(session)]
 
-    def latest(self, limit: int = 50, *, session_id: str | None = None) -> list[PermissionRequest]:
+    def list_newest(self, limit: int = 50, *, session_id: str | None = None) -> list[PermissionRequest]:
         """Requests of any state, newest first."""
         with self._database.read() as session:
             rows = load_all(session, PermissionRow, _NEWEST, {"session": session_id, "limit": limit})
@@ -237,7 +243,7 @@ def _load_waiting_rows(session: Session, session_id: str | None = None) -> list[
     return load_all(session, PermissionRow, _WAITING, {"session": session_id})
 
 
-def _answer_for_session(session: Session, row: PermissionRow) -> PermissionRow | None:
+def _find_lasting_answer(session: Session, row: PermissionRow) -> PermissionRow | None:
     """The request with the same key that has an answer for the session, or None."""
     lasting = [answer.value for answer in PermissionAnswer if answer.lasts]
     values = {"id": row.id, "session": row.session_id, "key": row.key, "lasting": lasting}
@@ -245,14 +251,18 @@ def _answer_for_session(session: Session, row: PermissionRow) -> PermissionRow |
 
 
 def _store_answer(tx: Transaction, row: PermissionRow, answer: PermissionAnswer, by: str) -> None:
-    row.state, row.answer, row.answered_by, row.answered_at = ANSWERED, answer, by, tx.now
+    row.state = ANSWERED
+    row.answer = answer
+    row.answered_by = by
+    row.answered_at = tx.now
     tx.session.add(row)
     tx.record(PermissionAnswered(**row.about, answer=answer.value, by=by))
 
 
 def _withdraw(tx: Transaction, rows: Iterable[PermissionRow], reason: str) -> None:
     for row in rows:
-        row.state, row.answered_at = WITHDRAWN, tx.now
+        row.state = WITHDRAWN
+        row.answered_at = tx.now
         tx.session.add(row)
         tx.record(PermissionWithdrawn(**row.about, reason=reason))
 

@@ -70,17 +70,17 @@ class Processes:
         self,
         session_id: str,
         pid_folder: Path | None = None,
-        memory: int = sandbox.MAX_MEMORY_BYTES,
+        max_memory: int = sandbox.MAX_MEMORY_BYTES,
         *,
-        contained: bool = False,
+        is_contained: bool = False,
     ) -> None:
-        """`pid_folder` is for the files by which `clawpy stop` finds the processes without the engine. `memory` is in
-        bytes. `contained` says that each command has a process namespace of its own."""
+        """`pid_folder` is for the files by which `clawpy stop` finds the processes without the engine. `max_memory` is
+        in bytes. `is_contained` says that each command has a process namespace of its own."""
         self.session_id = session_id
         self._home = identify_home(pid_folder) if pid_folder else ""
         self._pid_files = PidFiles(pid_folder) if pid_folder and sys.platform == "linux" else None
-        self._memory = memory
-        self._contained = contained
+        self._max_memory = max_memory
+        self._is_contained = is_contained
         self._control_group: ControlGroup | None = None
         self._lock = threading.Lock()
         self._leaders: dict[int, psutil.Process] = {}
@@ -159,11 +159,11 @@ class Processes:
             self._control_group = ControlGroup.make(
                 self.session_id,
                 self._home,
-                memory=self._memory,
-                processes=sandbox.MAX_PROCESSES,
-                contained=self._contained,
+                max_memory=self._max_memory,
+                max_processes=sandbox.MAX_PROCESSES,
+                is_contained=self._is_contained,
             )
-            self._pid_files.create(self.session_id, self._control_group)
+            self._pid_files.write_group_file(self.session_id, self._control_group)
         return self._pid_files.wrap(self.session_id, argv, self._control_group)
 
     def finish(self, process: subprocess.Popen[bytes]) -> None:
@@ -211,10 +211,9 @@ class Processes:
             with contextlib.suppress(psutil.Error):
                 memory += process.memory_info().rss
                 count += 1
-        if memory > self._memory:
-            return (
-                f"its processes used {_format_gigabytes(memory)} of memory, more than {_format_gigabytes(self._memory)}"
-            )
+        if memory > self._max_memory:
+            used, allowed = _format_gigabytes(memory), _format_gigabytes(self._max_memory)
+            return f"its processes used {used} of memory, more than {allowed}"
         if count > sandbox.MAX_PROCESSES:
             return f"it ran {count:,} processes, more than {sandbox.MAX_PROCESSES:,}"
         return ""

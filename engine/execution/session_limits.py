@@ -20,9 +20,11 @@ from engine.frozen import frozen
 from engine.model import RailVerdict, SessionState, microusd
 from engine.wording import money
 
-AUTONOMOUS_S = 120.0
-AUTONOMOUS_TOKENS = 50_000
-"""The limits of a session that started by itself (SPEC 3.8)."""
+MAX_AUTONOMOUS_S = 120.0
+"""Seconds that a session which started by itself may run (SPEC 3.8)."""
+
+MAX_AUTONOMOUS_TOKENS = 50_000
+"""Tokens that such a session may use."""
 
 MIN_FREE_BYTES = 256 * 1024**2
 """A session ends when less than this is left on its disk, because the engine's own records need room."""
@@ -84,7 +86,7 @@ class Limits:
         one may run; for an `autonomous` one SPEC 3.8 does."""
         cost = microusd(channel.session_cost_cap)
         if mode == AUTONOMOUS:
-            return cls(AUTONOMOUS_S, None, cost, AUTONOMOUS_TOKENS)
+            return cls(MAX_AUTONOMOUS_S, None, cost, MAX_AUTONOMOUS_TOKENS)
         return cls(channel.session_minutes * 60, channel.session_silence_minutes * 60, cost)
 
     def explain_exceeded_time(self, stopwatch: Stopwatch) -> str:

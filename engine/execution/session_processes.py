@@ -51,8 +51,8 @@ ChildrenOf = Mapping[int, Sequence[psutil.Process]]
 
 
 def read_children() -> ChildrenOf:
-    """The children of this process and of each of its descendants. All processes of the machine are read once. Twenty
-    sessions that read them each for itself took two fifths of what the engine's threads need."""
+    """The children of this process and of each of its descendants. All processes of the machine are read once for all
+    sessions, because that is slow."""
     children_of = defaultdict[int, list[psutil.Process]](list)
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
@@ -178,15 +178,17 @@ class ControlGroup:
     folder: Path
 
     @classmethod
-    def make(cls, session_id: str, home: str, *, memory: int, processes: int, contained: bool) -> ControlGroup | None:
+    def make(
+        cls, session_id: str, home: str, *, max_memory: int, max_processes: int, is_contained: bool
+    ) -> ControlGroup | None:
         """Make the group of a session; None where that is not possible.
 
-        It is limited to `memory` bytes and so many `processes`, where the kernel has controllers for that. `contained`
-        means that the kernel ends a command with its first process anyway. Then a group is made only where it limits: a
-        process waits more than 10 ms to enter one, and meanwhile no process of the machine may fork.
+        It is limited to `max_memory` bytes and `max_processes`, where the kernel has controllers for that.
+        `is_contained` means that the kernel ends a command with its first process anyway. Then a group is made only
+        where it limits: a process waits more than 10 ms to enter one, and meanwhile no process of the machine may fork.
         """
         parent = find_parent_group()
-        if parent is None or (contained and not can_limit_groups()):
+        if parent is None or (is_contained and not can_limit_groups()):
             return None
         folder = parent / _name_group(session_id, home)
         try:
@@ -194,7 +196,7 @@ class ControlGroup:
             if not (folder / "cgroup.kill").exists():  # before Linux 5.14
                 folder.rmdir()
                 return None
-            for name, maximum in (("memory.max", memory), ("pids.max", processes)):
+            for name, maximum in (("memory.max", max_memory), ("pids.max", max_processes)):
                 if (folder / name).exists():
                     (folder / name).write_text(str(maximum))
         except OSError:
@@ -338,18 +340,18 @@ class PidFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._commands = 0
+        self._command_count = 0
         """The number of commands that got a file."""
 
-    def create(self, session_id: str, group: ControlGroup | None) -> None:
+    def write_group_file(self, session_id: str, group: ControlGroup | None) -> None:
         """Write the file that names the session's control group. Raises OSError."""
         if group is not None:
             (self._folder / f"{session_id}{_GROUP_SUFFIX}").write_text(str(group.folder))
 
     def wrap(self, session_id: str, argv: Sequence[str], group: ControlGroup | None) -> tuple[list[str], Path]:
         """A command line that writes its PID file, enters the group and becomes `argv`; and the path of that file."""
-        self._commands += 1
-        file = self._folder / f"{session_id}.{self._commands}{_COMMAND_SUFFIX}"
+        self._command_count += 1
+        file = self._folder / f"{session_id}.{self._command_count}{_COMMAND_SUFFIX}"
         prologue = f'read -r line </proc/$$/stat; echo "$line" >{shlex.quote(str(file))}; '
         if group is not None:
             prologue += f"echo 0 >{shlex.quote(str(group.entrance))}; "

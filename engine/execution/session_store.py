@@ -38,7 +38,8 @@ log = logging.getLogger(__name__)
 COST_HISTORY_SESSIONS = 20
 """Number of the latest sessions of a runner on a channel whose mean cost is the estimate."""
 
-APPROVED, AUTONOMOUS = "approved", "autonomous"
+APPROVED = "approved"
+AUTONOMOUS = "autonomous"
 """The modes of a session: approved by the operator, or started by itself."""
 
 NOT_BEGUN = "not_begun"
@@ -63,7 +64,8 @@ MoreEvents = Callable[[SessionView], Sequence[Event]]
 CHANGES_WAIT = "its changes until then are waiting"
 """The end of the summary of a session that was stopped after it had changed files."""
 
-FIRST_RETRY_S, MAX_RETRY_S = 0.2, 30.0
+FIRST_RETRY_S = 0.2
+MAX_RETRY_S = 30.0
 """Seconds until the end of a session that could not be stored is tried again, at first and at most."""
 
 
@@ -182,9 +184,9 @@ def get_continued_session(assignment: Assignment) -> str:
     return "" if assignment.flow else str(assignment.parameters.get(CONTINUES) or "")
 
 
-_TOTALS = "SELECT agent, count(*), sum(tokens), sum(cost_microusd) FROM sessions GROUP BY agent"
+_SELECT_TOTALS = "SELECT agent, count(*), sum(tokens), sum(cost_microusd) FROM sessions GROUP BY agent"
 
-_USUAL_COST = f"""
+_SELECT_USUAL_COST = f"""
     SELECT avg(cost_microusd) FROM (
         SELECT cost_microusd FROM sessions
         WHERE runner = :runner AND channel = :channel AND cost_microusd > 0
@@ -331,7 +333,7 @@ class SessionStore:
         with self._database.read() as session:
             return {
                 agent: AgentActivity(sessions=count, total_tokens=tokens, total_cost=cost)
-                for agent, count, tokens, cost in ask(session, _TOTALS)
+                for agent, count, tokens, cost in ask(session, _SELECT_TOTALS)
             }
 
     def find_ids_with_prefix(self, prefix: str) -> list[str]:
@@ -343,7 +345,7 @@ class SessionStore:
         """The mean cost in micro-dollars of the latest sessions of this runner on this channel that were not free. None
         before the first of them."""
         with self._database.read() as session:
-            mean = ask(session, _USUAL_COST, {"runner": runner, "channel": channel}).scalar()
+            mean = ask(session, _SELECT_USUAL_COST, {"runner": runner, "channel": channel}).scalar()
         return None if mean is None else round(mean)
 
 

@@ -382,7 +382,7 @@ class Sessions:
         memory = round(settings.sandbox.memory_gb * 1024**3) or MAX_MEMORY_BYTES
         return LiveSession(
             row.assignment,
-            Processes(row.id, get_pid_folder(self._home), memory, contained=sandbox.has_process_namespaces),
+            Processes(row.id, get_pid_folder(self._home), memory, is_contained=sandbox.has_process_namespaces),
             limits=Limits.of(settings.channel(row.channel), row.mode),
             stopwatch=Stopwatch(self._clock, on_pause=self._dispatch),
             transcript=self._transcripts.open(row.id),
@@ -452,7 +452,7 @@ class Sessions:
         if isinstance(outcome, RunnerResult):
             write = outcome.write
         cwd = str(live.folder) if live else ""
-        more_events: MoreEvents = live.journal.events if live else lambda view: ()
+        more_events: MoreEvents = live.journal.make_events if live else lambda view: ()
 
         self._late_ends.store_now_or_later(
             session_id,

@@ -173,7 +173,7 @@ class TranscriptReader:
         self._ends: dict[Path, tuple[int, int]] = {}
         """(number of the last line, offset of the next byte) where the last page of each file ended."""
 
-    def page(self, path: Path, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
+    def read_page(self, path: Path, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
         """At most `limit` lines after the line number `after`, counted from 1; none if the file does not exist.
         An incomplete last line is left out."""
         if limit <= 0 or not path.is_file():
@@ -213,8 +213,8 @@ class Transcripts:
         return TranscriptWriter(self._get_path(session_id), self._clock, self._secrets)
 
     def read(self, session_id: str, *, after: int, limit: int) -> list[TranscriptLine]:
-        """A page of the transcript of a session; see `TranscriptReader.page`."""
-        return self._reader.page(self._get_path(session_id), after=after, limit=limit)
+        """A page of the transcript of a session; see `TranscriptReader.read_page`."""
+        return self._reader.read_page(self._get_path(session_id), after=after, limit=limit)
 
     def _get_path(self, session_id: str) -> Path:
         return self._folder / f"{session_id}.jsonl"
@@ -379,7 +379,7 @@ class ToolJournal:
             if len(self._errors) < MAX_ERRORS:
                 self._errors[error] = None
 
-    def events(self, view: SessionView) -> Sequence[Event]:
+    def make_events(self, view: SessionView) -> Sequence[Event]:
         """The events to record."""
         with self._lock:
             calls, errors = tuple(self._calls), tuple(self._errors)

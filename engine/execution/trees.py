@@ -30,25 +30,29 @@ from engine.model import Refusal
 REF_ROOT = "refs/clawpy"
 """The refs that keep our objects in a repository; they point to trees, which `git log --all` does not show."""
 
-DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fsync")
+DURABLE_OPTIONS = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fsync")
 """Options of git for objects that must survive a power cut: old contents are on disk before any file changes."""
 
-OUR_NAME, OUR_EMAIL = "Clawpy Console", "clawpy@localhost"
+OUR_NAME = "Clawpy Console"
+OUR_EMAIL = "clawpy@localhost"
 """The author of commits that have no other."""
 
-GITLINK, LINK, EXECUTABLE, ABSENT = "160000", "120000", "100755", "000000"
+SUBMODULE_MODE = "160000"
+LINK_MODE = "120000"
+EXECUTABLE_MODE = "100755"
+ABSENT_MODE = "000000"
 """git's modes of a submodule, a link, an executable file, and a path that a tree does not have."""
 
 MAX_TEXT_SIZE = "1m"
 """Files above this size are shown as binary."""
 
-_DIFF = ("diff-tree", "-r", "--full-index")
+_DIFF_COMMAND = ("diff-tree", "-r", "--full-index")
 """The command that compares two trees."""
 
-_SHOWN = ("-c", f"core.bigFileThreshold={MAX_TEXT_SIZE}", *_DIFF, "--find-renames")
+_REVIEW_COMMAND = ("-c", f"core.bigFileThreshold={MAX_TEXT_SIZE}", *_DIFF_COMMAND, "--find-renames")
 """The command that compares two trees for a reviewer."""
 
-_STATUS = {"A": "added", "M": "modified", "D": "deleted", "R": "renamed", "T": "modified"}
+_STATUS_BY_LETTER = {"A": "added", "M": "modified", "D": "deleted", "R": "renamed", "T": "modified"}
 """The status of a change by git's letter."""
 
 
@@ -107,7 +111,7 @@ def take_snapshot(
 def find_submodules(git: Git, tree: str) -> list[bytes]:
     """The paths of the submodules in a tree."""
     entries = split_nul(git.output("ls-tree", "-r", "-z", tree))
-    return [entry.partition(b"\t")[2] for entry in entries if entry.startswith(GITLINK.encode())]
+    return [entry.partition(b"\t")[2] for entry in entries if entry.startswith(SUBMODULE_MODE.encode())]
 
 
 def _read_head(git: Git) -> tuple[str, str]:
@@ -202,12 +206,12 @@ class TreeChange:
     @property
     def is_added(self) -> bool:
         """Whether the path is only in the new tree."""
-        return self.old_mode == ABSENT
+        return self.old_mode == ABSENT_MODE
 
     @property
     def is_removed(self) -> bool:
         """Whether the path is only in the old tree."""
-        return self.new_mode == ABSENT
+        return self.new_mode == ABSENT_MODE
 
     @property
     def paths(self) -> set[bytes]:
@@ -217,13 +221,13 @@ class TreeChange:
     @property
     def patch_count(self) -> int:
         """The number of its patches in a diff: two where a file became a link or a link a file, else one."""
-        return 2 if ABSENT not in (self.old_mode, self.new_mode) and self.old_mode[:2] != self.new_mode[:2] else 1
+        return 2 if ABSENT_MODE not in (self.old_mode, self.new_mode) and self.old_mode[:2] != self.new_mode[:2] else 1
 
 
 def diff_trees(git: Git, old: str, new: str, *, renames: bool = False) -> list[TreeChange]:
     """Every path in which the tree `new` differs from `old`. Without `renames`, a rename counts as a deletion and an
     addition."""
-    command = _SHOWN if renames else (*_DIFF, "--no-renames")
+    command = _REVIEW_COMMAND if renames else (*_DIFF_COMMAND, "--no-renames")
     return _parse_raw(git.output(*command, "--raw", "-z", old, new))
 
 
@@ -235,14 +239,14 @@ def _parse_raw(output: bytes) -> list[TreeChange]:
         old_mode, new_mode, old_oid, new_oid, letter = header.decode().removeprefix(":").split()
         old_path = next(items) if letter[0] == "R" else b""
         is_mode = letter == "M" and old_oid == new_oid
-        status = "mode" if is_mode else _STATUS[letter[0]]
+        status = "mode" if is_mode else _STATUS_BY_LETTER[letter[0]]
         changes.append(TreeChange(next(items), old_mode, new_mode, old_oid, new_oid, status, old_path))
     return changes
 
 
 def read_patches(git: Git, base: str, result: str) -> list[tuple[TreeChange, bytes]]:
     """The files that differ, with renames, each with its patch."""
-    output = git.output(*_SHOWN, "--raw", "-p", "--submodule=short", "-z", base, result, timeout=120)
+    output = git.output(*_REVIEW_COMMAND, "--raw", "-p", "--submodule=short", "-z", base, result, timeout=120)
     raw, _, patch = output.partition(b"\0\0")
     # The lines of a hunk begin with " ", "+", "-", "\" or "@", so that only a header can begin with "diff --git". The
     # patches are in the order of the raw list.
@@ -252,7 +256,7 @@ def read_patches(git: Git, base: str, result: str) -> list[tuple[TreeChange, byt
 
 def count_changed_lines(git: Git, base: str, result: str) -> dict[bytes, tuple[int | None, int | None]]:
     """The numbers of added and of removed lines by path; None for binary files."""
-    items = iter(split_nul(git.output(*_SHOWN, "--numstat", "-z", base, result)))
+    items = iter(split_nul(git.output(*_REVIEW_COMMAND, "--numstat", "-z", base, result)))
     counts: dict[bytes, tuple[int | None, int | None]] = {}
     for item in items:
         added, removed, path = item.split(b"\t", 2)
@@ -269,7 +273,7 @@ def make_patch(git: Git, base: str, result: str) -> str:
     if find_missing_objects(git, base, result):
         return ""
     try:
-        return git.output(*_DIFF, "--find-renames", "-p", "--binary", base, result, timeout=120).decode()
+        return git.output(*_DIFF_COMMAND, "--find-renames", "-p", "--binary", base, result, timeout=120).decode()
     except UnicodeDecodeError:
         return ""
 

@@ -142,16 +142,16 @@ def _copy_included_file(source: Beneath, target: Beneath, name: str, room: int) 
 
 # -- worktrees
 
-INTENT = "worktree"
+WORKTREE_INTENT = "worktree"
 """The kind of the intent rows of worktrees."""
 
-_LIST_OF_INCLUDED = "clawpy-included"
+_INCLUDED_LIST = "clawpy-included"
 """The file in git's folder of a worktree that lists the ignored files copied into it."""
 
 StartingTreeBuilder = Callable[[Git, str], str]
 """Makes the tree with which a session begins, from the repository and the operator's present tree."""
 
-ADD_S = 600
+ADD_TIMEOUT_S = 600
 """Seconds in which git must have checked out a worktree."""
 
 
@@ -199,7 +199,7 @@ class Worktrees:
         git = Git(workspace).pin()
         require_merge_tree()
         payload = {"workspace": os.fsdecode(workspace), "folder": os.fsdecode(folder)}
-        self.database.write(lambda tx: begin_intent(tx, INTENT, session_id, payload))
+        self.database.write(lambda tx: begin_intent(tx, WORKTREE_INTENT, session_id, payload))
         try:
             with self.locks.hold(str(workspace)):
                 snapshot = take_snapshot(git)
@@ -221,7 +221,7 @@ class Worktrees:
         """Have the next start store the changes of a worktree whose session was interrupted; see `list_unsaved`."""
 
         def store_base(tx: Transaction) -> None:
-            for intent in read_intents(tx, INTENT, worktree.session_id):
+            for intent in read_intents(tx, WORKTREE_INTENT, worktree.session_id):
                 intent.payload = {**intent.payload, "base": worktree.base}
 
         self.database.write(store_base)
@@ -230,7 +230,7 @@ class Worktrees:
         """The existing worktrees of an earlier run that are worth keeping, oldest first. They have only the fields that
         `capture` needs."""
         worktrees = []
-        for intent in unfinished_intents(self.database, INTENT):
+        for intent in unfinished_intents(self.database, WORKTREE_INTENT):
             base, workspace, folder = (intent.payload.get(name, "") for name in ("base", "workspace", "folder"))
             if base and Path(workspace).is_dir() and Path(folder).is_dir():
                 worktrees.append(
@@ -240,9 +240,8 @@ class Worktrees:
 
     def list_sessions(self) -> dict[str, bool]:
         """The sessions that have a worktree, each with whether it is worth keeping."""
-        return {
-            intent.subject: bool(intent.payload.get("base")) for intent in unfinished_intents(self.database, INTENT)
-        }
+        intents = unfinished_intents(self.database, WORKTREE_INTENT)
+        return {intent.subject: bool(intent.payload.get("base")) for intent in intents}
 
     def folder_of(self, session_id: str) -> Path:
         """The folder for a session's worktree, whether it exists or not."""
@@ -253,7 +252,7 @@ class Worktrees:
         ignored files that were copied into the worktree are left out."""
         git = Git(worktree.workspace).pin()
         admin = _find_admin_folder(git, worktree.folder)
-        included_list = admin / _LIST_OF_INCLUDED
+        included_list = admin / _INCLUDED_LIST
         without = frozenset(split_nul(included_list.read_bytes())) if included_list.is_file() else frozenset()
         result = take_snapshot(git, folder=worktree.folder, index=admin / "index", base=worktree.base, without=without)
         keep_object(git, worktree.session_id, "result", result.tree)
@@ -268,7 +267,7 @@ class Worktrees:
     def remove(self, session_id: str) -> None:
         """Remove a session's worktree, if it has one. Its trees stay in the repository. A worktree that cannot be
         removed, because it has files of another user, is left to the next start."""
-        for intent in unfinished_intents(self.database, INTENT):
+        for intent in unfinished_intents(self.database, WORKTREE_INTENT):
             if intent.subject == session_id:
                 self._try_remove(intent)
 
@@ -282,7 +281,7 @@ class Worktrees:
         """At start-up: remove the worktrees of an earlier run, except for the sessions in `keep`, and release their
         trees, except for those in `keep_refs`. Returns messages on what was done."""
         messages = []
-        for intent in unfinished_intents(self.database, INTENT):
+        for intent in unfinished_intents(self.database, WORKTREE_INTENT):
             if intent.subject not in keep:
                 removed = self._try_remove(intent)
                 if intent.subject not in keep_refs:
@@ -310,14 +309,14 @@ def _add_worktree(git: Git, folder: Path, commit: str) -> IncludedFiles:
     """Check a commit out into a new worktree, and copy ignored files into it. Returns these files."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     (git.repository.common / "worktrees").mkdir(exist_ok=True)
-    git.output("worktree", "add", "--quiet", "--detach", str(folder), commit, timeout=ADD_S)
+    git.output("worktree", "add", "--quiet", "--detach", str(folder), commit, timeout=ADD_TIMEOUT_S)
     # git wrote the shadow folder of this process, which commands in a sandbox do not see, and which is removed at the
     # end of the process.
     admin = _find_admin_folder(git, folder)
     (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(admin) + b"\n")
     included = _copy_included_files(git, folder)
     if included.names:
-        (admin / _LIST_OF_INCLUDED).write_bytes(join_nul(included.names))
+        (admin / _INCLUDED_LIST).write_bytes(join_nul(included.names))
     return included
 
 

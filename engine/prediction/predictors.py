@@ -242,7 +242,7 @@ class TwinAccess:
         keyed = self._is_provider_of_twin(model_id.partition(":")[0]) and bool(self.keys.find_source(TWIN))
         return self.models.choose_named(model_id, reason, keyed=keyed)
 
-    def key(self, provider: str) -> Key | None:
+    def get_key(self, provider: str) -> Key | None:
         """The key for a question to this provider, None if there is none."""
         return (self.keys.get(TWIN) if self._is_provider_of_twin(provider) else None) or self.keys.get(provider)
 
@@ -286,7 +286,7 @@ class TwinTraining:
                 f"there is no provider {training.provider}",
                 "clawpy config set training.provider NAME",
             )
-        key = self.keys.get(training.provider) or self.access.key(training.provider)
+        key = self.keys.get(training.provider) or self.access.get_key(training.provider)
         if key is None and not provider_settings.keyless:
             raise Refusal("no_key", f"{training.provider} has no key", f"clawpy key set {training.provider}")
         # The libraries want a word even where the provider wants none.

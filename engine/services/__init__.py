@@ -217,7 +217,7 @@ class Services:
         entries = activity.make_waiting_entries(
             self.changes.list_undecided(limit=100),
             sessions,
-            self.permissions.waiting(),
+            self.permissions.list_waiting(),
             self.clock.now(),
             activity.read_acknowledged_sessions(self.database),
             self.cards.list_pending() if has_interrupted else (),

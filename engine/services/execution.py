@@ -92,7 +92,7 @@ def build_execution(services: Services, overrides: Overrides) -> Sessions:
         services.clock,
         changes=services.changes,
         caches=caches,
-        busy=lambda: [session.id for session in services.sessions.list_running()],
+        list_running=lambda: [session.id for session in services.sessions.list_running()],
     )
     _build_model_host(services, overrides)
     runners = _build_runners(services, caches) if overrides.runners is None else overrides.runners

@@ -97,7 +97,7 @@ def _find_endpoint(services: Services, provider: str) -> Endpoint | None:
     """The address at which a provider makes embeddings, None when it cannot be used."""
     if services.settings.current.provider(provider) is None:
         return None
-    state = services.model_router.provider(provider)
+    state = services.model_router.read_provider(provider)
     key = services.keys.get(provider)
     return Endpoint(state.settings.base_url, key.value if key else "") if state.usable else None
 
@@ -238,7 +238,7 @@ def build_organisation(services: Services, overrides: Overrides) -> None:
 def _read_activity(services: Services) -> Mapping[str, AgentActivity]:
     """The activity of each agent that worked at least once."""
     running = {view.agent: view for view in services.sessions.list_running()}
-    waiting = {request.agent for request in services.permissions.waiting()}
+    waiting = {request.agent for request in services.permissions.list_waiting()}
     activity_by_agent = {}
     for agent, activity in services.sessions.store.read_totals().items():
         if agent in running:

@@ -119,7 +119,7 @@ class _SessionSource:
         view = start_record.view
         until = max(services.clock.now(), view.ended_at or view.created_at) + RECORD_DELAY
         entries = services.ledger.read_between(view.created_at, until, ENTRY_KINDS)
-        requests = services.permissions.latest(MAX_PERMISSION_REQUESTS, session_id=session_id)
+        requests = services.permissions.list_newest(MAX_PERMISSION_REQUESTS, session_id=session_id)
         return replace(
             start_record,
             entries=tuple(entry for entry in entries if session_id in (entry.subject, entry.payload.get("session_id"))),

@@ -19,7 +19,7 @@ def main():
     confinement.make()
     argv = sandbox.wrap([sys.executable, "-c", code], confinement, cwd=confinement.folder)
     folder = get_pid_folder(Home.locate(Path(home)))
-    processes = Processes(session, folder, contained=sandbox.has_process_namespaces)
+    processes = Processes(session, folder, is_contained=sandbox.has_process_namespaces)
     processes.run(
         argv,
         cwd=confinement.folder,

@@ -183,7 +183,7 @@ def test_no_process_outlives_its_command(victim_on_every_rung: Victim, code: str
 def test_a_session_that_uses_too_much_memory_exceeds_its_limit(victim_on_every_rung: Victim):
     """All its processes count together."""
     code = "b = b'x' * 300_000_000; print('full', flush=True); time.sleep(60)"
-    with run_session(victim_on_every_rung, code, memory=200_000_000) as (processes, line):
+    with run_session(victim_on_every_rung, code, max_memory=200_000_000) as (processes, line):
         assert line == b"full\n"
         assert "memory" in processes.explain_exceeded_limit(read_children())
 

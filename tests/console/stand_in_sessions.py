@@ -55,7 +55,7 @@ class StandInPermissions(StandInService):
     def fill(self):
         self.all: list[PermissionRequest] = []
 
-    def waiting(self) -> list[PermissionRequest]:
+    def list_waiting(self) -> list[PermissionRequest]:
         return list(self.all)
 
     def answer(self, id: str, answer: PermissionAnswer):

@@ -17,7 +17,7 @@ def test_an_urgent_disk_stays_urgent_up_to_the_second_limit(
     tmp_path: Path, clock: FakeClock, caches: Caches, monkeypatch: pytest.MonkeyPatch
 ):
     changes: Any = SimpleNamespace(worktrees=SimpleNamespace(list_sessions=dict))
-    housekeeping = Housekeeping(Home.locate(tmp_path), clock, changes=changes, caches=caches, busy=tuple)
+    housekeeping = Housekeeping(Home.locate(tmp_path), clock, changes=changes, caches=caches, list_running=tuple)
     limits = (URGENT_BYTES, URGENT_BYTES - 1, NOT_URGENT_BYTES - 1, NOT_URGENT_BYTES, URGENT_BYTES)
     disks = []
     for free in limits:

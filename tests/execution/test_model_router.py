@@ -88,7 +88,7 @@ def test_each_missing_step_is_named_and_no_other(
 
 def test_a_provider_whose_keys_cannot_be_read_is_not_usable_and_its_refusal_is_about_the_keys():
     router = make_router("!openai")
-    state = router.provider("openai")
+    state = router.read_provider("openai")
     assert not state.usable
     assert state.problem == "keys.json is not a list of keys: move it away"
     assert find_refusal(router).message == "the keys cannot be read"

@@ -29,11 +29,11 @@ class AskedRequest:
         self, world: BeltWorld, key: str = "exec:make deploy", permissions: Permissions | None = None, **texts: str
     ):
         self._permissions = permissions or world.permissions
-        earlier = {request.id for request in self._permissions.latest(1_000)}
+        earlier = {request.id for request in self._permissions.list_newest(1_000)}
         ask = partial(self._permissions.ask, world.live, world.view, key=key, **DEPLOY | texts)
         self._asking = ThreadPoolExecutor(1).submit(ask)
-        wait_until(lambda: len(self._permissions.latest(1_000)) > len(earlier))
-        [self.request] = [request for request in self._permissions.latest(1_000) if request.id not in earlier]
+        wait_until(lambda: len(self._permissions.list_newest(1_000)) > len(earlier))
+        [self.request] = [request for request in self._permissions.list_newest(1_000) if request.id not in earlier]
 
     def result(self) -> bool | str:
         """Whether it was allowed, or why the session was stopped."""
@@ -57,13 +57,13 @@ def world(tmp_path: Path, database: Database, clock: FakeClock) -> BeltWorld:
 def test_a_session_waits_for_the_answer(world: BeltWorld, bus: EventBus, answer: PermissionAnswer):
     events = bus.subscribe(lambda: None)
     question = AskedRequest(world)
-    [request] = world.permissions.waiting()
+    [request] = world.permissions.list_waiting()
     assert (request.title, request.detail, request.reason) == ("run make deploy", "make deploy", "sends to the outside")
     assert (request.agent, request.session_id, request.answer) == ("builder", world.view.id, None)
     assert question.answer(answer) is answer.allows
     answered = world.permissions.get(request.id)
     assert (answered.answer, answered.by, answered.withdrawn) == (answer, "operator", False)
-    assert world.permissions.waiting() == []
+    assert world.permissions.list_waiting() == []
     assert [type(event) for event in events.drain()] == [PermissionAsked, PermissionAnswered]
     verb, lasting = "allowed" if answer.allows else "denied", " for this session" if answer.lasts else ""
     assert world.read_lines("ask")[1] == f"{verb}{lasting} by operator"
@@ -100,7 +100,7 @@ def test_an_answer_for_the_session_answers_its_waiting_requests(world: BeltWorld
     unrelated = AskedRequest(world, key="exec:other")
     assert questions[0].answer(PermissionAnswer.ALLOW_SESSION) is True
     assert [question.result() for question in questions] == [True] * 3
-    assert world.permissions.waiting() == [unrelated.request]
+    assert world.permissions.list_waiting() == [unrelated.request]
     world.stop()
 
 
@@ -122,7 +122,7 @@ def test_a_request_ends_with_its_session(world: BeltWorld, bus: EventBus):
     questions = [AskedRequest(world, key=str(number)) for number in range(3)]
     world.stop("the kill switch")
     assert [question.result() for question in questions] == ["the kill switch"] * 3
-    assert world.permissions.waiting() == []
+    assert world.permissions.list_waiting() == []
     assert sum(isinstance(event, PermissionWithdrawn) for event in events.drain()) == 3
 
 
@@ -132,7 +132,7 @@ def test_a_session_that_runs_by_itself_is_denied(tmp_path: Path, database: Datab
     assert question.result() is False
     assert (question.request.answer, question.request.by) == (PermissionAnswer.DENY_ONCE, "nobody")
     assert question.request.reason == "sends to the outside; nobody can be asked, because the session runs by itself"
-    assert world.permissions.waiting() == []
+    assert world.permissions.list_waiting() == []
 
 
 def test_after_a_crash_waiting_requests_are_withdrawn_and_answers_stay(
@@ -146,10 +146,10 @@ def test_after_a_crash_waiting_requests_are_withdrawn_and_answers_stay(
         (tmp_path / source.name.replace(world.database.path.name, "copy.db")).write_bytes(source.read_bytes())
     with closing(Database(tmp_path / "copy.db", clock=clock, bus=EventBus())) as database:
         after = Permissions(database, randomness=Randomness())
-        assert after.waiting() == [pending]
+        assert after.list_waiting() == [pending]
         reason = f"it was withdrawn because its session is gone ({pending.id})"
         assert after.recover() == [f"“run make deploy” was waiting for your answer; {reason}"]
-        assert after.recover() == after.waiting() == []
+        assert after.recover() == after.list_waiting() == []
         assert after.get(pending.id).withdrawn
         assert after.get(answered.request.id).answer is PermissionAnswer.ALLOW_SESSION
     world.stop()

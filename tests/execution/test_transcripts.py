@@ -44,13 +44,13 @@ def test_any_bytes_in_any_chunks_become_the_same_harmless_lines(chunks: list[byt
 
 def test_pages_are_read_by_line_number(path: Path, clock: FakeClock):
     writer, reader = TranscriptWriter(path, clock, tuple), TranscriptReader()
-    assert reader.page(path) == []
+    assert reader.read_page(path) == []
     for start in range(0, 5000, 500):
         writer.append("output", [f"line {number}" for number in range(start + 1, start + 501)])
         writer.flush()
-        assert [line.number for line in reader.page(path, after=start)] == list(range(start + 1, start + 501))
+        assert [line.number for line in reader.read_page(path, after=start)] == list(range(start + 1, start + 501))
     for after, numbers in ((-5, [1, 2]), (1000, [1001, 1002]), (4999, [5000]), (9999, [])):
-        assert [line.text for line in reader.page(path, after=after, limit=2)] == [f"line {n}" for n in numbers]
+        assert [line.text for line in reader.read_page(path, after=after, limit=2)] == [f"line {n}" for n in numbers]
     writer.close()
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -61,11 +61,11 @@ def test_a_half_written_line_is_left_out_and_cut_off(path: Path, clock: FakeCloc
     writer.close()
     with path.open("ab") as file:
         file.write(b'{"at": "2026-01-0')
-    assert [line.text for line in TranscriptReader().page(path)] == ["whole"]
+    assert [line.text for line in TranscriptReader().read_page(path)] == ["whole"]
     second = TranscriptWriter(path, clock, tuple)
     second.append("note", ["goes on"])
     second.close()
-    assert [(line.number, line.text) for line in TranscriptReader().page(path)] == [(1, "whole"), (2, "goes on")]
+    assert [(line.number, line.text) for line in TranscriptReader().read_page(path)] == [(1, "whole"), (2, "goes on")]
 
 
 @pytest.mark.parametrize("cut_at", [8, 9])
@@ -76,7 +76,7 @@ def test_the_note_on_dropped_output_follows_a_secret_in_the_last_line(
     writer = TranscriptWriter(path, clock, lambda: ["correct-horse"])
     writer.append("output", ["x"] * cut_at + ["it is correct-horse"] + ["x"] * 5)
     writer.close()
-    notes = [line.text for line in TranscriptReader().page(path) if line.kind == "note"]
+    notes = [line.text for line in TranscriptReader().read_page(path) if line.kind == "note"]
     assert notes == [CUT_NOTE, "the transcript keeps 10 lines of output; the rest is dropped"]
 
 
@@ -96,7 +96,7 @@ def test_a_full_disk_leaves_no_half_written_batch(path: Path, clock: FakeClock, 
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert path.stat().st_size == size
     writer.close()
-    assert [line.text[0] for line in TranscriptReader().page(path)] == ["a", "b"]
+    assert [line.text[0] for line in TranscriptReader().read_page(path)] == ["a", "b"]
 
 
 # Secrets
@@ -181,7 +181,7 @@ def test_streamed_lines_are_whole_but_for_their_secrets(path: Path, clock: FakeC
     writer.stream("say", f"{KEYRING_SECRET[9:]}\n{'語' * 7_000}")
     writer.end_stream()
     writer.close()
-    lines = [line.text for line in TranscriptReader().page(path)]
+    lines = [line.text for line in TranscriptReader().read_page(path)]
     assert (lines[0], lines[-1]) == (f"it is {CUT}{CUT}", "語" * 7_000)
 
 

@@ -198,9 +198,9 @@ def permissions(
     """List open requests (with `all` the latest), or answer one: once, or with `session` as long as the session
     runs."""
     if action == "list":
-        requests = engine.permissions.latest(limit) if all else engine.permissions.waiting()
+        requests = engine.permissions.list_newest(limit) if all else engine.permissions.list_waiting()
         return {"permissions": [_make_permission_document(engine, request) for request in requests]}
-    requests = [*engine.permissions.waiting(), *engine.permissions.latest(MAX_SEARCHED_REQUESTS)]
+    requests = [*engine.permissions.list_waiting(), *engine.permissions.list_newest(MAX_SEARCHED_REQUESTS)]
     request_id = match_prefix(
         require("id", id),
         [request.id for request in requests],

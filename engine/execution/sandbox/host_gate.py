@@ -37,13 +37,13 @@ from engine.text import sanitise
 MAX_CONNECTIONS = 64
 """Maximum number of connections at a time. More are refused."""
 
-IDLE_S = 600.0
+IDLE_TIMEOUT_S = 600.0
 """Seconds without data after which a connection is closed. A model may think for minutes."""
 
-OPENING_S = 10.0
+OPENING_TIMEOUT_S = 10.0
 """Seconds for each of these: a request line, the resolution of a name, a connection, the beginning of TLS."""
 
-RETRY_S = 0.2
+ACCEPT_RETRY_S = 0.2
 """Seconds until the next try to accept a connection after the machine had no descriptor left."""
 
 MAX_HEAD_BYTES = 65_536
@@ -189,7 +189,7 @@ class HostGate:
                     return
                 # For example, the machine has no file left. The gate goes on, or the session would have no network.
                 self._report_once(f"a connection could not be taken: {error.strerror}")
-                time.sleep(RETRY_S)
+                time.sleep(ACCEPT_RETRY_S)
                 continue
             if self._slots.acquire(blocking=False):
                 try:
@@ -209,7 +209,7 @@ class HostGate:
             status, is_connected = "400 Bad Request", False
             try:
                 self._track_connection(client, ending)
-                client.settimeout(OPENING_S)
+                client.settimeout(OPENING_TIMEOUT_S)
                 request, unread = self._read_request(client)
                 status = "502 Bad Gateway"
                 rule = self._find_rule(request)
@@ -241,7 +241,7 @@ class HostGate:
     def _read_request(self, client: socket.socket) -> tuple[_Request, bytes]:
         """The request, and the bytes that came after its head. Raises as `_parse_request`."""
         head = b""
-        until = time.monotonic() + OPENING_S
+        until = time.monotonic() + OPENING_TIMEOUT_S
         while b"\r\n\r\n" not in head:
             chunk = client.recv(_CHUNK_BYTES)
             if not chunk or len(head) > MAX_HEAD_BYTES or time.monotonic() > until:
@@ -274,7 +274,7 @@ class HostGate:
                     raise _RequestRefused(f"{where} resolves to {address}, which no session may reach")
             for address in addresses:
                 try:
-                    return socket.create_connection((str(address), request.port), timeout=OPENING_S)
+                    return socket.create_connection((str(address), request.port), timeout=OPENING_TIMEOUT_S)
                 except OSError as error:
                     problem = error
             raise problem
@@ -286,7 +286,7 @@ class HostGate:
         """The beginning of what goes through a tunnel to 443, once it is TLS to the host that was named."""
         if request.port != HTTPS or parse_address(request.host) is not None:
             return received
-        until = time.monotonic() + OPENING_S
+        until = time.monotonic() + OPENING_TIMEOUT_S
         while not _asks_for_host(received, request.host):
             if len(received) > MAX_HEAD_BYTES or time.monotonic() > until:
                 raise ValueError("incomplete TLS handshake")
@@ -302,7 +302,7 @@ class HostGate:
         last_moved = time.monotonic()
 
         def is_idle() -> bool:
-            return time.monotonic() - last_moved >= IDLE_S
+            return time.monotonic() - last_moved >= IDLE_TIMEOUT_S
 
         def copy(source: socket.socket, sink: socket.socket) -> None:
             nonlocal last_moved
@@ -317,7 +317,7 @@ class HostGate:
                         side.shutdown(socket.SHUT_RDWR)
 
         for side in (client, server):
-            side.settimeout(IDLE_S)
+            side.settimeout(IDLE_TIMEOUT_S)
         answers = threading.Thread(target=copy, args=(server, client), name="clawpy-gate", daemon=True)
         answers.start()
         copy(client, server)

@@ -18,7 +18,7 @@ from pathlib import Path
 from engine.execution.sandbox import Confinement, Sandbox, find_escape, make_supervised_command, mounts
 from engine.execution.sandbox.host_paths import find_readable_places
 from engine.execution.sandbox.mounts import Mount, MountKind
-from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, make_filter, read_passed_on_calls
+from engine.execution.sandbox.seccomp import ARCHITECTURES, FilterOptions, make_filter, read_passed_on_calls
 from engine.execution.sandbox.supervisor.kernel import (
     LANDLOCK_EXECUTE,
     LANDLOCK_IOCTL_DEV,
@@ -51,7 +51,10 @@ DEVICES = tuple(Path("/dev") / name for name in ("null", "zero", "full", "random
 PROCESSES = Path("/proc")
 """The list of processes, which commands may read."""
 
-REFER_SINCE_VERSION, TRUNCATION_SINCE_VERSION, IOCTL_SINCE_VERSION, SIGNALS_SINCE_VERSION = 2, 3, 5, 6
+REFER_SINCE_VERSION = 2
+TRUNCATION_SINCE_VERSION = 3
+IOCTL_SINCE_VERSION = 5
+SIGNALS_SINCE_VERSION = 6
 """The first versions of Landlock that confine links between folders, truncation, calls of devices, and signals."""
 
 _NEWEST_VERSION = 7
@@ -134,7 +137,7 @@ class Landlock(Sandbox):
         handled = find_handled_rights(self._version)
         confines_signals = self._version >= SIGNALS_SINCE_VERSION
         scope = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if confines_signals else 0
-        calls = WithoutNamespaces(network, confines_signals, self._version >= TRUNCATION_SINCE_VERSION)
+        calls = FilterOptions(network, confines_signals, self._version >= TRUNCATION_SINCE_VERSION)
         machine = platform.machine()
         program = make_filter(machine, calls)
         assert program is not None, "`problem` said that there is one"

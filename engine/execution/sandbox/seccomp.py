@@ -63,7 +63,7 @@ _O_CREAT = 0o100
 _O_TRUNC = 0o1000
 _O_TMPFILE = 0o20000000
 
-SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+SIGNAL_CALLS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 """Calls that send a signal. They are passed on to the supervisor only if Landlock does not confine signals."""
 
 _CALLS_ON_CALLER = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr", "kill")
@@ -96,18 +96,17 @@ ARCHITECTURES = {name: Architecture(**row) for name, row in _TABLES["architectur
 
 
 @frozen
-class WithoutNamespaces:
+class FilterOptions:
     """The options of a filter for commands that have no namespaces."""
 
-    network: bool
-    """Whether the network is allowed."""
-    signals: bool
+    allows_network: bool
+    confines_signals: bool
     """Whether Landlock confines signals (since Linux 6.12)."""
-    truncation: bool
+    confines_truncation: bool
     """Whether Landlock confines truncation (since Linux 6.2)."""
 
 
-def make_filter(machine: str, without_namespaces: WithoutNamespaces | None = None) -> bytes | None:
+def make_filter(machine: str, without_namespaces: FilterOptions | None = None) -> bytes | None:
     """The filter for a `platform.machine()` in the form that the kernel reads; None for an unknown machine."""
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
@@ -131,7 +130,7 @@ def make_filter(machine: str, without_namespaces: WithoutNamespaces | None = Non
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
-def _check_arguments(architecture: Architecture, without_namespaces: WithoutNamespaces | None) -> _Program:
+def _check_arguments(architecture: Architecture, without_namespaces: FilterOptions | None) -> _Program:
     """Refuse calls by their arguments: new user namespaces, files that run as their owner, input to terminals, and
     sockets of some families."""
     refused = _return_error(errno.EPERM)
@@ -140,7 +139,7 @@ def _check_arguments(architecture: Architecture, without_namespaces: WithoutName
         program += _when(call, _check_argument(0, (_CLONE_NEWUSER,), refused, test=_BPF_JSET))
     for call, index in architecture.modes:
         program += _when(call, _check_argument(index, (_S_ISUID,), refused, test=_BPF_JSET))
-    truncation = without_namespaces is None or without_namespaces.truncation
+    truncation = without_namespaces is None or without_namespaces.confines_truncation
     for call, index in architecture.opens:
         program += _when(call, _check_open(index, refused, truncation=truncation))
     # The kernel compares only the lower half of the number of an ioctl, so the filter does the same.
@@ -156,17 +155,17 @@ def _check_arguments(architecture: Architecture, without_namespaces: WithoutName
         *program,
         *_when(architecture.ioctl, _check_argument(1, numbers, refused)),
         *_when(architecture.fcntl, _check_argument(1, _F_SET_OWNER, refused)),
-        *_when(architecture.socket, _check_socket((_AF_INET, _AF_INET6) if without_namespaces.network else ())),
+        *_when(architecture.socket, _check_socket((_AF_INET, _AF_INET6) if without_namespaces.allows_network else ())),
         *_when(architecture.socketpair, _check_socketpair()),
     ]
 
 
-def read_passed_on_calls(machine: str, without_namespaces: WithoutNamespaces) -> dict[str, int]:
+def read_passed_on_calls(machine: str, without_namespaces: FilterOptions) -> dict[str, int]:
     """The numbers of the system calls that the supervisor judges, by name. Calls that Landlock confines are left
     out."""
     confined = {
-        *(SIGNALS if without_namespaces.signals else ()),
-        *(("truncate",) if without_namespaces.truncation else ()),
+        *(SIGNAL_CALLS if without_namespaces.confines_signals else ()),
+        *(("truncate",) if without_namespaces.confines_truncation else ()),
     }
     calls = _read_call_numbers("passed_on", ARCHITECTURES[machine])
     return {name: call for name, call in calls.items() if name not in confined}

@@ -67,8 +67,8 @@ def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make_acp_
     token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
     notes = ("-----BEGIN PRIVATE KEY----- forbidden", f"{'x ' * 9_980}{token}")
     view = world.start(*(ask_permission(rawInput={"note": note}) for note in notes))
-    wait_until(lambda: world.permissions.waiting())
-    (request,) = world.permissions.waiting()
+    wait_until(lambda: world.permissions.list_waiting())
+    (request,) = world.permissions.list_waiting()
     assert "x x" in request.detail, "nobody is asked for the first"
     assert "ghp" not in request.detail, "also where the end of what is shown tears it"
     world.sessions.stop(view.id, "enough")

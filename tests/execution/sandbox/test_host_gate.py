@@ -42,7 +42,7 @@ def test_the_gate_accepts_again_after_the_machine_had_no_file_left(
                 raise OSError(24, "Too many open files")
             return super().accept()
 
-    monkeypatch.setattr(host_gate, "RETRY_S", 0.01)
+    monkeypatch.setattr(host_gate, "ACCEPT_RETRY_S", 0.01)
     with monkeypatch.context() as patched:
         patched.setattr(host_gate, "socket", SimpleNamespace(**{**vars(socket), "socket": SocketWithoutFiles}))
         gate = open_gate(f"127.0.0.1:{server}")
@@ -140,7 +140,7 @@ def test_connections_above_the_maximum_are_turned_away(open_gate: GateOpener, mo
 
 @pytest.mark.long
 def test_an_idle_connection_is_closed(open_gate: GateOpener, server: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(host_gate, "IDLE_S", 0.1)
+    monkeypatch.setattr(host_gate, "IDLE_TIMEOUT_S", 0.1)
     gate = open_gate(f"127.0.0.1:{server}")
     began = time.monotonic()
     assert gate.send(f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 200")
@@ -148,7 +148,7 @@ def test_an_idle_connection_is_closed(open_gate: GateOpener, server: int, monkey
 
 
 def test_an_incomplete_request_is_answered_with_an_error(open_gate: GateOpener, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(host_gate, "OPENING_S", 0.1)
+    monkeypatch.setattr(host_gate, "OPENING_TIMEOUT_S", 0.1)
     gate = open_gate(LISTED)
     assert gate.send("CONNECT api.exam").startswith(b"HTTP/1.1 400")
     assert gate.send("X" * (host_gate.MAX_HEAD_BYTES + 10)).startswith(b"HTTP/1.1 400")

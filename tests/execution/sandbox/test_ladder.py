@@ -14,7 +14,7 @@ from engine.execution.sandbox import Confinement, ladder, make_supervised_comman
 from engine.execution.sandbox.ladder import NoSandbox, RungReport, find_best_sandbox
 from engine.execution.sandbox.landlock import Landlock, read_landlock_version
 from engine.execution.sandbox.programs import Bubblewrap, Seatbelt
-from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, make_filter_file, read_passed_on_calls
+from engine.execution.sandbox.seccomp import ARCHITECTURES, FilterOptions, make_filter_file, read_passed_on_calls
 from engine.execution.sandbox.supervisor.kernel import JUDGED_CALLS
 from tests.support.programs import make_program
 
@@ -146,7 +146,7 @@ def test_a_command_whose_engine_is_gone_before_it_begins_is_not_run(tmp_path: Pa
 # Judged calls
 
 
-OLDEST_LANDLOCK = WithoutNamespaces(network=False, signals=False, truncation=False)
+OLDEST_LANDLOCK = FilterOptions(allows_network=False, confines_signals=False, confines_truncation=False)
 """With the first version of Landlock the most calls are passed on."""
 
 

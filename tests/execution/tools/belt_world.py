@@ -115,7 +115,7 @@ class BeltWorld:
 
         def give_answer():
             end = time.monotonic() + 20
-            while not (waiting := self.permissions.waiting()):
+            while not (waiting := self.permissions.list_waiting()):
                 if self.live.stop_requested or time.monotonic() > end:
                     return
                 time.sleep(0.005)
@@ -126,7 +126,7 @@ class BeltWorld:
     def read_lines(self, *kinds: str) -> list[str]:
         """The lines of these kinds in the transcript; without a kind those about tools."""
         self.live.transcript.flush()
-        lines = TranscriptReader().page(self._transcript, limit=10_000)
+        lines = TranscriptReader().read_page(self._transcript, limit=10_000)
         return [line.text for line in lines if line.kind in (kinds or ("tool",))]
 
     def stop(self, reason: str = "enough"):

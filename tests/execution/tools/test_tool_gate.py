@@ -39,7 +39,7 @@ def test_a_blocked_command_is_recorded_and_not_run(world: BeltWorld):
     assert "content filter blocks this" in result.text
     refused = world.refused[0]
     assert (refused.tool, refused.what, refused.rule, refused.subject) == ("exec", "rm -rf /", "blocked", world.view.id)
-    assert world.permissions.latest() == [], "a block is nobody's to allow"
+    assert world.permissions.list_newest() == [], "a block is nobody's to allow"
     assert world.read_lines()[-1].startswith("exec rm -rf / refused: the content filter blocks this")
 
 
@@ -49,7 +49,7 @@ def test_a_risky_command_waits_for_a_person(world: BeltWorld):
     world.answer_request(ALLOW_ONCE)
     world.get_answer("exec", command="shred -u a")
     assert not (world.folder / "a").exists()
-    request = world.permissions.latest()[0]
+    request = world.permissions.list_newest()[0]
     assert (request.tool, request.title, request.detail) == ("exec", "run shred -u a", "shred -u a")
     assert request.reason == "overwrites files permanently"
     world.answer_request(DENY_ONCE)
@@ -76,7 +76,7 @@ def test_production_is_always_asked_about(make_belt_world: MakeBeltWorld):
     assert world.get_answer("read", path="deploy/live.yml") == "a: 1\n"
     world.answer_request(DENY_ONCE)
     assert "said no" in world.get_problem("edit", path="deploy/live.yml", old_text="1", new_text="2")
-    request = world.permissions.latest()[0]
+    request = world.permissions.list_newest()[0]
     assert request.reason == "touches production: path deploy/live.yml"
     assert request.detail.endswith("@@ -1 +1 @@\n-a: 1\n+a: 2")
     (world.folder / "link").symlink_to("deploy")
@@ -89,7 +89,7 @@ def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(m
     world.answer_request(ALLOW_SESSION)
     for name in ("a.txt", "b.txt"):
         world.get_answer("write", path=name, content="1")
-    assert "holds for every write" in world.permissions.latest()[-1].reason
+    assert "holds for every write" in world.permissions.list_newest()[-1].reason
 
 
 @needs_sandbox
@@ -109,7 +109,7 @@ def test_an_agents_own_tools_pass_the_same_gate(make_belt_world: MakeBeltWorld, 
     world = make_belt_world(sandbox=find_best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
     assert world.belt.ask_permission(call) is (rule == "")
     assert [entry.rule for entry in world.refused] == ([rule] if rule else [])
-    assert world.permissions.latest() == []
+    assert world.permissions.list_newest() == []
 
 
 @needs_sandbox
@@ -122,8 +122,8 @@ def test_a_person_is_asked_about_unknown_kinds_of_tools(
     for answer in (ALLOW_ONCE, DENY_ONCE):
         world.answer_request(answer)
         assert world.belt.ask_permission(call) is answer.allows
-    assert all(reason in entry.reason for entry in world.permissions.latest())
-    assert len(world.permissions.latest()) == 2
+    assert all(reason in entry.reason for entry in world.permissions.list_newest())
+    assert len(world.permissions.list_newest()) == 2
     alone = make_belt_world(sandbox=find_best_sandbox(), mode=AUTONOMOUS)
     assert not alone.belt.ask_permission(call)
 
@@ -131,7 +131,7 @@ def test_a_person_is_asked_about_unknown_kinds_of_tools(
 def test_a_person_is_asked_about_an_agents_own_tools_without_a_sandbox(world: BeltWorld):
     world.answer_request(DENY_ONCE)
     assert not world.belt.ask_permission(AgentToolCall("read", "read a", paths=["a.py"]))
-    assert "no sandbox confines" in world.permissions.latest()[0].reason
+    assert "no sandbox confines" in world.permissions.list_newest()[0].reason
 
 
 def test_an_agent_that_may_not_write_cannot_write_through_the_client(make_belt_world: MakeBeltWorld):

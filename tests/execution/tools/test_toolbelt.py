@@ -57,7 +57,7 @@ def test_the_journal_has_the_tools_in_order(world: BeltWorld):
     world.get_problem("sing")
     world.get_answer("exec", command="git  --version")
     world.get_problem("exec", command="/no/such/program")
-    *erred, used = world.live.journal.events(world.view)
+    *erred, used = world.live.journal.make_events(world.view)
     assert isinstance(used, ToolsUsed)
     assert used.calls == ("read", "edit", "exec:git", "exec:program")
     assert [entry.tool for entry in erred if isinstance(entry, AgentErred)] == ["edit", "tool", "exec"]

@@ -101,7 +101,7 @@ def test_a_person_is_asked_about_an_unlisted_host_once_for_the_session(make_belt
     world = make_belt_world(web={"resolve": lambda host, port: ["127.0.0.1"]})
     world.answer_request(PermissionAnswer.ALLOW_SESSION)
     world.get_problem("web_fetch", url="https://docs.example/a")  # allowed, and then it is an address of this machine
-    request = world.permissions.latest()[0]
+    request = world.permissions.list_newest()[0]
     assert (request.title, request.detail) == ("fetch https://docs.example/a", "https://docs.example/a")
     assert "talks to docs.example" in request.reason
     world.get_problem("web_fetch", url="https://docs.example/b")

@@ -71,7 +71,7 @@ class ModelRunner(AgentRunner):
                 view,
                 self._services,
                 self._loop_services,
-                model=choice.make_model(self._loop_services.router.key(choice.provider)),
+                model=choice.make_model(self._loop_services.router.get_key(choice.provider)),
                 belt=self._services.belts.open(live, view, folder.path),
                 instructions=prompt.text("system"),
             )

@@ -57,7 +57,7 @@ class ModelAccess(Protocol):
     def choose_named(self, model_id: str, reason: str) -> ModelChoice:
         """The model with this id. Raises `Refusal` `no_model`."""
 
-    def key(self, provider: str) -> Key | None:
+    def get_key(self, provider: str) -> Key | None:
         """The key of a provider; None if it has none. Raises `Refusal` if the key is stored in a place from which it
         must not be used."""
 
@@ -128,7 +128,7 @@ class SingleQuestions:
         self._check_hold()
         try:
             choice = self.access.choose_named(model_id, f"the settings name it for {question.purpose}")
-            model = choice.make_model(self.access.key(choice.provider))
+            model = choice.make_model(self.access.get_key(choice.provider))
         except Refusal as refusal:
             raise NoAnswer(str(refusal)) from refusal
         secrets = (*self.secrets(), *([model.key] if model.key else []))

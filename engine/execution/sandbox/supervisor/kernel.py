@@ -272,13 +272,13 @@ class _Call:
         self, listener: int, token: int, caller: int, number: int, arguments: Sequence[int], writable: Sequence[str]
     ) -> None:
         self.caller = caller
-        self.own_number = number
+        self.call_number = number
         self.arguments = arguments
         self._listener = listener
         self._token = token
         self._writable = writable
 
-    def number(self, index: int) -> int:
+    def get_signed(self, index: int) -> int:
         """The argument `index` as a signed int."""
         return int(ctypes.c_int(self.arguments[index]).value)
 
@@ -339,7 +339,7 @@ def _make_file_call(
     `flags` says how the path is followed, and `always_flags` are added. `path_is_optional` says that the path may be
     NULL, which stands for the file of `folder`.
     """
-    directory_fd = _AT_FDCWD if folder is None else call.number(folder)
+    directory_fd = _AT_FDCWD if folder is None else call.get_signed(folder)
     path_address = None if path is None else call.arguments[path]
     if path_is_optional:
         path_address = path_address or None
@@ -360,13 +360,13 @@ def _set_mode(call: _Call, path: str, values: int) -> None:
 
 def _set_owner(call: _Call, path: str, values: int) -> None:
     # Without capabilities we can do no more than the command itself.
-    os.chown(path, call.number(values), call.number(values + 1))
+    os.chown(path, call.get_signed(values), call.get_signed(values + 1))
 
 
 def _set_times(call: _Call, path: str, values: int) -> None:
     address = call.arguments[values]
     times = ctypes.create_string_buffer(call.read_memory(address, _TIMES_BYTES), _TIMES_BYTES) if address else None
-    raise_errno(libc.syscall(call.own_number, _AT_FDCWD, path.encode(), times, 0), "utimensat")
+    raise_errno(libc.syscall(call.call_number, _AT_FDCWD, path.encode(), times, 0), "utimensat")
 
 
 def _set_length(call: _Call, path: str, values: int) -> None:
@@ -396,7 +396,7 @@ def _check_is_descendant(pid: int) -> None:
 
 
 def _check_kill(call: _Call) -> None:
-    pid = call.number(0)
+    pid = call.get_signed(0)
     if pid == -1:
         raise OSError(errno.EPERM, "everybody")
     if pid >= 0:
@@ -415,9 +415,9 @@ def _read_group(pid: int) -> int:
 def _check_priority(call: _Call, process: int, group: int) -> None:
     """Check a call whose second argument is a process or a group. Its first argument says which: it has the value
     `process` or `group`. Of groups, only that of the caller (0) is allowed."""
-    if call.number(0) == process:
-        _check_is_descendant(call.number(1))
-    elif call.number(0) != group or call.number(1) != 0:
+    if call.get_signed(0) == process:
+        _check_is_descendant(call.get_signed(1))
+    elif call.get_signed(0) != group or call.get_signed(1) != 0:
         raise OSError(errno.EPERM, "other processes")
 
 
@@ -428,7 +428,7 @@ _CALLS_ON_PROCESSES = (
 """Calls whose first argument is a process or a thread."""
 
 _CHECKS: dict[str, Callable[[_Call], None]] = {
-    **dict.fromkeys(_CALLS_ON_PROCESSES, lambda call: _check_is_descendant(call.number(0))),
+    **dict.fromkeys(_CALLS_ON_PROCESSES, lambda call: _check_is_descendant(call.get_signed(0))),
     "kill": _check_kill,
     "setpriority": lambda call: _check_priority(call, os.PRIO_PROCESS, os.PRIO_PGRP),
     "ioprio_set": lambda call: _check_priority(call, _IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP),
