@@ -224,25 +224,28 @@ class Engine(ApiServices):
         What starts work ends before the work, and the database after all that writes to it. If one of them raises, the
         others are closed all the same, and the home is released.
         """
-        with ExitStack() as closing:  # in reverse order
-            closing.callback(self._lock.release)
-            closing.callback(self.database.close)
-            closing.callback(self._record_end)
-            closing.callback(self.memory.close)
-            closing.callback(self.embedding_cache.close)
-            closing.callback(self.knowledge.close)
-            closing.callback(self.learnings.close)
-            closing.callback(self.safety.kill_switch.close)
-            if not self.is_model_host_lent:
-                closing.callback(self.model_host.close)
-            closing.callback(self.status_bar_file.close)
-            closing.callback(self.sessions.close)
-            closing.callback(self.notify.close)
-            closing.callback(self.agent_files.close)
-            closing.callback(self.autonomy.close)
-            closing.callback(self.workspace_watch.close)
-            closing.callback(self._stop_listening)
-            closing.callback(self.gateway.end)
+        steps: list[Callable[[], object]] = [
+            self.gateway.end,
+            self._stop_listening,
+            self.workspace_watch.close,
+            self.autonomy.close,
+            self.agent_files.close,
+            self.notify.close,
+            self.sessions.close,
+            self.status_bar_file.close,
+            *(() if self.is_model_host_lent else (self.model_host.close,)),
+            self.safety.kill_switch.close,
+            self.learnings.close,
+            self.knowledge.close,
+            self.embedding_cache.close,
+            self.memory.close,
+            self._record_end,
+            self.database.close,
+            self._lock.release,
+        ]
+        with ExitStack() as closing:  # calls them in reverse order
+            for step in reversed(steps):
+                closing.callback(step)
 
     def _stop_listening(self) -> None:
         if self._control is not None:

@@ -200,9 +200,9 @@ _VALUE_WORDS = ("key", "secret", "token", "passw", "authorization", "://")
 def _is_harmless(text: str, values: Iterable[str]) -> bool:
     """Whether a text certainly contains no secret. A fast check, because output may have thousands of lines a
     second."""
-    if "PRIVATE KEY" in text or any(value in text for value in values) or _KEY_FORMATS.search(text):
+    if "PRIVATE KEY" in text or any(value in text for value in values):
         return False
-    if _KEY_WITHOUT_BEGIN.search(text):
+    if _KEY_FORMATS.search(text) or _KEY_WITHOUT_BEGIN.search(text):
         return False
     lower = text.lower()
     return not any(word in lower for word in _VALUE_WORDS)

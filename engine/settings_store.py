@@ -292,12 +292,12 @@ class SettingsStore:
                 self._record_later(FaultReported(subject=str(self.file), where="settings", message=error.message))
             return
         self.fault = ""
-        before, after = self._settings, settings
-        self._settings = settings
+        former, self._settings = self._settings, settings
         for name, info in Settings.model_fields.items():
-            if getattr(before, name) != getattr(after, name):
-                value = str(getattr(after, name)) if not hasattr(getattr(after, name), "model_dump") else ""
-                self._record_later(SettingChanged(subject=info.alias or name, value=value))
+            value = getattr(settings, name)
+            if value != getattr(former, name):
+                shown_value = "" if hasattr(value, "model_dump") else str(value)
+                self._record_later(SettingChanged(subject=info.alias or name, value=shown_value))
 
     def _parse(self, text: str) -> Settings:
         settings = read_settings(text, file=str(self.file), environment=self._environment)

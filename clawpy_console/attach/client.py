@@ -181,6 +181,10 @@ MAX_PENDING_BYTES = 65536
 """Bytes that wait for the terminal before the client stops reading from the console."""
 
 
+INPUT_FLAGS, LOCAL_FLAGS, CHARACTERS = 0, 3, 6
+"""The places of these in the mode that `termios.tcgetattr` returns."""
+
+
 class Client:
     """Serves one terminal, which is standard input and output."""
 
@@ -324,12 +328,11 @@ class Client:
             return
         with suppress(termios.error):
             self._saved_mode = termios.tcgetattr(0)
-            flags_in, flags_out, control, flags_local, speed_in, speed_out, characters = termios.tcgetattr(0)
-            flags_in &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
-            flags_local &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
-            characters[termios.VMIN] = 1
-            raw_mode = [flags_in, flags_out, control, flags_local, speed_in, speed_out, characters]
-            termios.tcsetattr(0, termios.TCSANOW, raw_mode)
+            mode = termios.tcgetattr(0)
+            mode[INPUT_FLAGS] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
+            mode[LOCAL_FLAGS] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
+            mode[CHARACTERS][termios.VMIN] = 1
+            termios.tcsetattr(0, termios.TCSANOW, mode)
 
     def _restore_terminal(self) -> None:
         """Give the terminal the mode that it had, unless it has it."""

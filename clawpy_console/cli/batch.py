@@ -16,6 +16,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import engine
@@ -135,50 +136,29 @@ def remember(argument: str, invocation: Invocation, *, wait: bool) -> Document:
     if not argument.strip():
         raise engine.Refusal("bad_arguments", "there is nothing to remember", FILE_FIX)
     started = time.monotonic()
-    report = _Report()
+    report: Document = {"remembered": 0, "known": 0, "badLines": 0, "bad": []}
     answer: Document = {"missing": 0, "trouble": ""}
     source, lines = _open_lines(argument)
     with Console(stderr=True).status("Reading…") as progress, invocation.connect() as call_verb:
-        for piece in _make_pieces(_empty_long_lines(lines, report.add_bad_line)):
+        for piece in _make_pieces(_empty_long_lines(lines, partial(_add_bad_line, report))):
             answer = call_verb("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
-            report.add_answer(answer)
-            progress.update(f"{report.remembered + report.known} remembered")
+            report["remembered"] += answer["remembered"]
+            report["known"] += answer["known"]
+            for line in answer["bad"]:
+                _add_bad_line(report, line)
+            progress.update(f"{report['remembered'] + report['known']} remembered")
         if wait:
             answer = _wait_for_vectors(call_verb, progress.update)
-    return {
-        "remembered": report.remembered,
-        "known": report.known,
-        "badLines": report.bad_line_count,
-        "bad": report.bad_lines,
-        "missing": answer["missing"],
-        "trouble": answer["trouble"],
-        "seconds": round(time.monotonic() - started, 3),
-    }
+    duration = round(time.monotonic() - started, 3)
+    return report | {"missing": answer["missing"], "trouble": answer["trouble"], "seconds": duration}
 
 
-class _Report:
-    """What became of the lines that `remember` read."""
-
-    def __init__(self) -> None:
-        self.remembered = 0
-        self.known = 0
-        self.bad_line_count = 0
-        self.bad_lines: list[Document] = []
-        """At most `MAX_BAD_LINES`."""
-
-    def add_answer(self, answer: Document) -> None:
-        """Add the engine's answer to a piece of the lines."""
-        self.remembered += answer["remembered"]
-        self.known += answer["known"]
-        for line in answer["bad"]:
-            self.add_bad_line(line)
-
-    def add_bad_line(self, line: Document) -> None:
-        """Add a line that could not be read as it is, and print what is wrong with it."""
-        self.bad_line_count += not line["kept"]
-        if len(self.bad_lines) < MAX_BAD_LINES:
-            self.bad_lines.append(line)
-        print(f"line {line['line']}: {line['message']}", file=sys.stderr)
+def _add_bad_line(report: Document, line: Document) -> None:
+    """Add to the report of `remember` a line that could not be read as it is, and print what is wrong with it."""
+    report["badLines"] += not line["kept"]
+    if len(report["bad"]) < MAX_BAD_LINES:
+        report["bad"].append(line)
+    print(f"line {line['line']}: {line['message']}", file=sys.stderr)
 
 
 def _open_lines(argument: str) -> tuple[str, Iterator[tuple[int, str]]]:

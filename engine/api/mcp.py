@@ -23,7 +23,7 @@ from pydantic import Field, ValidationError
 from engine.api.control import Ask, Document, Opener, call
 from engine.home import Home
 from engine.model import Refusal
-from engine.redaction import redact
+from engine.redaction import redact, redact_json
 
 UNNAMED_AGENT = "an agent"
 
@@ -208,5 +208,4 @@ def _make_recalled_memory(memory: Mapping[str, Any]) -> Document:
 
 
 def _make_card(card: Mapping[str, Any]) -> Document:
-    values = {name: card[name] for name in CARD_FIELDS.split()}
-    return {name: redact(value) if isinstance(value, str) else value for name, value in values.items()}
+    return dict(redact_json({name: card[name] for name in CARD_FIELDS.split()}))

@@ -94,7 +94,6 @@ class _Disconnect(Exception):
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
         self.code = code
-        self.reason = reason
 
 
 AnswerCall = Callable[[str, Mapping[str, Any] | None, str | int | None], Document]
