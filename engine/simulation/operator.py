@@ -1,7 +1,7 @@
 """The simulated operator: plans days, approves or dismisses cards, and writes prompts (SPEC 2.7, 3.2).
 
-A `PlannedDay` says when the operator does what, and which oddity the day has. It is drawn from a
-seeded random generator, and `engine.simulation.simulate` runs it.
+A `PlannedDay` says when the operator does what, and which oddity the day has. It is drawn from a seeded random
+generator, and `engine.simulation.simulate` runs it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from engine.engine import Engine
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import Card, DecidedBy, Refusal, Source, Status
-from engine.simulation import PRODUCTION_FILES, SimulatedProject
+from engine.simulation.projects import PRODUCTION_FILES, SimulatedProject
 
 ACTION_MINUTES = (8, 18)
 """Minimum and maximum minutes between two actions of the operator."""
 
 ORDINARY_DAYS = 6
 """Number of days at the start that have no oddity, so that cards can earn the right to run by themselves."""
+
+STRETCHES_BY_WEEKDAY = {**dict.fromkeys(range(5), ((9, 40), (14, 40))), 5: ((13, 30),)}
+"""The stretches of work of each weekday (0 is Monday): the hour at which one begins, and its minutes."""
 
 HABITS = read_table(__file__, "operator.toml")
 
@@ -78,30 +81,29 @@ class PlannedDay:
     """The actions of the operator, in order of time."""
 
 
-def deal_oddities(chance: random.Random) -> Iterator[Oddity]:
+def deal_oddities(random_source: random.Random) -> Iterator[Oddity]:
     """Deal oddities without end, like cards from a shuffled deck: each is dealt once before any is dealt again."""
     while True:
         deck = list(Oddity)
-        chance.shuffle(deck)
+        random_source.shuffle(deck)
         yield from reversed(deck)
 
 
-def plan_day(number: int, begin: datetime, oddities: Iterator[Oddity], chance: random.Random) -> PlannedDay:
+def plan_day(number: int, begin: datetime, oddities: Iterator[Oddity], random_source: random.Random) -> PlannedDay:
     """Plan the day with this number (from 0), which begins at the local midnight `begin`. It has two stretches of work,
     one on Saturdays, and none on Sundays."""
     oddity = next(oddities) if number >= ORDINARY_DAYS and begin.weekday() < 6 else None
-    stretches = [(9, 40), (14, 40)] if begin.weekday() < 5 else [(13, 30)] if begin.weekday() == 5 else []
     moments: list[tuple[datetime, OperatorAction]] = []
-    for hour, minutes in stretches:
-        at = begin + timedelta(hours=hour, minutes=chance.randint(0, 15))
+    for hour, minutes in STRETCHES_BY_WEEKDAY.get(begin.weekday(), ()):
+        at = begin + timedelta(hours=hour, minutes=random_source.randint(0, 15))
         until = at + timedelta(minutes=minutes)
         moments.append((at, OperatorAction.ARRIVE))
-        while (at := at + timedelta(minutes=chance.randint(*ACTION_MINUTES))) < until:
+        while (at := at + timedelta(minutes=random_source.randint(*ACTION_MINUTES))) < until:
             moments.append((at, OperatorAction.WORK))
     if oddity is Oddity.KILL:
-        place = chance.randrange(1, len(moments))
+        place = random_source.randrange(1, len(moments))
         pressed = moments[place][0] + timedelta(minutes=1)
-        resumed = pressed + timedelta(minutes=chance.randint(20, 90))
+        resumed = pressed + timedelta(minutes=random_source.randint(20, 90))
         moments += [(pressed, OperatorAction.STOP), (resumed, OperatorAction.RESUME)]
     return PlannedDay(number, begin, oddity, tuple(sorted(moments)))
 
@@ -114,13 +116,13 @@ class SimulatedOperator:
         self,
         engine: Engine,
         projects: list[SimulatedProject],
-        chance: random.Random,
+        random_source: random.Random,
         finish_sessions: Callable[[], object],
     ) -> None:
         """`finish_sessions` waits until all sessions have ended."""
         self._engine = engine
         self._projects = projects
-        self._chance = chance
+        self._random_source = random_source
         self._grumpy_on: date | None = None
         self._edits_left = 1
         self._reviewed: set[str] = set()
@@ -141,13 +143,13 @@ class SimulatedOperator:
         self._engine.autonomy.note_activity()
         self._edit(oddity)
         self.decide_cards(oddity)
-        if oddity is Oddity.DESTRUCTIVE and self._chance.random() < 0.5:
-            self._propose_own(self._chance.choice(PROMPTS["destructive"]))
+        if oddity is Oddity.DESTRUCTIVE and self._random_source.random() < 0.5:
+            self._propose_own(self._random_source.choice(PROMPTS["destructive"]))
         if oddity is Oddity.SPREE:
-            for prompt in self._chance.sample(PROMPTS["expensive"], 3):
+            for prompt in self._random_source.sample(PROMPTS["expensive"], 3):
                 self._propose_own(prompt, channel="dream-weaver")
-        elif self._chance.random() < 0.04:
-            self._propose_own(self._chance.choice(PROMPTS["harmless"]))
+        elif self._random_source.random() < 0.04:
+            self._propose_own(self._random_source.choice(PROMPTS["harmless"]))
 
     def decide_cards(self, oddity: Oddity | None) -> None:
         """Decide the cards of the stack from the top."""
@@ -169,12 +171,12 @@ class SimulatedOperator:
 
     def _decide(self, card: Card) -> None:
         """Approve or dismiss a card by the operator's habits; sometimes snooze it, undo the decision or leave it."""
-        mood = self._chance.random()
+        mood = self._random_source.random()
         if mood < UNDECIDED_SHARE:
             return
         approval_rate = find_approval_rate(card)
         with suppress(Refusal):  # by a rail, or because it has expired
-            if self._chance.random() >= approval_rate:
+            if self._random_source.random() >= approval_rate:
                 self._engine.cards.dismiss(card.id)
                 if mood > SNOOZED_FROM:
                     self._engine.cards.undo(card.id)
@@ -201,7 +203,7 @@ class SimulatedOperator:
             if refusal.code != "needs_acknowledgement":
                 return
         with suppress(Refusal):
-            if self._chance.random() < 0.3:
+            if self._random_source.random() < 0.3:
                 self._engine.cards.approve(card.id)
             else:
                 self._engine.cards.dismiss(card.id)
@@ -209,18 +211,18 @@ class SimulatedOperator:
     def _edit(self, oddity: Oddity | None) -> None:
         now = self._engine.clock.now()
         if oddity is Oddity.DEPLOY:
-            self._projects[0].edit(self._chance, now, PRODUCTION_FILES)
+            self._projects[0].edit(self._random_source, now, PRODUCTION_FILES)
         for project in self._projects:
-            luck = self._chance.random()
+            luck = self._random_source.random()
             if luck < 0.6:
-                project.edit(self._chance, now)
+                project.edit(self._random_source, now)
             elif luck < 0.75 and project.files:
-                project.commit(self._chance, now)
+                project.commit(self._random_source, now)
             elif luck < 0.82:
                 project.push()
             elif luck < 0.88:
-                commits = self._chance.choice((0, 2, 5))
+                commits = self._random_source.choice((0, 2, 5))
                 if commits:
-                    project.others_push(commits)
+                    project.receive_base_commits(commits)
                 else:
                     project.merge_base()

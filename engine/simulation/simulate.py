@@ -55,7 +55,7 @@ NO_LIMIT = 1_000_000
 POLL_EVERY, POLL_EVERY_WHILE_AWAY = timedelta(minutes=10), timedelta(hours=1)
 """How often due jobs are run while the operator is present, and while away. In a real engine it is every 30 seconds."""
 
-POLL_EVERY_IN_CHATTER, CHATTER = timedelta(minutes=2), timedelta(minutes=5)
+POLL_EVERY_IN_CHATTER, CHATTER_SPAN = timedelta(minutes=2), timedelta(minutes=5)
 """How often due jobs are run after each session of a chatty day, and for how long."""
 
 SIMULATED = (
@@ -107,7 +107,7 @@ class Observations:
     """The number of runs of each job."""
     oddities: dict[int, Oddity] = field(default_factory=dict)
     """The oddity of each day that has one, by the number of the day."""
-    peak: dict[str, int] = field(default_factory=lambda: {"hour": 0, "day": 0, "month": 0})
+    peaks: dict[str, int] = field(default_factory=lambda: {"hour": 0, "day": 0, "month": 0})
     """The highest cost in each window, in micro-dollars."""
     holds: list[tuple[datetime, Hold]] = field(default_factory=list)
     """The stops and pauses, and when each was first seen, in this order."""
@@ -120,13 +120,13 @@ class _SimulatedDays:
         self._engine = world.engine
         self._clock = world.clock
         self._runner = world.runner
-        chance = random.Random(f"{seed}/operator")
-        self._operator = SimulatedOperator(world.engine, world.projects, chance, self._finish_sessions)
+        random_source = random.Random(f"{seed}/operator")
+        self._operator = SimulatedOperator(world.engine, world.projects, random_source, self._finish_sessions)
         self._chatty_until = world.clock.now()
         self._events_when_idle = -1
         """How many events were recorded when last no session was running. If no more are, no session has begun."""
-        self._chance = random.Random(f"{seed}/days")
-        self._oddities = deal_oddities(self._chance)
+        self._random_source = random.Random(f"{seed}/days")
+        self._oddities = deal_oddities(self._random_source)
         self._last_holds: set[str] = set()
         self._state = world.engine.autonomy.update_state().state.value
         self._day = PlannedDay(0, world.clock.now())
@@ -138,7 +138,7 @@ class _SimulatedDays:
         """Simulate this many days; returns the observations."""
         begin = self._clock.now()
         for number in range(days):
-            self._simulate_day(plan_day(number, begin + timedelta(days=number), self._oddities, self._chance))
+            self._simulate_day(plan_day(number, begin + timedelta(days=number), self._oddities, self._random_source))
         self._advance_to(begin + timedelta(days=days, minutes=-1))
         return self._observed
 
@@ -147,7 +147,7 @@ class _SimulatedDays:
         if day.oddity is not None:
             self._observed.oddities[day.number] = day.oddity
         self._runner.price_factor = 7.0 if day.oddity is Oddity.SPREE else 1.0
-        self._runner.chatty = day.oddity is Oddity.CHATTY
+        self._runner.is_chatty = day.oddity is Oddity.CHATTY
         for at, action in day.moments:
             self._advance_to(at)
             self._act(action)
@@ -170,7 +170,7 @@ class _SimulatedDays:
             self._operator.decide_cards(self._day.oddity)
         elif action is OperatorAction.RESUME:
             self._resume("stop")
-            if self._chance.random() < 0.5:
+            if self._random_source.random() < 0.5:
                 self._resume("month")
 
     def _trigger_cards_as_programs(self) -> None:
@@ -224,22 +224,27 @@ class _SimulatedDays:
         """Let all running sessions end, and those that follow from them."""
         if self._engine.database.recorded == self._events_when_idle:
             return
-        sessions, begun = self._engine.sessions, False
+        sessions, has_begun = self._engine.sessions, False
         self._runner.gate.set()
         # First the queued ones: one that starts between the two questions is found by the second.
         while waiting := sessions.store.load_rows(state=SessionState.QUEUED) or sessions.store.load_rows(
             state=SessionState.RUNNING
         ):
-            begun = True
+            has_begun = True
             if not sessions.wait(waiting[0].id, HANG_TIMEOUT_S).state.over:
                 raise RuntimeError(f"the simulation hangs: {waiting[0].id}")
         self._runner.gate.clear()
         self._events_when_idle = self._engine.database.recorded
-        if begun:
-            cost, peak = self._engine.safety.costs.read_state(), self._observed.peak
-            peak |= {window: max(getattr(cost, window), highest) for window, highest in peak.items()}
-            if self._runner.chatty:  # the next steps of the session follow soon
-                self._chatty_until = self._clock.now() + CHATTER
+        if has_begun:
+            self._note_peaks()
+            if self._runner.is_chatty:  # the next steps of the session follow soon
+                self._chatty_until = self._clock.now() + CHATTER_SPAN
+
+    def _note_peaks(self) -> None:
+        """Keep the highest cost in each window."""
+        cost, peaks = self._engine.safety.costs.read_state(), self._observed.peaks
+        for window, highest in peaks.items():
+            peaks[window] = max(getattr(cost, window), highest)
 
 
 # -- the report
@@ -266,7 +271,7 @@ def _make_document(engine: Engine, observed: Observations, *, days: int, seed: i
         "holds": [{"at": at.isoformat(), "word": hold.word, "reason": hold.reason} for at, hold in observed.holds],
         "cost": {
             "total": dollars(sum(view.cost for view in sessions)),
-            "peaks": {window: dollars(amount) for window, amount in observed.peak.items()},
+            "peaks": {window: dollars(amount) for window, amount in observed.peaks.items()},
             "caps": {window: dollars(cap) for window, cap in engine.safety.costs.read_state().caps.items()},
         },
         "perDay": [_describe_day(number, cards, log, sessions, observed) for number in range(days)],
@@ -308,17 +313,17 @@ def _list_kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
 
 def _describe_rail(name: str, blocked: Sequence[dict[str, str]]) -> dict[str, Any]:
     """How often this rail was the first to object, with one example."""
-    first = [entry for entry in blocked if entry["rail"] == name]
-    return {"rail": name, "blocked": len(first), "example": next(iter(first), None)}
+    of_rail = [entry for entry in blocked if entry["rail"] == name]
+    return {"rail": name, "blocked": len(of_rail), "example": next(iter(of_rail), None)}
 
 
 def _describe_blocked(entry: LogEntry) -> dict[str, str]:
     """A blocked entry of the log, with the rail that decided it."""
-    first = next(verdict for verdict in entry.verdicts if not verdict.allows)
+    objection = next(verdict for verdict in entry.verdicts if not verdict.allows)
     return {
         "at": entry.at.isoformat(),
-        "rail": first.rail,
-        "reason": first.reason,
+        "rail": objection.rail,
+        "reason": objection.reason,
         "by": entry.decided_by,
         "prompt": entry.prompt,
     }
@@ -331,6 +336,7 @@ def _describe_day(
     sessions: Sequence[SessionView],
     observed: Observations,
 ) -> dict[str, Any]:
+    """The figures of the day with this number, from 0."""
     start = FIRST_DAY + timedelta(days=number)
     end = start + timedelta(days=1)
 

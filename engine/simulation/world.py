@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from engine.clock import Clock, FakeClock
 from engine.config.settings import Settings
@@ -28,13 +29,36 @@ from engine.git import create_repository
 from engine.home import Home
 from engine.model import MICRO, Assignment, CheckResult, Randomness, Refusal, RunnerInfo, SessionView
 from engine.services import Overrides
-from engine.simulation import SimulatedContexts, SimulatedProject
+from engine.simulation.projects import SimulatedContexts, SimulatedProject
+
+FIRST_DAY = datetime(2026, 1, 5, tzinfo=UTC)
+"""Midnight of a Monday. Local time is UTC, so that the zone of the machine does not matter."""
+
+PROJECTS = ("shop",)
+"""The names of the repositories."""
+
+CONFIG = """\
+autonomousModeEnabled = true
+crossPollCostCapPerDay = 5.0
+crossPollCostCapPerMonth = 40.0
+maxRunningSessions = 1
+
+[production]
+paths = ["deploy/*"]
+"""
+"""The cost caps are lower than the defaults, so that a month reaches them, and one folder is production."""
 
 HANG_TIMEOUT_S = 30.0
 """Real seconds until a simulation that hangs is aborted."""
 
 NEXT_STEPS: Mapping[str, str] = {"run_tests": "lint", "lint": "run_tests"}
 """The next step that each flow names on chatty days (SPEC 2.10)."""
+
+MIN_PRICE_DOLLARS, MAX_PRICE_DOLLARS = 0.02, 0.10
+"""Limits of the price of a session on an ordinary day."""
+
+TEST_FAILURE_RATE = 0.15
+"""The share of test runs in which a test fails."""
 
 
 class SimulatedSandbox(Sandbox):
@@ -67,7 +91,7 @@ class SimulatedRunner:
     seed: int
     price_factor: float = 1.0
     """The factor for all prices of the day."""
-    chatty: bool = False
+    is_chatty: bool = False
     """Whether sessions leave files behind and name a next step."""
     gate: threading.Event = field(default_factory=threading.Event)
 
@@ -91,51 +115,33 @@ class SimulatedRunner:
         return []
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        chance = random.Random(f"{self.seed}/{view.id}")  # the same in any thread
-        price = round(chance.uniform(0.02, 0.10) * self.price_factor * MICRO)
+        random_source = random.Random(f"{self.seed}/{view.id}")  # the same in any thread
+        price = round(random_source.uniform(MIN_PRICE_DOLLARS, MAX_PRICE_DOLLARS) * self.price_factor * MICRO)
         live.say("made up, nothing is executed")
         live.on_stop(self.gate.set)
         self.gate.wait(HANG_TIMEOUT_S)
         live.check_running()
         live.reserve_cost(price)  # real runners, too, reserve the highest cost of a call before they make it
-        live.charge(price, tokens=chance.randint(500, 20_000))
-        return self._make_result(live, chance)
+        live.charge(price, tokens=random_source.randint(500, 20_000))
+        return self._make_result(live, random_source)
 
-    def _make_result(self, live: LiveSession, chance: random.Random) -> RunnerResult:
+    def _make_result(self, live: LiveSession, random_source: random.Random) -> RunnerResult:
+        """The result of a flow or of a text prompt. On chatty days, a flow with a next step leaves a file behind."""
         assignment, now = live.assignment, self.clock.now()
-        project = self.projects[assignment.workspace]
-        if self.chatty and assignment.flow in NEXT_STEPS:
-            project.leave_file(now, ".py" if assignment.flow == "run_tests" else ".json")
-        flow = assignment.flow or ""
-        following = {"next": NEXT_STEPS[flow]} if self.chatty and flow in NEXT_STEPS else {}
-        if assignment.flow == "run_tests":
-            failing = ("tests/test_cart.py::test_total",) if chance.random() < 0.15 else ()
+        project, flow = self.projects[assignment.workspace], assignment.flow or ""
+        facts: dict[str, Any] = {}
+        if self.is_chatty and flow in NEXT_STEPS:
+            project.leave_file(now, ".py" if flow == "run_tests" else ".json")
+            facts = {"next": NEXT_STEPS[flow]}
+        if flow == "run_tests":
+            failing = ("tests/test_cart.py::test_total",) if random_source.random() < TEST_FAILURE_RATE else ()
             check = CheckResult("pytest", 40 - len(failing), len(failing), failing=failing)
-            project.record_run(live.id, now, check, full=self.chatty or not assignment.parameters.get("paths"))
-            return RunnerResult("made up", check=check, facts=following)
-        if assignment.flow == "lint":
-            findings = chance.choice((0, 0, 3))
-            return RunnerResult(
-                f"ruff: {findings} findings in 2 files", facts={"rules": {"F401": findings}, **following}
-            )
-        return RunnerResult("made up", facts=following)
-
-
-FIRST_DAY = datetime(2026, 1, 5, tzinfo=UTC)
-"""Midnight of a Monday. Local time is UTC, so that the zone of the machine does not matter."""
-
-PROJECTS = ("shop",)
-"""The names of the repositories."""
-CONFIG = """\
-autonomousModeEnabled = true
-crossPollCostCapPerDay = 5.0
-crossPollCostCapPerMonth = 40.0
-maxRunningSessions = 1
-
-[production]
-paths = ["deploy/*"]
-"""
-"""The cost caps are lower than the defaults, so that a month reaches them, and one folder is production."""
+            project.record_run(live.id, now, check, full=self.is_chatty or not assignment.parameters.get("paths"))
+            return RunnerResult("made up", check=check, facts=facts)
+        if flow == "lint":
+            findings = random_source.choice((0, 0, 3))
+            return RunnerResult(f"ruff: {findings} findings in 2 files", facts={"rules": {"F401": findings}, **facts})
+        return RunnerResult("made up", facts=facts)
 
 
 @frozen
@@ -157,13 +163,7 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[Sim
         Path(workspace).mkdir(exist_ok=True)
         create_repository(Path(workspace))
     home.config.mkdir(parents=True, exist_ok=True)
-    quoted_workspaces = (
-        json.dumps(workspace, ensure_ascii=False) for workspace in workspaces
-    )  # TOML quotes as JSON does
-    acting = "".join(f'\n[workspaces.{workspace}]\nautonomy = "act"\n' for workspace in quoted_workspaces)
-    # The simulated runner also runs text prompts, so that no model, key or network is needed.
-    acting += "".join(f'\n[channels.{name}]\nrunner = "flow"\n' for name in Settings().channels)
-    home.config_file.write_text(config + acting, encoding="utf-8")
+    home.config_file.write_text(config + _make_sections(workspaces), encoding="utf-8")
     projects = {workspace: SimulatedProject.begin(workspace, clock.now()) for workspace in workspaces}
     runner = SimulatedRunner(clock, projects, seed)
     contexts = SimulatedContexts(projects, clock)
@@ -174,12 +174,20 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[Sim
         randomness=Randomness(seed),
         start_schedule=False,
         overrides=Overrides(
-            runners=(runner,), contexts=contexts, sandbox=SimulatedSandbox(), throw_away=True,
-            unreachable=True,
+            runners=(runner,), contexts=contexts, sandbox=SimulatedSandbox(), throw_away=True, unreachable=True
         ),
-    )  # fmt: skip
+    )
     engine.sessions.store.observe_end(contexts.session_ended)
     try:
         yield SimulatedWorld(engine, clock, list(projects.values()), runner)
     finally:
         engine.close()
+
+
+def _make_sections(workspaces: Sequence[str]) -> str:
+    """The sections of the settings that let cards run by themselves in these workspaces, and let the simulated runner
+    run text prompts too, so that no model, key or network is needed."""
+    quoted_workspaces = (json.dumps(workspace, ensure_ascii=False) for workspace in workspaces)  # TOML quotes as JSON
+    acting = (f'\n[workspaces.{workspace}]\nautonomy = "act"\n' for workspace in quoted_workspaces)
+    running = (f'\n[channels.{name}]\nrunner = "flow"\n' for name in Settings().channels)
+    return "".join((*acting, *running))
