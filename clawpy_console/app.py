@@ -31,7 +31,7 @@ from clawpy_console.attach import Host
 from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.console import StopKey
 from clawpy_console.fields import TONES
-from clawpy_console.keys import bindings, find_key_line_actions, format_key
+from clawpy_console.keys import find_key_line_actions, format_key, make_bindings
 from clawpy_console.presence import Presence
 from clawpy_console.screens import ConsoleScreen, TypeAhead
 from clawpy_console.state import TOPICS
@@ -143,7 +143,7 @@ class ConsoleApp(CardConsole):
     COMMAND_PALETTE_BINDING = "f24"  # our own binding, remappable, does it
     MODES = {mode: partial(_make_screen, mode) for mode in SCREENS}
     DEFAULT_MODE = FIRST_MODE
-    BINDINGS = bindings("app")
+    BINDINGS = make_bindings("app")
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class ConsoleApp(CardConsole):
         self.cards = CardController(self)
         self._tick_timer: Timer | None = None
         self._title = ""  # the title of the terminal
-        self.appearance = Appearance(self, self.last)
+        self.appearance = Appearance(self, self.last_screen)
         self._presence = Presence(self)
         self._type_ahead = TypeAhead()
 
@@ -188,7 +188,7 @@ class ConsoleApp(CardConsole):
         if self._quits_when_ready or (self.terminal is not None and not self.terminal.is_connected):
             self.exit()
             return
-        self.opening = "opening"
+        self.opening_step = "opening"
         self.run_in_background(self._begin, "begin")
 
     async def _begin(self) -> None:
@@ -204,7 +204,7 @@ class ConsoleApp(CardConsole):
             self._show_start_failure(Refusal("cannot_open", message, f"details: {self.home.logs}"))
             return
         self.engine = engine
-        self.opening = ""
+        self.opening_step = ""
         if not self.is_headless:
             self.host.garbage_collector.take_over_full_collections()
         self._stop_key.on_engine_opened(engine)
@@ -231,7 +231,7 @@ class ConsoleApp(CardConsole):
             if self.is_held_elsewhere:
                 self.exit()
                 return
-        self.opening = "not open"
+        self.opening_step = "not open"
         self._draw_state(frozenset())
 
         def on_answer(answer: Answer | None) -> None:
@@ -272,7 +272,7 @@ class ConsoleApp(CardConsole):
     def _find_visible_screen(self) -> ConsoleScreen | None:
         """The screen to draw on, None below a dialog: there it is a picture, and is drawn when the dialog closes."""
         top = self.screen_stack[-1] if self.screen_stack else None  # empty while the app ends
-        return top if isinstance(top, ConsoleScreen) and top.ready else None
+        return top if isinstance(top, ConsoleScreen) and top.is_ready else None
 
     def _draw_state(self, changed: frozenset[str]) -> None:
         if (screen := self._find_visible_screen()) is not None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Themes
 
 
-COLORS = ("background", "surface", "line", "text", "grey", "faint", "accent", "wants", "wrong", "good", "lit")
+THEME_COLORS = ("background", "surface", "line", "text", "grey", "faint", "accent", "wants", "wrong", "good", "lit")
 """The colours that a theme file must define; style sheets and contents use them as `$grey`, `$wants`, ..."""
 
 DEFAULT_THEME = "clawpy-dark"
@@ -61,7 +61,7 @@ def load_theme(file: Path) -> Theme:
     if not isinstance(colors, dict):
         raise Refusal("bad_theme", f"{file}: colors: is no table", example)
     _check_theme_keys(file, document, colors)
-    for key in COLORS:
+    for key in THEME_COLORS:
         if key not in colors:
             raise Refusal("bad_theme", f"{file}: colors.{key}: is missing", "every theme must set all eleven colours")
         try:
@@ -75,7 +75,7 @@ def load_theme(file: Path) -> Theme:
 def _check_theme_keys(file: Path, document: dict[str, Any], colors: dict[str, Any]) -> None:
     """Raise `Refusal` for a key of a theme that is not known, or a switch that is neither true nor false."""
     for key in (*document, *(f"colors.{key}" for key in colors)):
-        accepted = [f"colors.{name}" for name in COLORS] if "." in key else ["dark", "ansi", "colors"]
+        accepted = [f"colors.{name}" for name in THEME_COLORS] if "." in key else ["dark", "ansi", "colors"]
         if key not in accepted:
             raise Refusal("bad_theme", f"{file}: {key}: is not a known key", f"accepted: {', '.join(accepted)}")
     for key in ("dark", "ansi"):
@@ -93,10 +93,10 @@ def load_themes(user_folder: Path) -> Iterator[Theme | Refusal]:
                 yield refusal
 
 
-_ROLES = TONES["theme"]
+_COLOR_BY_ROLE = TONES["theme"]
 """The colour of a theme file for each colour of Textual's themes."""
 
-_VARIABLES = TONES["variable"]
+_COLOR_BY_VARIABLE = TONES["variable"]
 """The same for variables of style sheets."""
 
 
@@ -110,15 +110,15 @@ def _make_theme(name: str, colors: dict[str, str], *, dark: bool, ansi: bool) ->
         "input-cursor-background": "ansi_cyan" if ansi else colors["accent"],
         "input-cursor-foreground": "ansi_black" if ansi else colors["background"],
     }
-    roles: dict[str, Any] = {role: colors[key] for role, key in _ROLES.items()}
-    variables = {variable: colors[key] for variable, key in _VARIABLES.items()} | cursor
+    roles: dict[str, Any] = {role: colors[key] for role, key in _COLOR_BY_ROLE.items()}
+    variables = {variable: colors[key] for variable, key in _COLOR_BY_VARIABLE.items()} | cursor
     return Theme(name=name, dark=dark, ansi=ansi, variables=variables, **roles)
 
 
 # Settings that only the console can judge: the engine accepts any text for them
 
 
-def find_problems(settings: Mapping[str, Any], home: Home) -> list[Refusal]:
+def find_settings_problems(settings: Mapping[str, Any], home: Home) -> list[Refusal]:
     """The problems of the console with its theme and keys in `settings` (named as in the file)."""
     refusals: list[Refusal] = []
     try:
@@ -233,7 +233,7 @@ class Appearance:
         for refusal in refusals:
             self._app.report_refusal(refusal)
         self._app.bell_enabled = current.console.bell
-        self._app.mouse = current.console.mouse
+        self._app.uses_mouse = current.console.mouse
         if current.console.theme != self._app.theme:
             try:
                 self.use_theme(current.console.theme)

@@ -47,13 +47,13 @@ OnResult = Callable[[T], object]
 OnRefusal = Callable[[Refusal], object]
 """Gets the refusal of a call of the engine, on the event loop."""
 
-MAX_PROMPTS = 50
+MAX_KEPT_PROMPTS = 50
 """Maximum number of sent prompts that are kept."""
 
-STARTING = Refusal("starting", "The engine is still starting.", "")
+STARTING_REFUSAL = Refusal("starting", "The engine is still starting.", "")
 """The refusal of every call while the engine is not open."""
 
-MAX_MESSAGES = 50
+MAX_KEPT_MESSAGES = 50
 """Maximum number of messages that are kept."""
 
 READING_CHARS_PER_S = 15
@@ -86,10 +86,10 @@ class Console(TerminalApp):
         self.demo = demo
         self.now = now
         self.engine: Engine | None = None
-        self.opening = "opening"
+        self.opening_step = "opening"
         """The step of the engine's start, "" once it is open."""
-        self.last = load_last_screen(home.last_screen)
-        self.state = self.last.state
+        self.last_screen = load_last_screen(home.last_screen)
+        self.state = self.last_screen.state
         self._opened_for = tuple(workspaces)
         self.workspace_filter: str | None = None
         """The only workspace that mission control shows, "" for all; None for those of this console."""
@@ -102,12 +102,12 @@ class Console(TerminalApp):
         self._on_cards_read: list[Callable[[], object]] = []  # called at the next reading of the cards
         self.pressed_stop: Hold | None = None
         """The stop that was pressed here, until the engine reports it."""
-        self.visited: set[str] = set()
+        self.visited_screens: set[str] = set()
         """Screens that were opened before."""
         self.keymap: dict[str, str] = {}
         """The operator's own keys, by the id of the action."""
         self.bell_enabled = True
-        self.mouse = home.read_settings_section("console").get("mouse") is not False
+        self.uses_mouse = home.read_settings_section("console").get("mouse") is not False
         """Whether the console uses the mouse from its next start on."""
         self._save_scheduled = False
         self._is_ready = False  # once the first frame is drawn
@@ -117,8 +117,8 @@ class Console(TerminalApp):
         self._early_refusals: list[Refusal] = []  # refusals that came before there was a screen to show them on
         self.workspace_refusal: Refusal | None = None
         """Why the engine does not watch the repository that this console was opened in."""
-        self._toasts: dict[str, Notification] = {}  # the latest, by what they are about
-        self.messages: deque[str] = deque(maxlen=MAX_MESSAGES)
+        self._toast_by_subject: dict[str, Notification] = {}  # the latest, by what they are about
+        self.messages: deque[str] = deque(maxlen=MAX_KEPT_MESSAGES)
         """The texts of the last toasts, each with its time, oldest first."""
 
     def on_state_changed(self, changed: frozenset[str]) -> None:
@@ -141,7 +141,7 @@ class Console(TerminalApp):
         They are set in every console of this process, because each console saves all of them.
         """
         for console in self.host.apps.values() or (self,):
-            console.last = dataclasses.replace(console.last, **changed)
+            console.last_screen = dataclasses.replace(console.last_screen, **changed)
         self._save_soon()
 
     def save_prompt(self, draft: str, workspace: str, *, sent: str = "") -> None:
@@ -149,10 +149,10 @@ class Console(TerminalApp):
         them may hold a secret."""
         from engine.redaction import redact
 
-        before = self.last.prompts
+        before = self.last_screen.prompts
         prompts = (sent, *(item for item in before if item != sent)) if sent else before
         if redact(draft) == draft and redact(sent) == sent:
-            self.update_last_screen(draft=draft, draft_of=workspace, prompts=prompts[:MAX_PROMPTS])
+            self.update_last_screen(draft=draft, draft_of=workspace, prompts=prompts[:MAX_KEPT_PROMPTS])
 
     def reload(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
         """Read `topics` again, off the event loop. Topics that only a screen knows are ignored.
@@ -229,9 +229,9 @@ class Console(TerminalApp):
             work = partial(self.run_in_thread, partial(call, self.engine), on_result, on_refusal, lock=lock)
             self.run_in_background(work, group, exclusive=False)
         elif on_refusal is not None:
-            on_refusal(STARTING)
+            on_refusal(STARTING_REFUSAL)
         else:
-            self.show_toast(STARTING, "warning")
+            self.show_toast(STARTING_REFUSAL, "warning")
 
     def carry_out(self, call: EngineCall[object], message: str, *topics: str) -> None:
         """Call the engine in a thread; then show `message` as a toast, and read again the `topics` that changed."""
@@ -303,10 +303,10 @@ class Console(TerminalApp):
         self.messages.append(f"{clock_time(self.now())}  {message}")
         timeout = max(self.NOTIFICATION_TIMEOUT, min(len(message) / READING_CHARS_PER_S, MAX_TOAST_S))
         toast = Notification(message, severity=severity, timeout=timeout)
-        shown = {key: other for key, other in self._toasts.items() if not other.has_expired}
+        shown = {key: other for key, other in self._toast_by_subject.items() if not other.has_expired}
         if (earlier := shown.get(about or toast.message)) is not None:
             earlier.timeout = 0.0  # Textual removes what has expired when it shows the next toast
-        self._toasts = {**shown, about or toast.message: toast}
+        self._toast_by_subject = {**shown, about or toast.message: toast}
         self.post_message(Notify(toast))
 
     def report(self, text: str, *topics: str) -> None:
@@ -353,7 +353,7 @@ class Console(TerminalApp):
     async def action_go(self, mode: str) -> None:
         """Show the screen `mode`, unless a dialog is open."""
         if len(self.screen_stack) == 1 and mode in self.MODES and mode != self.current_mode:
-            self.visited.add(mode)
+            self.visited_screens.add(mode)
             await self.switch_mode(mode)
 
     def open(self, mode: str, *arguments: object) -> None:
@@ -399,7 +399,7 @@ class Console(TerminalApp):
 
     def set_mouse(self, *, enabled: bool) -> None:
         """Use the mouse, or leave it to the terminal, from the next start on."""
-        self.mouse = enabled
+        self.uses_mouse = enabled
         self.write_setting("console.mouse", enabled)
         self.show_toast(f"the mouse is {'on' if enabled else 'off'} after a restart")
 
@@ -414,7 +414,7 @@ class Console(TerminalApp):
     async def _save(self) -> None:
         self._save_scheduled = False
         screen = dataclasses.replace(
-            self.last, state=self.state, saved_at=self.now(), theme=self.theme, keys=dict(self.keymap)
+            self.last_screen, state=self.state, saved_at=self.now(), theme=self.theme, keys=dict(self.keymap)
         )
         try:
             await asyncio.to_thread(save_last_screen, self.home.last_screen, screen)
@@ -422,7 +422,7 @@ class Console(TerminalApp):
             log.warning("the last screen cannot be saved: %s", error)
 
 
-F12_REASON = "F12 pressed in the console"
+STOP_KEY_REASON = "F12 pressed in the console"
 """The reason of a stop by the stop key."""
 
 
@@ -455,7 +455,7 @@ class StopKey:
 
         def stop() -> None:
             try:
-                engine.safety.kill_switch.stop(F12_REASON, "operator")
+                engine.safety.kill_switch.stop(STOP_KEY_REASON, "operator")
             except Exception as error:
                 log.exception("F12 failed")
                 app.call_later(self._report_stop_failure, error)
@@ -467,7 +467,7 @@ class StopKey:
     def _report_stop_failure(self, error: Exception) -> None:
         """Say that the stop failed. With a `Refusal` it holds, but is not recorded: it stays in sight for `R`."""
         if isinstance(error, Refusal):
-            self._show_stop(F12_REASON)
+            self._show_stop(STOP_KEY_REASON)
             self._app.show_toast(capitalised(f"{error}."), "error")
         else:
             self._app.refresh_after_stop()

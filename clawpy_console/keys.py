@@ -2,7 +2,8 @@
 
 The table is `keys.txt`: bindings, the key line, the help screen and the check of the operator's `[keys]` come from it.
 
-`bindings` gives an app, a screen or a widget the keys of its groups. `check_keymap` judges what the operator chose.
+`make_bindings` gives an app, a screen or a widget the keys of its groups. `check_keymap` judges those that the operator
+chose.
 """
 
 from __future__ import annotations
@@ -63,29 +64,31 @@ def _make_action(group: str, row: str) -> Action:
 
 
 _TITLES, _ROWS = _read_sections()
-GROUPS = {name: title.strip() for name, title in _TITLES.items() if title}
+GROUP_TITLES = {name: title.strip() for name, title in _TITLES.items() if title}
 """The titles of the groups."""
 
-ACTIONS = tuple(_make_action(group, row) for group in GROUPS for row in _ROWS[group])
-BY_ID = {action.id: action for action in ACTIONS}
+ACTIONS = tuple(_make_action(group, row) for group in GROUP_TITLES for row in _ROWS[group])
+ACTION_BY_ID = {action.id: action for action in ACTIONS}
 _LINE_ORDER = _ROWS["line-order"][0].split()
-KEY_LINE = sorted((action for action in ACTIONS if action.label), key=lambda action: _LINE_ORDER.index(action.group))
+KEY_LINE_ACTIONS = sorted(
+    (action for action in ACTIONS if action.label), key=lambda action: _LINE_ORDER.index(action.group)
+)
 """The actions of the key line, in its order."""
 
 _LIVE_TOGETHER = [set(row.split()) for row in _ROWS["live-together"]]
 """Groups, and names of screens, whose keys work at the same time."""
 
-_SHARED = [set(row.split()) for row in _ROWS["shared-keys"]]
+_SHARED_KEYS = [set(row.split()) for row in _ROWS["shared-keys"]]
 """Pairs of actions that may share a key."""
 
-_SHOWN_AS = WORDS["key"]
+_SHOWN_KEYS = WORDS["key"]
 """The signs and words for keys on screens, by Textual's name."""
 
 _KEY_NAMES = {key.value for key in Keys} | set(KEY_ALIASES)
 """Textual's names of keys."""
 
 
-def bindings(*groups: str, without: str = "") -> list[BindingType]:
+def make_bindings(*groups: str, without: str = "") -> list[BindingType]:
     """The bindings of these groups for the `BINDINGS` of an app, a screen or a widget, `without` that of one id."""
     return [
         Binding(
@@ -107,12 +110,12 @@ def format_key(action_id: str, keymap: Mapping[str, str]) -> str:
     first = _list_keys(action_id, keymap)[0]
     if re.fullmatch(r"f\d+", first):
         return first.upper()
-    return _SHOWN_AS.get(first) or key_to_character(first) or re.sub(r"^ctrl\+", "^", first)
+    return _SHOWN_KEYS.get(first) or key_to_character(first) or re.sub(r"^ctrl\+", "^", first)
 
 
 def find_key_line_actions(keys: Collection[str], keymap: Mapping[str, str]) -> list[Action]:
     """The actions of the key line that one of `keys` does on any screen."""
-    return [action for action in KEY_LINE if not set(keys).isdisjoint(_list_keys(action.id, keymap))]
+    return [action for action in KEY_LINE_ACTIONS if not set(keys).isdisjoint(_list_keys(action.id, keymap))]
 
 
 def is_on_screen(action: Action, mode: str) -> bool:
@@ -152,16 +155,16 @@ def check_keymap(keys: Mapping[str, str]) -> tuple[dict[str, str], list[BadKeys]
         except BadKeys as refusal:
             refusals.append(refusal)
     for action_id in list(good):  # of two entries with the same key the first is refused, and the second stays
-        for taken_by, key in _find_clashes(action_id, good):
-            problem = f"{key!r} is already {taken_by}"
-            refusals.append(BadKeys(action_id, problem, f"give {taken_by} another key too"))
+        for other_id, key in _find_clashes(action_id, good):
+            problem = f"{key!r} is already {other_id}"
+            refusals.append(BadKeys(action_id, problem, f"give {other_id} another key too"))
             good.pop(action_id, None)
     return good, refusals
 
 
 def _check_keys(action_id: str, text: str) -> str:
     """The keys in `text` for an action. Raises `BadKeys`."""
-    if action_id not in BY_ID:
+    if action_id not in ACTION_BY_ID:
         raise BadKeys(action_id, "no such action", _suggest_action(action_id))
     keys = [key.strip() for key in text.split(",") if key.strip()]
     unknown = [key for key in keys if not _is_key(key)]
@@ -175,7 +178,7 @@ def _check_keys(action_id: str, text: str) -> str:
 
 def _suggest_action(action_id: str) -> str:
     """The actions that were probably meant by an unknown id, in words; else where the ids are shown."""
-    if likely := difflib.get_close_matches(action_id, BY_ID, n=3, cutoff=0.8):
+    if likely := difflib.get_close_matches(action_id, ACTION_BY_ID, n=3, cutoff=0.8):
         return f"did you mean {' or '.join(likely)}?"
     return "`clawpy help keys` shows the name of each action, such as stack.approve"
 
@@ -189,7 +192,7 @@ def _is_key(key: str) -> bool:
     return (
         key in _KEY_NAMES
         or last in _KEY_NAMES
-        or last in _SHOWN_AS
+        or last in _SHOWN_KEYS
         or len(last) == 1
         or (key_to_character(last) or "€").isascii()
     )
@@ -197,16 +200,16 @@ def _is_key(key: str) -> bool:
 
 def _list_keys(action_id: str, keymap: Mapping[str, str]) -> list[str]:
     """The keys of an action, remapped or not; that of the key line is first."""
-    return [key.strip() for key in keymap.get(action_id, BY_ID[action_id].keys).split(",")]
+    return [key.strip() for key in keymap.get(action_id, ACTION_BY_ID[action_id].keys).split(",")]
 
 
 def _find_clashes(action_id: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]:
     """The actions that have a key of `action_id` too where both are live, each with that key."""
-    changed, changed_keys = BY_ID[action_id], set(_list_keys(action_id, keymap))
+    group, keys = ACTION_BY_ID[action_id].group, set(_list_keys(action_id, keymap))
     clashes = []
-    for action in ACTIONS:
-        groups = {changed.group, action.group}
-        together = len(groups) == 1 or "app" in groups or _are_live_together(groups)
-        if action.id != action_id and together and {action_id, action.id} not in _SHARED:
-            clashes += [(action.id, key) for key in sorted(changed_keys.intersection(_list_keys(action.id, keymap)))]
+    for other in ACTIONS:
+        groups = {group, other.group}
+        is_live_together = len(groups) == 1 or "app" in groups or _are_live_together(groups)
+        if other.id != action_id and is_live_together and {action_id, other.id} not in _SHARED_KEYS:
+            clashes += [(other.id, key) for key in sorted(keys.intersection(_list_keys(other.id, keymap)))]
     return clashes

@@ -57,7 +57,7 @@ class LastScreen:
 def load_last_screen(file: Path) -> LastScreen:
     """The content of `file` without the fields that cannot be read, and without a state of another version. Never
     raises: a bad cache is no reason not to start."""
-    unreadable = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+    reading_errors = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
         if document.get("version") != LAST_SCREEN_VERSION:
@@ -65,7 +65,7 @@ def load_last_screen(file: Path) -> LastScreen:
             document.pop("state", None)
     except FileNotFoundError:
         return LastScreen()
-    except unreadable as error:
+    except reading_errors as error:
         log.warning("%s cannot be read and is drawn again: %s", file, error)
         return LastScreen()
     values = {}
@@ -73,7 +73,7 @@ def load_last_screen(file: Path) -> LastScreen:
         try:
             if name in document:
                 values[name] = _decode(kind, document[name])
-        except unreadable as error:
+        except reading_errors as error:
             log.warning("%s in %s cannot be read and is left out: %s", name, file, error)
     return LastScreen(**values)
 
@@ -135,8 +135,8 @@ def _decode(kind: Any, value: Any) -> Any:
 def _decode_generic(origin: Any, arguments: tuple[Any, ...], value: Any) -> Any:
     """The value of an optional type, a tuple, a frozen set or a mapping."""
     if origin in (types.UnionType, typing.Union):
-        present = next(argument for argument in arguments if argument is not type(None))
-        return None if value is None else _decode(present, value)
+        value_type = next(argument for argument in arguments if argument is not type(None))
+        return None if value is None else _decode(value_type, value)
     if origin in (tuple, frozenset) and not isinstance(value, list):
         raise TypeError(f"{value!r} is no list")
     if origin is tuple:

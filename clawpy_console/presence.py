@@ -39,23 +39,23 @@ class Presence:
 
     def greet(self) -> None:
         """Show the hints of a first run, or what happened since the last quit. Called once, after the first reading."""
-        app, saved = self._app, self._app.last.saved_at
+        app, saved = self._app, self._app.last_screen.saved_at
         self._active_at = app.now()
-        if not app.last.welcomed:
+        if not app.last_screen.welcomed:
             self._show_first_steps()
         if saved is not None and app.now() - saved > ABSENCE:
             self._show_absence(saved)
 
     def update_first_steps(self) -> None:
         """Show the hints of a first run again, since other channels are served than they say."""
-        if self._is_greeting and not self._app.last.welcomed:
+        if self._is_greeting and not self._app.last_screen.welcomed:
             self._show_first_steps()
 
     def _show_first_steps(self) -> None:
         app = self._app
         app.call_engine(
             lambda engine: _read_first_run_lines(engine, app.keymap, demo=app.demo),
-            lambda lines: self._greet([] if app.last.welcomed else lines),
+            lambda lines: self._greet([] if app.last_screen.welcomed else lines),
         )
 
     def note_activity(self, key: str) -> None:
@@ -65,9 +65,9 @@ class Presence:
         active_at, self._active_at = self._active_at, now
         if active_at is not None and now - active_at > ABSENCE:
             self._show_absence(active_at)
-        elif self._is_greeting and (app.last.welcomed or key == "escape"):
+        elif self._is_greeting and (app.last_screen.welcomed or key == "escape"):
             self._greet([])
-        if app.is_loaded and key == "escape" and not app.last.welcomed:
+        if app.is_loaded and key == "escape" and not app.last_screen.welcomed:
             app.update_last_screen(welcomed=True)
         self._report_activity(now)
 
@@ -100,7 +100,7 @@ class Presence:
         self._is_greeting = bool(lines)
         for screen in self._app.screen_stack:
             if isinstance(screen, MissionScreen):
-                if screen.ready:
+                if screen.is_ready:
                     screen.greet(lines)
                 else:
                     self._app.call_after_refresh(self._greet, lines)

@@ -164,11 +164,11 @@ class AppState:
         running = (session for session in self.sessions if session.state is SessionState.RUNNING)
         return next(running, None) or next(iter(self.sessions), None)
 
-    def requests_of(self, session_id: str) -> tuple[PermissionRequest, ...]:
+    def find_requests_of(self, session_id: str) -> tuple[PermissionRequest, ...]:
         """The permission requests of a session, the oldest first."""
         return tuple(request for request in self.permissions if request.session_id == session_id)
 
-    def change_of(self, session: SessionView) -> ChangeSet | None:
+    def find_change_of(self, session: SessionView) -> ChangeSet | None:
         """The change set of `session`, if it left one."""
         return next((change for change in self.changes if change.session_id == session.id), None)
 
@@ -212,13 +212,13 @@ def _read_sessions(engine: Engine, scope: ReadScope) -> StateFields:
 
 def _select_console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, ...]:
     """See `AppState.workspaces`. One that is switched off is left out, unless no other is left."""
-    watched, own = engine.workspaces, scope.opened_for
-    if not own:
+    watched, chosen = engine.workspaces, scope.opened_for
+    if not chosen:
         return tuple(watched)
-    return tuple(path for path in dict.fromkeys((*own, *engine.configured_workspaces)) if path in watched) or own
+    return tuple(path for path in dict.fromkeys((*chosen, *engine.configured_workspaces)) if path in watched) or chosen
 
 
-HOME_IS_GONE = "the home is gone, and nothing is recorded: quit, and start `clawpy` again"
+HOME_GONE_MESSAGE = "the home is gone, and nothing is recorded: quit, and start `clawpy` again"
 
 
 def _read_autonomy(engine: Engine, scope: ReadScope) -> StateFields:
@@ -227,7 +227,7 @@ def _read_autonomy(engine: Engine, scope: ReadScope) -> StateFields:
     workspaces, all_remarks = _select_console_workspaces(engine, scope), engine.checks.read_remarks()
     remarks = (f"{workspace_name(path)}: {remark}" for path, remark in all_remarks.items() if path in workspaces)
     return {
-        "home_error": "" if engine.home.database.exists() else f"{HOME_IS_GONE} ({engine.home.database})",
+        "home_error": "" if engine.home.database.exists() else f"{HOME_GONE_MESSAGE} ({engine.home.database})",
         "holds": engine.safety.kill_switch.list_holds(),
         "quiet": QuietHours(
             bool(autonomy.find_quiet_reason()), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()

@@ -168,7 +168,7 @@ class Consoles(Host):
             if self._is_ending:  # the last console was closed meanwhile
                 return ClientEnd(attach_again=True)
             app = self.apps[terminal] = self._make_app(terminal, repositories)
-            await app.run_async(mouse=app.mouse)
+            await app.run_async(mouse=app.uses_mouse)
             if app._exception is not None:
                 raise app._exception
             return ClientEnd(app.return_code or 0, attach_again=app.is_held_elsewhere)

@@ -70,12 +70,12 @@ def _read_page(topic: str) -> str:
 def _make_keys_page(home: Home) -> str:
     """The table of keys as a page, with the changes of the settings."""
     from clawpy_console.appearance import read_configured_keys
-    from clawpy_console.keys import ACTIONS, GROUPS, check_keymap, format_key_with_letters
+    from clawpy_console.keys import ACTIONS, GROUP_TITLES, check_keymap, format_key_with_letters
 
     keymap = check_keymap(read_configured_keys(home))[0]
     example = "clawpy config set 'keys.\"stack.approve\"' right,l,a"
     lines = ["# Keys of the console", "", f"To change the keys of an action, put its ID in quotes: `{example}`."]
-    for group, title in GROUPS.items():
+    for group, title in GROUP_TITLES.items():
         rows = [
             f"| {format_key_with_letters(action.id, keymap)} | {action.tooltip} | `{action.id}` |"
             for action in ACTIONS

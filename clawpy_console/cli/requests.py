@@ -247,7 +247,7 @@ def _run_doctor(options: Namespace, invocation: Invocation) -> Document:
 
 def _find_console_problems(settings: Document, home: Home) -> list[Document]:
     """Checks of `doctor` for what is wrong with the keys and the theme in the settings."""
-    from clawpy_console.appearance import find_problems
+    from clawpy_console.appearance import find_settings_problems
 
     return [
         {
@@ -256,7 +256,7 @@ def _find_console_problems(settings: Document, home: Home) -> list[Document]:
             "message": problem.message,
             "fix": problem.fix,
         }
-        for problem in find_problems(settings, home)
+        for problem in find_settings_problems(settings, home)
     ]
 
 

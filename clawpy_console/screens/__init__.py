@@ -25,7 +25,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker
 
-from clawpy_console.keys import GROUPS, Action, bindings, find_key_line_actions, format_key, is_on_screen
+from clawpy_console.keys import GROUP_TITLES, Action, find_key_line_actions, format_key, is_on_screen, make_bindings
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Columns, Frame, KeyLine
 from clawpy_console.widgets.texts import Filter, PlainText, ReflowingText, type_into
@@ -227,7 +227,7 @@ class ConsoleScreen(BaseScreen[None]):
 
     app: CardConsole
 
-    BINDINGS = bindings("panes", "zoom")
+    BINDINGS = make_bindings("panes", "zoom")
 
     MODE: ClassVar[str] = ""
 
@@ -243,7 +243,7 @@ class ConsoleScreen(BaseScreen[None]):
     READ_DEBOUNCE_S: ClassVar[float] = 0.0
     """Seconds from a report of such a topic until that."""
 
-    _complete = False
+    _is_complete = False
     """True once everything that was composed is mounted."""
 
     _key_line: KeyLine
@@ -271,10 +271,10 @@ class ConsoleScreen(BaseScreen[None]):
         return self.app.state
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """True while the screen's widgets can be drawn on."""
         # Read for each binding at each key: a query would look at the whole tree.
-        return self._complete and self._key_line in self.children and self.is_attached and self.is_running
+        return self._is_complete and self._key_line in self.children and self.is_attached and self.is_running
 
     @property
     def pane(self) -> str:
@@ -284,7 +284,7 @@ class ConsoleScreen(BaseScreen[None]):
     def on_mount(self) -> None:
         # Textual calls this as well as the `on_mount` of a subclass, after everything that was composed is mounted. The
         # screen comes up next, and is drawn then.
-        self._complete = True
+        self._is_complete = True
 
     def on_screen_resume(self) -> None:
         self.read_again()
@@ -307,14 +307,14 @@ class ConsoleScreen(BaseScreen[None]):
     def tick(self) -> None:
         """Draw what depends on the time: the lines on top, and `draw_times`."""
         self.query_one(Frame).draw()
-        if self.ready:
+        if self.is_ready:
             self.draw_times()
 
     def draw_times(self) -> None:
         """Bring the parts of the body that depend on the time up to date."""
 
     def can_show_results(self) -> bool:
-        return self.ready or not self._complete
+        return self.is_ready or not self._is_complete
 
     def read_again(self, wait: float = 0.0) -> None:
         """Read what only this screen shows, after `wait` seconds. Called when the screen comes up, and for
@@ -334,7 +334,7 @@ class ConsoleScreen(BaseScreen[None]):
 
     def on_descendant_focus(self) -> None:
         self._show_column(self.pane)
-        if self.ready:
+        if self.is_ready:
             self.draw_columns()
 
     def make_column_titles(self) -> Mapping[str, str]:
@@ -385,7 +385,7 @@ class ConsoleScreen(BaseScreen[None]):
         self._go_to_neighbour(-1)
 
     def action_copy_id(self) -> None:
-        if text := self.copy_text():
+        if text := self.find_text_to_copy():
             self.app.copy_to_clipboard(text)
             self.app.show_toast(f"Copied {text}")
 
@@ -399,9 +399,9 @@ class ConsoleScreen(BaseScreen[None]):
         if action is None:
             name = character.strip() or key
             return f"{name} does nothing on this screen. {self.key_of('app.help')} shows the keys that do."
-        return f"{self.key_of(action.id)}: {action.tooltip} ({GROUPS[action.group]}). It cannot be done now."
+        return f"{self.key_of(action.id)}: {action.tooltip} ({GROUP_TITLES[action.group]}). It cannot be done now."
 
-    def copy_text(self) -> str:
+    def find_text_to_copy(self) -> str:
         """The text that `y` copies, such as the id under the cursor; "" for none."""
         return ""
 
@@ -444,11 +444,11 @@ class FilteredScreen(ConsoleScreen):
         self.filter.open()
 
     @on(Input.Changed, "#filter")
-    def _filter_changed(self) -> None:
+    def _on_filter_changed(self) -> None:
         self.apply_filter()
 
     @on(Input.Submitted, "#filter")
-    def _filter_done(self) -> None:
+    def _on_filter_submitted(self) -> None:
         self.filter.set_class(bool(self.filter_words), "-shown")
         self.go_to(self.FILTER_PANE)
 

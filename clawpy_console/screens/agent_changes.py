@@ -17,7 +17,7 @@ from clawpy_console.fields.agent import find_broken_file
 from clawpy_console.formats import crop, list_first
 from clawpy_console.keys import format_key
 from clawpy_console.screens.agent_dialogs import EditProfile, MoveAgent, NewAgent
-from clawpy_console.screens.agent_tree import OWNER, collect_ids_below
+from clawpy_console.screens.agent_tree import OWNER_ID, collect_ids_below
 from clawpy_console.screens.dialog import Answer, Question, confirm
 from engine.model import AgentView, Bubble, BubbleState, FlushReport, LeaderProfile, Refusal, TeachingResult
 
@@ -93,13 +93,13 @@ class AgentChanges:
                 )
 
         title = f"Which tier is {crop(agent.id, 40)}? Now {agent.tier}, by {crop(agent.tier_rule, 60)}"
-        self._app.ask(Question(crop(title, 70), TIER_ANSWERS, present=str(before or "auto")), set_tier)
+        self._app.ask(Question(crop(title, 70), TIER_ANSWERS, current_label=str(before or "auto")), set_tier)
 
     def create(self, near: AgentView | None) -> None:
         """Create an agent below this one, or below the owner where it leads nobody: it is broken, retired or none."""
         can_lead = near is not None and not near.broken and not is_retired(near)
 
-        leader = near.id if near is not None and can_lead else OWNER
+        leader = near.id if near is not None and can_lead else OWNER_ID
         self._app.push_screen(
             NewAgent(
                 leader,

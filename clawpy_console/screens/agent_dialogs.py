@@ -19,8 +19,8 @@ from clawpy_console import external_programs
 from clawpy_console.fields import Document, text_line
 from clawpy_console.fields.agent import make_edit_fields, make_move_fields
 from clawpy_console.formats import crop, has_words
-from clawpy_console.keys import bindings
-from clawpy_console.screens.agent_tree import OWNER, make_search_text
+from clawpy_console.keys import make_bindings
+from clawpy_console.screens.agent_tree import OWNER_ID, make_search_text
 from clawpy_console.screens.dialog import Answer, Dialog, PreviewDialog, Question, show_text
 from clawpy_console.widgets import Row, Rows
 from clawpy_console.widgets.frame import KeyLine
@@ -82,7 +82,7 @@ class EditFile(EditDialog):
     and ^t replaces it with the text below.
     """
 
-    BINDINGS = bindings("edit")
+    BINDINGS = make_bindings("edit")
     DEFAULT_CLASSES = "-alone"
     DEFAULT_CSS = """
     EditFile #text { height: 1fr; }
@@ -164,7 +164,7 @@ TYPING_DEBOUNCE_S = 0.3
 class EditProfile(PreviewDialog[None], EditDialog):  # the first base is the one whose styles apply
     """Edits the profile of a leader."""
 
-    BINDINGS = bindings("profile", "preview")
+    BINDINGS = make_bindings("profile", "preview")
     DEFAULT_CLASSES = "-alone"
     DEFAULT_CSS = """
     EditProfile #text { width: 1fr; height: 1fr; }
@@ -236,7 +236,7 @@ PREVIEW_DEBOUNCE_S = 0.08
 class MoveAgent(PreviewDialog[str | None]):
     """Asks for a leader to move an agent under. Gives the leader's id, None on Escape."""
 
-    BINDINGS = bindings("moving", "preview")
+    BINDINGS = make_bindings("moving", "preview")
     AUTO_FOCUS = "#leader-filter"
     DEFAULT_CSS = """
     MoveAgent #leaders-pane { width: 32; margin: 0 1 0 0; }
@@ -273,7 +273,7 @@ class MoveAgent(PreviewDialog[str | None]):
     def _show_leaders(self, text: str) -> None:
         """List the leaders that have all words of `text`."""
         words = text.lower().split()
-        tiers = {OWNER: ""} if has_words(OWNER, words) else {}
+        tiers = {OWNER_ID: ""} if has_words(OWNER_ID, words) else {}
         tiers |= {leader.id: f"{leader.tier}" for leader in self._leaders if has_words(make_search_text(leader), words)}
         rows = []
         for id, tier in tiers.items():
@@ -329,7 +329,7 @@ NEW_AGENT_FIELDS = {
 class NewAgent(Dialog[None]):
     """Creates an agent under `leader`, and passes it to `on_created`. After a refusal the fields keep their text."""
 
-    BINDINGS = bindings("new_agent")
+    BINDINGS = make_bindings("new_agent")
     AUTO_FOCUS = "#id"
     DEFAULT_CSS = "NewAgent KeyLine { background: $surface; dock: none; padding: 0; }"
 
@@ -415,7 +415,9 @@ def _ask_for_agent(app: Console, options: ChannelOptions, on_assigned: Callable[
     text = ""
     if unlisted := len(details) - len(answers):
         text = f"{unlisted} more are not listed; `clawpy help models` says how to choose one of them."
-    question = Question("Which agent or model should serve koji-core?", answers, text=text, present=options.served_by)
+    question = Question(
+        "Which agent or model should serve koji-core?", answers, text=text, current_label=options.served_by
+    )
     app.ask(question, on_choice)
 
 

@@ -18,12 +18,12 @@ from textual.message import Message
 from clawpy_console import formats
 from clawpy_console.fields import LABELS
 from clawpy_console.formats import has_words, one_line
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.widgets import Row, Rows
 from engine.frozen import frozen
 from engine.model import AgentView
 
-OWNER = "owner"
+OWNER_ID = "owner"
 """The id of the root of the tree: the operator."""
 
 FOLD_PREFIX = "+"
@@ -118,21 +118,21 @@ class _TreeBuilder:
         """The rows from the top: the owner with the agents below it, then the groups."""
         nodes: list[Node] = []
         groups = [name for name in self._below if name.startswith(GROUP_PREFIX)]
-        todo = [
+        pending = [
             Node(name, 0, text=f"{name.removeprefix(GROUP_PREFIX)} ({len(self._below[name])})")
             for name in reversed(groups)
         ]
-        todo.append(Node(OWNER, 0, text="you"))
-        while todo:  # no recursion: a chain may be as long as there are agents
-            node = todo.pop()
+        pending.append(Node(OWNER_ID, 0, text="you"))
+        while pending:  # no recursion: a chain may be as long as there are agents
+            node = pending.pop()
             children = self._make_children(node)
             if node.id.startswith(GROUP_PREFIX) and not children:
                 continue
-            if children or node.id == OWNER:
+            if children or node.id == OWNER_ID:
                 node = replace(node, is_open=self._is_filtered or self._folds.is_open(node.id))
             nodes.append(node)
             if node.is_open:
-                todo += reversed(children)
+                pending += reversed(children)
         return nodes
 
     def _make_children(self, node: Node) -> list[Node]:
@@ -209,11 +209,11 @@ def _group_by_leader(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:
 def _collect_reached_ids(agents_by_leader: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
     """The ids of all agents below `leader`."""
     reached: set[str] = set()
-    todo = [leader]
-    while todo:
-        new = [agent.id for agent in agents_by_leader.get(todo.pop(), ()) if agent.id not in reached]
+    pending = [leader]
+    while pending:
+        new = [agent.id for agent in agents_by_leader.get(pending.pop(), ()) if agent.id not in reached]
         reached.update(new)
-        todo += new
+        pending += new
     return reached
 
 
@@ -221,7 +221,7 @@ def _place_agents(
     agents: Sequence[AgentView], retired: Sequence[AgentView]
 ) -> tuple[dict[str, list[AgentView]], dict[str, str]]:
     """The agents below each row, and the reasons of those whose chain does not reach the owner."""
-    ids, reached = {agent.id for agent in agents}, _collect_reached_ids(_group_by_leader(agents), OWNER)
+    ids, reached = {agent.id for agent in agents}, _collect_reached_ids(_group_by_leader(agents), OWNER_ID)
     under = _group_by_leader(agent for agent in agents if agent.id in reached)
     lost = [agent for agent in agents if agent.id not in reached]
     reasons = {
@@ -236,7 +236,7 @@ def _place_agents(
 class Tree(Rows):
     """The rows of the tree. Posts `Fold` when the operator folds or unfolds a row."""
 
-    BINDINGS = bindings("tree")
+    BINDINGS = make_bindings("tree")
 
     @dataclass
     class Fold(Message):
@@ -307,8 +307,8 @@ def make_node_row(node: Node) -> Row:
 def _make_row_without_agent(node: Node) -> Row:
     """The row of the owner, of folded agents, or of the heading of a group."""
     mark = FOLD_MARKS[node.is_open]
-    if node.id == OWNER:
-        return Row(node.id, f"{mark}{OWNER}", "●", node.text, "ink", "accent", "grey")
+    if node.id == OWNER_ID:
+        return Row(node.id, f"{mark}{OWNER_ID}", "●", node.text, "ink", "accent", "grey")
     style = "wants" if node.id.startswith(GROUP_PREFIX) and node.id != RETIRED else "faint"
     return Row(node.id, f"{_indent(node)}{'+ ' if node.is_open is None else mark}{node.text}", " ", "", style)
 

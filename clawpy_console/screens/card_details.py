@@ -19,7 +19,7 @@ from clawpy_console import formats
 from clawpy_console.fields import Field, Fields, draw_bar, heading, make_fact_fields, text_line
 from clawpy_console.fields import cards as card_fields
 from clawpy_console.formats import one_line
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.screens.card_view import describe_signal, make_headline
 from clawpy_console.screens.dialog import Dialog
 from clawpy_console.screens.safety_fields import VERDICT_SIGNS
@@ -196,7 +196,7 @@ class Details(Dialog[None]):
     The screen is made once and shown again for each card: composing it for each would double the time of the key.
     """
 
-    BINDINGS = bindings("details")
+    BINDINGS = make_bindings("details")
     DEFAULT_CLASSES = "-alone"
     AUTO_FOCUS = "#details"
     DEFAULT_CSS = """

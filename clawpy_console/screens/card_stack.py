@@ -18,7 +18,7 @@ from textual.widget import Widget
 
 from clawpy_console.card_controller import CardDecision
 from clawpy_console.fields.cards import explain_cannot_run
-from clawpy_console.keys import bindings, format_key
+from clawpy_console.keys import format_key, make_bindings
 from clawpy_console.screens.card_view import CardView, describe_way_out
 from clawpy_console.widgets.texts import PlainText
 from engine.frozen import frozen
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 CARD_GUARD_S = 0.4
 """Seconds for which keys are ignored after the engine replaced the card in front."""
 
-ANIMATION_S = 0.18
+EXIT_DURATION_S = 0.18
 """Seconds that a decided card takes to leave the screen."""
 
-DIRECTIONS = {
+EXIT_DIRECTIONS = {
     CardDecision.APPROVE: Offset(1, 0), CardDecision.DISMISS: Offset(-1, 0), CardDecision.SNOOZE: Offset(0, -1),
 }  # fmt: skip
 """The direction in which a decided card leaves, by the decision."""
 
 
-REASON_S = 4.0
+REASON_WINDOW_S = 4.0
 """Seconds after a dismissal in which a letter may give the reason. Any other key ends them, and works as usual."""
 
 
@@ -53,7 +53,7 @@ class ReasonQuestion:
 
     def is_open(self, now: float) -> bool:
         """Whether a key may still give the reason."""
-        return now - self.asked_at < REASON_S
+        return now - self.asked_at < REASON_WINDOW_S
 
     def takes(self, reason: str) -> bool:
         """Whether this may be the reason. A prompt of your own mutes nothing, so it takes no "never"."""
@@ -67,7 +67,7 @@ class CardStack(Widget, can_focus=True):
     operator chose the one in front, opened its details or saw its risk.
     """
 
-    BINDINGS = bindings("stack")
+    BINDINGS = make_bindings("stack")
     DEFAULT_CSS = """
     CardStack { layers: under over; height: 1fr; overflow: hidden;
         & > #front { layer: under; }
@@ -133,13 +133,13 @@ class CardStack(Widget, can_focus=True):
         """Show `cards`, or the text `empty`. The card in front stays in front while it is among them, unless it was not
         chosen and another one comes before it. If it is hidden, the first comes in front. `pending` are all pending
         cards, also those of hidden workspaces; None until the engine listed them."""
-        self._replace(tuple(cards), self._index_in_front(cards, pending or ()), by_key=False)
+        self._replace(tuple(cards), self._find_front_index(cards, pending or ()), by_key=False)
         self._known_ids = None if pending is None else frozenset(card.id for card in pending)
         text = self.query_one("#empty", PlainText)
         if text.content != empty:
             text.update(empty, layout=False)
 
-    def _index_in_front(self, cards: Sequence[Card], pending: Iterable[Card]) -> int:
+    def _find_front_index(self, cards: Sequence[Card], pending: Iterable[Card]) -> int:
         """The index of the one of `cards` that the engine's news leave or bring in front: a new follow-up unless the
         operator chose a card; the first before any key, and when the one in front is hidden; else the same as before.
         """
@@ -149,7 +149,7 @@ class CardStack(Widget, can_focus=True):
         if self.front is None or not (has_choice or self._has_pressed_key):
             return 0
         is_hidden = self.front.id in {card.id for card in pending} - {card.id for card in cards}
-        return 0 if is_hidden else self._index_of(self.front.id, cards)
+        return 0 if is_hidden else self._find_index(self.front.id, cards)
 
     def _find_new_follow_up(self, cards: Sequence[Card]) -> int | None:
         """The index of the first card that follows from a result and was not pending before."""
@@ -158,7 +158,7 @@ class CardStack(Widget, can_focus=True):
         is_new = (card.source is Source.FOLLOW_UP and card.id not in self._known_ids for card in cards)
         return next((index for index, new in enumerate(is_new) if new), None)
 
-    def _index_of(self, card_id: str, cards: Sequence[Card]) -> int:
+    def _find_index(self, card_id: str, cards: Sequence[Card]) -> int:
         """The index of a card, that of the front where the card is not among `cards`."""
         return next((index for index, card in enumerate(cards) if card.id == card_id), self._front_index)
 
@@ -201,8 +201,8 @@ class CardStack(Widget, can_focus=True):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing now are not offered."""
         if action in ("approve", "decide", "turn", "turn_to"):
-            at_least = 2 if action in ("turn", "turn_to") else 1
-            return len(self.cards) >= at_least
+            min_cards = 2 if action in ("turn", "turn_to") else 1
+            return len(self.cards) >= min_cards
         if action == "give_reason":
             return self.reason_question is not None and self.reason_question.takes(str(parameters[0]))
         return super().check_action(action, parameters)
@@ -215,13 +215,13 @@ class CardStack(Widget, can_focus=True):
         card, decision = self.front, CardDecision(name)
         if card is None or not self._can_decide():
             return
-        self._fly_out(card, DIRECTIONS[decision])
+        self._fly_out(card, EXIT_DIRECTIONS[decision])
         is_dismissed = decision is CardDecision.DISMISS
         self._reason_question = ReasonQuestion(card, self.clock()) if is_dismissed else None
         self._replace(tuple(other for other in self.cards if other.id != card.id), self._front_index, by_key=True)
         self._on_decision(card, decision)
         if is_dismissed:
-            self.set_timer(REASON_S, self._on_reason_timeout)
+            self.set_timer(REASON_WINDOW_S, self._on_reason_timeout)
         self.refresh_bindings()
 
     def _on_reason_timeout(self) -> None:
@@ -248,7 +248,7 @@ class CardStack(Widget, can_focus=True):
         leaving.animate(
             "offset",
             Offset(direction.x * self.size.width, direction.y * self.size.height),
-            duration=ANIMATION_S,
+            duration=EXIT_DURATION_S,
             easing="out_cubic",
             on_complete=hide,
         )
@@ -296,7 +296,7 @@ class CardStack(Widget, can_focus=True):
         """Show the card `card_id`, if it is pending."""
         if any(card.id == card_id for card in self.cards):
             self.chosen_id = card_id
-            self._replace(self.cards, self._index_of(card_id, self.cards), by_key=True)
+            self._replace(self.cards, self._find_index(card_id, self.cards), by_key=True)
 
     def action_give_reason(self, reason: str) -> None:
         """Give the reason for the dismissal; it is the value of a `DismissReason`."""

@@ -19,7 +19,7 @@ from textual.message import Message
 from clawpy_console import formats
 from clawpy_console.fields.cards import describe_open_comments
 from clawpy_console.formats import one_line, workspace_name
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.screens import diff, find_base_screen
 from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.diff_view import DiffView
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class Files(Rows):
     """The tree of files. Space marks a file or a folder."""
 
-    BINDINGS = bindings("changes")
+    BINDINGS = make_bindings("changes")
 
     @dataclass
     class Marked(Message):
@@ -64,13 +64,13 @@ class _DiffVersion(NamedTuple):
     files: tuple[FileChange, ...]
 
 
-MAX_NAMES = 3
+MAX_NAMED_FILES = 3
 """Maximum number of files that a sentence names."""
 
 MAX_WARNINGS = 8
 """Maximum number of warnings about files, above the list, on a terminal that is not small."""
 
-DEBOUNCE_S = 0.2
+PREVIEW_DEBOUNCE_S = 0.2
 """Seconds without another mark until what landing would do is computed."""
 
 
@@ -227,7 +227,7 @@ class Changes(Pane):
                 on_preview,
                 lambda refusal: on_preview(LandPreview(clean=False, unsupported=(str(refusal),))),
                 group="preview",
-                wait=DEBOUNCE_S if parts else 0.0,
+                wait=PREVIEW_DEBOUNCE_S if parts else 0.0,
             )
 
     def _draw(self) -> None:
@@ -280,7 +280,7 @@ class Changes(Pane):
             ("cannot be landed:", preview.unsupported),
         ):
             if paths:
-                lines.append((f"✗ {problem} {join_names(paths, MAX_NAMES)}", "$wrong"))
+                lines.append((f"✗ {problem} {join_names(paths, MAX_NAMED_FILES)}", "$wrong"))
         return lines
 
     @property
@@ -460,7 +460,7 @@ class Changes(Pane):
 
 def _explain_refused_files(refused: Sequence[FileChange], consequence: str) -> str:
     names = [f"{file.path} ({file.refused or file.note})" for file in refused]
-    return f"{consequence}, because these cannot be landed: {join_names(names, MAX_NAMES)}."
+    return f"{consequence}, because these cannot be landed: {join_names(names, MAX_NAMED_FILES)}."
 
 
 def describe_landing(change: ChangeSet, landed: ChangeSet, parts: Sequence[FilePart]) -> str:

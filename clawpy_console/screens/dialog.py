@@ -45,13 +45,13 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
     The state line and the banner are above every dialog, and stay live: a stop is seen whatever is open.
     """
 
-    FRAMED = True
+    HAS_FRAME = True
     _picture: tuple[object, list[Strip]] | None = None
     _is_submitting = False
     _is_finished = False  # its work is done while another dialog covers it
 
     def on_mount(self) -> None:
-        if self.FRAMED:
+        if self.HAS_FRAME:
             self.mount(Frame(self.app.current_mode), before=0)
 
     def on_screen_resume(self) -> None:
@@ -191,10 +191,10 @@ class Answer(NamedTuple):
 CANCEL = Answer("escape", "cancel")
 """The answer that changes nothing, where a question has no other."""
 
-MOVES = {"up": -1, "k": -1, "down": 1, "j": 1}
+CURSOR_STEPS = {"up": -1, "k": -1, "down": 1, "j": 1}
 """The keys that move the cursor, with their step."""
 
-SCROLLS = {
+SCROLL_BY_KEY = {
     "pageup": Widget.scroll_page_up, "pagedown": Widget.scroll_page_down,
     "home": Widget.scroll_home, "end": Widget.scroll_end,
 }  # fmt: skip
@@ -204,7 +204,7 @@ SCROLLS = {
 class Question(Dialog[Answer | None]):
     """Gives the answer that was chosen, None on Escape.
 
-    The cursor begins at the answer that changes nothing: the one with the label `present`, else `cancel`. Enter
+    The cursor begins at the answer that changes nothing: the one with the label `current_label`, else `cancel`. Enter
     chooses the answer under the cursor. An answer whose key is an upper-case letter cannot be undone, so Enter does
     not choose it; only its key does.
     """
@@ -219,15 +219,15 @@ class Question(Dialog[Answer | None]):
         answers: Sequence[Answer],
         *,
         text: str | Content = "",
-        present: str = "",
+        current_label: str = "",
         cancel: Answer = CANCEL,
     ) -> None:
         super().__init__()
         self.title, self._text = title, Content(text) if isinstance(text, str) else text
         self._answers = (*answers, cancel)
-        self._present = present
-        present_indexes = (index for index, answer in enumerate(answers) if answer.label == present)
-        self._cursor = next(present_indexes, len(answers))
+        self._current_label = current_label
+        current_indexes = (index for index, answer in enumerate(answers) if answer.label == current_label)
+        self._cursor = next(current_indexes, len(answers))
 
     def compose(self) -> ComposeResult:
         with self.make_frame(self.title or ""):
@@ -258,7 +258,7 @@ class Question(Dialog[Answer | None]):
         """The cursor, the key and the label of an answer; with details a dot that marks the one in force."""
         key, label, detail = answer
         label_cells = max(len(answer.label) for answer in self._answers) + 2
-        dot = ("● " if label == self._present else "○ ") if self._present and detail else ""
+        dot = ("● " if label == self._current_label else "○ ") if self._current_label and detail else ""
         has_cursor = index == self._cursor
         return Content.assemble(
             ("▸ " if has_cursor else "  ", "$accent"),
@@ -275,12 +275,12 @@ class Question(Dialog[Answer | None]):
         keys = [answer.key for answer in self._answers]
         if event.character in keys:
             self.action_choose(keys.index(event.character or ""))
-        elif event.key in MOVES:
-            self._cursor = (self._cursor + MOVES[event.key]) % len(keys)
+        elif event.key in CURSOR_STEPS:
+            self._cursor = (self._cursor + CURSOR_STEPS[event.key]) % len(keys)
             self._draw()
-        elif event.key in SCROLLS:
+        elif event.key in SCROLL_BY_KEY:
             for pane in self.query("#text"):
-                SCROLLS[event.key](pane, animate=False)
+                SCROLL_BY_KEY[event.key](pane, animate=False)
         elif event.key == "escape":
             self.dismiss(None)
         elif event.key == "enter" and (key := keys[self._cursor]).isupper():  # it cannot be undone

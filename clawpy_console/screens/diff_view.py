@@ -20,7 +20,7 @@ from textual.strip import Strip
 from clawpy_console import formats
 from clawpy_console.fields import TONES
 from clawpy_console.formats import fit_to_width
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.screens.diff import (
     CommentPlace,
     DiffEntry,
@@ -39,8 +39,11 @@ from clawpy_console.screens.diff import (
 from clawpy_console.widgets import CursorView, make_selectable
 from engine.model import DiffComment
 
-MIN_SPLIT_TERMINAL_COLUMNS, MIN_SPLIT_VIEW_COLUMNS = 160, 100
-"""Minimum number of columns of the terminal, and of the view, that show a file before and after side by side."""
+MIN_SPLIT_TERMINAL_COLUMNS = 160
+"""Minimum number of columns of the terminal for a file before and after side by side."""
+
+MIN_SPLIT_VIEW_COLUMNS = 100
+"""The same of the view."""
 
 HIGHLIGHT_LINES = 64
 """Number of lines that are highlighted at once."""
@@ -61,9 +64,9 @@ GUTTER_CELLS = 3
 class DiffPainter:
     """Draws the rows of a diff."""
 
-    def __init__(self, tone: Callable[[str], Style], is_ansi: Callable[[], bool]) -> None:
-        """`tone` gives the style of a name; `is_ansi` says whether there are only the 16 colours of the terminal."""
-        self._tone, self._is_ansi = tone, is_ansi
+    def __init__(self, get_style: Callable[[str], Style], is_ansi: Callable[[], bool]) -> None:
+        """`get_style` gives the style of a name; `is_ansi` says whether the terminal has only 16 colours."""
+        self._get_style, self._is_ansi = get_style, is_ansi
         self.digits = 3
         """Cells of a line number."""
         self.shift = 0
@@ -89,15 +92,15 @@ class DiffPainter:
     def paint(self, entry: DiffEntry, width: int, base: Style, *, marked: set[Mark], has_cursor: bool = False) -> Strip:
         """A row in `width` cells: the head of a file or a hunk, a line, a comment or a note. `marked` are those that
         land."""
-        cursor = Strip([Segment("▸" if has_cursor else " ", base + self._tone("accent"))])
+        cursor = Strip([Segment("▸" if has_cursor else " ", base + self._get_style("accent"))])
         width, file = width - 1, entry.file
         if entry.kind == "file":
-            style = base + self._tone("file")
+            style = base + self._get_style("file")
             right = " binary " if file.change.added is None else f" +{file.change.added} -{file.change.removed} "
             name = f"{choose_mark_sign(file.marks, marked)}{'▸' if file.is_folded else '▾'} {file.name}"
             name = fit_to_width(name, width - len(right))
-            return Strip.join([cursor, Strip([Segment(name, style), Segment(right, style + self._tone("grey"))])])
-        style = base + self._tone("lit") if has_cursor else base
+            return Strip.join([cursor, Strip([Segment(name, style), Segment(right, style + self._get_style("grey"))])])
+        style = base + self._get_style("lit") if has_cursor else base
         if entry.kind == "line":
             return Strip.join([cursor, self._draw_line(entry, width, style)])
         if entry.hunk is not None and entry.kind == "hunk":
@@ -105,7 +108,7 @@ class DiffPainter:
         else:
             indent = " " * (2 * self.digits + 2) + "┃ " if entry.kind == "comment" else "    "
             text, tone = indent + entry.text, entry.tone
-        return Strip.join([cursor, Strip([Segment(fit_to_width(text, width), style + self._tone(tone))])])
+        return Strip.join([cursor, Strip([Segment(fit_to_width(text, width), style + self._get_style(tone))])])
 
     def _draw_line(self, entry: DiffEntry, width: int, base: Style) -> Strip:
         """One line, or the line before and after the change side by side."""
@@ -117,7 +120,7 @@ class DiffPainter:
         half = (width - 1) // 2
         before = self._draw_side(entry, old, new, f"{old.old if old else '':>{digits}}", half, base)
         after = self._draw_side(entry, new, old, f"{new.new if new else '':>{digits}}", width - 1 - half, base)
-        return Strip.join([before, Strip([Segment("│", base + self._tone("faint"))]), after])
+        return Strip.join([before, Strip([Segment("│", base + self._get_style("faint"))]), after])
 
     def _draw_side(
         self, entry: DiffEntry, line: Line | None, other: Line | None, numbers: str, width: int, base: Style
@@ -125,12 +128,12 @@ class DiffPainter:
         """`line` after its `numbers`, in `width` cells; the part that differs from `other` stands out."""
         if line is None:
             return Strip.blank(width, base)
-        gutter = Strip([Segment(f"{numbers} {line.sign} ", base + self._tone(line.sign))])
+        gutter = Strip([Segment(f"{numbers} {line.sign} ", base + self._get_style(line.sign))])
         code, style = self._draw_code(entry, line, other, base)
         code_width = max(1, width - gutter.cell_length)
         offset = min(self.shift, max(0, code.cell_length - code_width))
         if code.cell_length > offset + code_width:
-            ellipsis = Strip([Segment("…", style + self._tone("faint"))])
+            ellipsis = Strip([Segment("…", style + self._get_style("faint"))])
             code = code.crop(offset, offset + code_width - 1).extend_cell_length(code_width - 1, style)
             return Strip.join([gutter, code, ellipsis])
         return Strip.join([gutter, code.crop(offset).extend_cell_length(code_width, style)])
@@ -142,10 +145,10 @@ class DiffPainter:
         changed_part = find_changed_part(line.text, other.text) if other not in (None, line) else (0, 0)
         segments = []
         for tone, text, has_changed in split_tokens(self._highlight_line(entry, line), *changed_part):
-            token_style = style if keeps_style else style + self._tone(tone or "ink")
+            token_style = style if keeps_style else style + self._get_style(tone or "ink")
             segments.append(Segment(text, token_style + part_style if has_changed else token_style))
         if not line.has_newline:
-            segments.append(Segment("  no newline at the end", style + self._tone("faint")))
+            segments.append(Segment("  no newline at the end", style + self._get_style("faint")))
         return Strip(segments), style
 
     def _choose_line_styles(self, line: Line, base: Style) -> tuple[Style, Style]:
@@ -153,9 +156,9 @@ class DiffPainter:
         if line.sign not in CHANGE_BY_SIGN:
             return base, Style()
         if self._is_ansi():  # of 16 colours none is a background that all text can be read on
-            return base + self._tone(line.sign), Style(underline=True)
+            return base + self._get_style(line.sign), Style(underline=True)
         change = CHANGE_BY_SIGN[line.sign]
-        return base + self._tone(change), self._tone(f"{change} part")
+        return base + self._get_style(change), self._get_style(f"{change} part")
 
     def _highlight_line(self, entry: DiffEntry, line: Line) -> list[tuple[str, str]]:
         """The tokens of `line`, each with its tone; highlighted with the lines around it, and kept."""
@@ -181,7 +184,7 @@ def _describe_hunk(file: DiffFile, hunk: Hunk, marked: set[Mark]) -> str:
 class DiffView(CursorView, can_focus=True):
     """Shows the files of a change set one below the other, with a cursor."""
 
-    BINDINGS = bindings("rows", "diff", without="rows.open")
+    BINDINGS = make_bindings("rows", "diff", without="rows.open")
     TONES = TONES["diff"]
 
     class Marked(Message):
@@ -202,7 +205,7 @@ class DiffView(CursorView, can_focus=True):
         """Whether the change set can still be landed."""
         self._rows = DiffRows((), (), is_split=False, comment_width=0)
         self._comments: tuple[DiffComment, ...] = ()
-        self._painter = DiffPainter(self.tone, lambda: self.app.current_theme.ansi)
+        self._painter = DiffPainter(self.get_style, lambda: self.app.current_theme.ansi)
         self._width = 0
         self._strips: LRUCache[tuple[int, bool], Strip] = LRUCache(MAX_DRAWN_ROWS)  # by row, and whether with cursor
 

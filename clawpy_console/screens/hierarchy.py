@@ -19,7 +19,7 @@ from clawpy_console import formats
 from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.formats import crop, one_line
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.screens import CURSOR_DEBOUNCE_S, FilteredScreen
 from clawpy_console.screens.agent_changes import (
     CHANGES,
@@ -34,7 +34,7 @@ from clawpy_console.screens.agent_tree import (
     AGENT_STATES,
     FOLD_PREFIX,
     GROUP_PREFIX,
-    OWNER,
+    OWNER_ID,
     FoldState,
     Node,
     Tree,
@@ -76,7 +76,7 @@ class HierarchyScreen(FilteredScreen):
     PURPOSE = "Your agents: who leads whom, and the guidance, findings and cost of each."
     CSS_PATH = "columns.tcss"
     AUTO_FOCUS = "#tree"
-    BINDINGS = bindings("hierarchy", "filter")
+    BINDINGS = make_bindings("hierarchy", "filter")
     PANES = {"tree": "left", "items": "right", "story": "right", "block": "right"}
     FILTER_PANE = "tree"
     OWN_TOPICS = frozenset({"agents", "memory"})
@@ -130,7 +130,7 @@ class HierarchyScreen(FilteredScreen):
         state, agent_id = self.state, self._agent_to_select
         agent = next((agent for agent in state.agents if agent.id == agent_id), None)
         if agent is not None:
-            self._folds = self._folds.unfold_to(agent, [OWNER, *find_leaders_above(state.agents, [agent_id])])
+            self._folds = self._folds.unfold_to(agent, [OWNER_ID, *find_leaders_above(state.agents, [agent_id])])
         nodes = make_tree_nodes(state.agents, state.retired_agents, folds=self._folds, words=self.filter_words)
         self._tree.show_nodes(nodes, empty=self.describe_empty_list("No agents yet."))
         if agent is not None:
@@ -207,7 +207,7 @@ class HierarchyScreen(FilteredScreen):
         return [text_line(text), text_line(f"{self.key_of('tree.unfold')} shows these agents", "grey")]
 
     def make_column_titles(self) -> Mapping[str, str]:
-        return {"left": "organisation", "right": crop(self.agent.id if self.agent else OWNER, 40)}
+        return {"left": "organisation", "right": crop(self.agent.id if self.agent else OWNER_ID, 40)}
 
     # Reading
 
@@ -216,7 +216,7 @@ class HierarchyScreen(FilteredScreen):
         node = self.node
         if node is None or self.app.engine is None:
             return
-        if node.agent is None and node.id != OWNER:
+        if node.agent is None and node.id != OWNER_ID:
             self.workers.cancel_group(self, "detail")  # that of the row before
             self._show_detail(None)
         else:
@@ -328,7 +328,7 @@ class HierarchyScreen(FilteredScreen):
     def leave(self) -> bool:
         return self.pane not in ("tree", "") and self.go_to("tree")
 
-    def copy_text(self) -> str:
+    def find_text_to_copy(self) -> str:
         return self.agent.id if self.agent else ""
 
     # Changes
@@ -339,9 +339,9 @@ class HierarchyScreen(FilteredScreen):
             case "tab":
                 return len(self._tabs) > 1
             case "change":
-                return self.ready and self.agent is not None and can_change(self.agent, str(parameters[0]))
+                return self.is_ready and self.agent is not None and can_change(self.agent, str(parameters[0]))
             case "edit" | "editor":
-                return self.ready and bool(find_editable_file(self.agent))
+                return self.is_ready and bool(find_editable_file(self.agent))
             case "undo":
                 return self._changes.can_undo
         return True
@@ -403,7 +403,7 @@ def _make_finding_groups(findings: Sequence[Bubble], screen: HierarchyScreen) ->
     id = screen.detail_id
     own = [finding for finding in findings if finding.learning.agent == id]
     others = [finding for finding in findings if finding.learning.agent != id]
-    titles = {"FOUND BY IT": own, "ON THEIR WAY UP" if id == OWNER else "SENT UP TO IT": others}
+    titles = {"FOUND BY IT": own, "ON THEIR WAY UP" if id == OWNER_ID else "SENT UP TO IT": others}
     return {
         f"{title}  {len(group)}": [_make_finding_row(finding, screen.now) for finding in group]
         for title, group in titles.items()
@@ -458,7 +458,7 @@ first, its part `teaching`, and sessions newest first."""
 
 def read_agent(engine: Engine, id: str) -> AgentDetail:
     """The detail of an agent or of the owner. Blocking. Raises `Refusal` `unknown_agent`."""
-    if id == OWNER:
+    if id == OWNER_ID:
         queued = engine.bubbles.list(state=BubbleState.QUEUED, limit=MAX_ITEMS)
         problems = agent_fields.make_problem_fields(dispatch(engine, "agents", {})["problems"])
         return AgentDetail(id, {"who": [Field("folder", str(engine.home.agents)), *problems], "findings": queued})

@@ -19,7 +19,7 @@ from clawpy_console.fields import Document, Field, Fields, draw_bar, heading, te
 from clawpy_console.fields import cards as card_fields
 from clawpy_console.fields.cards import TRAINING_STATES
 from clawpy_console.formats import one_line, workspace_name
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.screens import ConsoleScreen, find_next_choice
 from clawpy_console.screens.dialog import confirm, show_text
 from clawpy_console.widgets import ScrollPane
@@ -47,7 +47,7 @@ class InsightsScreen(ConsoleScreen):
     PURPOSE = "How useful the cards are to you, and how far you can trust their confidence."
     CSS_PATH = "columns.tcss"
     AUTO_FOCUS = "#left"
-    BINDINGS = bindings("insights", "columns")
+    BINDINGS = make_bindings("insights", "columns")
     PANES = {name: name for name in ("left", "right", "third")}
     OWN_TOPICS = frozenset({"cards", "phase", "costs", "settings", "changes", "training"})
     READ_DEBOUNCE_S = 1.0  # reports come in bursts
@@ -80,7 +80,7 @@ class InsightsScreen(ConsoleScreen):
     # Drawing
 
     def on_resize(self, event: events.Resize) -> None:
-        if self.ready:
+        if self.is_ready:
             self.draw(frozenset())
 
     def draw(self, changed: frozenset[str]) -> None:
@@ -194,7 +194,7 @@ class InsightsScreen(ConsoleScreen):
 
         self.app.call_engine(call, on_done)
 
-    def copy_text(self) -> str:
+    def find_text_to_copy(self) -> str:
         return "" if self._insights is None else self._insights.drift.words
 
 

@@ -93,7 +93,7 @@ def make_labels(count: int) -> list[str]:
 class Jump(Dialog[Spot | None]):
     """Gives the spot whose label was typed, None on any other key."""
 
-    FRAMED = False
+    HAS_FRAME = False
     COMPONENT_CLASSES = {"jump--label"}
     DEFAULT_CSS = """
     Jump { background: $background 50%; }

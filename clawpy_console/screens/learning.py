@@ -18,16 +18,16 @@ from clawpy_console import formats
 from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import crop, one_line
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.screens import CURSOR_DEBOUNCE_S, FILTER_DEBOUNCE_S, FilteredScreen, find_next_choice
 from clawpy_console.screens.dialog import PreviewDialog, confirm
 from clawpy_console.screens.learning_rows import (
     CANDIDATE_HEADINGS,
     DECISIONS,
-    FAULT,
+    FAULT_PREFIX,
     NEEDS_DECISION,
+    ItemView,
     ListedRow,
-    View,
     find_subject,
     is_candidate,
     is_decision_possible,
@@ -60,7 +60,7 @@ class ReasonDialog(PreviewDialog[str | None]):
     Enter does nothing and says so, because one key too many would decide.
     """
 
-    BINDINGS = bindings("deciding", "preview")
+    BINDINGS = make_bindings("deciding", "preview")
     AUTO_FOCUS = "#reason"
     DEFAULT_CSS = """
     ReasonDialog .dialog { width: 100; }
@@ -98,7 +98,7 @@ class LearningScreen(FilteredScreen):
     PURPOSE = "Proposed changes and lessons from sessions. You decide what agents use."
     CSS_PATH = "columns.tcss"
     AUTO_FOCUS = "#list"
-    BINDINGS = bindings("learning", "candidates", "learnings", "columns", "filter")
+    BINDINGS = make_bindings("learning", "candidates", "learnings", "columns", "filter")
     PANES = {"list": "left", "detail": "right", "links": "right"}
     FILTER_PANE = "list"
     OWN_TOPICS = frozenset({"adaptation", "learnings"})
@@ -109,7 +109,7 @@ class LearningScreen(FilteredScreen):
     _listed: list[ListedRow] | None = None  # None until they were read
     _shown_heading = ""  # the only heading that is shown, "" for all
     _shown_kind = ""  # the only kind of learning that is shown, "" for all
-    _view: View | None = None  # the candidate or learning that was read last
+    _view: ItemView | None = None  # the candidate or learning that was read last
     _id_to_select = ""  # as soon as it is listed
     _last_decided_id = ""  # the candidate that was decided last, "" for none
     _is_undoing = False  # until the engine has answered
@@ -144,7 +144,7 @@ class LearningScreen(FilteredScreen):
 
     def on_descendant_focus(self) -> None:
         super().on_descendant_focus()
-        if self.ready:
+        if self.is_ready:
             self._draw_record()
 
     def read_again(self, wait: float = 0.0) -> None:
@@ -163,7 +163,7 @@ class LearningScreen(FilteredScreen):
 
     def _read_view(self, wait: float = 0.0) -> None:
         id = self.current
-        if not id or id.startswith(FAULT):
+        if not id or id.startswith(FAULT_PREFIX):
             self._show_view(None)
             return
 
@@ -182,7 +182,7 @@ class LearningScreen(FilteredScreen):
         else:
             self.app.show_toast(refusal, "error")
 
-    def _show_view(self, view: View | None) -> None:
+    def _show_view(self, view: ItemView | None) -> None:
         before, self._view = self._view, view
         self._draw_view()
         if before is None or view is None or find_subject(before).id != find_subject(view).id:
@@ -196,7 +196,7 @@ class LearningScreen(FilteredScreen):
         return self._list.current
 
     @property
-    def view(self) -> View | None:
+    def view(self) -> ItemView | None:
         """The candidate or learning under the cursor, None until it was read."""
         return self._view if self._view is not None and find_subject(self._view).id == self.current else None
 
@@ -234,8 +234,11 @@ class LearningScreen(FilteredScreen):
             fields = [*learning_fields.make_candidate_fields(document(view), now)]
         elif view is not None:
             fields = [*learning_fields.make_learning_fields(document(view), now)]
-        elif current.startswith(FAULT):
-            fields = [text_line("A learning cannot be read", "title"), text_line(current.removeprefix(FAULT), "wants")]
+        elif current.startswith(FAULT_PREFIX):
+            fields = [
+                text_line("A learning cannot be read", "title"),
+                text_line(current.removeprefix(FAULT_PREFIX), "wants"),
+            ]
         elif self._listed is not None and not current:
             fields = [text_line(EMPTY_TEXT, "faint")]
         self.show_fields("#detail-text", fields)
@@ -305,7 +308,7 @@ class LearningScreen(FilteredScreen):
             self._draw_list()
         return self.go_to("list")
 
-    def copy_text(self) -> str:
+    def find_text_to_copy(self) -> str:
         return self.current
 
     # Deciding
@@ -315,7 +318,7 @@ class LearningScreen(FilteredScreen):
         if action == "undo":
             return bool(self._last_decided_id)
         if action == "decide":
-            return self.ready and self.view is not None and is_decision_possible(str(parameters[0]), self.view)
+            return self.is_ready and self.view is not None and is_decision_possible(str(parameters[0]), self.view)
         return True
 
     def action_decide(self, name: str) -> None:
@@ -335,7 +338,7 @@ class LearningScreen(FilteredScreen):
         else:
             decide("")
 
-    def _ask_before(self, name: str, view: View, decide: Callable[[str], None]) -> None:
+    def _ask_before(self, name: str, view: ItemView, decide: Callable[[str], None]) -> None:
         """Show what a decision changes, and ask for its reason or its confirmation before `decide`."""
         decision, subject = DECISIONS[name], find_subject(view)
         text = subject.text if isinstance(subject, LearningEntry) else ""
@@ -348,7 +351,7 @@ class LearningScreen(FilteredScreen):
         else:
             self.app.ask(ReasonDialog(title, effect), decide)
 
-    def _on_decided(self, name: str, view: View, result: object) -> None:
+    def _on_decided(self, name: str, view: ItemView, result: object) -> None:
         message = DECISIONS[name].message
         if name == "retract":
             message += f". {self.key_of('learnings.keep')} makes it valid again"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-View = CandidateView | LearningView
+ItemView = CandidateView | LearningView
 """A candidate or a learning, with its links."""
 
 MAX_LISTED_ITEMS = 500
@@ -52,7 +52,7 @@ CANDIDATE_HEADINGS = {
 }
 """The headings of candidates by their status, in the order of the list; learnings follow by scope."""
 
-FAULT = "fault: "
+FAULT_PREFIX = "fault: "
 """The prefix of the id of a row for a file that cannot be read."""
 
 
@@ -75,7 +75,7 @@ def read_list(engine: Engine, words: str, required_id: str) -> list[ListedRow]:
     """The rows of the list in their order, with the learning `required_id`, if it exists, however old it is. Blocking:
     call it in a thread."""
     faults = [  # of files with learnings
-        ListedRow("Cannot be read", "", fault, Row(FAULT + fault, fault, "▲", mark_style="wants"))
+        ListedRow("Cannot be read", "", fault, Row(FAULT_PREFIX + fault, fault, "▲", mark_style="wants"))
         for scope in engine.learnings.list_scopes()
         for fault in scope.faults
     ]
@@ -137,7 +137,7 @@ def select_rows(
     groups: dict[str, list[Row]] = {heading: [] for heading in CANDIDATE_HEADINGS.values()}
     for heading, kind, text, row in listed:
         is_chosen = only_heading in ("", heading) and only_kind in ("", kind)
-        if is_chosen and (row.id.startswith(FAULT) or has_words(text, words)):
+        if is_chosen and (row.id.startswith(FAULT_PREFIX) or has_words(text, words)):
             groups.setdefault(heading, []).append(row)
     return {heading: rows for heading, rows in groups.items() if rows}
 
@@ -169,7 +169,7 @@ def make_learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> 
     return Row(prefix + entry.id, text, sign, found_at, style=text_style, mark_style=tone, right_style="grey")
 
 
-def make_link_rows(view: View, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:
+def make_link_rows(view: ItemView, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:
     """The links of a candidate (its records) or a learning (its sources, its copies, the prompts that contained it).
 
     The ids of the rows are `record:ID`, `learning:ID` and `session:ID`. `prompts` are those of sessions, by id.
@@ -268,12 +268,12 @@ DECISIONS = {
 """The decisions by their name in the table of keys."""
 
 
-def find_subject(view: View) -> Candidate | LearningEntry:
+def find_subject(view: ItemView) -> Candidate | LearningEntry:
     """The candidate or the learning that `view` is about."""
     return view.candidate if isinstance(view, CandidateView) else view.entry
 
 
-def is_decision_possible(name: str, view: View) -> bool:
+def is_decision_possible(name: str, view: ItemView) -> bool:
     """Whether the decision `name` can be made about it now."""
     if isinstance(view, CandidateView):
         return (view.candidate.status, name) in CANDIDATE_MOVES

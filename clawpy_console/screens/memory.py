@@ -20,11 +20,11 @@ from clawpy_console import formats
 from clawpy_console.fields import SIGNS, Document, Field, Fields, text_line
 from clawpy_console.fields.learning import make_forgetting_fields
 from clawpy_console.formats import crop, fit_to_width, one_line
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.screens import FILTER_DEBOUNCE_S, FilteredScreen, memory_entries
 from clawpy_console.screens.agent_dialogs import edit_file, open_in_editor
 from clawpy_console.screens.dialog import confirm
-from clawpy_console.screens.memory_entries import DRAFTS, LAYER_NAMES, Entry, EntryValue
+from clawpy_console.screens.memory_entries import DRAFTS_HEADING, LAYER_NAMES, Entry, EntryValue
 from clawpy_console.screens.prompt_dialogs import RecallPreview
 from clawpy_console.widgets import Pane, Row, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
@@ -54,7 +54,7 @@ class MemoryScreen(FilteredScreen):
     PURPOSE = "What agents remember, where it came from, and what a task would recall."
     CSS_PATH = "columns.tcss"
     AUTO_FOCUS = "#layers"
-    BINDINGS = bindings("memory", "columns", "filter")
+    BINDINGS = make_bindings("memory", "columns", "filter")
     PANES = {"layers": "left", "entries": "middle", "entry": "right", "links": "right"}
     FILTER_PANE = "entries"
     OWN_TOPICS = frozenset({"memory"})
@@ -290,7 +290,7 @@ class MemoryScreen(FilteredScreen):
         self.read_again()
         return True
 
-    def copy_text(self) -> str:
+    def find_text_to_copy(self) -> str:
         return self.entry.id if self.entry else ""
 
     # What you do with the entry under the cursor
@@ -298,7 +298,7 @@ class MemoryScreen(FilteredScreen):
     @property
     def _value(self) -> EntryValue | None:
         """The entry under the cursor as the engine gave it, None for no entry."""
-        return self.entry.value if self.ready and self.entry is not None else None
+        return self.entry.value if self.is_ready and self.entry is not None else None
 
     def offers(self, action: str, *parameters: object) -> bool:
         """Keys that can do nothing with this entry are not offered."""
@@ -308,7 +308,7 @@ class MemoryScreen(FilteredScreen):
             case "decide":
                 return isinstance(self._value, FactDraft)
             case "forget":
-                return self.ready and self.entry is not None and self.entry.can_be_forgotten
+                return self.is_ready and self.entry is not None and self.entry.can_be_forgotten
         return True
 
     def action_edit(self) -> None:
@@ -420,6 +420,6 @@ def _make_entry_rows(entries: Sequence[Entry], now: datetime, draft_keys: str = 
         else:
             text = f"{fit_to_width(entry.label, label_width)}  {text}" if label_width else text
             row = Row(entry.key, text, entry.mark or " ", age, "faint" if entry.is_old else "ink", entry.mark_style)
-        heading = f"{DRAFTS}: {draft_keys}" if entry.group == DRAFTS else entry.group
+        heading = f"{DRAFTS_HEADING}: {draft_keys}" if entry.group == DRAFTS_HEADING else entry.group
         groups.setdefault(heading, []).append(row)
     return group_rows(groups)

@@ -77,7 +77,7 @@ class Entry:
         return self.layer not in (Layer.MARKDOWN, Layer.LEDGER) and not self.is_forgotten
 
 
-DRAFTS = "DRAFTS"
+DRAFTS_HEADING = "DRAFTS"
 """The heading above drafts."""
 
 
@@ -116,7 +116,7 @@ def _make_plain_entry(value: EntryValue) -> Entry:
                 sanitise(value.fact),
                 label="draft",
                 at=value.created_at,
-                group=DRAFTS,
+                group=DRAFTS_HEADING,
                 mark="▲",
                 mark_style="wants",
             )

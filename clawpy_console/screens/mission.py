@@ -18,7 +18,7 @@ from textual.content import Content
 from clawpy_console.card_controller import SNOOZE, CardDecision
 from clawpy_console.fields import WORDS
 from clawpy_console.formats import clock_time, count, crop, one_line, workspace_name
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.screens import ConsoleScreen, find_next_choice
 from clawpy_console.screens import mission_panes as panes
 from clawpy_console.screens.card_stack import CardStack
@@ -44,7 +44,7 @@ STOP_RAIL = "kill"
 class MissionScreen(ConsoleScreen):
     """The screen the console opens with."""
 
-    BINDINGS = bindings("mission", "zoom")
+    BINDINGS = make_bindings("mission", "zoom")
     MODE = "mission"
     CSS_PATH = "mission.tcss"
     AUTO_FOCUS = "#stack"
@@ -96,8 +96,8 @@ class MissionScreen(ConsoleScreen):
         state = self.state
         if not changed or changed & {"cards", "recent_cards", "autonomy", "workspaces", "waiting", "sessions"}:
             pending = self.app.cards.pending(state.cards)
-            empty = f"No cards from last time.\n\nThe engine is {self.app.opening}."
-            if not self.app.opening:
+            empty = f"No cards from last time.\n\nThe engine is {self.app.opening_step}."
+            if not self.app.opening_step:
                 empty = panes.describe_empty_stack(self._shown_state, self.now, self.app.keymap)
             self._stack.show(self._select_shown(pending), empty=empty, pending=pending if self.app.is_loaded else None)
             if not changed or changed & {"cards", "workspaces"}:
@@ -129,12 +129,12 @@ class MissionScreen(ConsoleScreen):
             self.call_after_refresh(self._draw_for_widths)
 
     def _mark_empty_stack(self) -> None:
-        if self.ready:
+        if self.is_ready:
             self._set_layout_class("-empty", is_set=self._stack.front is None)
 
     def _draw_for_widths(self) -> None:
         """Draw what depends on the widths of panes, once these are laid out."""
-        if self.ready:
+        if self.is_ready:
             self._evidence_pane.show(self._stack.front)
             self._draw_lists()
 
@@ -232,7 +232,7 @@ class MissionScreen(ConsoleScreen):
 
     def _draw_stack(self) -> None:
         """Draw what depends on the cards and on the one in front."""
-        if not self.ready:
+        if not self.is_ready:
             return
         stack = self._stack
         front, rows = stack.front, self.query_one("#cards", Rows)
@@ -352,7 +352,7 @@ class MissionScreen(ConsoleScreen):
         if action == "back":
             return self.pane != "stack"
         if action == "details":
-            return self.ready and self._stack.front is not None
+            return self.is_ready and self._stack.front is not None
         if action == "filter":
             return len(self._list_filters()) > 1 or self.app.workspace_filter is not None
         return True
@@ -398,7 +398,7 @@ class MissionScreen(ConsoleScreen):
         else:
             self.app.open("hierarchy", message.row_id)
 
-    def copy_text(self) -> str:
+    def find_text_to_copy(self) -> str:
         focused, front = self.focused, self._stack.front
         if isinstance(focused, Transcript):
             return focused.session_id

@@ -19,7 +19,7 @@ from textual.content import Content
 from clawpy_console import formats
 from clawpy_console.fields import heading, text_line
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
-from clawpy_console.keys import bindings, format_key
+from clawpy_console.keys import format_key, make_bindings
 from clawpy_console.screens import find_base_screen
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets import Pane, Row, Rows
@@ -48,17 +48,17 @@ class CardRows(Rows, can_focus=False):
 class Queue(Rows):
     """The items that wait for the operator."""
 
-    BINDINGS = bindings("queue")
+    BINDINGS = make_bindings("queue")
 
 
-MESSAGE_S = 15.0
+MESSAGE_DURATION_S = 15.0
 """Seconds for which the line under the card says what was just done."""
 
 
 class MessageLine(PlainText):
     """The line under the card: what was just done, or why it was refused.
 
-    What was done is removed after `MESSAGE_S`, an error when another card is shown.
+    What was done is removed after `MESSAGE_DURATION_S`, an error when another card is shown.
     """
 
     error_card_id: str | None = None
@@ -74,7 +74,7 @@ class MessageLine(PlainText):
         self.replace(Content.styled(text, style))
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(MESSAGE_S, self.clear) if text and style == "$grey" else None
+        self._timer = self.set_timer(MESSAGE_DURATION_S, self.clear) if text and style == "$grey" else None
 
     def clear(self) -> None:
         """Show nothing."""
@@ -149,7 +149,7 @@ def make_card_rows(cards: Sequence[Card], state: AppState) -> list[Row]:
     return rows
 
 
-MAX_SESSIONS = 20
+MAX_LISTED_SESSIONS = 20
 """Maximum number of sessions in the list of work."""
 
 
@@ -159,7 +159,7 @@ def make_work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
         state.sessions, key=lambda session: (not session.state.over, find_last_event_time(session)), reverse=True
     )
     rows = []
-    for session in sessions[:MAX_SESSIONS]:
+    for session in sessions[:MAX_LISTED_SESSIONS]:
         place = state.make_place_prefix(session.workspace)
         label = make_session_label(session)
         ink = "grey" if session.state.over else "ink"

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from clawpy_console.formats import crop, workspace_name
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.screens.agent_dialogs import ChannelOptions, choose_agent, make_channel_hint, read_channel_options
 from clawpy_console.screens.dialog import Dialog
 from clawpy_console.widgets.frame import KeyLine
@@ -113,13 +113,13 @@ def open_prompt_box(
     `start` approves it; without them the card waits among the others. Nothing happens if the box is open already,
     because its key was pressed twice."""
     if not isinstance(app.screen, PromptBox):
-        workspaces, last = app.state.workspaces, app.last
+        workspaces, last = app.state.workspaces, app.last_screen
         workspace = workspace or next(iter(workspaces), "")
         workspaces = tuple(dict.fromkeys((*workspaces, workspace)))
         if last.draft and last.draft_of not in ("", workspace):  # ↑ shows it
             app.update_last_screen(draft="", prompts=(last.draft, *last.prompts))
         on_card = partial(app.cards.handle_prompt_card, show=show, start=start)
-        app.push_screen(PromptBox(workspaces, workspace, app.last.draft, on_card))
+        app.push_screen(PromptBox(workspaces, workspace, app.last_screen.draft, on_card))
 
 
 MAX_COMPLETIONS = 6
@@ -130,7 +130,7 @@ class PromptBox(Dialog[None]):
     """Calls `on_card` with the card that the engine made of the text, also if the box was closed before the engine
     answered. What was typed is kept by the app until then, and is there again the next time."""
 
-    BINDINGS = bindings("prompt")
+    BINDINGS = make_bindings("prompt")
     AUTO_FOCUS = "#text"
     DEFAULT_CSS = """
     PromptBox #text { height: auto; min-height: 4; max-height: 12; }
@@ -174,7 +174,7 @@ class PromptBox(Dialog[None]):
 
     def on_mount(self) -> None:
         self._area.select_all()  # typing replaces the draft; an arrow key goes on with it
-        self._history += [prompt for prompt in self.app.last.prompts if prompt != self._history[0]]
+        self._history += [prompt for prompt in self.app.last_screen.prompts if prompt != self._history[0]]
         self._draw_place()
         self._load_flows_and_agents()
 
@@ -312,7 +312,7 @@ class PromptBox(Dialog[None]):
 
     def _on_card(self, text: str, card: Card) -> None:
         """Keep `text` as a prompt that was sent, and what was typed after it, here or in another box, as the draft."""
-        last = self.app.last
+        last = self.app.last_screen
         draft, workspace = ("", "") if last.draft.strip() == text else (last.draft, last.draft_of)
         self.app.save_prompt(draft, workspace, sent=text)
         self._take_card(card)
@@ -320,7 +320,7 @@ class PromptBox(Dialog[None]):
     def _on_refusal(self, text: str, refusal: Refusal) -> None:
         if not self.is_running:
             self.app.show_toast(f"Your prompt was not sent: {refusal}", "warning")
-            last = self.app.last
+            last = self.app.last_screen
             if last.draft.strip() != text:  # ↑ shows it
                 self.app.save_prompt(last.draft, last.draft_of, sent=text)
             return

@@ -24,11 +24,19 @@ from textual.widgets import Input, OptionList
 
 from clawpy_console.fields.cards import HOLD_NAMES
 from clawpy_console.formats import crop, fit_to_width, has_words, one_line, workspace_name
-from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, format_key_with_letters, is_on_screen
+from clawpy_console.keys import (
+    ACTION_BY_ID,
+    ACTIONS,
+    GROUP_TITLES,
+    Action,
+    format_key,
+    format_key_with_letters,
+    is_on_screen,
+)
 from clawpy_console.screens import GuardedScreen
-from clawpy_console.screens.dialog import Answer, Dialog, Question
+from clawpy_console.screens.dialog import Answer, Dialog, Question, show_text
 from clawpy_console.screens.own_prompt import open_prompt_box
-from clawpy_console.screens.safety import ask_to_resume, show_gateway, switch_gateway
+from clawpy_console.screens.safety import ask_to_resume
 from clawpy_console.widgets.frame import SCREENS
 from clawpy_console.widgets.texts import Filter, ReflowingText
 from engine.model import Mute
@@ -38,8 +46,11 @@ if TYPE_CHECKING:
     from clawpy_console.console import Console
 
 
-KEY_CELLS, ID_CELLS = 9, 24
-"""Cells of the key and of the id, which is left out where there is no room for it."""
+KEY_CELLS = 9
+"""Cells of the key."""
+
+ID_CELLS = 24
+"""Cells of the id, which is left out where there is no room for it."""
 
 
 class Help(Dialog[None]):
@@ -71,16 +82,18 @@ class Help(Dialog[None]):
         self._draw()
 
     def _draw(self) -> None:
-        terms = self._filter.words
-        self.query_one("#keys", ReflowingText).show(lambda width: list(self._make_lines(width, terms)))
+        words = self._filter.words
+        self.query_one("#keys", ReflowingText).show(lambda width: list(self._make_lines(width, words)))
 
-    def _make_lines(self, width: int, terms: list[str]) -> Iterable[Content]:
+    def _make_lines(self, width: int, words: list[str]) -> Iterable[Content]:
         active = [action for action in ACTIONS if action.id in self._active_ids and action.group != "app"]
         groups = [("In this pane, now", active)]
-        groups += [(title, [action for action in ACTIONS if action.group == group]) for group, title in GROUPS.items()]
+        groups += [
+            (title, [action for action in ACTIONS if action.group == group]) for group, title in GROUP_TITLES.items()
+        ]
         shown: list[Action] = []
         for title, actions in groups:
-            matches = [action for action in actions if action not in shown and self._has_terms(action, terms)]
+            matches = [action for action in actions if action not in shown and self._has_words(action, words)]
             if matches:
                 yield from [Content("")] if shown else []
                 yield Content.styled(title, "bold $accent")
@@ -89,10 +102,10 @@ class Help(Dialog[None]):
         if not shown:
             yield Content.styled("No match.", "$grey")
 
-    def _has_terms(self, action: Action, terms: list[str]) -> bool:
+    def _has_words(self, action: Action, words: list[str]) -> bool:
         keys = f"{format_key_with_letters(action.id, self.app.keymap)} {action.keys}"
-        text = f"{keys} {action.label} {action.tooltip} {action.id} {GROUPS[action.group]}"
-        return has_words(text, terms)
+        text = f"{keys} {action.label} {action.tooltip} {action.id} {GROUP_TITLES[action.group]}"
+        return has_words(text, words)
 
     def _make_row(self, action: Action, width: int) -> Content:
         key, id_cells = format_key_with_letters(action.id, self.app.keymap), ID_CELLS if width >= 80 else 0
@@ -135,7 +148,7 @@ OMITTED_ID_PREFIXES = (
 )
 """How the ids of actions begin that only move about, or that are there under another name."""
 
-NOT_ELSEWHERE = frozenset({"mission.own", "work.own", "mission.predict", "mission.back"})
+OMITTED_ELSEWHERE = frozenset({"mission.own", "work.own", "mission.predict", "mission.back"})
 """Actions that the palette carries out on every screen, and the one that only moves the focus."""
 
 
@@ -158,10 +171,10 @@ def make_commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemComma
 
 def _make_card_commands(app: CardConsole, bound: Collection[Action]) -> Iterable[SystemCommand]:
     """The commands for cards that no key of the screen in sight does."""
-    if {BY_ID["mission.own"], BY_ID["work.own"]}.isdisjoint(bound):
+    if {ACTION_BY_ID["mission.own"], ACTION_BY_ID["work.own"]}.isdisjoint(bound):
         write = partial(open_prompt_box, app, app.workspace_filter)
         yield SystemCommand("New prompt", "for an agent, or a flow", write)
-    if BY_ID["mission.predict"] not in bound:
+    if ACTION_BY_ID["mission.predict"] not in bound:
         check = partial(app.cards.predict, lambda text, _: app.show_toast(text))
         yield SystemCommand("Check for new cards", "in all workspaces", check)
     yield SystemCommand("Muted cards", "list them; let one appear again", partial(show_muted, app))
@@ -172,15 +185,15 @@ def _make_console_commands(app: CardConsole) -> Iterable[SystemCommand]:
     for name in sorted(app.available_themes):
         if name != app.theme:
             yield SystemCommand(f"Theme: {name}", "colours of the console", partial(_choose_theme, app, name))
-    mouse = "off" if app.mouse else "on"
+    mouse = "off" if app.uses_mouse else "on"
     yield SystemCommand(
         f"Mouse {mouse}", "at the next start of the console", partial(app.set_mouse, enabled=mouse == "on")
     )
     gateway = "off" if app.state.gateway_url else "on"
-    switch = partial(switch_gateway, app, enabled=gateway == "on")
+    switch = partial(_switch_gateway, app, enabled=gateway == "on")
     yield SystemCommand(f"Gateway {gateway}", "an API for a phone, a script, another agent", switch)
     if app.state.gateway_url:
-        yield SystemCommand("Gateway: where it listens", app.state.gateway_url, partial(show_gateway, app))
+        yield SystemCommand("Gateway: where it listens", app.state.gateway_url, partial(_show_gateway, app))
     yield SystemCommand("Save a screenshot", "as SVG, in your downloads or home folder", partial(_save_screenshot, app))
     if app.engine is not None and not app.demo:
         keep = partial(app.quit, keep_engine=True)
@@ -223,9 +236,9 @@ def _save_screenshot(app: Console) -> None:
 def _find_bound_actions(screen: Screen[Any]) -> dict[Action, ActiveBinding]:
     """The actions whose keys work on `screen` now: those of the focused pane first, those of all screens last."""
     bound = {
-        BY_ID[active.binding.id]: active
+        ACTION_BY_ID[active.binding.id]: active
         for active in screen.active_bindings.values()
-        if active.enabled and active.binding.id in BY_ID
+        if active.enabled and active.binding.id in ACTION_BY_ID
     }
     return dict(sorted(bound.items(), key=lambda item: item[0].group == "app"))
 
@@ -235,9 +248,9 @@ def _make_commands_elsewhere(app: CardConsole, bound: Collection[Action]) -> Ite
     of the whole screen in sight that is not bound can do nothing now."""
     for action in ACTIONS:
         modes = [mode for mode in SCREENS if is_on_screen(action, mode)]
-        is_offered = action in bound or action.id in NOT_ELSEWHERE or action.group == app.current_mode
+        is_offered = action in bound or action.id in OMITTED_ELSEWHERE or action.group == app.current_mode
         if action.label and len(modes) == 1 and not is_offered:
-            place, key = GROUPS[action.group], format_key(action.id, app.keymap)
+            place, key = GROUP_TITLES[action.group], format_key(action.id, app.keymap)
             title = f"{modes[0].capitalize()}: {action.tooltip}"
             lead = partial(_lead_to, app, modes[0], f"{key}: {action.tooltip} ({place})")
             yield SystemCommand(title, f"key {key} · {place}", lead)
@@ -255,6 +268,36 @@ def _choose_theme(app: Console, name: str) -> None:
     """Take theme `name` and keep it in the settings."""
     app.theme = name
     app.write_setting("console.theme", name)
+
+
+def _switch_gateway(app: Console, *, enabled: bool) -> None:
+    """Open or close the gateway, and show the result."""
+
+    def on_switched(result: tuple[str, Any]) -> None:
+        new_token, state = result
+        app.reload(["place", "settings"])
+        if state.url:
+            _show_address(app, new_token, state)
+        else:
+            app.show_toast("the gateway is off")
+
+    app.call_engine(lambda engine: (engine.gateway.set_enabled(enabled), engine.gateway.state()), on_switched)
+
+
+def _show_gateway(app: Console) -> None:
+    """Show where the gateway listens, and its token if nobody has read that yet: so it is shown whatever is open."""
+    app.call_engine(
+        lambda engine: (engine.gateway.take_new_token(), engine.gateway.state()),
+        lambda answer: _show_address(app, *answer),
+    )
+
+
+def _show_address(app: Console, new_token: str, state: Any) -> None:
+    token = f"the token, shown once:\n{new_token}\n" if new_token else ""
+    hint = "clawpy token      shows the token"
+    if state.token_source == "this run":
+        hint = "clawpy token new --store file      makes a token that lasts"
+    show_text(app, "The gateway listens", f"{state.url}\n{state.description}\n\n{token}{hint}")
 
 
 MUTE_KEYS = "abcdefghilmnopqrstuvwxyz"

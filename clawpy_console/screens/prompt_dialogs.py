@@ -23,7 +23,7 @@ from clawpy_console import external_programs, formats
 from clawpy_console.fields import TONES, Field, Fields, draw_bar, heading, text_line
 from clawpy_console.fields.learning import make_memory_fields
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.screens.card_details import show_details
 from clawpy_console.screens.dialog import Dialog, PreviewDialog
 from clawpy_console.screens.memory_entries import LAYER_NAMES
@@ -73,7 +73,7 @@ NO_ORIGIN = (None, "")
 class PromptLines(LinesView, CursorView):
     """Lines of a prompt with a cursor. Posts `Opened` when the operator opens the source of a line."""
 
-    BINDINGS = bindings("rows")
+    BINDINGS = make_bindings("rows")
 
     @dataclass
     class Opened(Message):
@@ -148,7 +148,7 @@ class PromptLines(LinesView, CursorView):
         return super().accepts_cursor(number) and self._origins[number][0] is not None
 
     def compute_entry_region(self, number: int) -> Region:
-        first, end = self._starts[number : number + 2]
+        first, end = self._first_rows[number : number + 2]
         return Region(0, first, 1, end - first)
 
     def find_entry(self, row: int) -> int:
@@ -156,7 +156,7 @@ class PromptLines(LinesView, CursorView):
 
     def choose_base_style(self, line: int, base: Style) -> Style:
         has_cursor = line == self.cursor and self.has_focus and self.accepts_cursor(line)
-        return base + self.tone("reply") if has_cursor else base
+        return base + self.get_style("reply") if has_cursor else base
 
     def make_lead_segments(self, line: int, part: int, base: Style) -> list[Segment]:
         """The source of a line where it differs from that of the line above, and a sign for how far it is trusted."""
@@ -171,8 +171,8 @@ class PromptLines(LinesView, CursorView):
         else:
             sign = "▲" if objections else TRUST_SIGNS.get(source.standing, "│")
         return [
-            Segment(fit_to_width(name, SOURCE_CELLS - 3) + " ", base + self.tone(SOURCE_TONES[source.kind])),
-            Segment(f"{sign} ", base + self.tone("error" if sign == "▲" else "hunk")),
+            Segment(fit_to_width(name, SOURCE_CELLS - 3) + " ", base + self.get_style(SOURCE_TONES[source.kind])),
+            Segment(f"{sign} ", base + self.get_style("error" if sign == "▲" else "hunk")),
         ]
 
     def choose_sign(self, line: int) -> str:
@@ -222,7 +222,7 @@ REFRESH_S = 1.0
 class XRay(PromptDialog[PromptSource | None]):
     """The calls of one session. Gives the source that the operator wants to see, None on Escape."""
 
-    BINDINGS = bindings("xray", "panes", "zoom")
+    BINDINGS = make_bindings("xray", "panes", "zoom")
     AUTO_FOCUS = "#calls"
     DEFAULT_CSS = """
     XRay #body { height: 1fr; }
@@ -334,7 +334,7 @@ class RecallPreview(
 ):
     """Asks for a task and shows its recall. Gives the memory that the operator opens, None on Escape."""
 
-    BINDINGS = bindings("recalled", "panes", "zoom")
+    BINDINGS = make_bindings("recalled", "panes", "zoom")
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal")]
     AUTO_FOCUS = "#task"
     DEFAULT_CSS = """

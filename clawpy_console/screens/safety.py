@@ -1,7 +1,6 @@
-"""Screen 6, safety: rails, caps, stops and pauses, blocked work, switches (SPEC 3, 7); and from every screen the end of
-a stop, and the gateway's switch (SPEC 10.1).
+"""Screen 6, safety: rails, caps, stops and pauses, blocked work, switches (SPEC 3, 7).
 
-`safety_fields` words what is shown.
+`safety_fields` words what is shown. `ask_to_resume` ends a stop from any screen.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -20,9 +19,9 @@ from textual.content import Content
 from clawpy_console import formats
 from clawpy_console.fields import WORDS, heading, text_line
 from clawpy_console.formats import clock_time, crop, has_words, one_line, workspace_name
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.screens import FilteredScreen, safety_fields
-from clawpy_console.screens.dialog import Answer, Question, confirm, show_text
+from clawpy_console.screens.dialog import Answer, Question, confirm
 from clawpy_console.state import SWITCHES
 from clawpy_console.widgets import Pane, Rows
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
@@ -59,7 +58,7 @@ class SafetyScreen(FilteredScreen):
     PURPOSE = "Every piece of work passes these rails, in this order, before it runs."
     CSS_PATH = "columns.tcss"
     AUTO_FOCUS = "#rails"
-    BINDINGS = bindings("safety", "columns", "filter")
+    BINDINGS = make_bindings("safety", "columns", "filter")
     PANES = {"rails": "left", "blocked": "right", "switches": "third"}
     FILTER_PANE = "blocked"
 
@@ -92,7 +91,7 @@ class SafetyScreen(FilteredScreen):
     def _on_second(self) -> None:
         """Draw what counts down, and read the rails again when it is time."""
         now = self.now
-        if self.is_current and self.ready:
+        if self.is_current and self.is_ready:
             self._draw_standing()
             if self._read_at is not None and now - self._read_at >= READ_INTERVAL:
                 self.read_again()
@@ -181,7 +180,7 @@ class SafetyScreen(FilteredScreen):
     @property
     def _blocked_entry(self) -> LogEntry | None:
         """The entry under the cursor of the blocked work."""
-        return self._blocked_rows.find(self.state.blocked_work) if self.ready else None
+        return self._blocked_rows.find(self.state.blocked_work) if self.is_ready else None
 
     def action_allow_once(self) -> None:
         """Allow once exactly what the content filter blocked, after a question."""
@@ -217,7 +216,7 @@ class SafetyScreen(FilteredScreen):
             return False
         return safety_fields.find_liftable_block(entry) is not None
 
-    def copy_text(self) -> str:
+    def find_text_to_copy(self) -> str:
         entry = self._blocked_entry
         return entry.prediction_id or entry.reason if entry else ""
 
@@ -245,7 +244,7 @@ class SafetyScreen(FilteredScreen):
                 self.app.write_setting(key, answer.label)
 
         title = f"What may the engine do in {workspace_name(workspace)}?"
-        self.app.ask(Question(title, AUTONOMY_ANSWERS, present=present), on_answer)
+        self.app.ask(Question(title, AUTONOMY_ANSWERS, current_label=present), on_answer)
 
     # Do not disturb
 
@@ -260,9 +259,6 @@ class SafetyScreen(FilteredScreen):
         self.app.call_engine(lambda engine: engine.autonomy.set_dnd(duration), on_done)
 
 
-# From every screen: the end of a stop, the switch of the gateway
-
-
 RESUME_QUESTIONS = WORDS["resume"]
 """Title and text of the question before a hold ends, by the word of the hold. A pause ends without a question."""
 
@@ -275,33 +271,3 @@ def ask_to_resume(app: Console, hold: Hold) -> None:
     title, meaning = RESUME_QUESTIONS[hold.word]
     question = f"Since {formats.moment(hold.since, app.now())}: {one_line(hold.reason)}\n\n{meaning}"
     confirm(app, title, question, "resume", partial(app.resume, hold.word))
-
-
-def switch_gateway(app: Console, *, enabled: bool) -> None:
-    """Open or close the gateway, and show the result."""
-
-    def on_switched(result: tuple[str, Any]) -> None:
-        new_token, state = result
-        app.reload(["place", "settings"])
-        if state.url:
-            _show_address(app, new_token, state)
-        else:
-            app.show_toast("the gateway is off")
-
-    app.call_engine(lambda engine: (engine.gateway.set_enabled(enabled), engine.gateway.state()), on_switched)
-
-
-def show_gateway(app: Console) -> None:
-    """Show where the gateway listens, and its token if nobody has read that yet: so it is shown whatever is open."""
-    app.call_engine(
-        lambda engine: (engine.gateway.take_new_token(), engine.gateway.state()),
-        lambda answer: _show_address(app, *answer),
-    )
-
-
-def _show_address(app: Console, new_token: str, state: Any) -> None:
-    token = f"the token, shown once:\n{new_token}\n" if new_token else ""
-    hint = "clawpy token      shows the token"
-    if state.token_source == "this run":
-        hint = "clawpy token new --store file      makes a token that lasts"
-    show_text(app, "The gateway listens", f"{state.url}\n{state.description}\n\n{token}{hint}")

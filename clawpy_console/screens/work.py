@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from clawpy_console import external_programs
 from clawpy_console.formats import crop, has_words, one_line
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.screens import FilteredScreen
 from clawpy_console.screens.changes import Changes
 from clawpy_console.screens.diff_view import DiffView
@@ -48,7 +48,7 @@ class WorkScreen(FilteredScreen):
     MODE = "work"
     CSS_PATH = "columns.tcss"
     AUTO_FOCUS = "#sessions"
-    BINDINGS = bindings("asked", "work", "columns", "filter")
+    BINDINGS = make_bindings("asked", "work", "columns", "filter")
     PANES = {
         "sessions": "left", "transcript": "middle", "files": "right", "diff": "right", "asked-detail": "",
     }  # fmt: skip
@@ -95,9 +95,9 @@ class WorkScreen(FilteredScreen):
     @property
     def change(self) -> ChangeSet | None:
         """The change set of the session under the cursor."""
-        return self.state.change_of(self.session) if self.session else None
+        return self.state.find_change_of(self.session) if self.session else None
 
-    def copy_text(self) -> str:
+    def find_text_to_copy(self) -> str:
         return self.session.id if self.session else ""
 
     # The list of sessions
@@ -115,7 +115,7 @@ class WorkScreen(FilteredScreen):
         self._is_opening = True
         if card_id := self.app.cards.last_approved_id:
             self._select_when_listed(card_id)
-        if self._complete:
+        if self._is_complete:
             self._draw_sessions()
 
     def apply_filter(self) -> None:
@@ -228,7 +228,7 @@ class WorkScreen(FilteredScreen):
         """Draw the permissions that the session asks for."""
         pane = self._permission_pane
         before = pane.current
-        pane.show(self.state.requests_of(self.session.id) if self.session else ())
+        pane.show(self.state.find_requests_of(self.session.id) if self.session else ())
         if before != pane.current:
             self.refresh_bindings()
 

@@ -26,7 +26,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from clawpy_console.formats import fit_to_width
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from engine.frozen import frozen
 
 
@@ -73,7 +73,7 @@ class Pane(Vertical):
 class ScrollPane(VerticalScroll, ScrollKeys, can_focus=True):
     """A column of widgets that takes the focus and scrolls."""
 
-    BINDINGS = bindings("rows", without="rows.open")
+    BINDINGS = make_bindings("rows", without="rows.open")
     DEFAULT_CSS = "ScrollPane { scrollbar-size-vertical: 1; }"
 
 
@@ -106,7 +106,7 @@ class RowView(ScrollView, ScrollKeys):
     rule whenever the real one is styled, which took longer than styling all the widgets of a screen.
     """
 
-    BINDINGS = bindings("rows", without="rows.open")
+    BINDINGS = make_bindings("rows", without="rows.open")
     TONES: ClassVar[Mapping[str, str]] = {}
     """Styles by name, as `Content` takes them; other names are colours of the theme."""
 
@@ -116,7 +116,7 @@ class RowView(ScrollView, ScrollKeys):
         super().__init__(**options)
         self.empty = empty
         self.set_reactive(RowView.virtual_size, Size(0, 1))
-        self._tones: dict[str, Style] = {}
+        self._styles_by_tone: dict[str, Style] = {}
 
     @property
     def row_count(self) -> int:
@@ -146,24 +146,24 @@ class RowView(ScrollView, ScrollKeys):
             return self.draw_row(number, width, base)
         if self.row_count or number or not self.empty:
             return Strip.blank(width, base)
-        return Strip([Segment(fit_to_width(f"  {self.empty}", width), base + self.tone("faint"))])
+        return Strip([Segment(fit_to_width(f"  {self.empty}", width), base + self.get_style("faint"))])
 
-    def tone(self, name: str) -> Style:
+    def get_style(self, name: str) -> Style:
         """The style `name` in the colours of the theme; it is added to the widget's own.
 
         Textual reads the style, because it knows the theme. Rows are drawn with the style of Rich that it gives.
         """
-        if name not in self._tones:
+        if name not in self._styles_by_tone:
             style = textual_style.Style.parse(self.TONES.get(name, f"${name}"))
             if style.background is not None and style.background.a < 1:
                 style = textual_style.Style(background=self.background_colors[1]) + style
-            self._tones[name] = style.rich_style
-        return self._tones[name]
+            self._styles_by_tone[name] = style.rich_style
+        return self._styles_by_tone[name]
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        before, self._tones = self._tones, {}
-        if any(self.tone(name) != style for name, style in before.items()):
+        before, self._styles_by_tone = self._styles_by_tone, {}
+        if any(self.get_style(name) != style for name, style in before.items()):
             self.refresh()
 
     def selection_updated(self, selection: object) -> None:
@@ -301,7 +301,7 @@ class Rows(CursorView, can_focus=True):
     list is updated in place: the cursor stays on the same id.
     """
 
-    BINDINGS = bindings("rows")
+    BINDINGS = make_bindings("rows")
     TONES = {"lit": "on $lit", "heading": "$faint"}
     DEFAULT_CSS = "Rows.-fit { height: auto; }"
 
@@ -360,9 +360,9 @@ class Rows(CursorView, can_focus=True):
         """A row: cursor, mark, text, and what stands at its right end if there is room for it."""
         row = self.rows[number]
         if not row.id:
-            return Strip([Segment(fit_to_width(row.text, width), base + self.tone("heading"))])
+            return Strip([Segment(fit_to_width(row.text, width), base + self.get_style("heading"))])
         has_cursor = number == self.cursor and (self.has_focus or self.has_class("-lit"))
-        base = base + self.tone("lit") if has_cursor else base
+        base = base + self.get_style("lit") if has_cursor else base
         mark = f"{row.mark} " if row.mark else ""
         right = f" {row.right}" if row.right else ""
         text_width = width - 1 - cell_len(mark) - cell_len(right)
@@ -374,7 +374,7 @@ class Rows(CursorView, can_focus=True):
             (fit_to_width(row.text, max(0, text_width)), row.style),
             (right, row.right_style),
         )
-        return Strip([Segment(text, base + self.tone(tone)) for text, tone in parts]).crop(0, width)
+        return Strip([Segment(text, base + self.get_style(tone)) for text, tone in parts]).crop(0, width)
 
     @property
     def spots(self) -> list[tuple[Offset, Callable[[], object]]]:

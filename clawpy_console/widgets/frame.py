@@ -21,7 +21,7 @@ from clawpy_console import formats
 from clawpy_console.fields import SIGNS, WORDS
 from clawpy_console.fields.cards import SWITCH_ON_COMMAND, choose_cost_tone
 from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, one_line, workspace_name
-from clawpy_console.keys import KEY_LINE, format_key
+from clawpy_console.keys import KEY_LINE_ACTIONS, format_key
 from clawpy_console.state import AppState
 from clawpy_console.widgets.texts import ReflowingText
 from engine.model import MICRO, AutonomyState, Hold
@@ -73,7 +73,7 @@ class Frame(Widget):
         app, now = self.app, self.app.now()
         state, hold, key = app.state, find_gravest_hold(app.holds), format_key("app.resume", app.keymap)
         place = " ".join(part for part in ("DEMO" if app.demo else "", describe_place(state)) if part)
-        shown = ALWAYS_SHOWN.union(state.used_screens, app.visited, [self.screen_name])
+        shown = ALWAYS_SHOWN.union(state.used_screens, app.visited_screens, [self.screen_name])
         is_stopped = hold is not None and hold.word == "stop"
         keys = tuple(format_key(f"app.{mode}", app.keymap) for mode in SCREENS)
 
@@ -81,7 +81,7 @@ class Frame(Widget):
             tabs = make_screen_tabs(self.screen_name, shown, keys, width - min(cell_len(place), MAX_PLACE_CELLS) - 2)
             right = crop(place, max(0, width - tabs.cell_length - 2))
             gap = " " * max(1, width - tabs.cell_length - cell_len(right))
-            line = make_state_line(state, now, app.opening, width, key if is_stopped else "")
+            line = make_state_line(state, now, app.opening_step, width, key if is_stopped else "")
             return [Content.assemble(tabs, gap, (right, "$grey")), line]
 
         self.query_one("#state", ReflowingText).show(draw_state)
@@ -128,37 +128,50 @@ def describe_place(state: AppState) -> str:
     return f"{api}{state.workspace_label or workspace_name(state.workspaces[0])}{others}"
 
 
-STOP_TEXT = "F12 stop"
+STOP_KEY_TEXT = "F12 stop"
+"""What the state line says of the stop key."""
 
 
-def make_state_line(state: AppState, now: datetime, opening: str, width: int, resume_key: str = "") -> Content:
+def make_state_line(state: AppState, now: datetime, opening_step: str, width: int, resume_key: str = "") -> Content:
     """State, inactivity, next check, do not disturb, learning, costs against caps and the stop key, as far as they fit
     `width` cells.
 
-    `opening` is what the engine is still doing, "" once it is open. `resume_key` ends a stop; it is "" while nothing is
-    stopped.
+    `opening_step` is what the engine is still doing, "" once it is open. `resume_key` ends a stop; it is "" while
+    nothing is stopped.
     """
-    key_text, action = (f"{resume_key} resume", "app.resume") if resume_key else (STOP_TEXT, "app.stop_everything")
-    key = Content.styled(key_text, f"$grey @click={action}()")
+    key = Content.styled(STOP_KEY_TEXT, "$grey @click=app.stop_everything()")
+    if resume_key:
+        key = Content.styled(f"{resume_key} resume", "$grey @click=app.resume()")
     room = width - key.cell_length - 2
-    parts = _make_state_parts(state, now, opening, is_stopped=bool(resume_key), full=True)
-    if (error := state.home_error or state.settings_error) and not opening:  # in place of the costs until it is mended
-        # The place comes last and without the folder, which would take the room of what is wrong.
-        error_line = re.sub(r"^/.*?([^/]+\.toml(?::\d+)?): (.+)", r"\2 (\1)", one_line(error))
-        error_text = fit_to_width(f"▲ {error_line}", max(0, room - parts[0].cell_length - 2))
-        parts = [parts[0], Content.styled(f"  {error_text}", "$wants")]
-    elif sum(part.cell_length for part in parts) > room:
-        parts = _make_state_parts(state, now, opening, is_stopped=bool(resume_key), full=False)
-    while sum(part.cell_length for part in parts) > room and len(parts) > 1:
+    parts = _make_state_parts(state, now, opening_step, is_stopped=bool(resume_key), full=True)
+    error = "" if opening_step else state.home_error or state.settings_error
+    if error:  # in place of the costs until it is mended
+        parts = [parts[0], _make_error_part(error, room - parts[0].cell_length)]
+    elif _sum_cells(parts) > room:
+        parts = _make_state_parts(state, now, opening_step, is_stopped=bool(resume_key), full=False)
+    while _sum_cells(parts) > room and len(parts) > 1:
         parts.pop()
     state_text = Content("").join(parts)
     return state_text + " " * max(2, width - state_text.cell_length - key.cell_length) + key
 
 
-def _make_state_parts(state: AppState, now: datetime, opening: str, *, is_stopped: bool, full: bool) -> list[Content]:
+def _make_error_part(error: str, width: int) -> Content:
+    """An error of the home or the settings. The place comes last and without the folder, which would take the room of
+    what is wrong."""
+    line = re.sub(r"^/.*?([^/]+\.toml(?::\d+)?): (.+)", r"\2 (\1)", one_line(error))
+    return Content.styled("  " + fit_to_width(f"▲ {line}", max(0, width - 2)), "$wants")
+
+
+def _sum_cells(parts: Sequence[Content]) -> int:
+    return sum(part.cell_length for part in parts)
+
+
+def _make_state_parts(
+    state: AppState, now: datetime, opening_step: str, *, is_stopped: bool, full: bool
+) -> list[Content]:
     """The parts before the stop key, with `full` in their longer form; the last ones are left out first."""
-    if opening:
-        return [Content.assemble(("◌ ", "$accent"), (opening, "$grey")), *_make_cost_parts(state, full=full)]
+    if opening_step:
+        return [Content.assemble(("◌ ", "$accent"), (opening_step, "$grey")), *_make_cost_parts(state, full=full)]
     autonomy, gap = state.autonomy, "   " if full else "  "
     parts = [_make_state_part(autonomy.state, is_stopped=is_stopped)]
     if (
@@ -267,10 +280,10 @@ class Columns(Tabs):
     ACTION = "screen.show_column"
 
 
-GAP_CELLS = 2
+KEY_GAP_CELLS = 2
 """Cells between two keys."""
 
-LAST_ACTIONS = ("app.help", "app.quit")
+RIGHTMOST_ACTIONS = ("app.help", "app.quit")
 """The actions that are always at the right end of the line: the list of all keys, and quitting."""
 
 
@@ -296,23 +309,24 @@ class KeyLine(Widget):
         active = {binding.id for _, binding, enabled, _ in self.screen.active_bindings.values() if enabled}
         self.keys = tuple(
             (action.id, format_key(action.id, self.app.keymap), action.label)
-            for action in KEY_LINE
+            for action in KEY_LINE_ACTIONS
             if action.id in active
         )
 
     def render(self) -> Content:
-        """The keys that fit, and those of `LAST_ACTIONS` at the right end."""
+        """The keys that fit, and those of `RIGHTMOST_ACTIONS` at the right end."""
         shown = []
-        for id, key, label in self.keys:
-            piece = Content.assemble((key, "$accent"), " ", (label, "$grey")).stylize(f"@click=screen.press('{id}')")
-            if id != "app.stop":  # that key is on top
-                shown.append((id, piece + " " * GAP_CELLS))
-        last_keys = Content("").join(piece for id, piece in shown if id in LAST_ACTIONS)
+        for action_id, key, label in self.keys:
+            text = Content.assemble((key, "$accent"), " ", (label, "$grey"))
+            if action_id != "app.stop":  # that key is on top
+                piece = text.stylize(f"@click=screen.press('{action_id}')") + " " * KEY_GAP_CELLS
+                shown.append((action_id, piece))
+        last_keys = Content("").join(piece for action_id, piece in shown if action_id in RIGHTMOST_ACTIONS)
         room = self.size.width - last_keys.cell_length
         line = Content("")
-        for id, piece in shown:
+        for action_id, piece in shown:
             if line.cell_length + piece.cell_length > room:
                 break
-            if id not in LAST_ACTIONS:
+            if action_id not in RIGHTMOST_ACTIONS:
                 line += piece
-        return (line + " " * (room + GAP_CELLS - line.cell_length) + last_keys).rstrip()
+        return (line + " " * (room + KEY_GAP_CELLS - line.cell_length) + last_keys).rstrip()

@@ -101,7 +101,9 @@ def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: da
     what came out."""
     label = make_session_label(session)
     mode = "by itself" if session.mode == "autonomous" else session.mode
-    who = f"{workspace_name(session.workspace)} → {session.channel} · {session.flow or session.runner} · {mode}"
+    participants = (
+        f"{workspace_name(session.workspace)} → {session.channel} · {session.flow or session.runner} · {mode}"
+    )
     result = wrap_text(
         session.error or session.summary, "$wrong" if session.error else "$ink", width, MAX_HEADING_LINES
     )
@@ -112,7 +114,7 @@ def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: da
             (f"{label.sign} {label.words}", f"${label.tone}"),
             (f"  {_describe_duration(session, now)} · {_describe_cost(session, calls)}", "$grey"),
         ),
-        Content.styled(crop(who, width), "$grey"),
+        Content.styled(crop(participants, width), "$grey"),
         *(result if session.state.over else []),
         *([Content.styled(crop(models, width), "$grey")] if models else []),
         Content.styled(crop(session.sandbox, width), "$faint"),

@@ -20,7 +20,7 @@ from textual.widgets import Input, Static
 
 from clawpy_console.fields import Field, compute_label_width
 from clawpy_console.formats import crop, one_line
-from clawpy_console.keys import bindings
+from clawpy_console.keys import make_bindings
 from clawpy_console.widgets import WidgetOptions, make_selectable
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class ReplyLine(Input):
     What is sent goes to what the line was opened for, wherever the cursor stands by then.
     """
 
-    BINDINGS = bindings("reply")
+    BINDINGS = make_bindings("reply")
     DEFAULT_CSS = """
     ReplyLine { display: none; height: 3; margin: 0 1; border-title-color: $accent; border-subtitle-color: $grey;
         &.-shown { display: block; }

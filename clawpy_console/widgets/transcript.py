@@ -74,43 +74,47 @@ class LinesView(RowView, can_focus=True):
         self._follow_end = follow_end
         self._width = self._visible_rows = 0  # the size that the rows were counted for
         self._lines: list[tuple[str, str]] = []
-        self._starts = [0]  # the first row of each line, and the row after the last; rows of dropped lines count too
+        self._first_rows = [
+            0
+        ]  # the first row of each line, and the row after the last; rows of dropped lines count too
         self._result_line: int | None = None  # where the result begins, None while there is none
 
     @property
     def row_count(self) -> int:
-        return self._starts[-1] - self._starts[0]
+        return self._first_rows[-1] - self._first_rows[0]
 
     @property
-    def at_end(self) -> bool:
+    def is_at_end(self) -> bool:
         """True while the newest line is in sight."""
         return not self._width or self.scroll_offset.y + self._visible_rows >= self.virtual_size.height - 1
 
     def clear(self, *, empty: str | None = None) -> None:
         """Remove every line."""
         self._lines.clear()
-        self._starts, self._result_line = [0], None
+        self._first_rows, self._result_line = [0], None
         self.empty = self.empty if empty is None else empty
         self._scroll(to_end=False, top=0)
 
     def extend(self, lines: Iterable[tuple[str, str]]) -> None:
         """Add lines at the end."""
-        to_end, top = self._follow_end and self.at_end, self._starts[0] + self.scroll_offset.y
+        to_end, top = self._follow_end and self.is_at_end, self._first_rows[0] + self.scroll_offset.y
         for kind, text in lines:
             self._lines.append((kind, text))
-            self._starts.append(self._starts[-1] + len(self._find_row_starts(text)))
+            self._first_rows.append(self._first_rows[-1] + len(self._find_row_starts(text)))
         excess = max(0, len(self._lines) - self._max_lines)
-        del self._lines[:excess], self._starts[:excess]
-        self._scroll(to_end=to_end, top=top - self._starts[0])
+        del self._lines[:excess], self._first_rows[:excess]
+        self._scroll(to_end=to_end, top=top - self._first_rows[0])
 
     def on_resize(self) -> None:
-        to_end, top = self._follow_end and self.at_end, self.scroll_offset.y
+        to_end, top = self._follow_end and self.is_at_end, self.scroll_offset.y
         line = self.find_line(top)
         width, self._visible_rows = self.scrollable_content_region.size
         if width != self._width:
             self._width = width
-            self._starts = list(accumulate((len(self._find_row_starts(text)) for _, text in self._lines), initial=0))
-            top = self._starts[line]
+            self._first_rows = list(
+                accumulate((len(self._find_row_starts(text)) for _, text in self._lines), initial=0)
+            )
+            top = self._first_rows[line]
         if to_end and self._result_line is not None and line <= self._result_line:
             self._show_result()
         else:
@@ -119,14 +123,14 @@ class LinesView(RowView, can_focus=True):
     def mark_result(self, kinds: Collection[str]) -> None:
         """The lines of these `kinds` at the end are the result, and no more lines follow. While the end is in sight,
         scroll to where the result begins; if all of it fits, the end stays in sight."""
-        is_followed = self.at_end
+        is_followed = self.is_at_end
         others = (number for number in range(len(self._lines), 0, -1) if self._lines[number - 1][0] not in kinds)
         self._result_line = next(others, 0)
         if is_followed:
             self._show_result()
 
     def _show_result(self) -> None:
-        self._scroll(to_end=False, top=self._starts[self._result_line or 0] - self._starts[0])
+        self._scroll(to_end=False, top=self._first_rows[self._result_line or 0] - self._first_rows[0])
 
     def _scroll(self, *, to_end: bool, top: int) -> None:
         """Scroll to the end of the lines, else to row `top`."""
@@ -138,11 +142,11 @@ class LinesView(RowView, can_focus=True):
 
     def find_line(self, row: int) -> int:
         """The number of the line that row `row` belongs to."""
-        return bisect_right(self._starts, row + self._starts[0]) - 1
+        return bisect_right(self._first_rows, row + self._first_rows[0]) - 1
 
     def draw_row(self, number: int, width: int, base: Style) -> Strip:
         line = self.find_line(number)
-        part = number + self._starts[0] - self._starts[line]
+        part = number + self._first_rows[0] - self._first_rows[line]
         kind, text = self._lines[line]
         base, sign = self.choose_base_style(line, base), self.choose_sign(line)
         start, end = (*self._find_row_starts(text), None)[part : part + 2]
@@ -177,7 +181,7 @@ class LinesView(RowView, can_focus=True):
 
     def choose_kind_style(self, kind: str) -> Style:
         """The style of the lines of a kind."""
-        return self.tone(kind if kind in self.TONES else "output")
+        return self.get_style(kind if kind in self.TONES else "output")
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         lines = [self.choose_sign(number) + text for number, (_, text) in enumerate(self._lines)]
@@ -342,11 +346,11 @@ class Transcript(LinesView):
         new_lines: list[tuple[str, str]] = []
         if self._ends_unfinished:
             self._lines.pop()
-            self._starts.pop()
+            self._first_rows.pop()
         self._ends_unfinished = unfinished is not None
         if self._lines and self._lines[-1][0] == "progress":  # it may go on
             new_lines.append(self._lines.pop())
-            self._starts.pop()
+            self._first_rows.pop()
         for line in lines:
             if line.kind == "command":
                 self._progress = Progress()

@@ -23,7 +23,7 @@ def failed_start(home: Home) -> FailedStart:
         app = make_console(home, lambda: open_idle_engine(home, *workspaces), workspaces)
         async with app.run_test(size=(120, 40)) as pilot:
             deadline = time.monotonic() + 10
-            while app.opening == "opening":
+            while app.opening_step == "opening":
                 assert time.monotonic() < deadline, "the console neither opened nor said why not"
                 await pilot.pause(0.01)
             await pilot.pause()

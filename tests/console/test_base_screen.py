@@ -11,7 +11,7 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.keys import BY_ID
+from clawpy_console.keys import ACTION_BY_ID
 from clawpy_console.screens import ConsoleScreen, permission_pane
 from clawpy_console.widgets import Rows
 from clawpy_console.widgets.frame import KeyLine
@@ -112,7 +112,7 @@ async def test_every_key_of_the_key_line_does_something(
                     continue  # what was pressed before took away what it is for
                 before = observe(console, engine)
                 pressed += 1
-                await pilot.press(BY_ID[action_id].keys.split(",")[0])
+                await pilot.press(ACTION_BY_ID[action_id].keys.split(",")[0])
                 await wait_for_workers(pilot)
                 assert observe(console, engine) != before, f"{mode}, {pane}: {label} ({action_id}) does nothing"
         assert pressed

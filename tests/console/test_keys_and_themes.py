@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clawpy_console import appearance
 from clawpy_console.app import ConsoleApp
-from clawpy_console.keys import ACTIONS, BY_ID, check_keymap
+from clawpy_console.keys import ACTION_BY_ID, ACTIONS, check_keymap
 from engine.model import Refusal
 from tests.console.card_steps import FIRST
 from tests.console.driving import read_screen
@@ -78,7 +78,7 @@ def compute_contrast(item: str, other: str) -> float:
 def test_the_keys_as_shipped_do_not_clash():
     good, refusals = check_keymap({action.id: action.keys for action in ACTIONS})
     assert refusals == []
-    assert set(good) == set(BY_ID)
+    assert set(good) == set(ACTION_BY_ID)
 
 
 @pytest.mark.parametrize("keys, named", TABLE["bad_keys"])
@@ -97,14 +97,14 @@ def test_f12_stops_whatever_the_keymap_says():
 
 
 @pytest.mark.long
-@given(st.dictionaries(st.sampled_from(sorted(BY_ID)) | st.text(max_size=8), st.text(max_size=12), max_size=6))
+@given(st.dictionaries(st.sampled_from(sorted(ACTION_BY_ID)) | st.text(max_size=8), st.text(max_size=12), max_size=6))
 def test_any_keymap_is_used_or_refused(keys: dict[str, str]):
     good, refusals = check_keymap(keys)
     assert len(good) + len({str(refusal) for refusal in refusals}) >= min(1, len(keys))
 
 
-COPY_TEXT = Until("something to copy", lambda app: app.screen.ready and app.screen.copy_text())
-COPIED = Until("the id", lambda app: app.clipboard and app.clipboard == app.screen.copy_text())
+COPY_TEXT = Until("something to copy", lambda app: app.screen.is_ready and app.screen.find_text_to_copy())
+COPIED = Until("the id", lambda app: app.clipboard and app.clipboard == app.screen.find_text_to_copy())
 ENDED = Until("the end", lambda app: not app.is_running)
 DND = "do not disturb for 2 hours; again"
 STORIES: Stories = {

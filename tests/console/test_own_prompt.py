@@ -60,7 +60,9 @@ def box_has(text: str) -> Until:
 
 def has_saved(draft: str, *prompts: str) -> Until:
     """The console keeps this draft and these sent prompts."""
-    return Until(f"{draft!r} {prompts}", lambda app: (app.last.draft, app.last.prompts) == (draft, prompts))
+    return Until(
+        f"{draft!r} {prompts}", lambda app: (app.last_screen.draft, app.last_screen.prompts) == (draft, prompts)
+    )
 
 
 def next_prompt_becomes_flow(**fields: Any) -> Given:

@@ -133,7 +133,7 @@ async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
             await until(pilot, lambda: view.last_line == lines[-1].text)
             await pilot.pause()
 
-        await until(pilot, lambda: view.last_line == "line 100" and view.at_end)
+        await until(pilot, lambda: view.last_line == "line 100" and view.is_at_end)
         if scrolled:
             await pilot.press("pageup")
         top = view.scroll_offset.y
