@@ -172,10 +172,10 @@ def read_argument_file(base: str, args: list[str], simple: SimpleCommand) -> Sim
     output. If another command is piped in, the one that downloads something is preferred."""
     if base != "xargs" or not simple.substitutions or not _ARGUMENT_FILE.search(" ".join(args)):
         return simple
-    commands, has_input = parse(simple.substitutions[0]), simple.source is not None or simple.stdin is not None
+    commands, has_input = parse(simple.substitutions[0]), simple.piped_from is not None or simple.stdin is not None
     if not commands or (has_input and not has_download_in_scripts(simple.substitutions[:1])):
         return simple
-    return replace(simple, stdin=None, source=commands[-1])
+    return replace(simple, stdin=None, piped_from=commands[-1])
 
 
 def _find_env_script(args: list[str]) -> str | None:
@@ -202,7 +202,7 @@ def _append_input(call: Call, words: list[str]) -> list[str]:
     if call.base == "xargs" and not words:
         return words
     is_piped = call.base == "parallel" and not _PIPE_OPTIONS.isdisjoint(call.args[: len(call.args) - len(words)])
-    source, has_placeholder = call.simple.source, _INPUT_MARK in " ".join(words)
+    source, has_placeholder = call.simple.piped_from, _INPUT_MARK in " ".join(words)
     input_text = find_output(source) if call.base == "xargs" and source is not None else None
     if input_text is not None and has_placeholder:
         return [word.replace(_INPUT_MARK, input_text.strip()[:200]) for word in words[:20]]

@@ -211,7 +211,7 @@ def _judge_statement(call: Call) -> Objection | None:
     """The objection to the statements that a call passes to a database, in its words or by a pipe; None for none."""
     if call.base not in _DATABASE_CLIENTS:
         return None
-    source = call.simple.source
+    source = call.simple.piped_from
     input_text = call.simple.stdin or (" ".join(source.argv[1:]) if source is not None else "")
     return _judge_sql(" ".join(call.args)) or _judge_sql(input_text)
 

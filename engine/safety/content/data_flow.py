@@ -34,7 +34,7 @@ def walk_pipe(simple: SimpleCommand) -> Iterator[SimpleCommand]:
             seen.add(id(command))
             yield command
             waiting += command.body
-            command = command.source
+            command = command.piped_from
 
 
 def find_program(simple: SimpleCommand) -> str:
@@ -57,8 +57,8 @@ MAX_PIPE_LENGTH = 7
 def find_input(simple: SimpleCommand, length: int = 0) -> str | None:
     """The standard input of a command, None if the text alone does not show it. `length` is the number of commands from
     this one to the end of the pipe that are read already."""
-    if simple.stdin is None and simple.source is not None:
-        return find_output(simple.source, length + 1)
+    if simple.stdin is None and simple.piped_from is not None:
+        return find_output(simple.piped_from, length + 1)
     return simple.stdin
 
 
@@ -79,7 +79,7 @@ def find_output(simple: SimpleCommand, length: int = 1) -> str | None:
 def _find_group_output(body: Sequence[SimpleCommand], length: int) -> str | None:
     """What the commands of a group print, as far as the text shows it; None if it shows nothing, or if the rest may be
     decoded text. `length` is that of the group; each command counts as one."""
-    feeders = {id(command.source) for command in body}
+    feeders = {id(command.piped_from) for command in body}
     last_ones = [command for command in body if id(command) not in feeders]
     outputs = [find_output(command, index) for index, command in enumerate(last_ones, length + 1)]
     shown = [output for output in outputs if output is not None]
@@ -232,13 +232,13 @@ def reads_download(simple: SimpleCommand, downloaded_files: Set[str]) -> bool:
     """Whether the standard input of a command is a download, or comes from a file that was downloaded before."""
     if _reads_redirected(simple, downloaded_files):
         return True
-    if simple.source is None:
+    if simple.piped_from is None:
         return False
-    if has_download(simple.source):
+    if has_download(simple.piped_from):
         return True
     return bool(downloaded_files) and any(
         not downloaded_files.isdisjoint(part.argv[1:]) or _reads_redirected(part, downloaded_files)
-        for part in walk_pipe(simple.source)
+        for part in walk_pipe(simple.piped_from)
     )
 
 

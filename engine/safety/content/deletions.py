@@ -255,7 +255,7 @@ def judge_xargs(call: Call) -> Objection | None:
     loss = _classify_deletion(inner)
     if not loss.of_files or re.match(r"-[a-z]*i", " ".join(inner[1:2])):
         return None  # with `-i`, rm asks about each file
-    return _judge_fed_deletion(call.simple.source, recursive=loss.of_folders)
+    return _judge_fed_deletion(call.simple.piped_from, recursive=loss.of_folders)
 
 
 def _judge_fed_deletion(producer: SimpleCommand | None, *, recursive: bool) -> Objection | None:
@@ -269,12 +269,12 @@ def _judge_fed_deletion(producer: SimpleCommand | None, *, recursive: bool) -> O
             return _judge_found_files(producer.argv[1:], recursive=recursive, filtered=filtered)
         if program in ("echo", "printf"):
             return None  # its words are known and judged with the command
-        if program in _SELECTING_PROGRAMS and producer.source is None:
+        if program in _SELECTING_PROGRAMS and producer.piped_from is None:
             return None
         filtered = filtered or program in _FILTER_PROGRAMS
-        if producer.source is None:
+        if producer.piped_from is None:
             break
-        producer = producer.source
+        producer = producer.piped_from
     if filtered:
         return None
     if recursive:

@@ -73,7 +73,7 @@ def _find_sent_files(call: Call) -> list[str]:
 
 def _find_feeders(call: Call) -> list[SimpleCommand]:
     """The commands whose output a call gets: through a pipe, or from a `$(…)` in its words."""
-    feeders = [] if call.simple.source is None else list(walk_pipe(call.simple.source))
+    feeders = [] if call.simple.piped_from is None else list(walk_pipe(call.simple.piped_from))
     for text in call.simple.substitutions[:10]:
         for command in parse(text):
             feeders += walk_pipe(command)

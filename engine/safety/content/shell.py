@@ -2,7 +2,7 @@
 
 It runs nothing, and expands only syntax that can hide a word: quotes, `$'\\x72'`, `${IFS}`, braces, and variables set
 in the same text. Anything it does not understand stays as plain words. Text in `$(…)`, backticks and `<(…)` becomes
-`substitutions`, and text in `>(…)` `readers`, which are parsed separately. The text must be folded already
+`substitutions`, and text in `>(…)` `output_readers`, which are parsed separately. The text must be folded already
 (`engine.text.fold_text`).
 """
 
@@ -24,7 +24,7 @@ class SimpleCommand:
     quoted: list[bool] = field(default_factory=list)
     """For each word of `argv`, whether a part of it was quoted."""
     stdin: str | None = None
-    source: SimpleCommand | None = None
+    piped_from: SimpleCommand | None = None
     """The command whose output is piped in."""
     body: Sequence[SimpleCommand] = ()
     """The commands of a group, for instance `(…)` or a loop. Then this has no words, but the input and redirections of
@@ -33,7 +33,7 @@ class SimpleCommand:
     """(operator, file)."""
     substitutions: list[str] = field(default_factory=list)
     """The texts of `$(…)`, backticks and `<(…)`, to be parsed separately."""
-    readers: Sequence[str] = ()
+    output_readers: Sequence[str] = ()
     """The texts of `>(…)`, whose commands read what it writes there."""
     assigned: dict[str, str] = field(default_factory=dict)
     """The variables set before the command, by name."""
@@ -44,7 +44,9 @@ class SimpleCommand:
     def has_input(self) -> bool:
         """Whether it has a standard input of its own."""
         return (
-            self.stdin is not None or self.source is not None or any(operator == "<" for operator, _ in self.redirects)
+            self.stdin is not None
+            or self.piped_from is not None
+            or any(operator == "<" for operator, _ in self.redirects)
         )
 
     def remove_words(self, start: int, end: int | None = None) -> None:
@@ -55,8 +57,8 @@ class SimpleCommand:
 MAX_COMMANDS = 300
 """Maximum number of simple commands of one text that are read."""
 
-_PLAIN = re.compile(r"[^\s'\"\\$`;&|<>(){}#\n~]+")
-_NO_GLOB = re.compile(r"[^*?\[]*|\[\[?")
+_PLAIN_CHARACTERS = re.compile(r"[^\s'\"\\$`;&|<>(){}#\n~]+")
+_WITHOUT_GLOB = re.compile(r"[^*?\[]*|\[\[?")
 _BLANK = re.compile(r"[ \t]+")
 _BRACKETS = {
     "(": re.compile(r"[()'\"\\]"),
@@ -76,7 +78,7 @@ _TAKES_DEFAULT = re.compile(r"\$\{\w+:?[-=?+]")
 _PARAMETER = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 _DEFAULT_VALUE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):?[-=]([^${}`()]*)\}")
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "E": "", "f": "", "v": ""}
+_ESCAPED_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "E": "", "f": "", "v": ""}
 _BRACES = re.compile(
     r"([^{}]*(?:[{}][^{}]*)*?)\{(?:([^{},]*,[^{}]*)|([A-Za-z])\.\.([A-Za-z])(?:\.\.-?\d+)?)\}(.*)", re.DOTALL
 )
@@ -88,11 +90,11 @@ _MAX_BRACE_WORDS = 250
 """Maximum number of words that the braces of one text are expanded to."""
 _MAX_EXPANSIONS = 3
 """Maximum number of `${…}` and `$((…))` around a substitution that are read."""
-_EVALUATING = frozenset(
+_EVALUATING_PROGRAMS = frozenset(
     {"let", "declare", "typeset", "local", "export", "readonly", "read", "unset", "test", "[", "[["}
 )
 """Programs that evaluate the subscript of an array in a word, also in a quoted one."""
-_RUN_BY_SUBSCRIPT = re.compile(r"[^\[]*\[.*(?:\$\([^)]|`)", re.DOTALL)
+_SCRIPT_IN_SUBSCRIPT = re.compile(r"[^\[]*\[.*(?:\$\([^)]|`)", re.DOTALL)
 _GROUP_ENDS = {"{": "}", "if": "fi", "while": "done", "until": "done", "for": "done", "select": "done", "case": "esac"}
 """The words that begin a group of commands, with the word at its end."""
 _KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "coproc"})
@@ -109,14 +111,14 @@ def unescape(text: str) -> str:
             return chr(number) if number < 0x110000 else ""
         if code[0] in "01234567":
             return chr(int(code, 8) & 0xFF)
-        return _ESCAPES.get(code, code)
+        return _ESCAPED_CHARACTERS.get(code, code)
 
     return _ESCAPE.sub(replace, text)
 
 
 def parse(text: str) -> list[SimpleCommand]:
     """The simple commands of `text` in order. Never raises; takes linear time."""
-    return _Parser(text[:MAX_COMMAND_LINE_CHARS]).run()
+    return _CommandReader(text[:MAX_COMMAND_LINE_CHARS]).run()
 
 
 def _list_letters(first: str, last: str) -> list[str]:
@@ -127,11 +129,11 @@ def _list_letters(first: str, last: str) -> list[str]:
 
 def _pass_input_on(group: SimpleCommand) -> None:
     """Give the standard input of a group to its commands that have none of their own."""
-    source = SimpleCommand(substitutions=group.substitutions) if ("<", "<()") in group.redirects else group.source
+    source = SimpleCommand(substitutions=group.substitutions) if ("<", "<()") in group.redirects else group.piped_from
     files = [("<", target) for operator, target in group.redirects if operator == "<" and target != "<()"]
     for command in group.body:
         if not command.has_input:
-            command.stdin, command.source = group.stdin, source
+            command.stdin, command.piped_from = group.stdin, source
             command.redirects += files
 
 
@@ -142,9 +144,9 @@ def find_scripts_in_quotes(text: str, depth: int = 0) -> list[str]:
         return []
     if depth > _MAX_EXPANSIONS:
         return [text]
-    parser = _Parser(text, depth)
-    parser.read_quoted(is_closed=False)
-    return parser.current.substitutions
+    reader = _WordReader(text, depth)
+    reader.read_quoted(is_closed=False)
+    return reader.current.substitutions
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,256 +169,51 @@ class _Group:
     """The word or parenthesis at its end."""
     start: int
     """The number of commands before it."""
-    source: SimpleCommand | None
+    piped_from: SimpleCommand | None
     """The command whose output is piped in."""
 
 
-class _Parser:
-    """Reads one text from left to right; `current` is the command that is being read."""
+class _WordReader:
+    """Reads the words of one text from left to right. What the shell runs within them is added to the command
+    `current`."""
 
     def __init__(self, text: str, depth: int = 0) -> None:
         self.text = text.replace("\\\n", "")
         self.position = 0
-        self.commands: list[SimpleCommand] = []
         self.current = SimpleCommand()
-        self.open_groups: list[_Group] = []
-        self.open_parentheses = 0
-        """The number of `(` among `open_groups`."""
-        self.groups: list[SimpleCommand] = []
-        """The groups whose end was read, inner ones first."""
+        """The command that is being read."""
         self.variables: dict[str, str] = {}
-        self.heredocs: list[_Heredoc] = []
         self.has_glob = False
+        """Whether the last word has a glob."""
         self.depth = depth
         """The number of expansions around the text."""
         self.closings: dict[int, int] = {}
         """The index of the closing bracket by that of the opening one, as far as they were read."""
-        self.arithmetic_end = 0
-        """The end of the last `((…))`."""
         self.brace_words_left = _MAX_BRACE_WORDS
-
-    def run(self) -> list[SimpleCommand]:
-        text = self.text
-        while self.position < len(text) and len(self.commands) < MAX_COMMANDS:
-            character = text[self.position]
-            if character in " \t":
-                self.position += 1
-            elif character == "\n":
-                self.position += 1
-                self._end_command()
-                self._read_heredocs()
-            elif character == "#" and self.position >= self.arithmetic_end:
-                self.position = self._find_or_end("\n", self.position)
-            elif character in ";&|()":
-                self._read_operator(character)
-            elif character in "<>" and not self._is_at_process():
-                self._read_redirect()
-            else:
-                self._add_word()
-        self._end_command()
-        while self.open_groups:
-            self._end_group(SimpleCommand())
-        for group in self.groups:
-            _pass_input_on(group)
-        return self.commands
-
-    def _read_operator(self, character: str) -> None:
-        text = self.text
-        if character == "&" and text.startswith("&>", self.position):
-            self.position += 1
-            self._read_redirect()
-            return
-        if character == "|" and not text.startswith("||", self.position):
-            upstream = self.current
-            self.position += 2 if text.startswith("|&", self.position) else 1
-            self._end_command()
-            self.current.source = upstream if upstream.argv or upstream.source or upstream.body else None
-            return
-        first_word = next((word for word in self.current.argv if word not in _KEYWORDS), "")
-        if character == ")" and (self._is_in_case() or first_word == "case"):
-            self.current.globs.clear()  # a pattern of `case`
-        self.position += 1
-        source = self.current.source
-        self._end_command()
-        if character == "(":
-            if self._is_arithmetic(self.position - 1):
-                self.arithmetic_end = max(self.arithmetic_end, self.closings[self.position - 1])
-            self.open_groups.append(_Group(")", len(self.commands), source))
-            self.open_parentheses += 1
-        elif character == ")":
-            self._end_parenthesis()
-
-    def _is_arithmetic(self, begin: int) -> bool:
-        """Whether the `(` at this index begins `((…))`, and not two groups as in `((a); (b))`."""
-        if not self.text.startswith("((", begin):
-            return False
-        if begin not in self.closings:
-            position, self.position = self.position, begin + 1
-            self._read_to_closing("(")
-            self.position = position
-        return self.closings.get(begin + 1) == self.closings[begin] - 1
-
-    def _is_in_case(self) -> bool:
-        """Whether the innermost open group is `case`, so that a `)` ends a pattern."""
-        return bool(self.open_groups) and self.open_groups[-1].end == "esac"
-
-    def _end_parenthesis(self) -> None:
-        """End the innermost `(…)`, and what is open within it. At a pattern of `case` there is none."""
-        if self._is_in_case() or not self.open_parentheses:
-            return
-        while self.open_groups[-1].end != ")":
-            self._end_group(SimpleCommand())
-        self._end_group(self.current)
-        self.open_parentheses -= 1
-
-    def _end_group(self, group: SimpleCommand) -> None:
-        """End the innermost group. `group` gets its input and its commands, and the redirections that follow."""
-        ended = self.open_groups.pop()
-        group.source, group.body = ended.source, self.commands[ended.start :]
-        if group.body:
-            self.groups.append(group)
-
-    def _remove_keywords(self, simple: SimpleCommand) -> None:
-        """Remove the words before a command that are no part of it, and begin or end the groups that they stand for."""
-        while simple.argv and not simple.quoted[0]:
-            word = simple.argv[0]
-            if word in _GROUP_ENDS:
-                self.open_groups.append(_Group(_GROUP_ENDS[word], len(self.commands), simple.source))
-            elif self.open_groups and word == self.open_groups[-1].end:
-                self._end_group(simple)
-            if word not in _KEYWORDS and word not in _GROUP_ENDS.values():
-                return
-            simple.remove_words(0, 1)
-
-    def _end_command(self) -> None:
-        simple, self.current = self.current, SimpleCommand()
-        if simple.argv[:1] == ["function"] and len(simple.argv) > 2:
-            simple.remove_words(0, 2)
-        self._remove_keywords(simple)
-        while simple.argv and (assignment := _ASSIGNMENT.fullmatch(simple.argv[0])):
-            simple.assigned[assignment[1]] = assignment[2][:1000]
-            simple.remove_words(0, 1)
-        self.variables.update(simple.assigned)
-        if simple.argv[:1] == ["for"] and "in" in simple.argv[:3] and len(simple.argv) > 3:
-            self.variables[simple.argv[1]] = " ".join(simple.argv[simple.argv.index("in") + 1 :])[:200]
-        evaluated = list(simple.assigned.values())
-        if simple.argv[:1] and (simple.argv[0] in _EVALUATING or simple.argv[:2] == ["printf", "-v"]):
-            evaluated += simple.argv[1:]
-        for value in filter(_RUN_BY_SUBSCRIPT.match, evaluated):
-            simple.substitutions += find_scripts_in_quotes(value, self.depth + 1)
-        if simple.argv or simple.substitutions or simple.redirects or simple.assigned or simple.stdin is not None:
-            self.commands.append(simple)
-
-    def _read_redirect(self) -> None:
-        text, start = self.text, self.position
-        match = _REDIRECTION.match(text, start)
-        operator = match[0] if match else text[start]
-        self.position += len(operator)
-        if operator.startswith("<<") and start < self.arithmetic_end:
-            return  # moves bits
-        if blank := _BLANK.match(text, self.position):
-            self.position = blank.end()
-        follows_digit = start > 0 and text[start - 1].isdigit()
-        if follows_digit and self.current.argv and self.current.argv[-1].isdigit() and not self.current.quoted[-1]:
-            self.current.remove_words(-1)  # in `2>file` the number is the descriptor
-        word, quoted = self._read_word()
-        word = word.translate(_UNMASK)
-        if operator in ("<<", "<<-"):
-            self.heredocs.append(_Heredoc(self.current, word, operator == "<<-", expands=not quoted))
-        elif operator == "<<<":
-            self.current.stdin = word
-        else:
-            self.current.redirects.append((operator, word))
-
-    def _read_heredocs(self) -> None:
-        pending, self.heredocs = self.heredocs, []
-        for heredoc in pending:
-            body = self._read_body(heredoc)
-            heredoc.reader.stdin = body
-            if heredoc.expands:
-                heredoc.reader.substitutions += find_scripts_in_quotes(
-                    body
-                )  # the shell runs these while it makes the document
-
-    def _read_body(self, heredoc: _Heredoc) -> str:
-        """Read the lines up to the delimiter."""
-        lines: list[str] = []
-        while self.position < len(self.text):
-            end = self._find_or_end("\n", self.position)
-            line = self.text[self.position : end]
-            self.position = min(end + 1, len(self.text))
-            if (line.lstrip("\t") if heredoc.strips_tabs else line) == heredoc.delimiter:
-                break
-            lines.append(line)
-        return "\n".join(lines)
-
-    def _find_or_end(self, wanted: str, begin: int) -> int:
-        """The index of the text `wanted`, the length of the whole text if there is none."""
-        index = self.text.find(wanted, begin)
-        return len(self.text) if index < 0 else index
-
-    def _add_word(self) -> None:
-        start = self.position
-        word, quoted = self._read_word()
-        if self.position == start:
-            self.position += 1
-            return
-        words = self._expand_braces(word)
-        if not quoted and "$" in self.text[start : self.position]:
-            words = [piece for word in words for piece in self._split_word(word)]
-        if self.has_glob:
-            self.current.globs.update(words)
-        self.current.argv += words
-        self.current.quoted += [quoted] * len(words)
-
-    def _expand_braces(self, word: str) -> list[str]:
-        """The words that the shell makes of the braces in a word, each once; the word with a `$` if they are too many
-        to be read."""
-        waiting, expanded = [word], dict[str, None]()
-        while waiting:
-            piece = waiting.pop()
-            match = _BRACES.fullmatch(piece) if "{" in piece else None
-            if match is None:
-                expanded[piece.translate(_UNMASK)] = None
-                continue
-            before, listed, first, last, after = match.groups()
-            parts = listed.split(",") if first is None else _list_letters(first, last)
-            self.brace_words_left -= len(parts)
-            if self.brace_words_left < 0:
-                return [f"${word.translate(_UNMASK)}"]
-            waiting += dict.fromkeys(before + part + after for part in reversed(parts))
-        return [piece for piece in expanded if piece] if len(expanded) > 1 else list(expanded)
-
-    def _split_word(self, word: str) -> list[str]:
-        """The words that the shell makes of an unquoted one with the value of a variable."""
-        separators = " " + self.variables.get("IFS", "")
-        if any(separator in word for separator in separators):
-            return re.split(f"[{re.escape(separators)}]+", word)
-        return [word]
 
     def _read_word(self) -> tuple[str, bool]:
         """Read a word at the current position: (the word without quotes, whether a part of it was quoted). What is
         quoted or expanded in it is masked."""
         text = self.text
         parts: list[str] = []
-        quoted = False
+        is_quoted = False
         self.has_glob = False
         if not self.current.argv and (subscript := _SUBSCRIPT.match(text, self.position)):
             parts.append(self._read_subscript(subscript.end()))
         while self.position < len(text):
-            plain = _PLAIN.match(text, self.position)
+            plain = _PLAIN_CHARACTERS.match(text, self.position)
             if plain:
-                self.has_glob |= not _NO_GLOB.fullmatch(plain[0])
+                self.has_glob |= not _WITHOUT_GLOB.fullmatch(plain[0])
                 parts.append(plain[0])
                 self.position = plain.end()
                 continue
             character = text[self.position]
             if character in " \t\n;&|()" or (character in "<>" and not self._is_at_process()):
                 break
-            quoted |= character in "\\'\"" or text.startswith(("$'", '$"'), self.position)
+            is_quoted |= character in "\\'\"" or text.startswith(("$'", '$"'), self.position)
             part = self._read_part(character)
             parts.append(part if character in "~#{}" else part.translate(_MASK))
-        return "".join(parts), quoted
+        return "".join(parts), is_quoted
 
     def _is_at_process(self) -> bool:
         """Whether `<(…)` or `>(…)` follows."""
@@ -445,7 +242,7 @@ class _Parser:
             if character == "<":
                 self.current.substitutions.append(script)
             else:
-                self.current.readers = (*self.current.readers, script)
+                self.current.output_readers = (*self.current.output_readers, script)
             return f"{character}()"
         self.position = begin  # ~ # { } inside a word
         return character
@@ -504,6 +301,16 @@ class _Parser:
         self.current.substitutions.append(inner)
         return "$()"
 
+    def _is_arithmetic(self, begin: int) -> bool:
+        """Whether the `(` at this index begins `((…))`, and not two groups as in `((a); (b))`."""
+        if not self.text.startswith("((", begin):
+            return False
+        if begin not in self.closings:
+            position, self.position = self.position, begin + 1
+            self._read_to_closing("(")
+            self.position = position
+        return self.closings.get(begin + 1) == self.closings[begin] - 1
+
     def _add_substitutions(self, text: str) -> str:
         """Add the scripts in a text that the shell expands; returns a `$()` for each."""
         scripts = find_scripts_in_quotes(text, self.depth + 1)
@@ -543,19 +350,37 @@ class _Parser:
             return " "
         return known_values[name][:1000] if name in known_values else parameter
 
-    def _find_unescaped(self, character: str, begin: int) -> int:
-        """The index of `character` without a backslash before it; the length of the text or more if there is none."""
-        end = begin
-        while end < len(self.text) and self.text[end] != character:
-            end += 2 if self.text[end] == "\\" else 1
-        return end
-
     def _read_backticks(self) -> str:
         begin = self.position + 1
         end = self._find_unescaped("`", begin)
         self.current.substitutions.append(self.text[begin:end].replace("\\`", "`"))
         self.position = end + 1
         return "$()"
+
+    def _expand_braces(self, word: str) -> list[str]:
+        """The words that the shell makes of the braces in a word, each once; the word with a `$` if they are too many
+        to be read."""
+        waiting, expanded = [word], dict[str, None]()
+        while waiting:
+            piece = waiting.pop()
+            match = _BRACES.fullmatch(piece) if "{" in piece else None
+            if match is None:
+                expanded[piece.translate(_UNMASK)] = None
+                continue
+            before, listed, first, last, after = match.groups()
+            parts = listed.split(",") if first is None else _list_letters(first, last)
+            self.brace_words_left -= len(parts)
+            if self.brace_words_left < 0:
+                return [f"${word.translate(_UNMASK)}"]
+            waiting += dict.fromkeys(before + part + after for part in reversed(parts))
+        return [piece for piece in expanded if piece] if len(expanded) > 1 else list(expanded)
+
+    def _split_word(self, word: str) -> list[str]:
+        """The words that the shell makes of an unquoted one with the value of a variable."""
+        separators = " " + self.variables.get("IFS", "")
+        if any(separator in word for separator in separators):
+            return re.split(f"[{re.escape(separators)}]+", word)
+        return [word]
 
     def _read_to_closing(self, opening: str) -> str:
         """Read up to the bracket that closes the last one. Brackets in quotes do not count."""
@@ -581,3 +406,189 @@ class _Parser:
         begin = self.position
         end = self._find_unescaped(quote, begin) if quote == '"' else self._find_or_end(quote, begin)
         self.position = min(end + 1, len(self.text))
+
+    def _find_unescaped(self, character: str, begin: int) -> int:
+        """The index of `character` without a backslash before it; the length of the text or more if there is none."""
+        end = begin
+        while end < len(self.text) and self.text[end] != character:
+            end += 2 if self.text[end] == "\\" else 1
+        return end
+
+    def _find_or_end(self, wanted: str, begin: int) -> int:
+        """The index of the text `wanted`, the length of the whole text if there is none."""
+        index = self.text.find(wanted, begin)
+        return len(self.text) if index < 0 else index
+
+
+class _CommandReader(_WordReader):
+    """Reads the commands of one text, with their groups, redirections and here-documents."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.commands: list[SimpleCommand] = []
+        self.open_groups: list[_Group] = []
+        self.open_parentheses = 0
+        """The number of `(` among `open_groups`."""
+        self.groups: list[SimpleCommand] = []
+        """The groups whose end was read, inner ones first."""
+        self.heredocs: list[_Heredoc] = []
+        self.arithmetic_end = 0
+        """The end of the last `((…))`."""
+
+    def run(self) -> list[SimpleCommand]:
+        text = self.text
+        while self.position < len(text) and len(self.commands) < MAX_COMMANDS:
+            character = text[self.position]
+            if character in " \t":
+                self.position += 1
+            elif character == "\n":
+                self.position += 1
+                self._end_command()
+                self._read_heredocs()
+            elif character == "#" and self.position >= self.arithmetic_end:
+                self.position = self._find_or_end("\n", self.position)
+            elif character in ";&|()":
+                self._read_operator(character)
+            elif character in "<>" and not self._is_at_process():
+                self._read_redirect()
+            else:
+                self._add_word()
+        self._end_command()
+        while self.open_groups:
+            self._end_group(SimpleCommand())
+        for group in self.groups:
+            _pass_input_on(group)
+        return self.commands
+
+    def _read_operator(self, character: str) -> None:
+        text = self.text
+        if character == "&" and text.startswith("&>", self.position):
+            self.position += 1
+            self._read_redirect()
+            return
+        if character == "|" and not text.startswith("||", self.position):
+            upstream = self.current
+            self.position += 2 if text.startswith("|&", self.position) else 1
+            self._end_command()
+            self.current.piped_from = upstream if upstream.argv or upstream.piped_from or upstream.body else None
+            return
+        first_word = next((word for word in self.current.argv if word not in _KEYWORDS), "")
+        if character == ")" and (self._is_in_case() or first_word == "case"):
+            self.current.globs.clear()  # a pattern of `case`
+        self.position += 1
+        source = self.current.piped_from
+        self._end_command()
+        if character == "(":
+            if self._is_arithmetic(self.position - 1):
+                self.arithmetic_end = max(self.arithmetic_end, self.closings[self.position - 1])
+            self.open_groups.append(_Group(")", len(self.commands), source))
+            self.open_parentheses += 1
+        elif character == ")":
+            self._end_parenthesis()
+
+    def _is_in_case(self) -> bool:
+        """Whether the innermost open group is `case`, so that a `)` ends a pattern."""
+        return bool(self.open_groups) and self.open_groups[-1].end == "esac"
+
+    def _end_parenthesis(self) -> None:
+        """End the innermost `(…)`, and what is open within it. At a pattern of `case` there is none."""
+        if self._is_in_case() or not self.open_parentheses:
+            return
+        while self.open_groups[-1].end != ")":
+            self._end_group(SimpleCommand())
+        self._end_group(self.current)
+        self.open_parentheses -= 1
+
+    def _end_group(self, group: SimpleCommand) -> None:
+        """End the innermost group. `group` gets its input and its commands, and the redirections that follow."""
+        ended = self.open_groups.pop()
+        group.piped_from, group.body = ended.piped_from, self.commands[ended.start :]
+        if group.body:
+            self.groups.append(group)
+
+    def _remove_keywords(self, simple: SimpleCommand) -> None:
+        """Remove the words before a command that are no part of it, and begin or end the groups that they stand for."""
+        while simple.argv and not simple.quoted[0]:
+            word = simple.argv[0]
+            if word in _GROUP_ENDS:
+                self.open_groups.append(_Group(_GROUP_ENDS[word], len(self.commands), simple.piped_from))
+            elif self.open_groups and word == self.open_groups[-1].end:
+                self._end_group(simple)
+            if word not in _KEYWORDS and word not in _GROUP_ENDS.values():
+                return
+            simple.remove_words(0, 1)
+
+    def _end_command(self) -> None:
+        simple, self.current = self.current, SimpleCommand()
+        if simple.argv[:1] == ["function"] and len(simple.argv) > 2:
+            simple.remove_words(0, 2)
+        self._remove_keywords(simple)
+        while simple.argv and (assignment := _ASSIGNMENT.fullmatch(simple.argv[0])):
+            simple.assigned[assignment[1]] = assignment[2][:1000]
+            simple.remove_words(0, 1)
+        self.variables.update(simple.assigned)
+        if simple.argv[:1] == ["for"] and "in" in simple.argv[:3] and len(simple.argv) > 3:
+            self.variables[simple.argv[1]] = " ".join(simple.argv[simple.argv.index("in") + 1 :])[:200]
+        evaluated = list(simple.assigned.values())
+        if simple.argv[:1] and (simple.argv[0] in _EVALUATING_PROGRAMS or simple.argv[:2] == ["printf", "-v"]):
+            evaluated += simple.argv[1:]
+        for value in filter(_SCRIPT_IN_SUBSCRIPT.match, evaluated):
+            simple.substitutions += find_scripts_in_quotes(value, self.depth + 1)
+        if simple.argv or simple.substitutions or simple.redirects or simple.assigned or simple.stdin is not None:
+            self.commands.append(simple)
+
+    def _read_redirect(self) -> None:
+        text, start = self.text, self.position
+        match = _REDIRECTION.match(text, start)
+        operator = match[0] if match else text[start]
+        self.position += len(operator)
+        if operator.startswith("<<") and start < self.arithmetic_end:
+            return  # moves bits
+        if blank := _BLANK.match(text, self.position):
+            self.position = blank.end()
+        follows_digit = start > 0 and text[start - 1].isdigit()
+        if follows_digit and self.current.argv and self.current.argv[-1].isdigit() and not self.current.quoted[-1]:
+            self.current.remove_words(-1)  # in `2>file` the number is the descriptor
+        word, is_quoted = self._read_word()
+        word = word.translate(_UNMASK)
+        if operator in ("<<", "<<-"):
+            self.heredocs.append(_Heredoc(self.current, word, operator == "<<-", expands=not is_quoted))
+        elif operator == "<<<":
+            self.current.stdin = word
+        else:
+            self.current.redirects.append((operator, word))
+
+    def _read_heredocs(self) -> None:
+        pending, self.heredocs = self.heredocs, []
+        for heredoc in pending:
+            body = self._read_body(heredoc)
+            heredoc.reader.stdin = body
+            if heredoc.expands:
+                # The shell runs these while it makes the document.
+                heredoc.reader.substitutions += find_scripts_in_quotes(body)
+
+    def _read_body(self, heredoc: _Heredoc) -> str:
+        """Read the lines up to the delimiter."""
+        lines: list[str] = []
+        while self.position < len(self.text):
+            end = self._find_or_end("\n", self.position)
+            line = self.text[self.position : end]
+            self.position = min(end + 1, len(self.text))
+            if (line.lstrip("\t") if heredoc.strips_tabs else line) == heredoc.delimiter:
+                break
+            lines.append(line)
+        return "\n".join(lines)
+
+    def _add_word(self) -> None:
+        start = self.position
+        word, is_quoted = self._read_word()
+        if self.position == start:
+            self.position += 1
+            return
+        words = self._expand_braces(word)
+        if not is_quoted and "$" in self.text[start : self.position]:
+            words = [piece for word in words for piece in self._split_word(word)]
+        if self.has_glob:
+            self.current.globs.update(words)
+        self.current.argv += words
+        self.current.quoted += [is_quoted] * len(words)

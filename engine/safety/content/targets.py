@@ -203,8 +203,8 @@ def _gets_every_file(call: Call) -> bool:
     nested = call.simple.substitutions if "$()" in call.args else []
     if any(_lists_every_file(command) for text in nested for command in parse(text)[:1]):
         return True
-    producer = call.simple.source if "xargs" in call.via or "parallel" in call.via else None
-    return producer is not None and producer.source is None and _lists_every_file(producer)
+    producer = call.simple.piped_from if "xargs" in call.via or "parallel" in call.via else None
+    return producer is not None and producer.piped_from is None and _lists_every_file(producer)
 
 
 def _judge_emptied(call: Call) -> Objection | None:

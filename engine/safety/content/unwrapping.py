@@ -81,7 +81,7 @@ class Unwrapped:
         """Note that the output of these scripts is run: it may be a download, or a file that was downloaded before."""
         last_commands = [command for text in scripts for command in parse(text)[-1:]]
         self.runs_download |= has_download_in_scripts(scripts) or any(
-            reads_download(SimpleCommand(source=command), self.downloaded_files) for command in last_commands
+            reads_download(SimpleCommand(piped_from=command), self.downloaded_files) for command in last_commands
         )
 
     def add_program_text(self, interpreter: str, text: str) -> None:
@@ -115,11 +115,11 @@ def _add_script(
         result.unreadable = "more commands than can be checked"
     for simple in simples:
         if reader is not None and not simple.has_input:
-            simple.stdin, simple.source = reader.stdin, reader.source
+            simple.stdin, simple.piped_from = reader.stdin, reader.piped_from
         for nested in simple.substitutions:
             _add_script(nested, result, depth + 1, (*via, "$()"))
-        for script in simple.readers[:MAX_COMMANDS]:
-            _add_script(script, result, depth + 1, (*via, "$()"), SimpleCommand(source=simple))
+        for script in simple.output_readers[:MAX_COMMANDS]:
+            _add_script(script, result, depth + 1, (*via, "$()"), SimpleCommand(piped_from=simple))
         if len(result.calls) >= MAX_COMMANDS:
             return
         if simple.argv:
@@ -335,11 +335,11 @@ def _read_input_scripts(simple: SimpleCommand, result: Unwrapped) -> Iterator[st
     if simple.stdin is not None:
         yield simple.stdin
     result.runs_download |= reads_download(simple, result.downloaded_files)
-    if simple.source is not None:
-        piped = find_output(simple.source)
+    if simple.piped_from is not None:
+        piped = find_output(simple.piped_from)
         if piped is not None:
             yield piped
-        elif has_decoder(simple.source):
+        elif has_decoder(simple.piped_from):
             result.unreadable = "runs decoded text in a shell, unseen"
 
 
