@@ -6,11 +6,11 @@ stash is old, a rebase is unfinished. Their flows show or rehearse; only that of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from engine.git.github import PullRequest, Wait, WaitsFor
-from engine.git.inspection import MAX_COLLIDING, MAX_TRIED_BRANCHES
+from engine.git.inspection import MAX_COLLIDING, MAX_TRIED_BRANCHES, Collision
 from engine.git.state import STALE_BRANCH, Branch
 from engine.git.unfinished import CONFLICT_OPERATION, GitOperation
 from engine.prediction.context import WorkspaceContext
@@ -38,16 +38,17 @@ def rehearse_merge(context: WorkspaceContext) -> Iterator[Offer]:
     if merge is None or not is_usable(git.branch):
         return
     target, source = plain(git.branch, 40), plain(merge.source, 40)
-    has = f"{source} has {count(merge.behind, 'commit')} that {target} lacks"
+    missing = f"{source} has {count(merge.behind, 'commit')} that {target} lacks"
     if merge.files:
-        why = f"{has}; merging {'it' if merge.behind == 1 else 'them'} conflicts in {join_shortened(merge.files, 3)}."
+        them = "it" if merge.behind == 1 else "them"
+        reason = f"{missing}; merging {them} conflicts in {join_shortened(merge.files, 3)}."
     elif merge.files is None:
-        why = f"{has}; {target} has {count(merge.ahead, 'commit')} of its own."
+        reason = f"{missing}; {target} has {count(merge.ahead, 'commit')} of its own."
     else:
-        why = f"{has}; it still merges cleanly."
+        reason = f"{missing}; it still merges cleanly."
     yield Offer(
         f"Rehearse merging {source} into {target}",
-        why,
+        reason,
         subject=f"{merge.source} into {git.branch}",
         facts={
             "source": merge.source,
@@ -76,17 +77,11 @@ def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
     ]
     if not collisions or not is_usable(git.base):
         return
-    pairs = [
-        {collision.first.name: collision.first, collision.second.name: collision.second} for collision in collisions
-    ]
-    group = pairs[0]
-    for pair in pairs:
-        if pair.keys() & group.keys() and len(pair.keys() | group.keys()) <= MAX_COLLIDING:
-            group = group | pair
-    within = [collision for collision, pair in zip(collisions, pairs, strict=True) if pair.keys() <= group.keys()]
+    group = _group_colliding_branches(collisions)
+    within = [collision for collision in collisions if _map_branches(collision).keys() <= group.keys()]
     files = sorted({name for collision in within for name in collision.files})
     names = list(group)
-    others = len({name for pair in pairs for name in pair}) - len(names)
+    others = len({name for collision in collisions for name in _map_branches(collision)}) - len(names)
     remark = f" {count(others, 'other branch')} also {'collides' if others == 1 else 'collide'}." if others else ""
     if len(git.open_branches) > MAX_TRIED_BRANCHES:
         remark += f" Only {MAX_TRIED_BRANCHES} of {len(git.open_branches)} open branches were compared."
@@ -98,6 +93,20 @@ def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
         parameters={"base": git.base, "branches": names},
         evidence_at=max(branch.at for branch in group.values()),
     )
+
+
+def _group_colliding_branches(collisions: Sequence[Collision]) -> dict[str, Branch]:
+    """The branches of the newest collision by name, and those that collide with one of them, up to `MAX_COLLIDING`."""
+    group = _map_branches(collisions[0])
+    for pair in map(_map_branches, collisions):
+        if pair.keys() & group.keys() and len(pair.keys() | group.keys()) <= MAX_COLLIDING:
+            group |= pair
+    return group
+
+
+def _map_branches(collision: Collision) -> dict[str, Branch]:
+    """The two branches of a collision, by name."""
+    return {branch.name: branch for branch in (collision.first, collision.second)}
 
 
 def find_untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[Branch]]:
@@ -123,9 +132,10 @@ def report_branches(context: WorkspaceContext) -> Iterator[Offer]:
         return
     days = STALE_BRANCH.days
     groups = [(merged, "merged branch", "merged"), (stale, "stale branch", f"without a commit for {days} days")]
-    groups = [group for group in groups if group[0]]
-    counts = " and ".join(count(len(branches), noun) for branches, noun, _ in groups)
-    reasons = (f"{join_shortened(branch.name for branch in branches)}: {reason}" for branches, _, reason in groups)
+    counts = " and ".join(count(len(branches), noun) for branches, noun, _ in groups if branches)
+    reasons = (
+        f"{join_shortened(branch.name for branch in branches)}: {reason}" for branches, _, reason in groups if branches
+    )
     yield Offer(
         f"List {counts}, with the commands that delete them",
         f"{'; '.join(reasons)}.",
@@ -144,13 +154,13 @@ def lost_commits(context: WorkspaceContext) -> Iterator[Offer]:
     first, number = context.inspection.lost[0], sum(line.number for line in context.inspection.lost)
     subject, others = plain(first.subject, 60), count_others(range(number), ", and ", "more commit")
     if first.is_checked_out:
-        which = f"“{subject}” is" if first.number == 1 else f"{count(first.number, 'commit')} up to “{subject}” are"
-        why = f"HEAD is detached: {which} on no branch, and the next checkout leaves them behind."
+        commits = f"“{subject}” is" if first.number == 1 else f"{count(first.number, 'commit')} up to “{subject}” are"
+        reason = f"HEAD is detached: {commits} on no branch, and the next checkout leaves them behind."
     else:
-        why = f"“{subject}” is on no branch any more, left {moment(first.left_at, context.local)}{others}."
+        reason = f"“{subject}” is on no branch any more, left {moment(first.left_at, context.local)}{others}."
     yield Offer(
         f"Make a branch for {count(number, 'commit')} that no branch holds",
-        why,
+        reason,
         subject=first.tip[:10],
         facts={"tips": sorted(line.tip for line in context.inspection.lost)},
         parameters={"commits": [line.tip for line in context.inspection.lost]},
@@ -177,7 +187,9 @@ def autosquash(context: WorkspaceContext) -> Iterator[Offer]:
     )
 
 
-OLD_STASH = timedelta(days=14)
+MIN_STASH_AGE = timedelta(days=14)
+"""A stash that is older gets a card."""
+
 MAX_STASHES = 10
 """Maximum number of stashes in one card. The oldest are taken."""
 
@@ -185,7 +197,9 @@ MAX_STASHES = 10
 @template
 def old_stash(context: WorkspaceContext) -> Iterator[Offer]:
     """There are stashes older than two weeks. One card is about all of them."""
-    old_stashes = [stash for stash in context.inspection.stashes if context.now - stash.at > OLD_STASH][-MAX_STASHES:]
+    old_stashes = [stash for stash in context.inspection.stashes if context.now - stash.at > MIN_STASH_AGE][
+        -MAX_STASHES:
+    ]
     if not old_stashes:
         return
     oldest = old_stashes[-1]
@@ -207,6 +221,7 @@ def old_stash(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 _OPERATION_NAMES = {CONFLICT_OPERATION: "merge of files", "am": "git am"}
+"""The names of operations whose command does not say what they are."""
 
 
 @template
@@ -219,17 +234,17 @@ def unfinished_operation(context: WorkspaceContext) -> Iterator[Offer]:
     git, operation = context.repository, context.inspection.unfinished
     if operation is None:
         return
-    called = _OPERATION_NAMES.get(operation.name, operation.name)
+    name = _OPERATION_NAMES.get(operation.name, operation.name)
     if operation.name == "bisect":
         prompt = "Say what is left of the unfinished bisect"
     elif operation.unmerged:
-        prompt = f"Rehearse both sides of the unfinished {called}"
+        prompt = f"Rehearse both sides of the unfinished {name}"
     else:
-        prompt = f"Test the unfinished {called} as it stands"
+        prompt = f"Test the unfinished {name} as it stands"
     begun = operation.begun_at
     yield Offer(
         prompt,
-        _explain(operation),
+        _explain_operation(operation),
         subject=_make_operation_subject(operation, describe_branch(git)),
         facts={
             "operation": operation.name,
@@ -251,23 +266,30 @@ def _make_operation_subject(operation: GitOperation, branch: str) -> str:
     return f"{operation.name}{merged_branch} on {branch}"
 
 
-def _explain(operation: GitOperation) -> str:
+def _explain_operation(operation: GitOperation) -> str:
+    """What was begun, and where it stopped."""
     if operation.name == "bisect":
         return _explain_bisect(operation)
     theirs = operation.theirs
-    quoted = f"“{plain(theirs.subject, 50)}”" if theirs and theirs.subject else ""
-    ours = plain(operation.ours.name, 40)
-    merged = f"{plain(theirs.name, 40)} ({quoted})" if theirs and quoted else "commits"
-    begun = f"A {_OPERATION_NAMES.get(operation.name, operation.name)}{quoted and f' of {quoted}'} on {ours}"
-    if operation.name == "merge":
-        begun = f"Merging {merged} into {ours}"
-    elif operation.name == "rebase":
-        begun = f"Rebasing {plain(operation.rebased, 40) or 'HEAD'} onto {ours}"
-    at = f" at {quoted}" if operation.name == "rebase" and quoted else ""
+    commit = f"“{plain(theirs.subject, 50)}”" if theirs and theirs.subject else ""
+    begun = _describe_beginning(operation, commit)
+    is_at_commit = operation.name == "rebase" and commit != ""
+    stopped = f"stopped at {commit}" if is_at_commit else "stopped"
     if not operation.unmerged:
-        return f"{begun} {f'stopped{at}' if at else 'was begun'} and is not finished."
-    stopped = f"stopped{at} with {count(len(operation.unmerged), 'file')} in conflict"
-    return f"{begun} {stopped}: {join_shortened(operation.unmerged, 3)}."
+        return f"{begun} {stopped if is_at_commit else 'was begun'} and is not finished."
+    files = f"{count(len(operation.unmerged), 'file')} in conflict: {join_shortened(operation.unmerged, 3)}"
+    return f"{begun} {stopped} with {files}."
+
+
+def _describe_beginning(operation: GitOperation, commit: str) -> str:
+    """What was begun, as `Rebasing tax onto main`. `commit` is the quoted subject of their commit, "" for none."""
+    ours = plain(operation.ours.name, 40)
+    if operation.name == "merge":
+        merged = f"{plain(operation.theirs.name, 40)} ({commit})" if operation.theirs and commit else "commits"
+        return f"Merging {merged} into {ours}"
+    if operation.name == "rebase":
+        return f"Rebasing {plain(operation.rebased, 40) or 'HEAD'} onto {ours}"
+    return f"A {_OPERATION_NAMES.get(operation.name, operation.name)}{commit and f' of {commit}'} on {ours}"
 
 
 def _explain_bisect(operation: GitOperation) -> str:
@@ -284,12 +306,17 @@ def _explain_bisect(operation: GitOperation) -> str:
 
 
 MAX_PULL_REQUESTS = 3
-_ORDER = (WaitsFor.CHANGES, WaitsFor.REVIEW, WaitsFor.ANSWER)
-_REQUESTS = {
+"""Maximum number of pull requests that get a card."""
+
+_WAIT_ORDER = (WaitsFor.CHANGES, WaitsFor.REVIEW, WaitsFor.ANSWER)
+"""What somebody waits for, the most urgent first."""
+
+_WAIT_WORDS = {
     WaitsFor.REVIEW: "asks you for a review of",
     WaitsFor.CHANGES: "asked for changes in your",
     WaitsFor.ANSWER: "commented on your",
 }
+"""What they did, in words before a pull request."""
 
 
 @template
@@ -297,14 +324,14 @@ def pull_request(context: WorkspaceContext) -> Iterator[Offer]:
     """You are asked for a review, or somebody waits for you to change or answer something in your own pull request."""
     requests = context.github.pull_requests if context.github else ()
     waiting = [(request.wait, request) for request in requests if request.wait]
-    waiting.sort(key=lambda pair: (_ORDER.index(pair[0].step), pair[1].number))
-    return (_pull_request_offer(context, request, wait) for wait, request in waiting[:MAX_PULL_REQUESTS])
+    waiting.sort(key=lambda pair: (_WAIT_ORDER.index(pair[0].step), pair[1].number))
+    return (_make_pull_request_offer(context, request, wait) for wait, request in waiting[:MAX_PULL_REQUESTS])
 
 
-def _pull_request_offer(context: WorkspaceContext, request: PullRequest, wait: Wait) -> Offer:
+def _make_pull_request_offer(context: WorkspaceContext, request: PullRequest, wait: Wait) -> Offer:
     title, name = plain(request.title, 50), plain(wait.by, 40) or "Somebody"
     since = f" ({moment(wait.since, context.local)})" if wait.since else ""
-    reason = f"{name} {_REQUESTS[wait.step]} pull request #{request.number}{since}"
+    reason = f"{name} {_WAIT_WORDS[wait.step]} pull request #{request.number}{since}"
     return Offer(
         f"Look at pull request #{request.number} “{title}”",
         f"{reason}.",
