@@ -66,10 +66,10 @@ from engine.storage import load, load_all, read_all
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
-LIFETIME = timedelta(hours=24)
+CARD_LIFETIME = timedelta(hours=24)
 """Time after which a card expires, not counting quiet hours (SPEC 2.7)."""
 
-CURSOR = "cards.aftermath"
+LANDINGS_CURSOR = "cards.aftermath"
 """Name of the cursor in the ledger of `follow_landings`."""
 
 SIGNAL_OF_EVENT = {"LandingUndone": DecisionSignal.UNDONE, "ChangeSetDiscarded": DecisionSignal.DISCARDED}
@@ -78,14 +78,16 @@ SIGNAL_OF_EVENT = {"LandingUndone": DecisionSignal.UNDONE, "ChangeSetDiscarded":
 LANDING_EVENTS = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
 """Events after which changes that were undone before are wanted again."""
 
-KEPT_AFTER, MAX_KEPT_AGE = timedelta(hours=24), timedelta(days=14)
-"""A card that ran by itself and was looked at counts as wanted after this long; older ones than the second are not
-read."""
+KEPT_AFTER = timedelta(hours=24)
+"""A card that ran by itself and was looked at counts as wanted after this long."""
 
-NOT_NOW = 0.5
+MAX_KEPT_AGE = timedelta(days=14)
+"""Maximum age of such cards that are read."""
+
+NOT_NOW_WEIGHT = 0.5
 """Weight of the dismissal reason "not now"; other dismissals weigh 1."""
 
-_KEPT_RESULTS = f"""
+_WHERE_KEPT = f"""
     WHERE status = '{Status.EXECUTED}' AND decided_by = '{DecidedBy.AUTONOMY}' AND outcome = '{Outcome.SUCCEEDED}'
     AND undo_requested_at IS NULL AND shown_at > executed_at AND executed_at > :since AND executed_at <= :until
     AND NOT EXISTS (SELECT 1 FROM decisions WHERE prediction_id = predictions.id AND taken_back_at IS NULL)
@@ -116,7 +118,7 @@ class CardStore:
         self.deciding = threading.RLock()
         """Held during a decision, so that an undo finds either no session or one that it can stop."""
         self._changes = LedgerCursor(
-            self.ledger, CURSOR, lambda entry: entry.kind in {*SIGNAL_OF_EVENT, *LANDING_EVENTS}
+            self.ledger, LANDINGS_CURSOR, lambda entry: entry.kind in {*SIGNAL_OF_EVENT, *LANDING_EVENTS}
         )
         self.read_pending = self.database.cached("predictions", load_pending_cards)
         """Returns all pending cards, oldest first."""
@@ -134,7 +136,7 @@ class CardStore:
         """When a card made at `instant` expires, not counting quiet hours (SPEC 2.7)."""
         settings, zone = self.settings.current, self.clock.local().tzinfo
         assert zone is not None
-        return add_active_time(instant, LIFETIME, zone, settings.quiet_hours_start, settings.quiet_hours_end)
+        return add_active_time(instant, CARD_LIFETIME, zone, settings.quiet_hours_start, settings.quiet_hours_end)
 
     def is_off(self, workspace: str, source: str = "") -> bool:
         """Whether no card is made for this workspace (SPEC 7.4); the operator's own prompts are still accepted."""
@@ -219,7 +221,7 @@ class CardStore:
             if self.decisions.read_current_signal(tx.session, row.id) is None:
                 self._signal(tx, row, DecisionSignal.DISMISSED, by)
             if reason is not None:
-                self.decisions.set_weight(tx, row.id, NOT_NOW if reason is DismissReason.NOT_NOW else 1.0)
+                self.decisions.set_weight(tx, row.id, NOT_NOW_WEIGHT if reason is DismissReason.NOT_NOW else 1.0)
         self.safety.kill_switch.pause_after_rejections(tx)
         if row.source == Source.OPERATOR:
             return  # the operator's own prompts are never proposed
@@ -398,11 +400,11 @@ class CardStore:
         now = self.clock.now()
         span = {"since": now - MAX_KEPT_AGE, "until": now - KEPT_AFTER}
         with self.database.read() as session:
-            if not read_all(session, CardRow, _KEPT_RESULTS, span):
+            if not read_all(session, CardRow, _WHERE_KEPT, span):
                 return 0
 
         def record_kept(tx: Transaction) -> int:
-            rows = load_all(tx.session, CardRow, _KEPT_RESULTS, span)
+            rows = load_all(tx.session, CardRow, _WHERE_KEPT, span)
             for row in rows:
                 self._signal(tx, row, DecisionSignal.KEPT, DecidedBy.AUTONOMY)
             return len(rows)

@@ -55,8 +55,11 @@ from engine.storage.database import Transaction
 from engine.text import compute_text_hash
 from engine.wording import capitalised
 
-DEFAULT_SNOOZE, MAX_SNOOZE = timedelta(hours=2), timedelta(days=30)
-"""Default and maximum length of a snooze."""
+DEFAULT_SNOOZE = timedelta(hours=2)
+"""The length of a snooze if none is given."""
+
+MAX_SNOOZE = timedelta(days=30)
+"""Maximum length of a snooze."""
 
 MAX_TITLE_CHARS = 60
 """Maximum length of a card's prompt in a refusal."""
@@ -75,7 +78,7 @@ class _Work(NamedTuple):
     """See `Route.embedding`."""
 
 
-_UNDONE = f"""
+_WHERE_UNDONE = f"""
     WHERE status = '{Status.EXECUTED}' AND fingerprint = :fingerprint
     AND undo_requested_at IS NOT NULL AND closed_at >= :since
     LIMIT 1
@@ -491,7 +494,7 @@ class Cards:
         """Whether the operator undid work with the evidence of `card` lately: within `MAX_COOL_DOWN`."""
         values = {"fingerprint": card.fingerprint, "since": self._clock.now() - MAX_COOL_DOWN}
         with self._database.read() as session:
-            return bool(read_all(session, CardRow, _UNDONE, values))
+            return bool(read_all(session, CardRow, _WHERE_UNDONE, values))
 
     def _reverse(self, row: CardRow) -> int:
         """Undo the last landing of an executed card's session. Returns the number of landings left. Raises `Refusal` as

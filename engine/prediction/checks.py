@@ -61,28 +61,28 @@ log = logging.getLogger(__name__)
 FOLLOW_UP_CURSOR = "cards.follow_ups"
 """Name of the cursor in the ledger of `follow_up`."""
 
-FOLLOWED = frozenset({"SessionStarted", "SessionEnded"})
+SESSION_EVENTS = frozenset({"SessionStarted", "SessionEnded"})
 """The kinds of events about sessions that `follow_up` reads."""
 
-DECIDED = frozenset({"ChangeSetLanded", "ChangeSetBranched", "ChangeSetDiscarded", "LandingUndone"})
+CHANGE_EVENTS = frozenset({"ChangeSetLanded", "ChangeSetBranched", "ChangeSetDiscarded", "LandingUndone"})
 """The kinds of events about changes that `follow_up` reads. A problem may be solved by them, or be back."""
 
-RECENT_DECISIONS = 50
+MAX_CHANGE_EVENTS = 50
 """Number of the newest of these events that are compared with the time of the last check."""
 
-CHANGED_SINCE = "something was landed or undone since the last check; `clawpy predict` checks again"
+CHANGED_REMARK = "something was landed or undone since the last check; `clawpy predict` checks again"
 """What is said in place of a problem that may be solved by now."""
 
-MAX_AGE = timedelta(hours=24)
+MAX_SESSION_AGE = timedelta(hours=24)
 """A session that ended longer ago leads to no next step any more."""
 
-LAST_CHECKED = "cards.looked"
+LAST_CHECKED_KEY = "cards.looked"
 """Key in the state table: when each workspace was last checked."""
 
-REMARKS = "cards.remarks"
+REMARKS_KEY = "cards.remarks"
 """Key in the state table: what the last check of each workspace had to say, "" for nothing."""
 
-HELD_BACK = "cards.held_back"
+HELD_BACK_KEY = "cards.held_back"
 """Key in the state table: the cards of each workspace that the content filter held back in the last check, in words."""
 
 
@@ -174,7 +174,8 @@ class CardChecks:
         """Whether a check runs now."""
         self._last_contexts: dict[str, WorkspaceContext] = {}
         """By workspace: its context in the last check."""
-        self._followed = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda entry: entry.kind in FOLLOWED | DECIDED)
+        followed_events = SESSION_EVENTS | CHANGE_EVENTS
+        self._cursor = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda entry: entry.kind in followed_events)
 
     def run(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CheckReport:
         """Check these workspaces, or all, in this thread. If a check runs already, this call waits for its end.
@@ -193,14 +194,14 @@ class CardChecks:
     def read_remarks(self) -> dict[str, str]:
         """By workspace: why there may be no cards, or else the newest problem that still holds; and how many cards are
         held back. Without workspaces of which their last check, also by an earlier engine, found none of these."""
-        remarks, held_back, checked = self._read_state(REMARKS, HELD_BACK, LAST_CHECKED)
-        decided = self._store.ledger.latest(RECENT_DECISIONS, kinds=tuple(DECIDED))
+        remarks, held_back, checked = self._read_state(REMARKS_KEY, HELD_BACK_KEY, LAST_CHECKED_KEY)
+        decided = self._store.ledger.latest(MAX_CHANGE_EVENTS, kinds=tuple(CHANGE_EVENTS))
         for number, entry in enumerate(decided):
             checked_at = checked.get(entry.workspace)
             if checked_at is None or entry.at <= datetime.fromisoformat(checked_at):
                 continue
             if remarks.get(entry.workspace) or self._is_problem_back(entry, decided[number:]):
-                remarks[entry.workspace] = CHANGED_SINCE
+                remarks[entry.workspace] = CHANGED_REMARK
         sentences = {
             workspace: "; ".join(filter(None, (remarks.get(workspace), held_back.get(workspace))))
             for workspace in self._sources.workspaces()
@@ -217,7 +218,7 @@ class CardChecks:
 
     def read_last_checked(self) -> dict[str, datetime]:
         """By workspace: when it was last checked, also by an earlier engine. Without workspaces that never were."""
-        [times] = self._read_state(LAST_CHECKED)
+        [times] = self._read_state(LAST_CHECKED_KEY)
         return {workspace: datetime.fromisoformat(at) for workspace, at in times.items()}
 
     def describe_situation(self, workspace: str) -> str:
@@ -234,14 +235,14 @@ class CardChecks:
         cards: list[Card] = []
 
         def handle(entries: Sequence[LedgerEntry]) -> None:
-            for session_id in dict.fromkeys(entry.subject for entry in entries if entry.kind in FOLLOWED):
+            for session_id in dict.fromkeys(entry.subject for entry in entries if entry.kind in SESSION_EVENTS):
                 cards.extend(self._follow_session(session_id))
-            decided = dict.fromkeys(entry.workspace for entry in entries if entry.kind in DECIDED)
+            decided = dict.fromkeys(entry.workspace for entry in entries if entry.kind in CHANGE_EVENTS)
             self._make_next_step([path for path in decided if path not in checked and not self._store.is_off(path)])
 
         if not self._store.safety.kill_switch.find_obstacle():
             with self._lock:
-                self._followed.handle_new(handle)
+                self._cursor.handle_new(handle)
         return cards
 
     def _follow_session(self, session_id: str) -> list[Card]:
@@ -253,7 +254,7 @@ class CardChecks:
         except Refusal as refusal:
             log.warning("no follow-up of %s: %s", session_id, refusal)
             return []
-        is_recent = self._store.clock.now() - (view.ended_at or view.created_at) <= MAX_AGE
+        is_recent = self._store.clock.now() - (view.ended_at or view.created_at) <= MAX_SESSION_AGE
         kinds = find_next_kinds(view)
         is_news = view.result is Result.CANCELLED if view.state.over else view.workspace in self.read_remarks()
         is_followed = kinds or view.check or view.has_problem or is_news
@@ -295,7 +296,7 @@ class CardChecks:
 
         def apply(tx: Transaction) -> _Changes:
             changes = self._store_plan(plan, tx)
-            _update_state(tx, HELD_BACK, held_back)
+            _update_state(tx, HELD_BACK_KEY, held_back)
             created, withdrawn, seconds = len(changes.created), len(changes.withdrawn), clock.monotonic() - began
             tx.record(CycleFinished(created=created, withdrawn=withdrawn, seconds=seconds, errors=errors))
             return changes
@@ -371,7 +372,7 @@ class CardChecks:
         """Store when each workspace was checked, and what the check has to say of it: why there may be no cards, or
         else the newest problem that still holds. If it could not read whether the problem that was found before still
         holds, that one stays."""
-        before, remarks = state.get(tx.session, REMARKS, {}), {}
+        before, remarks = state.get(tx.session, REMARKS_KEY, {}), {}
         mutes = read_mute_index(tx.session, tx.now)
         for workspace, found in findings.items():
             context = found.context
@@ -379,9 +380,9 @@ class CardChecks:
                 muted = [new for new in found.proposals if mutes.covers(*new.about, tier=new.tier)]
                 reason = next(iter(context.reasons_for_no_cards), "")
                 remarks[workspace] = reason or find_unsolved_problem(context, muted)
-        _update_state(tx, REMARKS, remarks)
+        _update_state(tx, REMARKS_KEY, remarks)
         checked_at = {workspace: found.context.now.isoformat() for workspace, found in findings.items()}
-        _update_state(tx, LAST_CHECKED, checked_at)
+        _update_state(tx, LAST_CHECKED_KEY, checked_at)
 
     def _add_cards(self, tx: Transaction, rows: Sequence[CardRow], staying: Sequence[Card]) -> _Changes:
         """Add the rows that have a place beside the cards that stay; the other cards of the change are displaced."""

@@ -221,7 +221,7 @@ def _describe_lines(context: WorkspaceContext) -> Iterable[str]:
         yield from _describe_repository(context, context.git)
     if meeting := find_nearest_meeting(context.meetings, context.local):
         yield f"next meeting: {plain(meeting.name, 50)} at {meeting.begins:%H:%M}"
-    yield from _test_lines(context)
+    yield from _describe_tests(context)
     for task in list_open_tasks(context.tasks)[:3]:
         yield f"task: {plain(task.title, 80)}, {span(context.now - task.updated_at)} old"
     for session in context.sessions[:3]:
@@ -242,7 +242,7 @@ def _describe_repository(context: WorkspaceContext, git: GitState) -> Iterable[s
         yield f"last commit: {moment(git.recent[0].at, context.local)} {plain(git.recent[0].subject, 80)}"
 
 
-def _test_lines(context: WorkspaceContext) -> Iterable[str]:
+def _describe_tests(context: WorkspaceContext) -> Iterable[str]:
     """The tools of the projects, and the last run of tests with what changed since."""
     tools = [tool.name for part in context.parts for tool in part.project.tools]
     tools += [linter.name for part in context.parts for linter in part.project.linters]

@@ -29,7 +29,7 @@ FIRST_MUTE = timedelta(days=7)
 MAX_DISMISSALS = 3
 """Number of dismissals that switch a kind off in a workspace. An approval of the kind restarts the count."""
 
-NEVER = (DismissReason.NEVER_HERE, DismissReason.NEVER_ANYWHERE)
+NEVER_REASONS = (DismissReason.NEVER_HERE, DismissReason.NEVER_ANYWHERE)
 """Reasons that switch a kind off at once."""
 
 About = tuple[str, str, str]
@@ -68,7 +68,7 @@ class Dismissal:
     tier: int = 1
 
 
-_COUNTING = """
+_SELECT_COUNTING = """
     SELECT prediction_id, dismissals.workspace, dismissals.kind, dismissals.subject, dismissed_at, reason,
            subject_lifted_at IS NULL, kind_lifted_at IS NULL, prompt, tier
     FROM dismissals JOIN predictions ON predictions.id = prediction_id
@@ -159,7 +159,7 @@ def read_mutes(session: Session, now: datetime) -> list[Mute]:
     """The mutes at `now`, newest first."""
     dismissals = (
         Dismissal(card, workspace, kind, subject, datetime.fromisoformat(at), *others)
-        for card, workspace, kind, subject, at, *others in ask(session, _COUNTING)
+        for card, workspace, kind, subject, at, *others in ask(session, _SELECT_COUNTING)
     )
     return find_active_mutes(dismissals, now)
 
@@ -190,13 +190,13 @@ def remove_dismissal(tx: Transaction, card_id: str) -> None:
 
 def restart_dismissal_count(tx: Transaction, workspace: str, kind: str) -> None:
     """Stop counting earlier dismissals of this kind in the workspace, because a card of the kind was approved there.
-    Dismissals with a reason in `NEVER` still count."""
+    Dismissals with a reason in `NEVER_REASONS` still count."""
     statement = """
         UPDATE dismissals SET kind_lifted_at = :now
         WHERE workspace = :workspace AND kind = :kind AND kind_lifted_at IS NULL
         AND (reason IS NULL OR reason NOT IN (SELECT value FROM json_each(:never)))
     """
-    ask(tx.session, statement, {"now": tx.now, "workspace": workspace, "kind": kind, "never": NEVER})
+    ask(tx.session, statement, {"now": tx.now, "workspace": workspace, "kind": kind, "never": NEVER_REASONS})
 
 
 def end_mute(tx: Transaction, mute_id: str) -> Mute:

@@ -38,13 +38,16 @@ from engine.settings_store import SettingsStore
 from engine.text import compute_text_hash, sanitise
 from engine.wording import describe_validation_faults
 
-TEMPERATURE, MAX_TOKENS = 0.3, 200
-"""The temperature and the maximum length of the model's answers (SPEC 2.3)."""
+TEMPERATURE = 0.3
+"""The temperature of the model's answers (SPEC 2.3)."""
+
+MAX_ANSWER_TOKENS = 200
+"""Maximum number of tokens of an answer (SPEC 2.3)."""
 
 TIMEOUT_S = 20.0
 """Maximum time in seconds that a check waits for the model."""
 
-PAUSE = timedelta(minutes=30)
+PAUSE_AFTER_FAILURE = timedelta(minutes=30)
 """How long a model is not asked after a question without a usable answer."""
 
 MAX_COST_MICROUSD = 10_000
@@ -107,7 +110,7 @@ class UnusableReply(ValueError):
     """The reply of the model is invalid. The message says why, also to the model."""
 
 
-Ask = Callable[[str, ModelQuestion], ModelAnswer]
+AskModel = Callable[[str, ModelQuestion], ModelAnswer]
 """Asks a model by its id; raises `NoAnswer`."""
 
 
@@ -134,7 +137,7 @@ class ModelTwin:
     def __init__(
         self,
         settings: SettingsSource,
-        ask: Ask,
+        ask: AskModel,
         *,
         flows: Collection[str],
         phase: Callable[[], int],
@@ -182,9 +185,9 @@ class ModelTwin:
         *,
         workspace: str = "",
         temperature: float = TEMPERATURE,
-        max_tokens: int = MAX_TOKENS,
+        max_tokens: int = MAX_ANSWER_TOKENS,
     ) -> PredictedWork:
-        """Ask `model` about a situation, at most twice.
+        """AskModel `model` about a situation, at most twice.
 
         Raises `NoAnswer` if it cannot be asked, `UnusableReply` if no answer can be used."""
         channels = tuple(self._settings.current.channels)
@@ -211,7 +214,7 @@ class ModelTwin:
             reply = self.predict(model, context.text, workspace=context.workspace)
         except (NoAnswer, UnusableReply) as error:
             self._on_answer(model, str(error))
-            self._failing, self._ask_from = model, context.now + PAUSE
+            self._failing, self._ask_from = model, context.now + PAUSE_AFTER_FAILURE
             return []
         self._failing = ""
         self._on_answer(model, "")
@@ -309,7 +312,7 @@ class TwinTraining:
 
 # -- the predictor hook
 
-MAX_AGE = timedelta(hours=24)
+MAX_LINE_AGE = timedelta(hours=24)
 """How long a line is proposed: as long as a card lives (SPEC 2.7)."""
 
 MAX_LINES = 50
@@ -383,7 +386,7 @@ class PredictorHook:
         by_prompt = {
             line.prompt: (min(at, context.now), line)
             for at, line in self._lines
-            if context.now - at < MAX_AGE and (line.workspace or self._home_workspace()) == context.workspace
+            if context.now - at < MAX_LINE_AGE and (line.workspace or self._home_workspace()) == context.workspace
         }
         return [replace(line.propose(context, self._flows), evidence_at=at) for at, line in by_prompt.values()]
 

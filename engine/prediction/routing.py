@@ -59,8 +59,8 @@ class Router:
         prose: str,
         settings: Settings,
         *,
-        named: str | None = None,
-        affinity: str = "",
+        named: str | None,
+        affinity: str,
         triggered: Mapping[str, datetime],
         routed: Mapping[str, int],
     ) -> Route:

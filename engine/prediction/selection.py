@@ -117,7 +117,7 @@ def find_leaving_cards(
     }
 
 
-def is_done_by_operator(card: CardRow, context: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
+def is_done_by_operator(card: CardRow, context: WorkspaceContext, own_session_ids: Collection[str]) -> bool:
     """Whether the workspace shows by now that the operator did the work of `card` (SPEC 8.1): the tests ran by a prompt
     of the operator (`own_session_ids`), the branch was merged, or one of the branches is gone.
 
@@ -187,7 +187,7 @@ def is_cooling_down(card: CardRow, now: datetime) -> bool:
     return now < card.closed_at + timedelta(days=days) and not get_kind(card.kind).comes_back
 
 
-_SAME_EVIDENCE = """
+_WHERE_SAME_EVIDENCE = """
     WHERE fingerprint IN (SELECT value FROM json_each(:fingerprints)) AND (closed_at IS NULL OR closed_at >= :since)
 """
 """Selects the cards that may cool down."""
@@ -211,15 +211,15 @@ def adjust_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
     return tier, ""
 
 
-EXPLORED_IN = 10
+CHECKS_PER_EXPLORATION = 10
 """One check in this many shows a card of low confidence, to learn whether the operator wants it."""
 
-EXPLORED_BELOW = 3
+MIN_KIND_HISTORY = 3
 """A kind with this many recent decisions, in all workspaces together, is not shown to learn."""
 
-EXPLORED_AFTER = timedelta(days=30)
-"""Decisions older than this do not count for `EXPLORED_BELOW`. What was dismissed last month may be welcome now, and
-without a card nobody would find out."""
+DECISION_MEMORY = timedelta(days=30)
+"""Decisions older than this do not count for `MIN_KIND_HISTORY`. What was dismissed last month may be welcome now,
+and without a card nobody would find out."""
 
 
 def select_rows(
@@ -229,8 +229,8 @@ def select_rows(
     `learning` says that it is phase 1 or later.
 
     In phase 0 all may be shown. Later, cards below the lowest band are left out. Exceptions are cards of tier 1, cards
-    that the operator ordered, and next steps. Besides, one check in `EXPLORED_IN` shows a card of a kind with few
-    recent decisions, and the card says so."""
+    that the operator ordered, and next steps. Besides, one check in `CHECKS_PER_EXPLORATION` shows a card of a kind
+    with few recent decisions, and the card says so."""
     if not learning:
         return list(rows)
     selected = [
@@ -241,11 +241,11 @@ def select_rows(
         or is_ordered(row.kind)
         or find_band(row.confidence) is not Band.DISCARDED
     ]
-    unknown = [row for row in rows if row not in selected and decisions.get(row.kind, 0) < EXPLORED_BELOW]
-    if unknown and randomness.uniform() * EXPLORED_IN < 1:
+    unknown = [row for row in rows if row not in selected and decisions.get(row.kind, 0) < MIN_KIND_HISTORY]
+    if unknown and randomness.uniform() * CHECKS_PER_EXPLORATION < 1:
         kind = randomness.pick(dict.fromkeys(sorted({row.kind for row in unknown}), 1.0))
         drawn = max((row for row in unknown if row.kind == kind), key=lambda row: row.confidence)
-        why = f"shown to learn whether you want it, as in one of {EXPLORED_IN} rounds"
+        why = f"shown to learn whether you want it, as in one of {CHECKS_PER_EXPLORATION} rounds"
         assert drawn.parts is not None, "what a check found is estimated"
         drawn.parts = replace(drawn.parts, words=(*drawn.parts.words, why))
         selected.append(drawn)
@@ -309,7 +309,7 @@ class CardSelector:
         one of `pending_cards` is about the subject, or work on the same evidence is running or cools down."""
         pending, mutes = {card.about for card in pending_cards}, read_mute_index(session, now)
         values = {"fingerprints": {candidate.fingerprint for candidate in candidates}, "since": now - MAX_COOL_DOWN}
-        earlier_cards = read_all(session, CardRow, _SAME_EVIDENCE, values)
+        earlier_cards = read_all(session, CardRow, _WHERE_SAME_EVIDENCE, values)
         return {card.fingerprint for card in earlier_cards if is_cooling_down(card, now)} | {
             candidate.fingerprint
             for candidate in candidates
@@ -355,7 +355,7 @@ class CardSelector:
                 drafts.append(self._make_row(proposal, common, findings[proposal.workspace].context.text))
             except Refusal as refusal:
                 errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
-        recent = decisions.count_by_kind(session, since=now - EXPLORED_AFTER)
+        recent = decisions.count_by_kind(session, since=now - DECISION_MEMORY)
         rows = select_rows(drafts, recent, learning=common.is_learning, randomness=self.randomness)
         for row in rows:
             row.id = self.randomness.new_id("pred")

@@ -45,7 +45,7 @@ def make_signal(name: str, relevance: float, *evidence: str, error: str = "") ->
 # -- time of day
 
 
-_PARTS = {
+_EVIDENCE_OF_PARTS = {
     PartOfDay.MORNING: ("morning: review and plan", 1.0),
     PartOfDay.AFTERNOON: ("afternoon: deep work", 1.0),
     PartOfDay.EVENING: ("evening: summarise the day", 1.0),
@@ -56,7 +56,7 @@ _PARTS = {
 
 def make_time_signal(local: datetime) -> Signal:
     """The signal of the operator's local time."""
-    words, relevance = _PARTS[part_of_day(local)]
+    words, relevance = _EVIDENCE_OF_PARTS[part_of_day(local)]
     return make_signal("time", relevance, words)
 
 

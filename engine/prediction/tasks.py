@@ -119,7 +119,7 @@ class TaskBoard:
         return self.database.write(insert)
 
     def add_heartbeat_task(
-        self, tx: Transaction, title: str, *, since: datetime, channel: str, workspace: str, run: bool = False
+        self, tx: Transaction, title: str, *, since: datetime, channel: str, workspace: str, run: bool
     ) -> str:
         """Add an open task for an item of a heartbeat (SPEC 4.1) that is due `since` then, and may `run` by itself.
         Returns its id."""

@@ -28,11 +28,14 @@ from engine.text import plain
 
 log = logging.getLogger(__name__)
 
-MAX_AGE = timedelta(hours=24)
+MAX_THREAD_AGE = timedelta(hours=24)
 """A conversation that did not grow for this long is not a thread any more."""
 
-HEAD_BYTES, TAIL_BYTES = 64 * 1024, 256 * 1024
-"""How many bytes are read of the beginning of a file, which names the folder, and of its end."""
+HEAD_BYTES = 64 * 1024
+"""Number of bytes that are read at the beginning of a file, which names the folder."""
+
+TAIL_BYTES = 256 * 1024
+"""Number of bytes that are read at its end."""
 
 MAX_FILES = 40
 """Maximum number of files that are read: those that grew last."""
@@ -76,8 +79,8 @@ class Threads:
         clock: Clock,
         *,
         workspace_of: Callable[[str], str] = lambda folder: folder,
-        is_ours: Callable[[str], bool] = lambda folder: False,
-        secrets: Callable[[], Iterable[str]] = tuple,
+        is_ours: Callable[[str], bool],
+        secrets: Callable[[], Iterable[str]],
     ) -> None:
         """`workspace_of(folder)` is the workspace that a folder belongs to. `is_ours(folder)` says whether one of our
         sessions works there. `secrets` are values that are cut out."""
@@ -127,7 +130,7 @@ class Threads:
                 log.info("transcripts: %s", error)
                 continue
             at = datetime.fromtimestamp(status.st_mtime, UTC)
-            if now - MAX_AGE < at <= now + MAX_CLOCK_DIFFERENCE:
+            if now - MAX_THREAD_AGE < at <= now + MAX_CLOCK_DIFFERENCE:
                 files.append(_GrownFile(at, path, status.st_size))
         return sorted(files, reverse=True)[:MAX_FILES]
 

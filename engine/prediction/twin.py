@@ -50,13 +50,13 @@ MIN_DECISIONS = 30
 MIN_HELD_OUT = 100
 """Phase 2 needs a calibration that holds on at least this many held-out decisions (SPEC 2.6)."""
 
-MAX_LEARNT = 2_000
+MAX_LEARNED_DECISIONS = 2_000
 """Maximum number of decisions that a new learner learns from, newest first, in about 0.2 s. Later ones are added."""
 
 _LOWER_ENDS = {Band.ACT: 0.8, Band.SUGGESTED: 0.6, Band.CARD: 0.3}
 """Lower ends of the bands, the highest first; each band includes its lower end."""
 
-MAX_VECTORS = 2_000
+MAX_CACHED_EMBEDDINGS = 2_000
 """Maximum number of embeddings that are kept, which is 3 MB. The oldest are dropped."""
 
 
@@ -227,7 +227,7 @@ class EmbeddedTwin:
             self._learner = Learner()
         elif version == self._version:
             return self._learner
-        for decision in self._decisions.load_after(self._learner.last_id, MAX_LEARNT):
+        for decision in self._decisions.load_after(self._learner.last_id, MAX_LEARNED_DECISIONS):
             self._learner.learn(decision)
         self._version, self._replaced = version, replaced
         return self._learner
@@ -322,5 +322,5 @@ class EmbeddingCache:
             return
         with self._lock:
             self._vectors.update(zip(missing, vectors, strict=True))
-            while len(self._vectors) > MAX_VECTORS:
+            while len(self._vectors) > MAX_CACHED_EMBEDDINGS:
                 self._vectors.popitem(last=False)

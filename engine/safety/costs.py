@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 RAIL = "cost"
 AGENT_BUDGET = "agent-budget"
 """The rule for an agent's own daily budget."""
-WARNED_PERCENT = 80
+WARNING_PERCENT = 80
 """The share of a cap at which a warning is recorded (SPEC 3.4)."""
 RESERVED, SETTLED, RELEASED = "reserved", "settled", "released"
 """The states of a price: estimated, paid, not needed."""
@@ -62,9 +62,9 @@ _SELECT_PRICES = """
     WHERE state = 'settled' AND at >= :oldest AND amount_microusd > 0 ORDER BY at
 """
 
-_RESERVED_IN_ALL = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'reserved'"
+_SUM_RESERVED = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'reserved'"
 
-_SETTLED_SINCE = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'settled' AND at > :instant"
+_SUM_SETTLED = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'settled' AND at > :instant"
 
 
 @frozen
@@ -171,15 +171,15 @@ class Costs:
         oldest = min(find_windows(local).month, local.astimezone(UTC) - max(PACE_SPAN.values()))
         with self.database.read() as session:
             rows = ask(session, _SELECT_PRICES, {"oldest": as_stored(oldest)})
-            [(reserved,)] = ask(session, _RESERVED_IN_ALL)
+            [(reserved,)] = ask(session, _SUM_RESERVED)
             caps = self.read_state_within(session).caps
         prices = [(datetime.fromisoformat(at), amount) for at, amount in rows]
-        return tuple(measure_burn(window, local, prices, reserved, cap) for window, cap in caps.items())
+        return tuple(measure_spending(window, local, prices, reserved, cap) for window, cap in caps.items())
 
     def sum_settled_since(self, instant: datetime) -> int:
         """The micro-dollars of all entries that were settled after `instant`."""
         with self.database.read() as session:
-            return int(ask(session, _SETTLED_SINCE, {"instant": as_stored(instant)}).scalar())
+            return int(ask(session, _SUM_SETTLED, {"instant": as_stored(instant)}).scalar())
 
     def read_budget(self, session: Session, agent: str) -> AgentBudget:
         """What `agent` spent today, and its budget. `spent` is 0 without a budget."""
@@ -358,7 +358,7 @@ class Costs:
         """Handle what follows when `entry` added `increase` micro-dollars: warnings at 80 % of a cap, the month stop
         beyond its cap, and an exceeded budget of an agent."""
         for window, spent, cap in (("day", before.day, before.day_cap), ("month", before.month, before.month_cap)):
-            if cap > 0 and 100 * spent < WARNED_PERCENT * cap <= 100 * (spent + increase):
+            if cap > 0 and 100 * spent < WARNING_PERCENT * cap <= 100 * (spent + increase):
                 transaction.record(CostWarned(window=window, spent=spent + increase, cap=cap))
         if before.month + increase > before.month_cap:
             reason = f"cost: the month's cap of {_format_usd(before.month_cap)} has been exceeded"
@@ -415,7 +415,7 @@ def find_bucket_edges(window: str, local: datetime) -> list[datetime]:
     return [find_midnight(today.replace(day=1) + timedelta(days=number), local.tzinfo) for number in range(days + 1)]
 
 
-def measure_burn(
+def measure_spending(
     window: str, local: datetime, prices: Sequence[SettledPrice], reserved: int, cap: int
 ) -> SpendingWindow:
     """The spending in a window. `prices` are settled, at least since the beginning of the window and of the span of its

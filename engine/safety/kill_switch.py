@@ -31,7 +31,14 @@ from engine.text import sanitise
 log = logging.getLogger(__name__)
 
 RAIL = "kill"
-SETTING_OFF, SWITCHED_OFF = "crossPollEnabled is false in the settings", "switched off for this run through the API"
+"""The name of the rail in verdicts."""
+
+SETTING_OFF = "crossPollEnabled is false in the settings"
+"""The reason of the hold `config`."""
+
+SWITCHED_OFF = "switched off for this run through the API"
+"""The reason of the hold `api`."""
+
 BY_CONSOLE = "operator"
 """The value of `by` of a stop by F12. Any other value means that the stop came from outside the console."""
 BY_COST_CAP = "cost cap"

@@ -32,8 +32,8 @@ class PermitRow(Row, table=True):
     revoked_at: datetime | None = None
 
 
-_OPEN = (col(PermitRow.consumed_at).is_(None), col(PermitRow.revoked_at).is_(None))
-_EXPIRE = """
+_IS_UNUSED = (col(PermitRow.consumed_at).is_(None), col(PermitRow.revoked_at).is_(None))
+_REVOKE_EXPIRED = """
     UPDATE permits SET revoked_at = :now
     WHERE consumed_at IS NULL AND revoked_at IS NULL AND expires_at <= :now RETURNING prediction_id
 """
@@ -97,19 +97,19 @@ class Permits:
     def revoke(self, transaction: Transaction, prediction_id: str) -> None:
         """Revoke the unused permits of a card."""
         for row in transaction.session.exec(
-            select(PermitRow).where(PermitRow.prediction_id == prediction_id, *_OPEN)
+            select(PermitRow).where(PermitRow.prediction_id == prediction_id, *_IS_UNUSED)
         ).all():
             row.revoked_at = transaction.now
 
     def revoke_expired(self, transaction: Transaction) -> list[str]:
         """Revoke the permits that expired unused. Returns the ids of their cards, whose reservations the caller
         releases."""
-        expired = ask(transaction.session, _EXPIRE, {"now": as_stored(transaction.now)})
+        expired = ask(transaction.session, _REVOKE_EXPIRED, {"now": as_stored(transaction.now)})
         return [prediction_id for (prediction_id,) in expired]
 
     def read_unconsumed(self) -> list[Permit]:
         """The permits that were neither used nor revoked, oldest first, expired or not. A crash between an approval and
         the start of its session leaves such a permit."""
         with self.database.read() as session:
-            rows = session.exec(select(PermitRow).where(*_OPEN).order_by(col(PermitRow.issued_at))).all()
+            rows = session.exec(select(PermitRow).where(*_IS_UNUSED).order_by(col(PermitRow.issued_at))).all()
         return [value_of(row, Permit) for row in rows]

@@ -71,7 +71,7 @@ log = logging.getLogger(__name__)
 
 LOCAL_USER = "local"
 LOOP_COUNT_KEY = "safety.loop_detections"
-HELD_BACK_AGAIN = timedelta(hours=24)
+HELD_BACK_LOG_INTERVAL = timedelta(hours=24)
 """Time after which work that is still held back is logged again."""
 ALLOWANCE_LIFETIME = timedelta(hours=24)
 """Time in which work that was allowed once must be approved."""
@@ -122,7 +122,7 @@ _OPEN_ALLOWANCES = """
     )
 """
 
-_PAIR = """
+_SELECT_PASSED_PAIR = """
     SELECT 1 FROM crosspoll_log
     WHERE target_channel = :channel AND from_channel = ifnull(:start, from_channel) AND blocked IS 0 LIMIT 1
 """
@@ -232,7 +232,7 @@ class Pipeline:
         blocked_by: RailVerdict,
     ) -> None:
         """Log a proposal that is no card because of a rail. The same work is logged again after a day."""
-        since = transaction.now - HELD_BACK_AGAIN
+        since = transaction.now - HELD_BACK_LOG_INTERVAL
         same_work = (CrosspollLog.digest == assignment.digest, col(CrosspollLog.created_at) > since)
         if _load_newest_entry(transaction.session, col(CrosspollLog.blocked).is_(True), *same_work) is not None:
             return
@@ -343,7 +343,7 @@ class Pipeline:
         start: str | None = find_chain_start(trigger)
         if start == channel or start not in (OWNER, *self.settings.current.channels):
             start = None
-        if ask(session, _PAIR, {"channel": channel, "start": start}):
+        if ask(session, _SELECT_PASSED_PAIR, {"channel": channel, "start": start}):
             return ""
         if start in (None, OWNER):
             return f"nothing {'that you asked for ' if start else ''}has run on {channel} yet"

@@ -71,7 +71,7 @@ def find_target_of_host(host: str, production: ProductionSettings) -> tuple[str,
 # -- from possible targets to those of the settings
 
 
-class _Named(NamedTuple):
+class _NamedTarget(NamedTuple):
     """A possible target."""
 
     kind: str
@@ -79,7 +79,7 @@ class _Named(NamedTuple):
     name: str
 
 
-def _list_targets(named_targets: Iterator[_Named], production: ProductionSettings) -> tuple[str, ...]:
+def _list_targets(named_targets: Iterator[_NamedTarget], production: ProductionSettings) -> tuple[str, ...]:
     """The targets in words, each once."""
     patterns = {
         "branch": production.branches,
@@ -95,7 +95,7 @@ def _list_targets(named_targets: Iterator[_Named], production: ProductionSetting
     )
 
 
-def _is_target(named: _Named, patterns: Patterns) -> bool:
+def _is_target(named: _NamedTarget, patterns: Patterns) -> bool:
     """Whether the name, or a path without `./`, matches one of the patterns of its kind."""
     if _matches_any(named.name, patterns):
         return True
@@ -121,7 +121,7 @@ _KIND_OF_PARAMETER = dict.fromkeys(("target", "branch", "base", "onto"), "branch
 """The kind of target that the value of a parameter is, by the parameter's name."""
 
 
-def _find_named_by_trigger(trigger: Trigger) -> Iterator[_Named]:
+def _find_named_by_trigger(trigger: Trigger) -> Iterator[_NamedTarget]:
     """The possible targets in a trigger's prompt and parameters, as `find_targets_of_trigger` says."""
     assignment = trigger.assignment
     words = [word.strip(".,:;!?()[]{}`'\"") for word in assignment.prompt.split()]
@@ -130,15 +130,15 @@ def _find_named_by_trigger(trigger: Trigger) -> Iterator[_Named]:
         for key, value in assignment.parameters.items():
             kind = _KIND_OF_PARAMETER.get(key.lower())
             if kind is not None and isinstance(value, str):
-                yield _Named(kind, value)
+                yield _NamedTarget(kind, value)
         writes_to_git = any(word.lower() in _PRODUCTION_WORDS["writing_words"] for word in words)
     for text in (*words, *_collect_strings(assignment.parameters)):
         if writes_to_git:
             yield from _find_git_targets(text)
         for part in _split_address(text):
-            yield _Named("host", part)
-            yield _Named("context", part)
-        yield _Named("path", text)
+            yield _NamedTarget("host", part)
+            yield _NamedTarget("context", part)
+        yield _NamedTarget("path", text)
 
 
 def _collect_strings(value: Any) -> list[str]:
@@ -168,7 +168,7 @@ def _split_address(text: str) -> list[str]:
 # -- the possible targets of a command
 
 
-def _find_named_by_command(words: Sequence[str]) -> Iterator[_Named]:
+def _find_named_by_command(words: Sequence[str]) -> Iterator[_NamedTarget]:
     """The possible targets in a command: hosts if it addresses one, contexts if it selects one, branches and remotes if
     it writes to one, and paths anywhere."""
     programs = {word.rsplit("/", 1)[-1] for word in words}
@@ -178,12 +178,12 @@ def _find_named_by_command(words: Sequence[str]) -> Iterator[_Named]:
         options = _list_options(before, word)
         for host in _find_hosts(word, options, is_remote=is_remote):
             # First with its port, which a pattern may have. IPv6 addresses have colons too.
-            yield _Named("host", host)
-            yield _Named("host", host.split(":")[0])
-        yield from (_Named("context", value) for value in _select_values(options, "context_options"))
+            yield _NamedTarget("host", host)
+            yield _NamedTarget("host", host.split(":")[0])
+        yield from (_NamedTarget("context", value) for value in _select_values(options, "context_options"))
         if writes_git:
             yield from _find_git_targets(word)
-        yield _Named("path", word)
+        yield _NamedTarget("path", word)
 
 
 _Options = Sequence[tuple[str, str]]
@@ -213,7 +213,7 @@ def _find_hosts(word: str, options: _Options, *, is_remote: bool) -> list[str]:
     return hosts
 
 
-def _find_git_targets(word: str) -> Iterator[_Named]:
+def _find_git_targets(word: str) -> Iterator[_NamedTarget]:
     """The branch and the remote that a word may name, as in `HEAD:refs/heads/main` or `origin/main`."""
-    yield _Named("branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"))
-    yield _Named("remote", word.split("/")[0])
+    yield _NamedTarget("branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"))
+    yield _NamedTarget("remote", word.split("/")[0])

@@ -218,7 +218,7 @@ class Safety:
             for rail_state in states
         )
 
-    def list_chain(self, limit: int = 20) -> list[ChainStep]:
+    def list_chain(self, limit: int) -> list[ChainStep]:
         """The links of the loop detector, newest first, each with its effect on a decision now."""
         now = self._clock.now()
         with self._database.read() as session:

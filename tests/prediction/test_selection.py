@@ -13,7 +13,7 @@ from engine.learning.decisions import NO_FEATURES
 from engine.model import Assignment, ConfidenceParts, Outcome, Randomness, RunnerInfo, Status, Tier
 from engine.prediction.card_rows import CardRow, make_row
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.selection import EXPLORED_BELOW, adjust_tier, is_cooling_down, is_done_by_operator, select_rows
+from engine.prediction.selection import MIN_KIND_HISTORY, adjust_tier, is_cooling_down, is_done_by_operator, select_rows
 from engine.prediction.twin import ConfidenceEstimate
 from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal
 from tests.support import MONDAY_MORNING as NOW
@@ -50,8 +50,8 @@ LIKED, DISLIKED = make_draft("liked", 0.8), make_draft("disliked", 0.1, kind="li
         ([make_draft("out", 0.299999), make_draft("in", 0.3)], 0, NEVER, ["in"]),
         ([make_draft("broken", 0.01, tier=Tier.AT_RISK), make_draft("tests", 0.01)], 0, NEVER, ["broken"]),
         ([make_draft("due", 0.01, kind="heartbeat-1a2b3c4d")], 0, NEVER, ["due"]),
-        ([LIKED, DISLIKED], EXPLORED_BELOW - 1, ALWAYS, ["liked", "disliked"]),
-        ([LIKED, DISLIKED], EXPLORED_BELOW, ALWAYS, ["liked"]),
+        ([LIKED, DISLIKED], MIN_KIND_HISTORY - 1, ALWAYS, ["liked", "disliked"]),
+        ([LIKED, DISLIKED], MIN_KIND_HISTORY, ALWAYS, ["liked"]),
     ],
     ids=["confidence", "broken", "heartbeat", "explored", "known"],
 )

@@ -273,14 +273,17 @@ def _propose_learned_flow(context: WorkspaceContext, flow: LearnedFlowOffer) -> 
     last = max(began, default=None)
     if last is not None and last >= changed:
         return None
-    dirty = len(git.files) + git.more_files
-    news = f"There {'are' if dirty > 1 else 'is'} {count(dirty, 'uncommitted file') if dirty else 'a new commit'}."
+    uncommitted_count = len(git.files) + git.more_files
+    news = "There is a new commit."
+    if uncommitted_count:
+        verb = "is" if uncommitted_count == 1 else "are"
+        news = f"There {verb} {count(uncommitted_count, 'uncommitted file')}."
     ran = f"It ran last {moment(last, context.local)}. {news}" if last else "It was learned, and has not run here yet."
     offer = Offer(
         flow.prompt,
         f"{ran} Agents ran these commands one after the other again and again.",
         subject=flow.name,
-        facts={"flow": flow.name, "head": git.head, "dirty": bool(dirty)},
+        facts={"flow": flow.name, "head": git.head, "uncommitted_count": bool(uncommitted_count)},
         evidence_at=changed,
     )
     return make_proposal(context, flow.name, offer)

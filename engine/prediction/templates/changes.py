@@ -26,16 +26,16 @@ from engine.prediction.templates.offers import (
     find_ended_sessions,
     find_head_time,
     find_last_success,
+    find_write_time,
     format_midnight,
     is_usable_path,
     select_usable_paths,
     template,
-    written_at,
 )
 from engine.text import plain, shorten_path
 from engine.wording import count, join_shortened, moment
 
-MAX_NAMED = 5
+MAX_SUBJECT_FINDINGS = 5
 """Maximum number of findings that a subject names."""
 
 SHORT_SUITE_S = 120.0
@@ -80,7 +80,7 @@ def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
         f"You added {summary} in {places}, {state} yet.",
         **_collect_evidence(shown_leftovers, all_leftovers),
         parameters={"today": format_midnight(context.local)},
-        evidence_at=written_at(git, files),
+        evidence_at=find_write_time(git, files),
         tier=Tier.BLOCKS if marked else None,
     )
 
@@ -94,7 +94,7 @@ def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
         if leftover.kind != CONFLICT_MARKER and leftover.kind not in TODO_KINDS and leftover.kind != ".only"
     ]
     paths = select_usable_paths(leftover.path for leftover in removable)
-    written = written_at(context.repository, paths)
+    written = find_write_time(context.repository, paths)
     if not paths or not _was_shown(context, "look_for_leftovers", written):
         return
     are_tested = any(part.tests(path) for part in context.parts for path in paths)
@@ -122,7 +122,7 @@ def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
     yield Offer(
         f"Show the documentation that still names {join_shortened(names, 2, 40)}",
         f"{shorten_path(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
-        subject=" ".join(sorted(names)[:MAX_NAMED]),
+        subject=" ".join(sorted(names)[:MAX_SUBJECT_FINDINGS]),
         facts=_make_mention_facts(mentions),
         evidence_at=_find_last_written_at(context.repository),
     )
@@ -140,7 +140,7 @@ def update_docs(context: WorkspaceContext) -> Iterator[Offer]:
     yield Offer(
         f"Put the new names into {join_shortened(paths)}",
         f"{join_shortened(pairs, 2, 80)}, in {count(len(renamed), 'line')}; what it changes waits as a diff.",
-        subject=" ".join(sorted(plain(mention.old, 60) for mention in renamed)[:MAX_NAMED]),
+        subject=" ".join(sorted(plain(mention.old, 60) for mention in renamed)[:MAX_SUBJECT_FINDINGS]),
         facts=_make_mention_facts(renamed),
         parameters={"paths": paths},
         evidence_at=newest,
@@ -236,7 +236,7 @@ def _collect_evidence(shown_leftovers: Sequence[Leftover], all_leftovers: Sequen
     """
     kinds = dict.fromkeys(f"{leftover.kind} in {plain(leftover.path, 100)}" for leftover in shown_leftovers)
     lines = sorted(f"{leftover.kind} {leftover.path} {leftover.text_hash}" for leftover in all_leftovers)
-    return {"subject": ", ".join([*kinds][:MAX_NAMED]), "facts": {"found": lines}}
+    return {"subject": ", ".join([*kinds][:MAX_SUBJECT_FINDINGS]), "facts": {"found": lines}}
 
 
 def _make_mention_facts(mentions: Sequence[Mention]) -> dict[str, list[str]]:

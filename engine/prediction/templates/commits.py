@@ -41,7 +41,7 @@ from engine.wording import because, count, join_shortened, moment
 PREPARATION_TIME = timedelta(hours=1)
 """How long before a meeting its preparation is offered."""
 
-MAX_NAMED = 5
+MAX_SUBJECT_FINDINGS = 5
 """Maximum number of findings that a subject names."""
 
 MIN_WAITING_TIME = timedelta(days=2)
@@ -75,7 +75,7 @@ def summarise_day(context: WorkspaceContext) -> Iterator[Offer]:
     details = [count(runs, "test run")] if runs else []
     details += [f"{count(len(git.files) + git.more_files, 'file')} uncommitted"] if git.files else []
     reasoning = f"The latest was “{plain(commits[0].subject, 50)}”{because(', '.join(details))}."
-    yield _offer_summary(context, f"Sum up today: {_count_words(commits, git)}", reasoning, today, commits)
+    yield _make_summary_offer(context, f"Sum up today: {_count_words(commits, git)}", reasoning, today, commits)
 
 
 @template
@@ -90,7 +90,7 @@ def prepare_meeting(context: WorkspaceContext) -> Iterator[Offer]:
     if not commits:
         return
     name = plain(meeting.name, 50)
-    summary = _offer_summary(
+    summary = _make_summary_offer(
         context,
         f"Prepare for “{name}” at {meeting.begins:%H:%M}: sum up {_count_words(commits, git)} since "
         f"{moment(since, context.local)}",
@@ -102,7 +102,7 @@ def prepare_meeting(context: WorkspaceContext) -> Iterator[Offer]:
     yield replace(summary, subject=compute_text_hash(meeting.name), facts=facts, evidence_at=context.now)
 
 
-def _offer_summary(
+def _make_summary_offer(
     context: WorkspaceContext, prompt: str, reasoning: str, since: datetime, commits: list[Commit]
 ) -> Offer:
     return Offer(
@@ -183,14 +183,14 @@ def _offer_warnings(context: WorkspaceContext, *, is_secret: bool) -> Iterator[O
     committed = [problem for problem in unpushed.committed if problem.is_secret is is_secret]
     if committed:
         tier = Tier.AT_RISK if unpushed.has_remote else Tier.BLOCKS
-        yield _offer_warning(context, committed, "push", tier)
+        yield _make_warning(context, committed, "push", tier)
     paths = {problem.path for problem in committed}
     others = [problem for problem in uncommitted if problem.is_secret is is_secret and problem.path not in paths]
     if others:
-        yield _offer_warning(context, others, "commit", Tier.BLOCKS)
+        yield _make_warning(context, others, "commit", Tier.BLOCKS)
 
 
-def _offer_warning(context: WorkspaceContext, problems: Sequence[PushProblem], action: str, tier: Tier) -> Offer:
+def _make_warning(context: WorkspaceContext, problems: Sequence[PushProblem], action: str, tier: Tier) -> Offer:
     """The warning not to take an `action`, push or commit, because of these problems."""
     git, first = context.repository, problems[0]
     commit = next((commit for commit in git.recent if commit.id == first.sha), None)
@@ -213,7 +213,7 @@ def _offer_warning(context: WorkspaceContext, problems: Sequence[PushProblem], a
     return Offer(
         f"Do not {action} yet: {describe_problem(first)}{count_others(problems, ', and ', 'other finding')}",
         reasoning,
-        subject=", ".join(subjects[:MAX_NAMED]),
+        subject=", ".join(subjects[:MAX_SUBJECT_FINDINGS]),
         facts=facts,
         parameters=find_review_range(git, context.now),
         evidence_at=evidence_at,

@@ -24,11 +24,11 @@ from engine.prediction.templates.offers import (
     count_others,
     find_ended_sessions,
     find_last_success,
+    find_write_time,
     is_usable,
     select_usable_failures,
     shorten_test,
     template,
-    written_at,
 )
 from engine.storage.validation_runs import (
     ValidationRun,
@@ -39,7 +39,7 @@ from engine.storage.validation_runs import (
 from engine.text import plain
 from engine.wording import moment
 
-_TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_failures")
+_TEST_FLOWS = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_failures")
 """Flows that run tests."""
 
 
@@ -68,7 +68,7 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer
     installation = _choose_installation(
         context, part, failed_session.error if failed_session is not None else part.project.missing_tool
     )
-    if installation is None or _runs(installation, part.project.missing_tool):
+    if installation is None or _runs_program(installation, part.project.missing_tool):
         return
     yield Offer(
         f"Install the packages{part.within}: {plain(installation.command, 80)}",
@@ -89,19 +89,19 @@ def _choose_installation(context: WorkspaceContext, part: Part, lacking: str) ->
         for installation in _select_usable(find_installations(top, _collect_packages(context), part.project.path))
         if not installation.find_own_environment(top)  # the flow refuses these
     ]
-    bringing = [installation for installation in installations if _brings(installation, lacking)]
+    bringing = [installation for installation in installations if _provides(installation, lacking)]
     return next(iter(bringing or installations), None)
 
 
-def _brings(installation: Installation, lacking: str) -> bool:
+def _provides(installation: Installation, lacking: str) -> bool:
     """Whether the installation makes the missing folder of packages, is the command that the error names, reaches the
     host that it names, or runs the missing program."""
     folders = {PurePosixPath(place).name for place in (*installation.created_folders, *installation.updated_folders)}
     reaches_host = any(host in lacking for host in installation.packages.hosts)
-    return lacking in folders or installation.command in lacking or reaches_host or _runs(installation, lacking)
+    return lacking in folders or installation.command in lacking or reaches_host or _runs_program(installation, lacking)
 
 
-def _runs(installation: Installation, program: str) -> bool:
+def _runs_program(installation: Installation, program: str) -> bool:
     return any(command[0] == program for command in installation.commands)
 
 
@@ -109,8 +109,8 @@ def _find_session_lacking_packages(context: WorkspaceContext, part: Part) -> Ses
     """The newest session that ran the tests, if they lacked a package or a host that has packages, and nothing was
     installed since."""
     unreachable = [f"{host} could not be reached: there" for setup in part.project.packages for host in setup.hosts]
-    for session in find_ended_sessions(context, part.project.path, "prepare_environment", *_TESTING):
-        if session.flow in _TESTING:
+    for session in find_ended_sessions(context, part.project.path, "prepare_environment", *_TEST_FLOWS):
+        if session.flow in _TEST_FLOWS:
             lacked = any(sign in session.error for sign in ("is not installed", *unreachable))
             return session if lacked and session.state is SessionState.CANNOT_RUN else None
         if session.state is SessionState.SUCCEEDED:
@@ -137,7 +137,7 @@ def update_lock(context: WorkspaceContext) -> Iterator[Offer]:
             subject=mismatch.lock_path,
             facts={"differences": mismatch.differences, "lock": mismatch.lock_path},
             parameters={"command": update.command_lines, **parts[mismatch.folder].parameters},
-            evidence_at=written_at(context.repository, {manifest}),
+            evidence_at=find_write_time(context.repository, {manifest}),
         )
 
 
@@ -204,7 +204,7 @@ def _format_gigabytes(size: int) -> str:
 RECENT_LANDING = timedelta(days=7)
 """Maximum age of a landing that a card offers to undo."""
 
-MAX_FIXED = 5
+MAX_FIXED_TESTS = 5
 """Maximum number of tests that are named for a known fix."""
 
 
@@ -218,33 +218,33 @@ def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     git = context.repository
     if not git.head or part.tool is None or not part.tool.runs_single_tests:
         return
-    red = part.find_failed_run(git.head)
-    if red is None or not red.check.counted:
+    failed_run = part.find_failed_run(git.head)
+    if failed_run is None or not failed_run.check.counted:
         return
     unfit = {test for test, _ in find_unreliable_tests(part.runs)} | _find_bisected_tests(context, part)
-    failing = [test for test in select_usable_failures(red) if test not in unfit]
-    older = [run for run in part.runs[part.runs.index(red) + 1 :] if run.clean and run.head in context.ancestors]
+    failing = [test for test in select_usable_failures(failed_run) if test not in unfit]
+    older = [run for run in part.runs[part.runs.index(failed_run) + 1 :] if run.clean and run.head in context.ancestors]
     passing = next(((test, run) for test in failing for run in older if read_verdict_on(run, test)), None)
     if passing is not None:
         test, run = passing
-        yield _bisect_offer(context, part, red, test, run.head, moment(run.ran_at, context.local))
+        yield _make_bisect_offer(context, part, failed_run, test, run.head, moment(run.ran_at, context.local))
         return
     if failing and git.commits_since_tag and git.tag and is_usable(git.tag):
-        yield _bisect_offer(context, part, red, failing[0], git.tag, "")
+        yield _make_bisect_offer(context, part, failed_run, failing[0], git.tag, "")
         return
     written = next((test for test in failing if test in part.test_written_in), None)
     if written is not None:
-        yield _bisect_offer(context, part, red, written, part.test_written_in[written], "")
+        yield _make_bisect_offer(context, part, failed_run, written, part.test_written_in[written], "")
 
 
-def _bisect_offer(
-    context: WorkspaceContext, part: Part, red: ValidationRun, test: str, good: str, passed_at: str
+def _make_bisect_offer(
+    context: WorkspaceContext, part: Part, failed_run: ValidationRun, test: str, good: str, passed_at: str
 ) -> Offer:
-    """The offer of a bisect from the commit `good` to HEAD, at which the run `red` failed. `passed_at` is when the test
-    passed at `good`, "" if no such run is known."""
+    """The offer of a bisect from the commit `good` to HEAD, at which tests failed in `failed_run`. `passed_at` is when
+    the test passed at `good`, "" if no such run is known."""
     git, name = context.repository, shorten_test(test)
     last = git.recent[0]
-    others = count_others(red.check.failing, ", with ")
+    others = count_others(failed_run.check.failing, ", with ")
     since = min(run.ran_at for run in part.runs if run.head == git.head and run.clean and test in run.check.failing)
     if not passed_at and good == part.test_written_in.get(test):
         prompt = f"Find what broke `{name}`: look back to {good[:7]}"
@@ -342,7 +342,7 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
             continue
         tests = select_usable_failures(run)
         is_in_history = run.head in {git.head, *context.ancestors}
-        if not tests or not is_in_history or _is_mended(context, part, run, commit_subject):
+        if not tests or not is_in_history or _is_repaired(context, part, run, commit_subject):
             return
         name, subject = shorten_test(tests[0]), plain(commit_subject, 50)
         parameters = {"commit": sha, "test": tests[0]}
@@ -356,7 +356,7 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         )
 
 
-def _is_mended(context: WorkspaceContext, part: Part, bisect_run: ValidationRun, commit_subject: str) -> bool:
+def _is_repaired(context: WorkspaceContext, part: Part, bisect_run: ValidationRun, commit_subject: str) -> bool:
     """Whether a test that a bisect was about passes again, or the commit that it found was reverted since."""
     newer = part.runs[: part.runs.index(bisect_run)]
     if any(read_verdict_on(run, test) for run in newer for test in select_usable_failures(bisect_run)):
@@ -436,7 +436,7 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     }
     failing = select_usable_failures(last)
     for fix in context.fixes:
-        tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:MAX_FIXED]
+        tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:MAX_FIXED_TESTS]
         if not tests or fix.id in tried or fix.template.project != part.project.path:
             continue
         if not _parse_patched_files(fix.template.patch).isdisjoint(file.path for file in part.changed):

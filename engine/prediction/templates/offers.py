@@ -149,7 +149,7 @@ def find_head_time(git: GitState) -> datetime | None:
     return git.recent[0].at if git.recent else None
 
 
-def written_at(git: GitState, paths: Collection[str]) -> datetime | None:
+def find_write_time(git: GitState, paths: Collection[str]) -> datetime | None:
     """When the first of these uncommitted files was written; if all are committed, when HEAD was committed."""
     return find_earliest(file.modified_at for file in git.files if file.path in paths) or find_head_time(git)
 

@@ -21,7 +21,7 @@ from engine.prediction.templates.offers import (
 from engine.storage.validation_runs import find_unreliable_tests
 from engine.wording import join_shortened
 
-RUNS = 20
+RUN_COUNT = 20
 """Number of times that an unreliable test is run."""
 
 QUARANTINE_TIME = timedelta(days=14)
@@ -55,14 +55,14 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 
 def _make_hunt_offer(tests: Sequence[str], reason: str, facts: Mapping[str, Any], at: datetime | None) -> Offer:
-    """The offer to run these tests `RUNS` times, for a reason that arose at a time."""
+    """The offer to run these tests `RUN_COUNT` times, for a reason that arose at a time."""
     names = join_shortened((shorten_test(test) for test in tests), 2, 40)
     return Offer(
-        f"Run {names} {RUNS} times: unreliable?",
+        f"Run {names} {RUN_COUNT} times: unreliable?",
         reason,
         subject=" ".join(sorted(tests)),
         facts={"tests": sorted(tests), **facts},
-        parameters={"tests": list(tests), "times": RUNS},
+        parameters={"tests": list(tests), "times": RUN_COUNT},
         evidence_at=at,
     )
 
@@ -79,7 +79,8 @@ def _strip_parameters(test: str) -> str:
 
 
 def _find_quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
-    """(test, last day) of the tests of a project that are in quarantine. Tests have the names of the project's tool."""
+    """The tests of a project that are in quarantine, each with the first day on which it runs again. Tests have the
+    names of the project's tool."""
     return [
         (test, quarantined.until)
         for quarantined in context.inspection.quarantined

@@ -25,7 +25,7 @@ from engine.safety.content import (
 )
 from engine.safety.content.calls import (
     APPENDED_INPUT,
-    LOOKS_UP,
+    LOOKUPS,
     PLACEHOLDER,
     Call,
     InnerCommand,
@@ -72,9 +72,9 @@ class Unwrapped:
     """Why a part of the text cannot be read, "" if all of it can."""
     downloaded_files: set[str] = field(default_factory=set)
     """The files that it downloaded so far."""
-    nested_left: int = MAX_NESTED_CHARS
+    nested_chars_left: int = MAX_NESTED_CHARS
     """The number of characters that may still be parsed."""
-    program_left: int = MAX_NESTED_CHARS
+    program_chars_left: int = MAX_NESTED_CHARS
     """The number of characters of program text that may still be added."""
 
     def add_run_scripts(self, scripts: list[str]) -> None:
@@ -87,8 +87,8 @@ class Unwrapped:
     def add_program_text(self, interpreter: str, text: str) -> None:
         """Add the text of a program once, also if all commands of a group have it as their input."""
         if text not in self.program_texts:
-            self.program_left -= len(text)
-        if self.program_left < 0:
+            self.program_chars_left -= len(text)
+        if self.program_chars_left < 0:
             self.unreadable = "more program text than can be checked"
         else:
             self.program_texts[text] = self.program_texts.get(text, False) or interpreter in INTERPRETERS
@@ -106,8 +106,8 @@ def _add_script(
 ) -> None:
     """Add the programs of a script to the result. `depth` is the number of scripts and programs around it. They read
     the standard input of `reader`, unless it is None or they have one of their own."""
-    result.nested_left -= len(text)
-    if depth > MAX_DEPTH or result.nested_left < 0:
+    result.nested_chars_left -= len(text)
+    if depth > MAX_DEPTH or result.nested_chars_left < 0:
         result.unreadable = "nested too deeply to be checked"
         return
     simples = parse(text)
@@ -163,7 +163,7 @@ def _add_call(argv: list[str], simple: SimpleCommand, result: Unwrapped, depth: 
     result.unresolved = _find_unresolved(call, fed_call, argv[0]) or result.unresolved
     _note_downloads(call, argv[0], result)
     _add_inner_calls(call, fed_call, result, depth)
-    if (call.base, call.args[:1]) not in LOOKS_UP:
+    if (call.base, call.args[:1]) not in LOOKUPS:
         for interpreter, text in _find_program_texts(call, result):
             result.add_program_text(interpreter, text)
         result.calls.append(call)
