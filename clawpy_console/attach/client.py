@@ -72,13 +72,15 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
         if end is None:
             exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 0
             end = ClientEnd(1, _explain_unexpected_end(home, child, exit_code))
-        if not (end.attach_again and home and time.monotonic() < deadline):
-            if end.attach_again:  # no engine answered in time
-                end = ClientEnd(1, _explain_no_answer(home))
+        if end.attach_again and not (home and time.monotonic() < deadline):  # no engine answered in time
+            end = ClientEnd(1, _explain_no_answer(home))
+        if not end.attach_again:
             if end.text:
                 print(end.text, file=sys.stderr)
             return end.code
-        while _is_engine_starting(home) and time.monotonic() < deadline:  # until the one that takes the home listens
+        while (
+            home and _is_engine_starting(home) and time.monotonic() < deadline
+        ):  # until the one that takes the home listens
             time.sleep(0.05)
 
 
@@ -130,14 +132,7 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
     note = _read_engine_note(home)
     if not (address := note.get("address")):
         return None
-    description = describe_terminal()
-    if not (workspaces or description.folder):
-        raise Refused("The current folder does not exist any more: cd to a folder that exists, or name a --workspace")
-    try:
-        folders = tuple(str(Path(workspace).expanduser().absolute()) for workspace in workspaces)
-    except RuntimeError as error:
-        raise Refused("--workspace names the home of a user who does not exist: write the path from / on") from error
-    request = {"verb": "attach", "arguments": description._replace(workspaces=folders)._asdict()}
+    request = {"verb": "attach", "arguments": _describe_with_workspaces(workspaces)._asdict()}
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(ANSWER_TIMEOUT_S)
@@ -158,6 +153,18 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
         pass  # the note of a dead engine, or an engine that ends; opening one will show which
     connection.close()
     return None
+
+
+def _describe_with_workspaces(workspaces: Sequence[str]) -> TerminalDescription:
+    """The description of this terminal, with the workspaces as absolute paths. Raises `Refused`."""
+    description = describe_terminal()
+    if not (workspaces or description.folder):
+        raise Refused("The current folder does not exist any more: cd to a folder that exists, or name a --workspace")
+    try:
+        folders = tuple(str(Path(workspace).expanduser().absolute()) for workspace in workspaces)
+    except RuntimeError as error:
+        raise Refused("--workspace names the home of a user who does not exist: write the path from / on") from error
+    return description._replace(workspaces=folders)
 
 
 def _read_line(connection: socket.socket) -> bytes:

@@ -136,15 +136,19 @@ def _run_checks(
 
 def _check_home(home: Home) -> Check:
     for folder in (home.config, home.data, home.cache, home.logs):
-        existing = next((part for part in (folder, *folder.parents) if part.exists()), folder)
+        existing = _find_existing_part(folder)
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
             fix = "make it writable, or name another with --home DIR"
             return fail("home", f"{existing} cannot be written", fix)
-    existing = next(part for part in (home.data, *home.data.parents) if part.exists())
-    free_mb = shutil.disk_usage(existing).free // 1024**2
+    free_mb = shutil.disk_usage(_find_existing_part(home.data)).free // 1024**2
     if free_mb < MIN_FREE_MB:
         return warn("home", f"{free_mb} MB free on the disk of {home.data}", "free some space")
     return Check("home", f"{home.root or home.data}, {free_mb // 1024} GB free")
+
+
+def _find_existing_part(folder: Path) -> Path:
+    """The folder, or the lowest folder above it that exists."""
+    return next(part for part in (folder, *folder.parents) if part.exists())
 
 
 def _check_extras() -> Check:

@@ -374,13 +374,13 @@ def make_digest(notes: Sequence[Note]) -> Note:
     lines = [f"• {note.subtitle}: {note.body}" if note.subtitle else f"• {note.body}" for note in notes]
     if len(lines) > MAX_DIGEST_LINES:
         lines = [*lines[: MAX_DIGEST_LINES - 1], f"• and {len(lines) - MAX_DIGEST_LINES + 1} more"]
-    loud = any(note.sound for note in notes)
+    has_sound = any(note.sound for note in notes)
     return Note(
-        Form.BANNER if loud else last.form,
+        Form.BANNER if has_sound else last.form,
         CARD_TITLE,
         "\n".join(lines),
         subtitle=f"{len(notes)} notifications",
-        sound=APS_SOUND if loud else "",
+        sound=APS_SOUND if has_sound else "",
         badge=last.badge,
         is_good_news=all(note.is_good_news for note in notes),
     )

@@ -43,15 +43,26 @@ def test_the_gateway_opens_and_closes_as_the_settings_say(serve: Serve):
     assert first
     gateway.apply_settings()
     assert served.url == first, "nothing changed"
-    settings.set("gateway.hosts", ["phone.example"])
-    gateway.apply_settings()
-    assert served.ask("GET", "/api/v1/health", headers={"Host": "phone.example"}).status_code == 200
     gateway.set_enabled(False)
     assert not gateway.state().url
+
+
+@pytest.mark.long
+def test_new_host_names_apply_while_it_is_open(serve: Serve):
+    served = serve()
+    served.engine.settings.set("gateway.hosts", ["phone.example"])
+    served.gateway.apply_settings()
+    assert served.ask("GET", "/api/v1/health", headers={"Host": "phone.example"}).status_code == 200
+
+
+@pytest.mark.long
+def test_a_port_that_another_program_uses_is_named(serve: Serve):
+    served = serve()
+    served.gateway.close()
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        settings.set("gateway.port", taken.getsockname()[1])
-        refused("port_taken", lambda: gateway.set_enabled(True))
-        assert "is used by another program" in gateway.state().description
+        served.engine.settings.set("gateway.port", taken.getsockname()[1])
+        refused("port_taken", lambda: served.gateway.set_enabled(True))
+    assert "is used by another program" in served.gateway.state().description
 
 
 @pytest.mark.long
