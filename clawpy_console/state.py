@@ -223,14 +223,17 @@ HOME_GONE_MESSAGE = "the home is gone, and nothing is recorded: quit, and start 
 
 def _read_autonomy(engine: Engine, scope: ReadScope) -> StateFields:
     autonomy, current = engine.autonomy, engine.settings.current
-    view, next_cycle = autonomy.update_state(), autonomy.next_cycle()
+    view, next_cycle = autonomy.update_state(), autonomy.find_next_cycle()
     workspaces, all_remarks = _select_console_workspaces(engine, scope), engine.checks.read_remarks()
     remarks = (f"{workspace_name(path)}: {remark}" for path, remark in all_remarks.items() if path in workspaces)
     return {
         "home_error": "" if engine.home.database.exists() else f"{HOME_GONE_MESSAGE} ({engine.home.database})",
         "holds": engine.safety.kill_switch.list_holds(),
         "quiet": QuietHours(
-            bool(autonomy.find_quiet_reason()), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()
+            bool(autonomy.find_quiet_reason()),
+            current.quiet_hours_start,
+            current.quiet_hours_end,
+            autonomy.find_dnd_end(),
         ),
         "autonomy": Autonomy(
             state=view.state,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from engine.clock import Clock
 from engine.frozen import frozen
@@ -20,7 +21,7 @@ from engine.storage.database import Database
 
 PRESENCE_KEY = "autonomy.presence"
 
-WRITE_INTERVAL = timedelta(seconds=30)
+MIN_WRITE_INTERVAL = timedelta(seconds=30)
 """Minimum time between two writes to the disk. A crash loses at most so much."""
 
 
@@ -58,23 +59,30 @@ TRANSITIONS: dict[tuple[AutonomyState, AutonomyTrigger], AutonomyState] = {
 """All transitions. A trigger without an entry for a state changes nothing."""
 
 
+class Transition(NamedTuple):
+    """The state after a transition, and its cause."""
+
+    state: AutonomyState
+    cause: AutonomyTrigger
+
+
 @frozen
 class AutonomyFacts:
     """The facts that triggers follow from."""
 
-    enabled: bool
+    may_run: bool
     """Whether anything may run."""
     holds: frozenset[str]
     """The words of the active holds, see `HoldKind`."""
-    autonomous: bool
+    is_autonomous_mode_on: bool
     """Whether autonomous mode is on."""
     silence: timedelta
     """How long the operator has been inactive."""
     threshold: timedelta
     """The silence after which cards may run by themselves."""
-    resumed: bool
+    was_resumed: bool
     """Whether the operator ended the last pause or month stop."""
-    paused_for_cost: bool
+    is_paused_for_cost: bool
     """Whether the active pause is because of a cost cap."""
 
     @property
@@ -83,42 +91,42 @@ class AutonomyFacts:
         if "month" in self.holds:
             return AutonomyTrigger.COST_CAP
         if "pause" in self.holds:
-            return AutonomyTrigger.COST_CAP if self.paused_for_cost else AutonomyTrigger.REJECTED
+            return AutonomyTrigger.COST_CAP if self.is_paused_for_cost else AutonomyTrigger.REJECTED
         return None
 
 
 def find_next_trigger(state: AutonomyState, facts: AutonomyFacts) -> AutonomyTrigger | None:
     """The trigger that follows from the facts in this state, None if the state fits them."""
-    if not facts.enabled or "stop" in facts.holds:
+    if not facts.may_run or "stop" in facts.holds:
         return None if state is AutonomyState.DISABLED else AutonomyTrigger.KILLED
     if state is AutonomyState.DISABLED:
         return AutonomyTrigger.ENABLED
     if facts.pause_cause is not None:
         return None if state is AutonomyState.PAUSED else facts.pause_cause
     if state is AutonomyState.PAUSED:
-        return AutonomyTrigger.RESUMED if facts.resumed else AutonomyTrigger.PAUSE_OVER
-    return _trigger_of_presence(state, facts)
+        return AutonomyTrigger.RESUMED if facts.was_resumed else AutonomyTrigger.PAUSE_OVER
+    return _find_trigger_of_presence(state, facts)
 
 
-def _trigger_of_presence(state: AutonomyState, facts: AutonomyFacts) -> AutonomyTrigger | None:
+def _find_trigger_of_presence(state: AutonomyState, facts: AutonomyFacts) -> AutonomyTrigger | None:
     """The trigger that follows from the operator's silence, while nothing is stopped or paused."""
-    silent = facts.silence >= facts.threshold
+    is_silent = facts.silence >= facts.threshold
     if state is AutonomyState.WATCHING:
-        return AutonomyTrigger.SILENT if silent and facts.autonomous else None
-    if not facts.autonomous:
+        return AutonomyTrigger.SILENT if is_silent and facts.is_autonomous_mode_on else None
+    if not facts.is_autonomous_mode_on:
         return AutonomyTrigger.AUTONOMY_OFF
-    return None if silent else AutonomyTrigger.OPERATOR_SPOKE
+    return None if is_silent else AutonomyTrigger.OPERATOR_SPOKE
 
 
-def find_transitions(state: AutonomyState, facts: AutonomyFacts) -> list[tuple[AutonomyState, AutonomyTrigger]]:
-    """The transitions that follow from the facts, in order, each as (state after it, trigger)."""
-    transitions: list[tuple[AutonomyState, AutonomyTrigger]] = []
+def find_transitions(state: AutonomyState, facts: AutonomyFacts) -> list[Transition]:
+    """The transitions that follow from the facts, in order."""
+    transitions: list[Transition] = []
     for _ in AutonomyState:
         trigger = find_next_trigger(state, facts)
         if trigger is None:
             break
         state = TRANSITIONS[state, trigger]
-        transitions.append((state, trigger))
+        transitions.append(Transition(state, trigger))
     return transitions
 
 
@@ -130,7 +138,7 @@ def compute_time_until_transition(
     """
     if state is AutonomyState.PAUSED:
         return pause_left if facts.holds == {"pause"} else None
-    if state is AutonomyState.WATCHING and facts.autonomous:
+    if state is AutonomyState.WATCHING and facts.is_autonomous_mode_on:
         return facts.threshold - facts.silence
     return None
 
@@ -145,8 +153,8 @@ class OperatorPresence:
         self._lock = threading.Lock()
         with database.read() as session:
             stored = state.get(session, PRESENCE_KEY)
-        self._written = datetime.fromisoformat(stored["at"]) if stored else None
-        self._last = self._written or clock.now()
+        self._written_at = datetime.fromisoformat(stored["at"]) if stored else None
+        self._last_activity = self._written_at or clock.now()
         absent_since = stored.get("left") if stored else None
         self._absent_since = datetime.fromisoformat(absent_since) if absent_since else None
 
@@ -158,29 +166,29 @@ class OperatorPresence:
         """The operator did something at `at`, for example a change of files that was found later. If a later activity
         is known, nothing changes."""
         with self._lock:
-            if at <= self._last and self._written is not None:
+            if at <= self._last_activity and self._written_at is not None:
                 return
-            if at - self._last >= ABSENCE:
-                self._absent_since = self._last
-            self._last = max(at, self._last)
-            due = self._written is None or abs(at - self._written) >= WRITE_INTERVAL
-            if due:
-                self._written = at
+            if at - self._last_activity >= ABSENCE:
+                self._absent_since = self._last_activity
+            self._last_activity = max(at, self._last_activity)
+            is_write_due = self._written_at is None or abs(at - self._written_at) >= MIN_WRITE_INTERVAL
+            if is_write_due:
+                self._written_at = at
             absent_since = self._absent_since.isoformat() if self._absent_since else None
-        if due:
+        if is_write_due:
             self._database.write(lambda tx: state.put(tx, PRESENCE_KEY, {"at": at.isoformat(), "left": absent_since}))
 
     def measure_silence(self) -> timedelta:
         """Time since the last activity, never negative."""
         with self._lock:
-            return max(timedelta(0), self._clock.now() - self._last)
+            return max(timedelta(0), self._clock.now() - self._last_activity)
 
     def find_absence_start(self) -> datetime | None:
         """When the present absence began, or else the last one. None if there was none."""
         with self._lock:
-            return self._last if self._clock.now() - self._last >= ABSENCE else self._absent_since
+            return self._last_activity if self._clock.now() - self._last_activity >= ABSENCE else self._absent_since
 
     def read_last_activity(self) -> datetime:
         """The time of the last activity."""
         with self._lock:
-            return self._last
+            return self._last_activity

@@ -39,7 +39,7 @@ WAITING_RULES = (
 MAX_STARTS = 3
 """How often an engine starts a card by itself if its session cannot begin. Then the card waits for the operator."""
 
-MODE_OFF, TURN_ON = "autonomous mode is off", "clawpy config set autonomousModeEnabled true"
+MODE_IS_OFF, TURN_ON_COMMAND = "autonomous mode is off", "clawpy config set autonomousModeEnabled true"
 """The reason why nothing runs by itself in any workspace, and the command that changes it."""
 
 
@@ -74,8 +74,8 @@ class ApprovalRecord:
             for more in itertools.count()
             if compute_wilson_lower_bound(self.approved + more, self.decided + more) >= gate.MIN_APPROVAL_BOUND
         )
-        done = f"{self.subject}, approved {self.approved} of {self.decided}"
-        return f"{done}, needs {self.approved + further} of {self.decided + further}"
+        so_far = f"{self.subject}, approved {self.approved} of {self.decided}"
+        return f"{so_far}, needs {self.approved + further} of {self.decided + further}"
 
 
 @frozen
@@ -88,21 +88,19 @@ class AutonomyRequirements:
     """The kinds that have earned to run by themselves, the best first."""
     threshold: float
     """The confidence that a card needs."""
-    orders_run: bool
+    do_orders_run: bool
     """Whether `run` items of heartbeats may run all the same."""
 
     @property
     def words(self) -> str:
         """One line for screens and verbs."""
-        if self.missing:
-            effect = (
-                "only `run` items of heartbeats may run by themselves" if self.orders_run else "does not act by itself"
-            )
-            return f"{effect} yet: {', '.join(self.missing)}"
-        kinds = ", ".join(self.earned[:3])
-        return (
-            f"acts by itself when you are inactive, on cards with a confidence of {self.threshold:.2f} or more: {kinds}"
-        )
+        missing, kinds = ", ".join(self.missing), ", ".join(self.earned[:3])
+        if missing and self.do_orders_run:
+            return f"only `run` items of heartbeats may run by themselves yet: {missing}"
+        if missing:
+            return f"does not act by itself yet: {missing}"
+        condition = f"on cards with a confidence of {self.threshold:.2f} or more"
+        return f"acts by itself when you are inactive, {condition}: {kinds}"
 
 
 def find_requirements(
@@ -120,7 +118,7 @@ def find_requirements(
     `decisions` is the number of cards that the operator has decided."""
     missing = []
     if not autonomous:
-        missing.append(f"{MODE_OFF} ({TURN_ON})")
+        missing.append(f"{MODE_IS_OFF} ({TURN_ON_COMMAND})")
     if WorkspaceAutonomy.ACT not in autonomies.values():
         name = f"workspaces.{json.dumps(next(iter(autonomies), 'DIR'), ensure_ascii=False)}.autonomy"
         missing.append(f"no workspace is set to `act` (clawpy config set {shlex.quote(name)} act)")
@@ -128,7 +126,7 @@ def find_requirements(
         missing.append(quiet)
     if decisions < gate.MIN_DECISIONS_TO_ACT:
         missing.append(gate.describe_first_days(decisions))
-    orders_run = not missing
+    do_orders_run = not missing
     if phase < 1:
         missing.append("the Twin is still learning")
     ranked = sorted(records, key=lambda record: (-record.bound, -record.approved, record.subject))
@@ -136,7 +134,7 @@ def find_requirements(
     if not earned:
         best = f" (best: {ranked[0].progress})" if ranked else ""
         missing.append(f"no kind of card has earned it yet{best}")
-    return AutonomyRequirements(tuple(missing), earned, threshold, orders_run)
+    return AutonomyRequirements(tuple(missing), earned, threshold, do_orders_run)
 
 
 def find_reason_not_to_start(*, stopped: str, autonomous: bool, autonomy: WorkspaceAutonomy, quiet: str) -> str:
@@ -145,7 +143,7 @@ def find_reason_not_to_start(*, stopped: str, autonomous: bool, autonomy: Worksp
     if stopped:
         return stopped
     if not autonomous:
-        return f"{MODE_OFF}: {TURN_ON}"
+        return f"{MODE_IS_OFF}: {TURN_ON_COMMAND}"
     if autonomy is not WorkspaceAutonomy.ACT:
         return gate.NOT_SET_TO_ACT
     return f"{quiet}: nothing runs by itself" if quiet else ""

@@ -18,6 +18,7 @@ from engine.autonomy import (
     AutonomyFacts,
     AutonomyTrigger,
     OperatorPresence,
+    Transition,
     compute_time_until_transition,
     find_next_trigger,
     find_transitions,
@@ -46,10 +47,10 @@ CARD_JOB, STATE_JOB, ACT_JOB = "cards", "state", "act"
 FIRST_START = "first start"
 """The cause of the state of a home in which no engine has run yet."""
 
-STATE_EVERY = timedelta(seconds=30)
+STATE_INTERVAL = timedelta(seconds=30)
 """How often the state is brought up to date."""
 
-CHECK_EVERY = timedelta(minutes=5)
+MAX_CHECK_INTERVAL = timedelta(minutes=5)
 """How often workspaces are checked for signs of the operator while there is no input (SPEC 2.2); as often as
 `silenceThresholdMs` when that is less."""
 
@@ -98,7 +99,7 @@ class Autonomy:
         self._housekeeping = housekeeping
         self._last_operator_activity = last_operator_activity
         self._checked_at: datetime | None = None
-        self._changing = threading.Lock()
+        self._transition_lock = threading.Lock()
         self.presence = OperatorPresence(database, clock)
         self.schedule = Schedule(database, clock, [*self._make_own_jobs(), *jobs])
         with database.read() as session:
@@ -122,7 +123,7 @@ class Autonomy:
                 self._runs.run_check,
                 self.is_operator_present,
             ),
-            ScheduledJob(STATE_JOB, lambda: STATE_EVERY, self._tick, is_stored=False),
+            ScheduledJob(STATE_JOB, lambda: STATE_INTERVAL, self._update_and_keep_house, is_stored=False),
             ScheduledJob(
                 ACT_JOB,
                 lambda: timedelta(milliseconds=settings.current.autonomous_cycle_ms),
@@ -147,7 +148,7 @@ class Autonomy:
     def update_state(self) -> StateView:
         """Make all transitions that follow from the present facts, and return the state after them. They are recorded,
         so do not call it inside a write."""
-        with self._changing:
+        with self._transition_lock:
             holds = self._kill_switch.list_holds()
             facts = self._apply_facts(holds)
             return replace(self._view, next_change=self._compute_next_change(facts, holds))
@@ -159,7 +160,7 @@ class Autonomy:
         facts = self._make_facts(self._kill_switch.list_holds())
         if not self._is_stored:
             transitions = find_transitions(self._view.state, facts)
-            return StateView(transitions[-1][0] if transitions else self._view.state, FIRST_START, None)
+            return StateView(transitions[-1].state if transitions else self._view.state, FIRST_START, None)
         trigger = find_next_trigger(self._view.state, facts)
         follows_from_presence = trigger in (AutonomyTrigger.SILENT, AutonomyTrigger.OPERATOR_SPOKE)
         return self._view if trigger is None or follows_from_presence else self.update_state()
@@ -201,19 +202,19 @@ class Autonomy:
             return AutonomousCycleFinished(reason=f"somebody came while it predicted: {state.value}", errors=errors)
         finished = self._runs.start_first(lambda: self._look_for_operator() in ACTING)
         if finished.acted:
-            with self._changing:  # no stored fact says that a card began
+            with self._transition_lock:  # no stored fact says that a card began
                 if after := TRANSITIONS.get((self._view.state, AutonomyTrigger.CARD_READY)):
-                    self._make_transitions([(after, AutonomyTrigger.CARD_READY)])
+                    self._make_transitions([Transition(after, AutonomyTrigger.CARD_READY)])
         return replace(finished, errors=errors)
 
     def _look_for_operator(self) -> AutonomyState:
         """Look for the operator's activity in the workspaces, too, and return the state after that. It asks git."""
         if self._last_operator_activity is not None:
-            sign = self._last_operator_activity()
-            if sign is not None:
-                self.presence.note(sign)
+            last_activity = self._last_operator_activity()
+            if last_activity is not None:
+                self.presence.note(last_activity)
             self._checked_at = self._clock.now()
-        with self._changing:
+        with self._transition_lock:
             self._apply_facts(self._kill_switch.list_holds())
             return self._view.state
 
@@ -239,17 +240,17 @@ class Autonomy:
         """Whether the operator was active within `silenceThresholdMs`, and nothing is stopped."""
         return self.measure_silence() < self._get_silence_threshold() and not self._kill_switch.find_obstacle()
 
-    def next_cycle(self) -> datetime | None:
+    def find_next_cycle(self) -> datetime | None:
         """When the next cycle runs, None if none will. While the operator is active it is a card cycle, otherwise an
         autonomous one."""
         if self.is_operator_present():
-            return self.schedule.next_run_of(CARD_JOB)
-        return self.schedule.next_run_of(ACT_JOB) if self._may_act() else None
+            return self.schedule.find_next_run(CARD_JOB)
+        return self.schedule.find_next_run(ACT_JOB) if self._may_act() else None
 
     def find_quiet_reason(self) -> str:
         """Why it is quiet, so that cards are made, but none runs by itself (SPEC 7.3): "do not disturb" or "quiet
         hours"; "" if it is not."""
-        if self.dnd_until() is not None:
+        if self.find_dnd_end() is not None:
             return "do not disturb"
         settings = self._settings.current
         is_quiet_hour = is_quiet(self._clock.local(), settings.quiet_hours_start, settings.quiet_hours_end)
@@ -260,18 +261,18 @@ class Autonomy:
         until = None if span is None else self._clock.now() + span
         text = until.isoformat() if until else None
 
-        def keep() -> None:
+        def remember() -> None:
             self._dnd_until = until
 
         def store(transaction: Transaction) -> None:
             stored.put(transaction, DND_KEY, text)
             transaction.record(SettingChanged(subject="dnd", value=text or "off"))
-            transaction.after_commit(keep)
+            transaction.after_commit(remember)
 
         self._database.write(store)
         return until
 
-    def dnd_until(self) -> datetime | None:
+    def find_dnd_end(self) -> datetime | None:
         """When do-not-disturb ends; None when it is off."""
         until = self._dnd_until
         return until if until is not None and self._clock.now() < until else None
@@ -282,22 +283,22 @@ class Autonomy:
     def _may_act(self) -> bool:
         return self._view.state in ACTING and not self._kill_switch.find_obstacle()
 
-    def _tick(self) -> None:
+    def _update_and_keep_house(self) -> None:
         """Bring the state up to date, and do the housekeeping."""
         is_check_due = self._checked_at is None or self._clock.now() - self._checked_at >= self._get_check_interval()
         if self.presence.measure_silence() >= self._get_silence_threshold() and is_check_due:
             self._look_for_operator()
         else:
             self.update_state()
-        for chore in self._housekeeping:
+        for do_housekeeping in self._housekeeping:
             try:
-                chore()
+                do_housekeeping()
             except Exception:  # the other functions must run all the same
                 log.exception("a part of housekeeping failed; it comes again")
 
     def _get_check_interval(self) -> timedelta:
         """The time between two looks at the workspaces, at most the threshold in the settings."""
-        return max(STATE_EVERY, min(CHECK_EVERY, self._get_silence_threshold()))
+        return max(STATE_INTERVAL, min(MAX_CHECK_INTERVAL, self._get_silence_threshold()))
 
     def _compute_confirmed_silence(self) -> timedelta:
         """How long the operator has been inactive. From the threshold on, only the time up to the last look at the
@@ -315,16 +316,16 @@ class Autonomy:
     def _make_facts(self, holds: Sequence[Hold]) -> AutonomyFacts:
         settings = self._settings.current
         # A pause only stops what runs by itself; the levels stop everything.
-        killed = self._kill_switch.decide_now(by_operator=True)
+        verdict = self._kill_switch.decide_now(by_operator=True)
         pause = next((hold for hold in holds if hold.word is HoldKind.PAUSE), None)
         return AutonomyFacts(
-            enabled=killed.allows or killed.rule == "month",
+            may_run=verdict.allows or verdict.rule == "month",
             holds=frozenset(hold.word for hold in holds),
-            autonomous=settings.autonomous_mode_enabled,
+            is_autonomous_mode_on=settings.autonomous_mode_enabled,
             silence=self._compute_confirmed_silence(),
             threshold=self._get_silence_threshold(),
-            resumed=self._kill_switch.was_resumed_by_operator(),
-            paused_for_cost=pause is not None and pause.by == BY_COST_CAP,
+            was_resumed=self._kill_switch.was_resumed_by_operator(),
+            is_paused_for_cost=pause is not None and pause.by == BY_COST_CAP,
         )
 
     def _compute_next_change(self, facts: AutonomyFacts, holds: Sequence[Hold]) -> datetime | None:
@@ -336,11 +337,11 @@ class Autonomy:
         span = compute_time_until_transition(self._view.state, unconfirmed, None if until is None else until - now)
         if span == timedelta(0) and self._checked_at is not None:
             # Silent long enough, but the workspaces were looked at before that: the next look decides.
-            return max(self._checked_at + self._get_check_interval(), self.schedule.next_run_of(STATE_JOB))
+            return max(self._checked_at + self._get_check_interval(), self.schedule.find_next_run(STATE_JOB))
         return None if span is None else now + span
 
-    def _make_transitions(self, transitions: Sequence[tuple[AutonomyState, AutonomyTrigger]]) -> None:
-        """Record these transitions, each as (state after it, cause), and store the last state."""
+    def _make_transitions(self, transitions: Sequence[Transition]) -> None:
+        """Record these transitions, and store the last state."""
         last_state, last_cause = transitions[-1]
 
         def store(transaction: Transaction) -> None:

@@ -37,7 +37,7 @@ from engine.text import hex_hash, read_markdown_lines
 HISTORY_PREFIX = "heartbeat."
 """Prefix of the keys in the state table: what was done with the items of each agent."""
 
-PULSE = "pulse"
+HEARTBEAT_JOB = "pulse"
 """The name of the job that looks for due items."""
 
 MAX_PAGES = 200
@@ -57,17 +57,17 @@ _DAYS_BY_WORD = {
 }
 """The weekdays (0 is Monday) that the word after `every` means."""
 
-_WORK = "(?: in (?P<workspace>[^:]+?))?(?P<run> run)?: *(?P<text>.*)"
+_WHERE_AND_WHAT = "(?: in (?P<workspace>[^:]+?))?(?P<run> run)?: *(?P<text>.*)"
 
 _FLAGS = re.IGNORECASE | re.ASCII  # in Unicode, `ı` and `İ` are `i` in another case, but their lower case is not
 
-_CLOCK = r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)"
+_TIME_OF_DAY = r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)"
 
-_DAILY = re.compile(rf"every (?P<days>{'|'.join(_DAYS_BY_WORD)}) {_CLOCK}{_WORK}", _FLAGS)
+_DAILY = re.compile(rf"every (?P<days>{'|'.join(_DAYS_BY_WORD)}) {_TIME_OF_DAY}{_WHERE_AND_WHAT}", _FLAGS)
 
-_SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WORK}", _FLAGS)
+_SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WHERE_AND_WHAT}", _FLAGS)
 
-_ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T]{_CLOCK}{_WORK}", _FLAGS)
+_AT_ONE_TIME = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T]{_TIME_OF_DAY}{_WHERE_AND_WHAT}", _FLAGS)
 
 _UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
@@ -144,7 +144,7 @@ def _parse_item(line: int, rest: str) -> HeartbeatItem:
         if not MIN_INTERVAL <= span <= MAX_INTERVAL:
             raise ValueError("the interval must be from 5 minutes to 366 days")
         when = Every(span)
-    elif match := _ONCE.fullmatch(rest):
+    elif match := _AT_ONE_TIME.fullmatch(rest):
         clock = time(int(match["hour"]), int(match["minute"]))
         when = Once(datetime.combine(datetime.fromisoformat(match["date"]).date(), clock))
     else:
@@ -159,6 +159,12 @@ def find_heartbeat_problems(pages: Sequence[HeartbeatPage], unread: Sequence[str
     """`unread`, and the items of the pages that cannot be read, in words that begin with the file and the line."""
     problems = [(page.agent, *problem) for page in pages for problem in parse_items(page.text)[1]]
     return [*unread, *(f"agents/{agent}/heartbeat.md:{line}: {fault}" for agent, line, fault in problems)]
+
+
+def _describe_unknown_workspace(agent: str, item: HeartbeatItem) -> str:
+    """The problem of an item whose workspace is not known."""
+    unknown = f"no workspace {item.workspace_name} is known, or several"
+    return f"agents/{agent}/heartbeat.md:{item.line}: {unknown}; start `clawpy` in it once"
 
 
 def find_last_occurrence(
@@ -204,7 +210,7 @@ class Heartbeat:
         self._find_workspace = find_workspace
         self._reported: set[str] = set()
 
-    def pulse(self) -> list[str]:
+    def make_due_tasks(self) -> list[str]:
         """Make tasks of all due items, and end the tasks whose items are gone. Returns the ids of the new tasks."""
         pages, unread = self._pages()
         faults = find_heartbeat_problems(pages, unread)
@@ -215,8 +221,7 @@ class Heartbeat:
         names = {item.workspace_name for _, items in items_of_pages for item in items}
         workspaces = {name: self._find_workspace(name) for name in names}
         faults += [
-            f"agents/{page.agent}/heartbeat.md:{item.line}: no workspace {item.workspace_name} is known, or several;"
-            " start `clawpy` in it once"
+            _describe_unknown_workspace(page.agent, item)
             for page, items in items_of_pages
             for item in items
             if workspaces[item.workspace_name] is None

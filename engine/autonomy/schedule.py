@@ -21,7 +21,7 @@ from engine.storage.database import Database
 
 log = logging.getLogger(__name__)
 
-TICK_S = 30
+CHECK_INTERVAL_S = 30
 """Seconds between two checks of which jobs are due."""
 
 LAST_RUN_PREFIX = "schedule.last_run."
@@ -77,7 +77,7 @@ class Schedule:
         logging.getLogger("apscheduler").addHandler(logging.NullHandler())
         self._scheduler = BackgroundScheduler(timezone="UTC")
         check = self._scheduler.add_job(
-            self._start_due, "interval", seconds=TICK_S, coalesce=True, misfire_grace_time=None
+            self._start_due, "interval", seconds=CHECK_INTERVAL_S, coalesce=True, misfire_grace_time=None
         )
         self._scheduler.start()
         threading.Thread(target=self._watch_clock, args=(check,), name="clawpy-clock", daemon=True).start()
@@ -85,9 +85,9 @@ class Schedule:
 
     def _watch_clock(self, check: Any) -> None:
         """Check at once when the clock was set back: APScheduler would wait for the time of the next check."""
-        while not self._closing.wait(TICK_S):
+        while not self._closing.wait(CHECK_INTERVAL_S):
             now = datetime.now(UTC)
-            if check.next_run_time is not None and check.next_run_time - now > timedelta(seconds=2 * TICK_S):
+            if check.next_run_time is not None and check.next_run_time - now > timedelta(seconds=2 * CHECK_INTERVAL_S):
                 check.modify(next_run_time=now)
 
     def close(self) -> None:
@@ -100,11 +100,11 @@ class Schedule:
         self._pool.shutdown()
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it is between `start` and `close`."""
         return self._scheduler is not None
 
-    def next_run_of(self, name: str) -> datetime:
+    def find_next_run(self, name: str) -> datetime:
         """When the job runs next."""
         return compute_next_run(self._clock.now(), self.read_last_run(name), self._jobs[name].interval())
 
@@ -127,11 +127,10 @@ class Schedule:
     def run_if_due(self, name: str) -> None:
         """Run the job as soon as a thread is free, if it is due and does not run. Does not wait. Thread-safe."""
         last_run = self.read_last_run(name)
-        is_due = self.next_run_of(name) - MAX_EARLY <= self._clock.now()
+        is_due = self.find_next_run(name) - MAX_EARLY <= self._clock.now()
         with self._lock:
-            if (
-                is_due and name not in self._running and self.read_last_run(name) == last_run
-            ):  # it has not run meanwhile
+            has_run_meanwhile = self.read_last_run(name) != last_run
+            if is_due and name not in self._running and not has_run_meanwhile:
                 self._begin(name)
 
     def _begin(self, name: str) -> None:
@@ -142,17 +141,22 @@ class Schedule:
 
     def run(self, name: str) -> bool:
         """Run the job now in this thread, if it has work. Returns whether it ran. Errors are logged."""
-        job, has_work = self._jobs[name], False
+        has_work = False
         try:
-            has_work = job.has_work()
+            has_work = self._jobs[name].has_work()
             if has_work:
-                self._last_runs[name] = now = self._clock.now()
-                if job.is_stored:
-                    state.put_with_next_write(self._database, LAST_RUN_PREFIX + name, now.isoformat())
-                job.action()
+                self._note_run(name)
+                self._jobs[name].action()
         except Exception:
             log.exception("the job %s failed", name)
         return has_work
+
+    def _note_run(self, name: str) -> None:
+        """Remember that the job runs now, and store it if the job says so."""
+        now = self._clock.now()
+        self._last_runs[name] = now
+        if self._jobs[name].is_stored:
+            state.put_with_next_write(self._database, LAST_RUN_PREFIX + name, now.isoformat())
 
     def _start_due(self) -> None:
         """Start every job that is due."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from engine.autonomy.autonomous_runs import AutonomousRuns
 from engine.autonomy.autonomy import CARD_JOB, Autonomy
-from engine.autonomy.heartbeat import PULSE, Heartbeat
+from engine.autonomy.heartbeat import HEARTBEAT_JOB, Heartbeat
 from engine.autonomy.schedule import ScheduledJob
 from engine.execution.sessions import Sessions
 from engine.hierarchy.teaching import run_round
@@ -24,7 +24,7 @@ from engine.services.prediction import find_last_workspace_activity, name_known_
 if TYPE_CHECKING:
     from engine.services import Services
 
-PULSE_EVERY = timedelta(minutes=5)
+HEARTBEAT_INTERVAL = timedelta(minutes=5)
 """Time between two looks for due items of heartbeats (SPEC 4.1)."""
 
 SHARE_EVERY = timedelta(minutes=5)
@@ -115,7 +115,7 @@ def _make_jobs(services: Services) -> tuple[ScheduledJob, ...]:
     training = AutomaticTraining(services)
     may_begin = partial(_may_begin, services)
     return (
-        ScheduledJob(PULSE, lambda: PULSE_EVERY, partial(_run_heartbeats, services), may_begin),
+        ScheduledJob(HEARTBEAT_JOB, lambda: HEARTBEAT_INTERVAL, partial(_run_heartbeats, services), may_begin),
         ScheduledJob(
             "guidance",
             lambda: timedelta(seconds=services.agents.config.current.m2_interval_seconds),
@@ -180,7 +180,7 @@ def _make_cards_of_new_tasks(services: Services) -> Callable[[], None]:
 
 def _check_new_workspaces(services: Services) -> None:
     """Make cards in workspaces that no check has read yet, unless the next check is due anyway."""
-    if not _may_begin(services) or services.autonomy.schedule.next_run_of(CARD_JOB) <= services.clock.now():
+    if not _may_begin(services) or services.autonomy.schedule.find_next_run(CARD_JOB) <= services.clock.now():
         return
     checked = services.checks.read_last_checked()
     if new := [workspace for workspace in services.workspaces if workspace not in checked]:
@@ -195,7 +195,7 @@ def _check_changed_workspaces(services: Services, workspaces: Sequence[str]) -> 
 
 def _run_heartbeats(services: Services) -> None:
     """Make tasks of the heartbeats that are due, and cards of the tasks."""
-    if services.heartbeat.pulse():
+    if services.heartbeat.make_due_tasks():
         services.checks.run()
 
 

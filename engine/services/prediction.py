@@ -209,7 +209,7 @@ def _build_check_sources(services: Services) -> CheckSources:
         services.tasks,
         name_workspaces=partial(name_known_workspaces, services),
         stop_reason=services.safety.kill_switch.find_obstacle,
-        run_heartbeats=lambda: services.heartbeat.pulse(),
+        run_heartbeats=lambda: services.heartbeat.make_due_tasks(),
         learn=lambda: services.adaptation.run_round(),
         report=services.report,
     )

@@ -1,7 +1,7 @@
 """Simulates days in a temporary home, and reports on them, for `clawpy simulate`.
 
 One thread advances the fake clock from one action of the operator or one due job to the next. Sessions take no time. A
-real engine runs its jobs in threads. Here the loop polls `Schedule.next_run_of` every `POLL_EVERY` and calls
+real engine runs its jobs in threads. Here the loop polls `Schedule.find_next_run` every `POLL_EVERY` and calls
 `Schedule.run` itself, so that the result does not depend on which thread is faster. Nothing in the report depends on
 the machine or its clock.
 """
@@ -212,7 +212,7 @@ class _SimulatedDays:
         self._engine.safety.kill_switch.poll()
         self._finish_sessions()
         for name in (STATE_JOB, CARD_JOB, ACT_JOB):
-            if name == STATE_JOB or schedule.next_run_of(name) <= self._clock.now():
+            if name == STATE_JOB or schedule.find_next_run(name) <= self._clock.now():
                 self._observed.jobs[name] += schedule.run(name)
                 self._finish_sessions()
         self._state = self._engine.autonomy.update_state().state.value

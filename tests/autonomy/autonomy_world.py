@@ -42,24 +42,27 @@ class AutonomyWorld:
     def __init__(self, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch):
         self.clock = clock
         self.home = Home.locate(tmp_path / "home")
-        two_days_ago = (clock.now() - timedelta(days=2)).isoformat()
+        two_days_ago = clock.now() - timedelta(days=2)
         for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"):
-            monkeypatch.setenv(name, two_days_ago)
+            monkeypatch.setenv(name, two_days_ago.isoformat())
         self.repository = Repository(tmp_path / "shop")
+        self.workspace = str(self.repository.path)
+        self._make_change_log_due(two_days_ago.timestamp())
+        self._open_count = 0
+        self.calibrator = StandInCalibrator()
+        self.configure()
+        self.engine: Engine
+
+    def _make_change_log_due(self, stamp: float):
+        """Commit a new version that the change log lacks, in files of this time."""
         self.repository.commit("Begin", {"CHANGELOG.md": "# Changelog\n"})
         self.repository.git("tag", "v1.0")
         for number in range(3):
             self.repository.commit(f"Add part {number}", {f"part{number}.py": f"x = {number}\n"})
-        self.repository.commit("Bump version to 1.1", {"version.py": "VERSION = '1.1'\n"})  # its change log is due
-        self.workspace = str(self.repository.path)
-        self._opened = 0
-        self.calibrator = StandInCalibrator()
-        self.configure()
-        stamp = (clock.now() - timedelta(days=2)).timestamp()
+        self.repository.commit("Bump version to 1.1", {"version.py": "VERSION = '1.1'\n"})
         for path in self.repository.path.rglob("*"):
             if path.is_file() and "objects" not in path.parts:
                 os.utime(path, (stamp, stamp))
-        self.engine: Engine
 
     def configure(self, autonomy: str = "act", **settings: Any):
         """Write the settings file; what is not named has its default, but autonomous mode is on."""
@@ -78,12 +81,12 @@ class AutonomyWorld:
     @contextmanager
     def opened(self) -> Iterator[Engine]:
         """An engine, opened without its schedule, and with ids of its own."""
-        self._opened += 1
+        self._open_count += 1
         self.engine = open_idle_engine(
             self.home,
             self.workspace,
             clock=self.clock,
-            randomness=Randomness(self._opened),
+            randomness=Randomness(self._open_count),
             calibrator=self.calibrator,
             sandbox=ClaimsToConfine(),
         )
@@ -92,8 +95,8 @@ class AutonomyWorld:
         finally:
             self.engine.close()
 
-    def earn(self, approvals: int = 20, *, kind: str = FLOW, channel: str = CHANNEL, others: int = 15):
-        """Record past approvals of so many cards of a kind and of `others`, and approve and run one of the channel."""
+    def earn_trust(self, approvals: int = 20, *, kind: str = FLOW, channel: str = CHANNEL, others: int = 15):
+        """Record past approvals of so many cards of a kind and of `others`, and approve and run an own prompt."""
 
         def record(tx: Transaction):
             for number, past_kind in enumerate([kind] * approvals + ["lint"] * others):
@@ -104,12 +107,15 @@ class AutonomyWorld:
                 self.engine.decisions.record(tx, DecisionSignal.APPROVED, card)
 
         self.engine.database.write(record)
+        self._run_own_prompt(channel)
+
+    def _run_own_prompt(self, channel: str):
         prompt = "summarise_day since=2026-01-01T00:00:00Z"
         card = self.engine.cards.propose(prompt, workspace=self.workspace, channel=channel)
         self.engine.cards.approve(card.id)
         self.wait_for_session(card.id)
 
-    def go_away(self, span: timedelta = timedelta(minutes=30)):
+    def be_inactive(self, span: timedelta = timedelta(minutes=30)):
         """The operator does nothing for so long; the schedule notices."""
         self.clock.advance(span)
         self.engine.autonomy.schedule.run(STATE_JOB)

@@ -43,7 +43,7 @@ def closed_world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPat
 def world(closed_world: AutonomyWorld) -> Iterator[AutonomyWorld]:
     """A world with an open engine, in which change logs have earned it to run by themselves."""
     with closed_world.opened():
-        closed_world.earn()
+        closed_world.earn_trust()
         yield closed_world
 
 
@@ -61,8 +61,8 @@ def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns
 ):
     world = closed_world
     with world.opened() as engine:
-        world.earn(approvals, others=30)
-        world.go_away()
+        world.earn_trust(approvals, others=30)
+        world.be_inactive()
         cycle = world.run_cycle()
         assert bool(cycle.acted) is acts
         earned = engine.autonomy.describe_requirements([world.workspace]).earned
@@ -80,7 +80,7 @@ def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns
 @pytest.mark.long
 def test_a_card_that_runs_by_itself_lands_nothing(world: AutonomyWorld):
     before = (world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")
-    world.go_away()
+    world.be_inactive()
     card = world.engine.cards.get(world.run_cycle().acted)
     view = world.wait_for_session(card.id)
     assert (view.state, view.prediction_id) == (SessionState.SUCCEEDED, card.id)
@@ -115,7 +115,7 @@ def test_a_card_that_cannot_begin_comes_after_the_others_and_waits_after_three_s
         )
         for tier, card_id in [(1, "pred_first"), (2, "pred_second")]
     ]  # fmt: skip
-    world.go_away()
+    world.be_inactive()
     world.engine.database.write(lambda tx: tx.session.add_all(rows))
     started, last = [], world.run_cycle()
     while last.acted and len(started) < 9:
@@ -135,7 +135,7 @@ def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files
     world: AutonomyWorld, ago: timedelta, starts: bool
 ):
     world.engine.settings.set("silenceThresholdMs", "60000")  # so that ten minutes of calm are not implied
-    world.go_away()
+    world.be_inactive()
     world.edit_file(ago=ago)
     world.engine.checks.run()
     cycle = world.run_cycle()
@@ -173,12 +173,12 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(closed_world: Au
     folder.mkdir()
     world.configure(tasksDir=f"'{folder}'")
     with world.opened() as engine:
-        world.earn(kind="open_task", channel="koji-core", approvals=40)
+        world.earn_trust(kind="open_task", channel="koji-core", approvals=40)
         (folder / "shop.md").write_text("- [ ] which branches are stale\n")
         engine.checks.run()
         [card] = [card for card in engine.cards.list_pending() if card.kind == "open_task"]
         assert card.assignment.flow == "report_branches"
-        world.go_away()
+        world.be_inactive()
         cycle = world.run_cycle()
         assert cycle.acted != card.id
         assert "somebody else may have written" in dict(line.split(": ", 1) for line in cycle.kept)[card.id]
@@ -193,8 +193,8 @@ def test_a_queued_run_starts_after_a_restart_only_if_it_still_may(
     closed_world: AutonomyWorld, hinder: Callable[[AutonomyWorld], None] | None, word: str
 ):
     with closed_world.opened() as engine:
-        closed_world.earn()
-        closed_world.go_away()
+        closed_world.earn_trust()
+        closed_world.be_inactive()
         engine.sessions.hold_queue()
         engine.autonomy.schedule.run(ACT_JOB)
         [queued] = [session for session in engine.sessions.list_newest() if session.state is SessionState.QUEUED]
@@ -218,7 +218,7 @@ def test_work_that_the_operator_undid_while_it_ran_waits_for_the_operator(
         return run(self, live, view)
 
     with world.opened() as engine:
-        world.earn(40, others=30)
+        world.earn_trust(40, others=30)
         engine.checks.run()
         card = world.find_card()
         with monkeypatch.context() as held:
@@ -228,6 +228,6 @@ def test_work_that_the_operator_undid_while_it_ran_waits_for_the_operator(
             engine.cards.undo(card.id)
             world.wait_for_session(card.id)
         again = world.find_card()
-        world.go_away()
+        world.be_inactive()
         cycle = world.run_cycle()
         assert (cycle.acted, cycle.kept) == ("", (f"{again.id}: you undid such work lately, so it waits for you",))

@@ -64,10 +64,10 @@ def test_cards_are_made_only_while_the_operator_is_active(
     cycles = []
     autonomy = make_autonomy(lambda: cycles.append(1))
     assert autonomy.schedule.run(CARD_JOB)
-    assert autonomy.next_cycle() == clock.now() + timedelta(minutes=10)
+    assert autonomy.find_next_cycle() == clock.now() + timedelta(minutes=10)
     clock.advance(timedelta(minutes=30))
     assert not autonomy.schedule.run(CARD_JOB)
-    assert autonomy.next_cycle() is None
+    assert autonomy.find_next_cycle() is None
     asked_for = []
     autonomy.schedule.run_if_due = asked_for.append
     autonomy.note_activity()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.autonomy.heartbeat import (
-    PULSE,
+    HEARTBEAT_JOB,
     Daily,
     Every,
     Heartbeat,
@@ -151,20 +151,20 @@ def test_missed_occurrences_make_one_task_and_a_restart_none(
 ):
     text = "- [ ] every 2h: look at CI\n- [ ] every day 10:00: sum up\n"
     heartbeat = make_heartbeat(text)
-    assert heartbeat.pulse() == []
+    assert heartbeat.make_due_tasks() == []
     clock.advance(timedelta(days=3))
-    assert len(heartbeat.pulse()) == 2
-    assert make_heartbeat(text).pulse() == []
+    assert len(heartbeat.make_due_tasks()) == 2
+    assert make_heartbeat(text).make_due_tasks() == []
     assert {(task.title, task.channel, task.source, task.state) for task in board.list()} == {
         ("look at CI", "koji-core", "heartbeat", "open"),
         ("sum up", "koji-core", "heartbeat", "open"),
     }
     clock.advance(timedelta(hours=2))
-    assert heartbeat.pulse() == [], "the last one still waits"
+    assert heartbeat.make_due_tasks() == [], "the last one still waits"
     for task in board.list():
         board.finish(task.id)
     clock.advance(timedelta(hours=2))
-    assert len(heartbeat.pulse()) == 1
+    assert len(heartbeat.make_due_tasks()) == 1
 
 
 def test_the_task_of_an_item_is_about_the_workspace_that_it_names_and_is_due_since_its_time(
@@ -173,9 +173,9 @@ def test_the_task_of_an_item_is_about_the_workspace_that_it_names_and_is_due_sin
     text = "- [ ] every 2h in shop: lint\n- [ ] every 2h: audit\n- [ ] every 2h in nowhere: summarise\n"
     due = clock.now() + timedelta(hours=2)
     heartbeat = make_heartbeat(text)
-    heartbeat.pulse()
+    heartbeat.make_due_tasks()
     clock.advance(timedelta(hours=2, minutes=7))
-    heartbeat.pulse()
+    heartbeat.make_due_tasks()
     assert {(task.title, task.workspace, task.created_at) for task in board.list()} == {
         ("lint", "/srv/shop", due),
         ("audit", "/srv/api", due),
@@ -195,7 +195,7 @@ def test_a_task_follows_the_changes_of_its_item(database: Database, clock: FakeC
         """Source and state of the task after a pulse with this page; None for no page."""
         pages[:] = [] if text is None else [HeartbeatPage("cto", text, clock.now())]
         faults[:] = page_faults
-        heartbeat.pulse()
+        heartbeat.make_due_tasks()
         [task] = board.list()
         return task.source, task.state
 
@@ -223,7 +223,7 @@ def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> 
 
 def decide_other_kinds(world: AutonomyWorld, decisions: int):
     """Decide so many cards, none of them like the card of `ITEM`."""
-    world.earn(kind="lint", approvals=decisions - 1, others=0)  # and approves one card more
+    world.earn_trust(kind="lint", approvals=decisions - 1, others=0)  # and approves one card more
     assert world.engine.embedded_twin.read_phase().number == 0
 
 
@@ -232,13 +232,13 @@ def bring_due(world: AutonomyWorld) -> Card:
     page = world.home.agents / "backend_builder" / "heartbeat.md"
     page.write_text(f"- [ ] every 20m run: {ITEM}\n")
     os.utime(page, (world.clock.now().timestamp(),) * 2)
-    world.engine.autonomy.schedule.run(PULSE)
+    world.engine.autonomy.schedule.run(HEARTBEAT_JOB)
     world.clock.advance(timedelta(minutes=20))
-    world.engine.autonomy.schedule.run(PULSE)
+    world.engine.autonomy.schedule.run(HEARTBEAT_JOB)
     world.engine.checks.run()
     [card] = [card for card in world.engine.cards.list_pending() if is_heartbeat(card.kind)]
     assert "you marked it to run" in card.reasoning
-    world.go_away()
+    world.be_inactive()
     return card
 
 

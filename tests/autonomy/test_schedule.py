@@ -47,7 +47,7 @@ def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_
     assert len(runs) == 2
     system_database.write(lambda tx: None)  # the next write takes the time of the last run along
     restarted = make_schedule(system_database, action)
-    assert restarted.next_run_of("cards") > SystemClock(UTC).now() + timedelta(minutes=9)
+    assert restarted.find_next_run("cards") > SystemClock(UTC).now() + timedelta(minutes=9)
 
 
 @pytest.mark.long

@@ -28,13 +28,13 @@ def test_exactly_the_specified_transitions_exist():
 
 FACTS = st.builds(
     AutonomyFacts,
-    enabled=st.booleans(),
+    may_run=st.booleans(),
     holds=st.frozensets(st.sampled_from(["stop", "pause", "month"])),
-    autonomous=st.booleans(),
+    is_autonomous_mode_on=st.booleans(),
     silence=st.timedeltas(timedelta(0), timedelta(hours=2)),
     threshold=st.just(HALF_HOUR),
-    resumed=st.booleans(),
-    paused_for_cost=st.booleans(),
+    was_resumed=st.booleans(),
+    is_paused_for_cost=st.booleans(),
 )
 
 
@@ -50,13 +50,13 @@ def test_every_sequence_of_facts_and_triggers_ends_in_a_state_that_fits_the_fact
             assert TRANSITIONS[state, cause] is after
             state = after
         assert find_next_trigger(state, step) is None
-        if not step.enabled or "stop" in step.holds:
+        if not step.may_run or "stop" in step.holds:
             assert state is AutonomyState.DISABLED
         elif step.holds:
             assert state is AutonomyState.PAUSED
         else:
             assert (state in (AutonomyState.PRIMING, AutonomyState.AUTONOMOUS)) == (
-                step.autonomous and step.silence >= HALF_HOUR
+                step.is_autonomous_mode_on and step.silence >= HALF_HOUR
             )
 
 

@@ -229,7 +229,7 @@ class EngineMachine(MachineWorld):
         schedule = self.engine.autonomy.schedule
         schedule.run(STATE_JOB)
         facts = self.checks.read_facts(self.clock.now())
-        if schedule.next_run_of(ACT_JOB) <= self.clock.now():
+        if schedule.find_next_run(ACT_JOB) <= self.clock.now():
             schedule.run(ACT_JOB)
             self.wait_for_sessions()
         self.checks.check_executions(facts, by_cycle=True)

@@ -11,7 +11,7 @@ from sqlmodel import select
 from engine.api.control import ask
 from engine.api.operations import dispatch
 from engine.autonomy.autonomy import CARD_JOB, STATE_JOB
-from engine.autonomy.heartbeat import PULSE
+from engine.autonomy.heartbeat import HEARTBEAT_JOB
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.execution.session_store import SessionRow
@@ -87,11 +87,11 @@ def count_sessions_with_permits(engine: Engine) -> int:
 @pytest.mark.long
 def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: AutonomyWorld):
     engine = world.engine
-    world.earn()  # an own prompt, approved
+    world.earn_trust()  # an own prompt, approved
     assert count_sessions_with_permits(engine) == 1
     engine.autonomy.schedule.run(CARD_JOB)
     engine.autonomy.schedule.run(STATE_JOB)
-    engine.autonomy.schedule.run(PULSE)
+    engine.autonomy.schedule.run(HEARTBEAT_JOB)
     engine.checks.run(requested=True)
     assert count_sessions_with_permits(engine) == 1, "cycles, chores and heartbeats start nothing"
     by_verb = engine.cards.propose("report_branches days=7", workspace=world.workspace)
@@ -101,9 +101,9 @@ def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: A
     holder = read_holder(world.home)
     ask(holder.address, "approve", {"id": over_socket.id, "wait": True})
     assert count_sessions_with_permits(engine) == 3
-    world.go_away()
+    world.be_inactive()
     world.wait_for_session(world.run_cycle().acted)
     assert count_sessions_with_permits(engine) == 4
-    world.go_away()
+    world.be_inactive()
     assert world.run_cycle().acted == ""
     assert count_sessions_with_permits(engine) == 4, "no card was left"

@@ -60,7 +60,7 @@ def test_a_laptop_that_slept_runs_one_cycle(tmp_path: Path):
         assert schedule.run(ACT_JOB)
         world.clock.advance(timedelta(hours=5))
         schedule.run(STATE_JOB)
-        assert schedule.next_run_of(ACT_JOB) <= world.clock.now()
+        assert schedule.find_next_run(ACT_JOB) <= world.clock.now()
         assert schedule.run(ACT_JOB)
-        assert schedule.next_run_of(ACT_JOB) == world.clock.now() + timedelta(minutes=30)
+        assert schedule.find_next_run(ACT_JOB) == world.clock.now() + timedelta(minutes=30)
         assert len(world.engine.ledger.latest(50, kinds=("AutonomousCycleFinished",))) == 2

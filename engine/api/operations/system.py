@@ -83,7 +83,7 @@ def status(engine: ApiServices) -> Document:
     for this question: the state is then that of the last engine. If none has run yet, it is the one with which the
     first would begin, and `stateSince` is null."""
     autonomy = engine.autonomy
-    runs = autonomy.schedule.running
+    runs = autonomy.schedule.is_running
     state = autonomy.update_state() if runs else autonomy.read_last_state()
     pending = engine.cards.list_pending()
     gateway = engine.gateway.state()
@@ -100,9 +100,9 @@ def status(engine: ApiServices) -> Document:
         "byItself": {"missing": list(requirements.missing), "words": requirements.words},
         "phase": document(engine.embedded_twin.read_phase()),
         "silenceSeconds": int(autonomy.measure_silence().total_seconds()),
-        "nextCycleAt": instant(autonomy.next_cycle() if runs else None),
+        "nextCycleAt": instant(autonomy.find_next_cycle() if runs else None),
         "quiet": bool(autonomy.find_quiet_reason()),
-        "dndUntil": instant(autonomy.dnd_until()),
+        "dndUntil": instant(autonomy.find_dnd_end()),
         "pending": len(pending),
         "problems": list_problems(engine),
         "top": document(pending[0]) if pending else None,
@@ -281,7 +281,7 @@ def notify(
         reply["retried"] = engine.notify.retry(chosen_surface)
     if action == "dismiss":
         reply["dismissed"] = engine.notify.outbox.dismiss(chosen_surface)
-    until = instant(engine.autonomy.dnd_until())
+    until = instant(engine.autonomy.find_dnd_end())
     return reply | {
         "surfaces": engine.notify.describe_surfaces(),
         "quiet": bool(engine.autonomy.find_quiet_reason()),
