@@ -129,8 +129,7 @@ class Lint(_LintFlow):
         """The result of all linters. `unable` is a clause about a linter that could not run, "" for none."""
         prefix = self.path_prefix
         findings = [replace(finding, path=f"{prefix}{finding.path}") for run in runs for finding in run.findings]
-        numbers = Counter(finding.rule for finding in findings)
-        rules = dict(sorted(numbers.items(), key=lambda pair: (-pair[1], pair[0])))  # the most frequent first
+        rules = _count_by_rule(findings)
         for rule, number in rules.items():
             job.say(f"{number:>5}  {rule}")
         tools = join_names(run.linter.name for run in runs)
@@ -149,8 +148,7 @@ class Lint(_LintFlow):
         are_new = self.paths and all(run.is_compared for run in failed)
         new = f" {'is' if len(findings) == 1 else 'are'} new" if are_new else ""
         total = f"{count(len(findings), 'finding')} in {count(len({finding.path for finding in findings}), 'file')}"
-        frequent = ", ".join(f"{rule} {number}" for rule, number in islice(rules.items(), 3))
-        return FlowResult(f"{tools}: {total}{new} ({frequent}){unable}", has_problem=True, facts=facts)
+        return FlowResult(f"{tools}: {total}{new} ({_name_rules(findings)}){unable}", has_problem=True, facts=facts)
 
 
 @frozen
@@ -172,6 +170,26 @@ def _run_linter(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
     if result.exit_code not in command.exit_codes or (result.exit_code != 0 and not findings):
         raise _make_linter_error(linter, result)
     return findings
+
+
+def _count_by_rule(findings: Sequence[Finding]) -> dict[str, int]:
+    """The number of findings of each rule, the most frequent first."""
+    numbers = Counter(finding.rule for finding in findings)
+    return dict(sorted(numbers.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _name_rules(findings: Sequence[Finding]) -> str:
+    """The three most frequent rules with their numbers: `F401 2, E501 1`."""
+    return ", ".join(f"{rule} {number}" for rule, number in islice(_count_by_rule(findings).items(), 3))
+
+
+def _find_what_is_left(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
+    """The findings after the fixes; [] with a line in the transcript if the linter cannot run."""
+    try:
+        return _run_linter(job, linter, targets)
+    except CannotRun as error:
+        job.say(f"{error.message}: what it would still find is not known")
+        return []
 
 
 def _make_linter_error(linter: Linter, result: CommandResult) -> CannotRun:
@@ -240,20 +258,23 @@ class FixLint(_LintFlow):
         before = store_tree(job)
         linters = self._find_linters(job)
         used_commands: list[str] = []
+        left: list[Finding] = []
         with link_packages(job, linters):
             for linter, targets in self._select_targets(job, linters):
-                for command in linter.make_fix_commands(targets, job.scratch):
+                commands = linter.make_fix_commands(targets, job.scratch)
+                for command in commands:
                     result = run_command(job, command, linter.folder)
                     if result.exit_code not in command.exit_codes:
                         raise _make_linter_error(linter, result)
                     used_commands.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))
+                left += _find_what_is_left(job, linter, targets) if commands else []
         changed = job.git.items("diff-tree", "-r", "-z", "--name-only", "--diff-filter=d", before, store_tree(job))
         tools = join_names(dict.fromkeys(used_commands))
         if not used_commands:
             names = join_names(self.paths, 3) or "this project"
             return FlowResult(f"Nothing to fix: no linter of the project fixes {names}")
+        rest = f"; {count(len(left), 'finding')} left, which no safe fix mends ({_name_rules(left)})" if left else ""
         if not changed:
-            return FlowResult(f"Nothing to fix: {tools} changed nothing")
-        return FlowResult(
-            f"{tools} changed {count(len(changed), 'file')}: {join_names(changed, 4)}", facts={"changed": changed}
-        )
+            return FlowResult(f"Nothing to fix: {tools} changed nothing{rest}")
+        summary = f"{tools} changed {count(len(changed), 'file')}: {join_names(changed, 4)}{rest}"
+        return FlowResult(summary, facts={"changed": changed})
