@@ -94,8 +94,7 @@ class FlowRunner:
         network = live.confinement.network and installation is None
         hosts = installation.packages.hosts if installation else ()
         live.say(f"{flow.label} · sandbox: {live.sandbox.describe(network=network, hosts=hosts)}")
-        place = flow.place
-        with self.folders.open(live, view, place) as folder:
+        with self.folders.open(live, view, flow.place) as folder:
             job = Job(
                 workspace=Path(live.assignment.workspace),
                 folder=folder.path,
@@ -115,9 +114,8 @@ class FlowRunner:
             scope = RunScope(result.full, flow.project if isinstance(flow, ProjectFlow) else "")
             write = self.folders.capture(live, view, folder, check=result.check, scope=scope)
         discarded = f" · wrote {count(len(written_files), 'file')}, discarded" if written_files else ""
-        return RunnerResult(
-            f"{result.summary}{discarded}", result.check, result.has_problem, {**result.facts, **first_lock}, write
-        )
+        facts = {**result.facts, **first_lock}
+        return RunnerResult(f"{result.summary}{discarded}", result.check, result.has_problem, facts, write)
 
     def _find_flow_type(self, assignment: Assignment) -> type[Flow]:
         """The class of a flow. Raises `Refusal` `no_runner`."""

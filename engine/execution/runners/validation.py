@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -174,10 +174,13 @@ class Validation:
             if reason or not attempt.broken:
                 return _summarise(attempts, reason)
             live.say(f"{capitalised(describe_check(attempt.check))}{HANDED_BACK}{len(attempts)}")
-            repairs = self.find_repairs(
-                agent=view.agent, workspace=view.workspace, broken=sorted(attempt.broken), session_id=view.id
-            )
-            heal(live.remove_secrets(make_heal_prompt(attempt, playbook=repairs)))
+            heal(live.remove_secrets(self._make_heal_prompt(view, attempt)))
+
+    def _make_heal_prompt(self, view: SessionView, attempt: Attempt) -> str:
+        repairs = self.find_repairs(
+            agent=view.agent, workspace=view.workspace, broken=sorted(attempt.broken), session_id=view.id
+        )
+        return make_heal_prompt(attempt, playbook=repairs)
 
     def _find_caps(self, view: SessionView) -> Caps:
         """The caps of the settings, which policy tweaks for the agent may lower."""
@@ -314,24 +317,24 @@ class _ChangedTests:
         )
 
 
+@dataclass
 class _OutputCollector:
     """The session as a flow sees it. It collects the output of commands for the agent."""
 
-    def __init__(self, live: LiveSession, *, quiet: bool = False) -> None:
-        self._live = live
-        self._quiet = quiet
-        self.text = ""
+    live: LiveSession
+    quiet: bool = False
+    text: str = ""
 
     @property
     def scratch(self) -> Path:
-        return self._live.scratch
+        return self.live.scratch
 
     def say(self, text: str, *, error: bool = False) -> None:
-        if not self._quiet:
-            self._live.say(text, error=error)
+        if not self.quiet:
+            self.live.say(text, error=error)
 
     def execute(self, argv: Sequence[str], **options: object) -> CommandResult:
-        result = self._live.execute(argv, **options)  # type: ignore[arg-type]
+        result = self.live.execute(argv, **options)  # type: ignore[arg-type]
         self.text = (self.text + result.output)[-MAX_HEAL_OUTPUT_CHARS:]
         return result
 

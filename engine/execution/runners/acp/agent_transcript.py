@@ -7,8 +7,8 @@ and the titles of tool calls for the questions about them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from acp import schema
@@ -47,17 +47,16 @@ class _ToolCall:
     """The line that was last written about it."""
 
 
+@dataclass
 class AgentTranscript:
     """Writes one conversation into the transcript."""
 
-    def __init__(self, live: LiveSession) -> None:
-        self._live = live
-        self._calls: dict[str, _ToolCall] = {}
-        self._plan: list[tuple[str, str]] = []
-        """(text, status) of each step."""
-
-        self.message = ""
-        """The message of the present turn, at most its last `MAX_MESSAGE_CHARS` characters."""
+    live: LiveSession
+    message: str = ""
+    """The message of the present turn, at most its last `MAX_MESSAGE_CHARS` characters."""
+    _calls: dict[str, _ToolCall] = field(default_factory=dict)
+    _plan: Sequence[tuple[str, str]] = ()
+    """(text, status) of each step."""
 
     @property
     def has_acted(self) -> bool:
@@ -73,11 +72,11 @@ class AgentTranscript:
         text = _read_block(content)
         if kind == "say":
             self.message = (self.message + text)[-MAX_MESSAGE_CHARS:]
-        self._live.stream(kind, text)
+        self.live.stream(kind, text)
 
     def end_text(self) -> None:
         """Write the rest of a paragraph, because something else follows or the turn is over."""
-        self._live.transcript.end_stream()
+        self.live.transcript.end_stream()
 
     def add_tool_call(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
         """Write the new status of a tool call, and its results when it ended. A call that failed is also noted (SPEC
@@ -94,10 +93,10 @@ class AgentTranscript:
         if line == call.last_line:
             return
         call.last_line = line
-        self._live.write("tool", line)
+        self.live.write("tool", line)
         if call.status == "failed":
             tool = "exec" if call.kind == "execute" else call.kind or "tool"
-            self._live.journal.note_error(tool, _find_failure_reason(update) or call.title)
+            self.live.journal.note_error(tool, _find_failure_reason(update) or call.title)
         if call.status in ("completed", "failed"):
             self._write_results(update.content or ())
 
@@ -115,7 +114,7 @@ class AgentTranscript:
         ]
         for number, (text, status) in enumerate(self._plan, 1):
             if (text, status) not in before:
-                self._live.write("note", f"plan {number}/{len(self._plan)} {PLAN_MARKS[status]} {text}")
+                self.live.write("note", f"plan {number}/{len(self._plan)} {PLAN_MARKS[status]} {text}")
 
     def _write_results(self, contents: Iterable[Any]) -> None:
         """Write the output and the diffs of a tool call that ended."""
@@ -124,7 +123,7 @@ class AgentTranscript:
             if len(lines) > MAX_CONTENT_LINES:
                 lines[MAX_CONTENT_LINES:] = [f"… {len(lines) - MAX_CONTENT_LINES:,} more lines"]
             if lines:
-                self._live.write("output", "\n".join(lines))
+                self.live.write("output", "\n".join(lines))
 
 
 def _list_lines(content: Any) -> list[str]:

@@ -17,6 +17,7 @@ import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,34 +64,26 @@ class TurnResult:
     """The totals of the conversation; None from an agent that does not report them."""
 
 
+@dataclass
 class Conversation:
     """The conversation with the `agent` that runs in `process`."""
 
-    def __init__(
-        self,
-        live: LiveSession,
-        process: subprocess.Popen[bytes],
-        requests: ClientRequests,
-        transcript: AgentTranscript,
-        agent: ConfiguredAgent,
-        *,
-        version: str,
-        start_seconds: float,
-    ) -> None:
-        self._live = live
-        self._process = process
-        self._requests = requests
-        self._transcript = transcript
-        self._agent = agent
-        self._version = version
-        self._start_seconds = start_seconds
-        self._pipe: JsonRpcPipe | None = None
-        self._runner = asyncio.Runner()
-        self._connection: Connection | None = None
-        self._stderr_pipe: asyncio.BaseTransport | None = None
-        self._error_lines: deque[str] = deque(maxlen=5)
-        self.reported_agent = ""
-        """The name and version of the agent, as it reports them."""
+    live: LiveSession
+    process: subprocess.Popen[bytes]
+    requests: ClientRequests
+    transcript: AgentTranscript
+    agent: ConfiguredAgent
+    version: str
+    """The version of Clawpy."""
+    start_seconds: float
+    """Seconds in which the agent must answer its first requests."""
+    reported_agent: str = ""
+    """The name and version of the agent, as it reports them."""
+    _pipe: JsonRpcPipe | None = None
+    _runner: asyncio.Runner = field(default_factory=asyncio.Runner)
+    _connection: Connection | None = None
+    _stderr_pipe: asyncio.BaseTransport | None = None
+    _error_lines: deque[str] = field(default_factory=lambda: deque(maxlen=5))
 
     @contextmanager
     def open_session(self, folder: Path) -> Iterator[None]:
@@ -101,7 +94,7 @@ class Conversation:
         with self._runner:
             loop = self._runner.get_loop()
             loop.set_exception_handler(_log_quietly)
-            self._live.on_stop(lambda: _call_soon(loop, self._cancel_turn))
+            self.live.on_stop(lambda: _call_soon(loop, self._cancel_turn))
             try:
                 self._start(folder)
                 yield
@@ -122,21 +115,21 @@ class Conversation:
         Raises `WorkFailed` if the agent fails, dies or breaks the protocol, `RetryLater` if it is not logged in and has
         done nothing, and `SessionStopped` when the session ends.
         """
-        self._live.check_running()
+        self.live.check_running()
         return self._runner.run(self._run_turn(texts))
 
     async def _start_session(self, folder: Path) -> None:
-        self._pipe = await JsonRpcPipe.open(self._process, self._on_invalid_line)
+        self._pipe = await JsonRpcPipe.open(self.process, self._on_invalid_line)
         await self._read_stderr()
-        self._connection = Connection(self._requests, self._pipe)
+        self._connection = Connection(self.requests, self._pipe)
         await self._initialize()
         session = await self._request(
             "session/new",
             schema.NewSessionRequest(cwd=str(folder), mcp_servers=[]),
             schema.NewSessionResponse,
-            self._start_seconds,
+            self.start_seconds,
         )
-        self._requests.session_id = session.session_id
+        self.requests.session_id = session.session_id
 
     async def _initialize(self) -> None:
         """Agree with the agent on the version of the protocol, and learn the name and version of the agent."""
@@ -148,89 +141,87 @@ class Conversation:
             schema.InitializeRequest(
                 protocol_version=PROTOCOL_VERSION,
                 client_capabilities=capabilities,
-                client_info=schema.Implementation(name="clawpy", title="Clawpy", version=self._version),
+                client_info=schema.Implementation(name="clawpy", title="Clawpy", version=self.version),
             ),
             schema.InitializeResponse,
-            self._start_seconds,
+            self.start_seconds,
         )
         if initialized.protocol_version != PROTOCOL_VERSION:
             versions = f"version {initialized.protocol_version} of the protocol, not {PROTOCOL_VERSION}"
-            raise WorkFailed(f"{self._agent.title} speaks {versions}", "install another version")
+            raise WorkFailed(f"{self.agent.title} speaks {versions}", "install another version")
         if initialized.agent_info is not None:
             self.reported_agent = sanitise(f"{initialized.agent_info.name} {initialized.agent_info.version}")[:100]
 
     async def _run_turn(self, texts: list[str]) -> TurnResult:
-        assert self._requests.session_id is not None
-        self._transcript.begin_turn()
+        assert self.requests.session_id is not None
+        self.transcript.begin_turn()
         prompt = schema.PromptRequest(
-            session_id=self._requests.session_id,
+            session_id=self.requests.session_id,
             prompt=[schema.TextContentBlock(type="text", text=text) for text in texts],
         )
         try:
             answer = await self._request("session/prompt", prompt, schema.PromptResponse, None)
         finally:
-            self._transcript.end_text()
-        return TurnResult(answer.stop_reason, self._transcript.message, answer.usage)
+            self.transcript.end_text()
+        return TurnResult(answer.stop_reason, self.transcript.message, answer.usage)
 
     async def _request(
         self, method: str, request: BaseModel, answer_type: type[AnswerType], seconds: float | None
     ) -> AnswerType:
         """Send a request and wait for its answer, at most `seconds`."""
         assert self._connection is not None
-        self._live.check_running()
+        self.live.check_running()
         pending = asyncio.ensure_future(self._connection.send_request(method, serialize_params(request)))
         try:
             await self._wait_for_answer(pending, seconds)
             if not pending.done():
-                raise WorkFailed(
-                    f"{self._agent.title} did not answer `{method}` within {seconds:g} s", self._agent.login
-                )
+                raise WorkFailed(f"{self.agent.title} did not answer `{method}` within {seconds:g} s", self.agent.login)
             return answer_type.model_validate(pending.result())
         except RequestError as error:
             raise self._explain_refused_request(error) from None
         except ConnectionError:
             raise await self._explain_lost_connection() from None
         except ValidationError:
-            raise WorkFailed(f"{self._agent.title} answered `{method}` with something outside the protocol") from None
+            raise WorkFailed(f"{self.agent.title} answered `{method}` with something outside the protocol") from None
         finally:
             pending.cancel()
 
     async def _wait_for_answer(self, pending: asyncio.Future[Any], seconds: float | None) -> None:
         """Wait until a request is answered, at most `seconds`. If the session is stopped, the agent has `CANCEL_S` to
         answer. Raises `SessionStopped`."""
-        stop = asyncio.ensure_future(self._requests.stopping.wait())
+        stop = asyncio.ensure_future(self.requests.stopping.wait())
         try:
             await asyncio.wait({pending, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop.cancel()
-        if self._requests.stopping.is_set():
+        if self.requests.stopping.is_set():
             await asyncio.wait({pending}, timeout=CANCEL_S)
-            self._live.check_running()
+            self.live.check_running()
 
     def _explain_refused_request(self, error: RequestError) -> WorkFailed:
         """The error that says what the agent answered, or that it is not logged in."""
         details = error.data.get("details") if isinstance(error.data, dict) else error.data
         message = sanitise(f"{error}: {details}" if details and str(details) != str(error) else str(error))[:500]
-        if error.code != AUTH_REQUIRED and not _mentions_login(message):
-            return WorkFailed(f"{self._agent.title} answered with an error: {message}")
-        kind = WorkFailed if self._transcript.has_acted else RetryLater
-        return kind(f"{self._agent.title} is not logged in: {message}", self._agent.login)
+        if error.code != AUTH_REQUIRED and not _LOGIN_HINT.search(message):
+            return WorkFailed(f"{self.agent.title} answered with an error: {message}")
+        kind = WorkFailed if self.transcript.has_acted else RetryLater
+        return kind(f"{self.agent.title} is not logged in: {message}", self.agent.login)
 
     async def _explain_lost_connection(self) -> WorkFailed:
         """The error that says why the connection ended."""
-        self._live.check_running()
+        self.live.check_running()
         if self._pipe is not None and self._pipe.problem:
-            return WorkFailed(f"{self._agent.title} was ended: {self._pipe.problem}")
+            return WorkFailed(f"{self.agent.title} was ended: {self._pipe.problem}")
         deadline = asyncio.get_running_loop().time() + EXIT_CODE_S
-        while (code := read_exit_code(self._process)) is None and asyncio.get_running_loop().time() < deadline:
+        while (code := read_exit_code(self.process)) is None and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
-        self._live.check_running()
+        self.live.check_running()
         output = " / ".join(self._error_lines)
         last_output = f"; its last output: {output[:600]}" if output else ""
         ending = "closed its output" if code is None else f"ended with exit code {code}"
         return WorkFailed(
-            f"{self._agent.title} {ending} in the middle{last_output}",
-            self._agent.login if _mentions_login(output) else "",
+            f"{self.agent.title} {ending} in the middle{last_output}",
+            self.agent.login if _LOGIN_HINT.search(output) else "",
         )
 
     async def _read_stderr(self) -> None:
@@ -239,20 +230,20 @@ class Conversation:
         def add_lines(lines: list[str]) -> None:
             self._error_lines.extend(line for line in lines if line.strip())
             if lines:
-                self._live.write("output", "\n".join(lines))
+                self.live.write("output", "\n".join(lines))
 
         loop = asyncio.get_running_loop()
-        self._stderr_pipe, _ = await loop.connect_read_pipe(lambda: LineProtocol(add_lines), self._process.stderr)
+        self._stderr_pipe, _ = await loop.connect_read_pipe(lambda: LineProtocol(add_lines), self.process.stderr)
 
     def _on_invalid_line(self, line: str) -> None:
-        self._requests.warn_once("the agent writes lines that are not messages")
-        self._live.write("output", line)
+        self.requests.warn_once("the agent writes lines that are not messages")
+        self.live.write("output", line)
 
     def _cancel_turn(self) -> None:
         """Answer pending permissions with `cancelled`, and send the agent a cancellation. Call it in the event loop."""
-        self._requests.stopping.set()
-        if self._connection is not None and self._requests.session_id is not None:
-            note = schema.CancelNotification(session_id=self._requests.session_id)
+        self.requests.stopping.set()
+        if self._connection is not None and self.requests.session_id is not None:
+            note = schema.CancelNotification(session_id=self.requests.session_id)
             notification = self._connection.send_notification("session/cancel", serialize_params(note))
             asyncio.ensure_future(_ignore_closed(notification))  # noqa: RUF006 (the loop ends moments later)
 
@@ -261,10 +252,6 @@ class Conversation:
             await self._connection.close()  # this also closes the pipe
         if self._stderr_pipe is not None:
             self._stderr_pipe.close()
-
-
-def _mentions_login(text: str) -> bool:
-    return _LOGIN_HINT.search(text) is not None
 
 
 async def _ignore_closed(notification: Any) -> None:

@@ -17,7 +17,7 @@ import logging
 import shlex
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,28 +66,20 @@ UsageCallback = Callable[[int, "schema.Cost | None"], None]
 """A function that receives the tokens and the cost of the conversation so far."""
 
 
+@dataclass(slots=True, eq=False)
 class ClientRequests:
     """The client's side of one conversation: the handler of its connection."""
 
-    def __init__(
-        self,
-        live: LiveSession,
-        belt: AgentToolbelt,
-        terminals: Terminals,
-        transcript: AgentTranscript,
-        *,
-        on_usage: UsageCallback,
-    ) -> None:
-        self.session_id: str | None = None
-        self.stopping = asyncio.Event()
-        self._live = live
-        self._belt = belt
-        self._terminals = terminals
-        self._transcript = transcript
-        self._on_usage = on_usage
-        self._open_requests = 0
-        self._granted_commands: Counter[str] = Counter()
-        self._warnings: set[str] = set()
+    live: LiveSession
+    belt: AgentToolbelt
+    terminals: Terminals
+    transcript: AgentTranscript
+    on_usage: UsageCallback
+    session_id: str | None = None
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _open_requests: int = 0
+    _granted_commands: Counter[str] = field(default_factory=Counter)
+    _warnings: set[str] = field(default_factory=set)
 
     async def __call__(self, method: str, params: Any, notification: bool) -> BaseModel | None:
         """Answer a request or handle a notification. A `RequestError` goes back to the agent."""
@@ -113,7 +105,7 @@ class ClientRequests:
             raise
         except Exception as error:
             # The library would log the error to the terminal.
-            log.exception("%s of session %s", method, self._live.id)
+            log.exception("%s of session %s", method, self.live.id)
             raise _make_error(f"it failed: {type(error).__name__}") from None
         finally:
             self._open_requests -= 1
@@ -122,7 +114,7 @@ class ClientRequests:
         """Show a warning about the agent, once."""
         if warning not in self._warnings and len(self._warnings) < MAX_WARNINGS:
             self._warnings.add(warning)
-            self._live.write("error", warning)
+            self.live.write("error", warning)
 
     # -- notifications
 
@@ -137,17 +129,17 @@ class ClientRequests:
             return
         match note.update:
             case schema.AgentMessageChunk(content=content):
-                self._transcript.add_chunk("say", content)
+                self.transcript.add_chunk("say", content)
             case schema.AgentThoughtChunk(content=content):
-                self._transcript.add_chunk("thought", content)
+                self.transcript.add_chunk("thought", content)
             case schema.ToolCallStart() | schema.ToolCallProgress() as call:
-                self._transcript.add_tool_call(call)
+                self.transcript.add_tool_call(call)
             case schema.AgentPlanUpdate(entries=entries):
-                self._transcript.add_plan(entries)
+                self.transcript.add_plan(entries)
             case schema.UsageUpdate(used=used, cost=cost):
-                self._on_usage(used, cost)
+                self.on_usage(used, cost)
             case schema.CurrentModeUpdate(current_mode_id=mode):
-                self._live.write("note", f"its mode is now {mode}")
+                self.live.write("note", f"its mode is now {mode}")
 
     # -- requests
 
@@ -156,29 +148,29 @@ class ClientRequests:
             case schema.RequestPermissionRequest():
                 return await self._answer_permission(request)
             case schema.ReadTextFileRequest(path=path, line=line, limit=limit):
-                text = await self._run_in_thread(lambda: self._belt.read_text(path, line, limit))
+                text = await self._run_in_thread(lambda: self.belt.read_text(path, line, limit))
                 return schema.ReadTextFileResponse(content=text)
             case schema.WriteTextFileRequest(path=path, content=content):
-                await self._run_in_thread(lambda: self._belt.write_text(path, content))
+                await self._run_in_thread(lambda: self.belt.write_text(path, content))
                 return schema.WriteTextFileResponse()
             case schema.CreateTerminalRequest():
                 return await self._create_terminal(request)
             case schema.TerminalOutputRequest(terminal_id=terminal_id):
-                terminal = self._terminals.get(terminal_id)
+                terminal = self.terminals.get(terminal_id)
                 return schema.TerminalOutputResponse(
                     output=terminal.output, truncated=terminal.is_truncated, exit_status=terminal.exit_status
                 )
             case schema.WaitForTerminalExitRequest(terminal_id=terminal_id):
-                terminal = self._terminals.get(terminal_id)
+                terminal = self.terminals.get(terminal_id)
                 await self._run_in_thread(terminal.ended.wait)
                 return schema.WaitForTerminalExitResponse(exit_code=terminal.exit_code, signal=terminal.signal)
             case schema.KillTerminalRequest(terminal_id=terminal_id):
-                terminal = self._terminals.get(terminal_id)
+                terminal = self.terminals.get(terminal_id)
                 terminal.cancel.set()
                 await self._run_in_thread(terminal.ended.wait)
                 return schema.KillTerminalResponse()
             case schema.ReleaseTerminalRequest(terminal_id=terminal_id):
-                self._terminals.release(terminal_id)
+                self.terminals.release(terminal_id)
                 return schema.ReleaseTerminalResponse()
         raise AssertionError(f"no answer to {type(request).__name__}")
 
@@ -188,11 +180,11 @@ class ClientRequests:
         call = self._describe_call(request.tool_call)
         with contextlib.suppress(SessionStopped):
             if not self.stopping.is_set():
-                allowed = await self._run_in_thread(lambda: self._belt.ask_permission(call))
+                allowed = await self._run_in_thread(lambda: self.belt.ask_permission(call))
         option = None if allowed is None else choose_option(request.options, allowed=allowed)
         if allowed is not None and option is None:
             answer = "allow" if allowed else "refuse"
-            self._live.write("error", f"{call.title}: it has no option to {answer} this once")
+            self.live.write("error", f"{call.title}: it has no option to {answer} this once")
         if option is None:
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
         if allowed and call.command:
@@ -206,11 +198,11 @@ class ClientRequests:
         if self._granted_commands[command] > 0:  # the agent asked for this command before, and it was allowed
             self._granted_commands[command] -= 1
         elif not await self._run_in_thread(
-            lambda: self._belt.ask_permission(AgentToolCall("execute", command, command, command=command))
+            lambda: self.belt.ask_permission(AgentToolCall("execute", command, command, command=command))
         ):
             raise _make_error("it is not allowed to run this; do the task without it, or say why it is needed")
         env = {variable.name: variable.value for variable in request.env or ()}
-        terminal_id = self._terminals.create(argv, cwd=request.cwd, env=env, max_bytes=request.output_byte_limit)
+        terminal_id = self.terminals.create(argv, cwd=request.cwd, env=env, max_bytes=request.output_byte_limit)
         return schema.CreateTerminalResponse(terminal_id=terminal_id)
 
     def _validate(self, form: type[BaseModel], params: Any) -> BaseModel:
@@ -224,7 +216,7 @@ class ClientRequests:
 
     def _describe_call(self, update: schema.ToolCallUpdate) -> AgentToolCall:
         """The tool call for which the agent asks for a permission."""
-        known_title, known_kind = self._transcript.find_title_and_kind(update.tool_call_id)
+        known_title, known_kind = self.transcript.find_title_and_kind(update.tool_call_id)
         title = sanitise(update.title or known_title or "a tool")[:300]
         tool_input = update.raw_input if isinstance(update.raw_input, dict) else {}
         command = find_command(tool_input)
@@ -255,7 +247,7 @@ class ClientRequests:
 
         Asyncio's own pool is not used: a few questions that wait for a person would block everything else in it.
         """
-        answer = asyncio.wrap_future(run_in_thread(f"clawpy-{self._live.id}-ask", blocking))
+        answer = asyncio.wrap_future(run_in_thread(f"clawpy-{self.live.id}-ask", blocking))
         stop = asyncio.ensure_future(self.stopping.wait())
         try:
             futures: set[asyncio.Future[Any]] = {answer, stop}
@@ -371,15 +363,15 @@ class Terminal:
             return self._output.decode(errors="replace")
 
 
+@dataclass(slots=True, eq=False)
 class Terminals:
     """The terminals of one conversation. Call its public methods from the thread of the session."""
 
-    def __init__(self, live: LiveSession, folder: Path, confinement: Confinement) -> None:
-        self._live = live
-        self._folder = folder
-        self._confinement = confinement
-        self._terminals: dict[str, Terminal] = {}
-        self._numbers = itertools.count(1)
+    live: LiveSession
+    folder: Path
+    confinement: Confinement
+    _terminals: dict[str, Terminal] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def create(
         self, argv: Sequence[str], *, cwd: str | None, env: Mapping[str, str], max_bytes: int | None = None
@@ -389,16 +381,16 @@ class Terminals:
 
         Raises `Refusal` `too_many_terminals`, or `outside` for a folder beyond the session's.
         """
-        folder = Path(cwd).resolve() if cwd else self._folder
-        if not folder.is_relative_to(self._folder.resolve()) or not folder.is_dir():
-            raise Refusal("outside", f"{sanitise(str(cwd))} is not a folder of this session", f"work in {self._folder}")
+        folder = Path(cwd).resolve() if cwd else self.folder
+        if not folder.is_relative_to(self.folder.resolve()) or not folder.is_dir():
+            raise Refusal("outside", f"{sanitise(str(cwd))} is not a folder of this session", f"work in {self.folder}")
         terminal = Terminal(MAX_OUTPUT_BYTES if max_bytes is None else max(0, min(max_bytes, MAX_OUTPUT_BYTES)))
         if len(self._terminals) >= MAX_TERMINALS:
             raise Refusal("too_many_terminals", f"{MAX_TERMINALS} terminals are open", "release some")
         terminal_id = f"term_{next(self._numbers)}"
         self._terminals[terminal_id] = terminal
         variables = {name: value for name, value in env.items() if not name.startswith(_RESERVED_VARIABLES)}
-        run_in_thread(f"clawpy-{self._live.id}-{terminal_id}", lambda: self._run(terminal, argv, folder, variables))
+        run_in_thread(f"clawpy-{self.live.id}-{terminal_id}", lambda: self._run(terminal, argv, folder, variables))
         return terminal_id
 
     def get(self, terminal_id: str) -> Terminal:
@@ -419,8 +411,8 @@ class Terminals:
 
     def _run(self, terminal: Terminal, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
         try:
-            command = Command(argv, cwd, env, self._confinement, is_approved=True)
-            result = self._live.commands.run(command, cancel=terminal.cancel, listen=terminal.add_output)
+            command = Command(argv, cwd, env, self.confinement, is_approved=True)
+            result = self.live.commands.run(command, cancel=terminal.cancel, listen=terminal.add_output)
             if result.timed_out:
                 terminal.signal = "SIGTERM"
             elif result.exit_code < 0:
@@ -430,7 +422,7 @@ class Terminals:
         except WorkFailed as error:  # the program does not exist, or the content filter blocks it
             terminal.add_output([sanitise(str(error))])
             terminal.exit_code = 126
-            self._live.write("error", str(error))
+            self.live.write("error", str(error))
         except SessionStopped:
             terminal.signal = "SIGKILL"
         finally:

@@ -124,19 +124,19 @@ class AcpRunner(AgentRunner):
         from engine.execution.runners.acp.requests import ClientRequests, Terminals
         from engine.execution.runners.acp.turns import AgentTurns, UsageCounter
 
-        command = agent.settings.command
+        settings = agent.settings
         confinement = make_agent_confinement(
-            live.confinement, home=agent.home, command=command, hosts=agent.settings.hosts
+            live.confinement, home=agent.home, command=settings.command, hosts=settings.hosts
         )
         _require_host_limits(live, agent, confinement)
+        environment = make_agent_environment(home=agent.home, names=settings.env, environment=os.environ)
+        # The operator approved this command in the settings, so nobody is asked about it.
+        start = Command(settings.command, folder, environment, confinement, is_approved=True)
         transcript = AgentTranscript(live)
         terminals = Terminals(live, folder, make_command_confinement(confinement, live.confinement, home=agent.home))
         usage_counter = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
         belt = self._services.belts.open_for_agent(live, view, folder)
         requests = ClientRequests(live, belt, terminals, transcript, on_usage=usage_counter.count_totals)
-        environment = make_agent_environment(home=agent.home, names=agent.settings.env, environment=os.environ)
-        # The operator approved this command in the settings, so nobody is asked about it.
-        start = Command(command, folder, environment, confinement, is_approved=True)
         with live.commands.spawn(start) as process:
             conversation = Conversation(
                 live, process, requests, transcript, agent, version=self._version, start_seconds=self._start_seconds

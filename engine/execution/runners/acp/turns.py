@@ -9,7 +9,7 @@ nothing is counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from acp import schema
 
@@ -40,29 +40,29 @@ MAX_LAST_MESSAGE_CHARS = 600
 """Maximum number of characters of the agent's last message in the summary of a session."""
 
 
+@dataclass
 class UsageCounter:
     """Counts the tokens and micro-dollars that an agent reports, and compares them with the limits of its session and
     the caps."""
 
-    def __init__(self, live: LiveSession, estimate: int) -> None:
-        """`estimate` is the number of micro-dollars that are reserved for a turn."""
-        self.price_known = False
-        self._live = live
-        self._estimate = estimate
-        # totals of the conversation so far
-        self.total_cost = 0
-        self.total_tokens = 0
-        self._reported_input = 0
-        self._reported_output = 0
-        self._unsplit_tokens = 0
-        """Tokens of turns since the last report of input and output."""
-        # the totals at the beginning of the present turn
-        self._cost_before_turn = 0
-        self._tokens_before_turn = 0
+    live: LiveSession
+    estimate: int
+    """The micro-dollars that are reserved for a turn."""
+    price_known: bool = False
+    # totals of the conversation so far
+    total_cost: int = 0
+    total_tokens: int = 0
+    _reported_input: int = 0
+    _reported_output: int = 0
+    _unsplit_tokens: int = 0
+    """Tokens of turns since the last report of input and output."""
+    # the totals at the beginning of the present turn
+    _cost_before_turn: int = 0
+    _tokens_before_turn: int = 0
 
     def begin_turn(self) -> None:
         """Reserve the cost of a turn. Raises `SessionStopped` when a cap does not allow it."""
-        self._live.reserve_cost(self._estimate)
+        self.live.reserve_cost(self.estimate)
         self._cost_before_turn = self.total_cost
         self._tokens_before_turn = self.total_tokens
 
@@ -94,7 +94,7 @@ class UsageCounter:
         new_tokens = max(0, tokens - self.total_tokens) if tokens <= MAX_TOKENS else 0
         new_cost = 0
         if cost is not None and cost.currency.upper() != "USD":
-            self._live.write("note", f"it counts in {sanitise(cost.currency)[:10]}; its cost is not counted")
+            self.live.write("note", f"it counts in {sanitise(cost.currency)[:10]}; its cost is not counted")
         elif cost is not None and 0 <= cost.amount <= MAX_DOLLARS:
             self.price_known = True
             new_cost = max(0, microusd(cost.amount) - self.total_cost)
@@ -105,9 +105,9 @@ class UsageCounter:
         self.total_cost += cost
         self.total_tokens += tokens
         try:
-            self._live.charge(cost, tokens=tokens)
+            self.live.charge(cost, tokens=tokens)
             if cost:
-                self._live.reserve_cost(0)  # compares the real cost with the caps, which may end the session
+                self.live.reserve_cost(0)  # compares the real cost with the caps, which may end the session
         except SessionStopped:
             pass  # the session is ending already
 
@@ -122,10 +122,10 @@ class AgentTurns:
     usage_counter: UsageCounter
     calls: ModelCalls
     agent: ConfiguredAgent
-    turn_count: int = field(default=0, init=False)
-    _last_call: str = field(default="", init=False)
-    _last_message: str = field(default="", init=False)
-    _early_end: str = field(default="", init=False)
+    turn_count: int = 0
+    _last_call: str = ""
+    _last_message: str = ""
+    _early_end: str = ""
 
     def run_task(self, prompt: Prompt, kind: RunKind) -> None:
         """Run the first turn."""

@@ -20,6 +20,7 @@ from pydantic import Field
 from engine.execution.runners import CannotRun, Facts, Place, WorkFailed
 from engine.execution.runners.flow import FlowResult, Job, Line, ProjectFlow, Revision, TestId
 from engine.execution.runners.flows.git_steps import (
+    GitTrial,
     link_packages,
     read_commit,
     report_conflicts,
@@ -401,13 +402,7 @@ class RehearseRevert(ProjectFlow):
         mainline = ("--mainline", "1") if is_merge else ()  # a merge is reverted to its first parent
         reverted = try_git(job, "revert", "--no-commit", *mainline, culprit)
         if reverted.conflicts:
-            report_conflicts(job, reverted.conflicts)
-            reset_worktree(job)  # files with conflict markers must not become a change set
-            job.say(
-                f"Next: commit or stash your changes, then run git revert {culprit[:10]} and resolve what conflicts"
-            )
-            facts["conflicts"] = [*reverted.conflicts]
-            return FlowResult(f"Reverting {name} conflicts in {reverted.files}", has_problem=True, facts=facts)
+            return _reject_conflicting_revert(job, reverted, name, facts)
         if reverted.error:
             raise WorkFailed(f"git cannot revert it: {reverted.error}")
         if reverted.is_empty:
@@ -421,6 +416,16 @@ class RehearseRevert(ProjectFlow):
         reset_worktree(job, tree=reverted.tree)  # without the files that the tests wrote
         summary = f"{name} reverts cleanly{outcome}"
         return FlowResult(summary, check=check, has_problem=still_fails, facts=facts, full=check is not None)
+
+
+def _reject_conflicting_revert(job: Job, reverted: GitTrial, name: str, facts: Facts) -> FlowResult:
+    """The result of a revert that conflicts. `name` is the commit in words."""
+    report_conflicts(job, reverted.conflicts)
+    reset_worktree(job)  # files with conflict markers must not become a change set
+    commit = facts["commit"][:10]
+    job.say(f"Next: commit or stash your changes, then run git revert {commit} and resolve what conflicts")
+    facts["conflicts"] = [*reverted.conflicts]
+    return FlowResult(f"Reverting {name} conflicts in {reverted.files}", has_problem=True, facts=facts)
 
 
 class ApplyFix(ProjectFlow):

@@ -72,7 +72,7 @@ class _LintFlow(ProjectFlow):
             (linter, [path for path in paths if linter.covers(path) and is_own_file(linter.folder, path)])
             for linter in linters
         ]
-        return [pair for pair in targets if pair[1] or not self.paths]
+        return [(linter, files) for linter, files in targets if files or not self.paths]
 
 
 class Lint(_LintFlow):
@@ -146,9 +146,9 @@ class Lint(_LintFlow):
         can_fix = any(run.linter.make_fix_commands((), job.scratch) for run in failed)
         facts["next"] = "fix_lint" if can_fix else "let_agent_fix"
         are_new = self.paths and all(run.is_compared for run in failed)
-        new = f" {'is' if len(findings) == 1 else 'are'} new" if are_new else ""
+        novelty = f" {'is' if len(findings) == 1 else 'are'} new" if are_new else ""
         total = f"{count(len(findings), 'finding')} in {count(len({finding.path for finding in findings}), 'file')}"
-        return FlowResult(f"{tools}: {total}{new} ({_name_rules(findings)}){unable}", has_problem=True, facts=facts)
+        return FlowResult(f"{tools}: {total}{novelty} ({_name_rules(findings)}){unable}", has_problem=True, facts=facts)
 
 
 @frozen

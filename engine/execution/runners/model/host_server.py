@@ -129,13 +129,13 @@ async def _serve(input_lines: SimpleQueue[bytes], output_fd: int) -> None:
             host.send_to(message.get("conversation"), make_failure_message(failure))
 
 
+@dataclass
 class _Host:
     """All conversations of this process, and a client for each model that they use."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._conversations: dict[str, _Conversation] = {}
-        self._models: dict[Model, PydanticModel] = {}
+    send: Send
+    _conversations: dict[str, _Conversation] = field(default_factory=dict)
+    _models: dict[Model, PydanticModel] = field(default_factory=dict)
 
     def handle(self, message: Message) -> None:
         """Carry out a request of the engine."""
@@ -156,7 +156,7 @@ class _Host:
 
     def send_to(self, name: str | None, message: Message) -> None:
         """Send the engine a message about the conversation `name`."""
-        self._send({"conversation": name, **message})
+        self.send({"conversation": name, **message})
 
     def _open(self, name: str, message: Message) -> None:
         model = Model(**message["model"])
@@ -257,15 +257,15 @@ class _Conversation:
         request = ModelRequest(parts=self._make_request_parts(message), instructions=self.instructions or None)
         self._received = 0
         try:
-            response = await self._request(request, message)
+            response = await self._stream_answer(request, message)
         except Exception as error:
             failure = _make_failure(error, self.model.key, received=self._received)
             self.send(make_failure_message(failure))
             return
         self.messages += [request, response]
-        self.send(self._answer(request, response))
+        self.send(self._make_answer(request, response))
 
-    async def _request(self, request: ModelRequest, message: Message) -> ModelResponse:
+    async def _stream_answer(self, request: ModelRequest, message: Message) -> ModelResponse:
         parameters = ModelRequestParameters(function_tools=self.tools, allow_text_output=True)
         max_tokens, temperature = message["max_tokens"], message["temperature"]
         settings = ModelSettings(max_tokens=max_tokens)
@@ -276,21 +276,21 @@ class _Conversation:
 
         def on_bytes(chunk: bytes) -> None:
             ending.add(chunk)
-            self._report("alive", "")
+            self._send_piece("alive", "")
 
         _on_bytes.set(on_bytes)
         async with model_request_stream(
             self.client, [*self.messages, request], model_settings=settings, model_request_parameters=parameters
         ) as streamed:
             async for event in streamed:
-                self._report(*_read_event(event))
+                self._send_piece(*_read_event(event))
                 if self._received > max_characters:
                     raise _UnusableAnswer(FailureKind.TOO_BIG, f"more than {max_characters:,} characters")
             if not ending.is_seen:
                 raise _UnusableAnswer(FailureKind.BROKEN_OFF)
             return streamed.get()
 
-    def _report(self, kind: str, text: str) -> None:
+    def _send_piece(self, kind: str, text: str) -> None:
         """Send the engine a piece of the answer. A message `alive` is sent at most every `ALIVE_INTERVAL_S`."""
         self._received += len(text)
         now = time.monotonic()
@@ -320,7 +320,7 @@ class _Conversation:
         """The text of a provider without our key, so that the key is not stored (SPEC 11.1)."""
         return text.replace(self.model.key, CUT) if self.model.key else text
 
-    def _answer(self, request: ModelRequest, response: ModelResponse) -> Message:
+    def _make_answer(self, request: ModelRequest, response: ModelResponse) -> Message:
         usage = response.usage
         is_reported = usage.input_tokens > 0 or usage.output_tokens > 0
         return {

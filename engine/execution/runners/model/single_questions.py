@@ -118,7 +118,7 @@ class SingleQuestions:
                     raise NoAnswer(_describe_redacted_failure(pending, read_failure(opened)))
                 pending.price = request_costs.make_price(opened["price"], estimate=0)
                 pending.window = opened["window"]
-                return self._answer(pending, conversation)
+                return self._ask_within_caps(pending, conversation)
             finally:
                 conversation.close()
         except HelperGone as gone:
@@ -144,7 +144,7 @@ class SingleQuestions:
         if reason := self.hold_reason():
             raise NoAnswer(reason)
 
-    def _answer(self, pending: _PendingQuestion, conversation: Conversation) -> ModelAnswer:
+    def _ask_within_caps(self, pending: _PendingQuestion, conversation: Conversation) -> ModelAnswer:
         """Reserve the cost, send the question, and settle what it cost."""
         question, budget = pending.question, _make_request_budget(pending)
         try:

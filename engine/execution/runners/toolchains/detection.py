@@ -122,8 +122,10 @@ def _search_runner(folder: ProjectFolder, row: TestRunnerRow) -> _Search:
     program = folder.find_program(row.program, own=_list_program_folders(folder, row))
     if program is None:
         return _Search(searched=searched, missing=row.program)
-    target = folder.search_files(files, row.manifest_pattern) if row.detected_by == "target" else None
-    return _Search({"program": (program,), **({"target": (target["target"],)} if target else {})}, searched)
+    placeholders: Placeholders = {"program": (program,)}
+    if row.detected_by == "target" and (target := folder.search_files(files, row.manifest_pattern)):
+        placeholders["target"] = (target["target"],)
+    return _Search(placeholders, searched)
 
 
 def _search_pytest(folder: ProjectFolder) -> _Search:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -208,12 +208,12 @@ def _is_project_folder(folder: str) -> bool:
     )
 
 
+@dataclass
 class _TestFiles:
     """The files of a repository that contain tests, by the naming rules of each language's tools."""
 
-    def __init__(self, files: Sequence[str]) -> None:
-        self._files = files
-        self._matching: dict[str, list[str] | None] = {}
+    files: Sequence[str]
+    _matching: dict[str, list[str] | None] = field(default_factory=dict)
 
     def find_by_language(self, language: str) -> list[str] | None:
         """The test files of a language, sorted; None if their names do not show it."""
@@ -223,11 +223,11 @@ class _TestFiles:
 
     def _find(self, language: str) -> list[str] | None:
         rows = [row for row in TEST_RUNNERS if row.language == language]
-        if not self._files or not rows or not all(row.test_files for row in rows):
+        if not self.files or not rows or not all(row.test_files for row in rows):
             return None
         pattern = re.compile("|".join(dict.fromkeys(row.test_files for row in rows)))
         endings = tuple(suffix for row in rows for suffix in row.suffixes)
-        return sorted(file for file in self._files if file.endswith(endings) and pattern.search(file))
+        return sorted(file for file in self.files if file.endswith(endings) and pattern.search(file))
 
     def has(self, path: str, language: str) -> bool:
         """Whether the folder `path` has test files of a language. True if their names do not show it."""
@@ -295,7 +295,8 @@ def _remove_member_tests(projects: Sequence[Project]) -> list[Project]:
             inside = above.path_inside(project.path)
             tested_languages = {tool.row.language for tool in above.tools if inside and _runs_tests_of(tool, inside)}
             remaining = tuple(tool for tool in tools if tool.row.language not in tested_languages)
-            tools, tested_by = remaining, tested_by if remaining == tools else above.path
+            if remaining != tools:
+                tools, tested_by = remaining, above.path
         reduced.append(replace(project, tools=tools, tested_by=None if tools else tested_by))
     return reduced
 
