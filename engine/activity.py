@@ -144,14 +144,14 @@ def select_activity_since(
 
 def _to_blocked_work(entry: LogEntry) -> BlockedWork:
     """The work with the first rail that did not allow it (SPEC 3.1)."""
-    first = next(verdict for verdict in entry.verdicts if not verdict.allows)
+    first_objection = next(verdict for verdict in entry.verdicts if not verdict.allows)
     return BlockedWork(
         at=entry.at,
         prediction_id=entry.prediction_id,
         prompt=entry.prompt,
-        rail=first.rail,
-        verdict=first.verdict,
-        reason=first.reason,
+        rail=first_objection.rail,
+        verdict=first_objection.verdict,
+        reason=first_objection.reason,
         decided_by=entry.decided_by,
     )
 

@@ -300,8 +300,8 @@ def find_system_keyring() -> KeyringBackend:
         raise NoKeyring("this machine has no usable keyring")
     import keyring
 
-    chosen: Any = keyring.get_keyring()
-    for backend in getattr(chosen, "backends", None) or [chosen]:
+    configured: Any = keyring.get_keyring()
+    for backend in getattr(configured, "backends", None) or [configured]:
         module = type(backend).__module__
         if not module.startswith(("keyring.backends.fail", "keyring.backends.null", "keyrings.alt")):
             usable: KeyringBackend = backend

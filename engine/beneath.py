@@ -113,9 +113,9 @@ class Beneath:
             inner = f"{path}/{name}" if path else name
             status = self.lstat(inner)
             if status is not None:
-                folder = stat.S_ISDIR(status.st_mode)
-                yield inner, folder
-                if folder and self.is_folder(inner):
+                is_folder = stat.S_ISDIR(status.st_mode)
+                yield inner, is_folder
+                if is_folder and self.is_folder(inner):
                     yield from self.walk(inner)
 
     def readlink(self, path: str) -> bytes:
@@ -240,8 +240,8 @@ def _open_folder(top: int, path: str, flags: int) -> int:
     names = path.split("/")
     if "\0" in path or any(name in ("", ".", "..") for name in names):
         raise _make_outside_error()
-    opened = _load_openat2()
-    return opened(top, path, flags) if opened is not None else _step_by_step(top, names, flags)
+    open_beneath = _load_openat2()
+    return open_beneath(top, path, flags) if open_beneath is not None else _step_by_step(top, names, flags)
 
 
 def _step_by_step(top: int, names: list[str], flags: int) -> int:
@@ -283,7 +283,7 @@ def _load_openat2() -> Callable[[int, str, int], int] | None:
     syscall = ctypes.CDLL(None, use_errno=True).syscall
     syscall.restype = ctypes.c_long
 
-    def opened(top: int, path: str, flags: int) -> int:
+    def call_openat2(top: int, path: str, flags: int) -> int:
         options = _OpenHow(flags, 0, _RESOLVE)
         name = os.fsencode(path)
         descriptor: int = syscall(
@@ -300,10 +300,10 @@ def _load_openat2() -> Callable[[int, str, int], int] | None:
 
     root = os.open("/", _PASS_FOLDER)
     try:
-        os.close(opened(root, ".", _PASS_FOLDER))
+        os.close(call_openat2(root, ".", _PASS_FOLDER))
     except OSError as error:
         if error.errno in (errno.ENOSYS, errno.EPERM):  # an old kernel, a container's filter
             return None
     finally:
         os.close(root)
-    return opened
+    return call_openat2

@@ -66,7 +66,7 @@ def set_up_logging(home: Home) -> None:
         logger = logging.getLogger(name)
         if any(getattr(handler, "baseFilename", "") == str(file) for handler in logger.handlers):
             continue
-        for handler in [old for old in logger.handlers if isinstance(old, RotatingFileHandler)]:
+        for handler in [former for former in logger.handlers if isinstance(former, RotatingFileHandler)]:
             logger.removeHandler(handler)
             handler.close()
         handler = _LogHandler(file, maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOG_FILES, delay=True, encoding="utf-8")

@@ -236,15 +236,15 @@ LEARNT = Marks("clawpy:learnt")
 def find_section(data: bytes, marks: Marks) -> tuple[int, int] | None:
     """(begin, end) of the section with its marks, None if there is none. It begins with the first opening mark that is
     followed by a closing mark without another opening mark in between."""
-    first, last = marks.opening.encode(), marks.closing.encode()
-    at = data.find(first)
+    opening, closing = marks.opening.encode(), marks.closing.encode()
+    at = data.find(opening)
     while at >= 0:
-        end = data.find(last, at + len(first))
+        end = data.find(closing, at + len(opening))
         if end < 0:
             return None
-        inner = data.rfind(first, at, end)
+        inner = data.rfind(opening, at, end)
         if inner == at:
-            return at, end + len(last)
+            return at, end + len(closing)
         at = inner
     return None
 
@@ -255,14 +255,14 @@ def write_section(data: bytes, body: str, marks: Marks) -> bytes:
     A new section is added at the end, after an empty line. With an empty body, no section is added, and an existing one
     keeps only its marks. Line ends are those of the file.
     """
-    place = find_section(data, marks)
-    if not body and place is None:
+    found_section = find_section(data, marks)
+    if not body and found_section is None:
         return data
     newline = _find_newline(data)
     lines = [marks.opening, *(_escape_marks(body, marks).split("\n") if body else ()), marks.closing]
     section = newline.join(line.encode(errors="replace") for line in lines)
-    if place is not None:
-        begin, end = place
+    if found_section is not None:
+        begin, end = found_section
         return data[:begin] + section + data[end:]
     if not data or data.endswith(newline * 2):
         return data + section + newline
@@ -272,10 +272,10 @@ def write_section(data: bytes, body: str, marks: Marks) -> bytes:
 
 def read_section(data: bytes, marks: Marks) -> str:
     """The text of the section without its marks, lines separated by "\\n"; "" if there is none."""
-    place = find_section(data, marks)
-    if place is None:
+    found_section = find_section(data, marks)
+    if found_section is None:
         return ""
-    begin, end = place
+    begin, end = found_section
     inner = data[begin + len(marks.opening.encode()) : end - len(marks.closing.encode())]
     return "\n".join(inner.decode(errors="replace").splitlines()).strip("\n")
 
@@ -283,10 +283,10 @@ def read_section(data: bytes, marks: Marks) -> str:
 def remove_section(text: str, marks: Marks) -> str:
     """`text` without the section and its marks."""
     data = text.encode(errors="replace")
-    place = find_section(data, marks)
-    if place is None:
+    found_section = find_section(data, marks)
+    if found_section is None:
         return text
-    begin, end = place
+    begin, end = found_section
     return (data[:begin] + data[end:]).decode()
 
 

@@ -29,9 +29,9 @@ def frozen_kw_only(cls: type[T]) -> type[T]:
 
 def _add_methods(made: type[T]) -> type[T]:
     """Add the methods that a class does not define itself."""
-    listed = fields(made)  # type: ignore[arg-type]
-    compared = _make_value_getter(item for item in listed if item.compare)
-    hashed = _make_value_getter(item for item in listed if (item.compare if item.hash is None else item.hash))
+    all_fields = fields(made)  # type: ignore[arg-type]
+    compared = _make_value_getter(item for item in all_fields if item.compare)
+    hashed = _make_value_getter(item for item in all_fields if (item.compare if item.hash is None else item.hash))
 
     def compile_and_init(self: T, *arguments: Any, **named_arguments: Any) -> None:
         _compile_init(made)
@@ -50,9 +50,9 @@ def _add_methods(made: type[T]) -> type[T]:
     return made
 
 
-def _make_value_getter(listed: Iterable[Field[Any]]) -> Callable[[object], object]:
+def _make_value_getter(chosen_fields: Iterable[Field[Any]]) -> Callable[[object], object]:
     """The function that gives the values of these fields."""
-    names = [item.name for item in listed]
+    names = [item.name for item in chosen_fields]
     return attrgetter(*names) if names else lambda _: ()
 
 

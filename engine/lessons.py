@@ -136,30 +136,30 @@ def distil_rule(sentence: str) -> DistilledRule:
     """The rule in a sentence, without its introduction and its full stop: "Please make sure that docs end with a full
     stop." becomes "docs end with a full stop", a rule about a kind of thing, docs."""
     line = " ".join(sentence.split())
-    bare, before = line, ""
-    while bare != before:
-        before, bare = bare, _INTRODUCTION.sub("", _SHOULD_NOT.sub("do not ", bare), count=1)
-    bare = bare.rstrip(" .;!") or line
-    first = bare.split(" ", 1)[0]
-    if first[1:].islower() and bare != line.rstrip(" .;!"):
-        bare = bare[0].lower() + bare[1:]
-    return DistilledRule(bare, *_judge_generality(line, bare))
+    rule_text, former_text = line, ""
+    while rule_text != former_text:
+        former_text, rule_text = rule_text, _INTRODUCTION.sub("", _SHOULD_NOT.sub("do not ", rule_text), count=1)
+    rule_text = rule_text.rstrip(" .;!") or line
+    first = rule_text.split(" ", 1)[0]
+    if first[1:].islower() and rule_text != line.rstrip(" .;!"):
+        rule_text = rule_text[0].lower() + rule_text[1:]
+    return DistilledRule(rule_text, *_judge_generality(line, rule_text))
 
 
-def _judge_generality(line: str, bare: str) -> tuple[bool, str]:
-    """(whether a sentence is about a kind of thing, the words that show this). `bare` is the sentence `line` without
-    its introduction. In doubt it is about one thing."""
-    if text := _SINGLE_CASE.search(bare):
+def _judge_generality(line: str, rule_text: str) -> tuple[bool, str]:
+    """(whether a sentence is about a kind of thing, the words that show this). `rule_text` is the sentence `line`
+    without its introduction. In doubt it is about one thing."""
+    if text := _SINGLE_CASE.search(rule_text):
         return False, f"about one thing: “{text[0]}”"
-    if word := _ALWAYS.search(line) or _ABOUT_ALL.match(bare):
+    if word := _ALWAYS.search(line) or _ABOUT_ALL.match(rule_text):
         return True, f"about a kind of thing: “{word[0].strip()}”"
     for pattern in (_PLURAL_SUBJECT, _GENERIC_SUBJECT):
-        if (match := pattern.match(bare)) is not None:
+        if (match := pattern.match(rule_text)) is not None:
             plural = "s" if pattern is _PLURAL_SUBJECT else ""
             return True, f"about a kind of thing: {match['kind']}{plural}"
-    if _OUR_PRACTICE.search(bare) or _OPERATORS_WISH.search(bare):
+    if _OUR_PRACTICE.search(rule_text) or _OPERATORS_WISH.search(rule_text):
         return True, "about how things are done here"
-    if _KIND_OF_CASE.search(bare) or _MANNER_OF_WORK.match(bare):
+    if _KIND_OF_CASE.search(rule_text) or _MANNER_OF_WORK.match(rule_text):
         return True, "about a kind of case"
     return False, NOT_GENERAL_YET
 

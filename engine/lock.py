@@ -61,11 +61,11 @@ def read_holder(home: Home) -> Holder | None:
         note = json.loads(home.engine_note.read_bytes()[:4096])
         if not isinstance(note, dict):
             return None
-        words = {name: str(note.get(name, "")) for name in ("version", "address", "kind", "gateway", "data")}
+        texts = {name: str(note.get(name, "")) for name in ("version", "address", "kind", "gateway", "data")}
         variables = note.get("key_variables")
         key_variables = tuple(map(str, variables)) if isinstance(variables, list) else None
         datetime.fromisoformat(note["since"])
-        holder = Holder(int(note["pid"]), note["since"], **words, key_variables=key_variables)
+        holder = Holder(int(note["pid"]), note["since"], **texts, key_variables=key_variables)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return holder if home.has_data_folder(holder.data) else None
@@ -101,10 +101,10 @@ class HomeLock:
         try:
             for folder in (self._home.config, self._home.data, self._home.cache, self._home.logs):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            taken = self._try_to_take()
+            is_taken = self._try_to_take()
         except OSError as error:
             raise _make_unwritable_home_refusal(Path(error.filename or self._home.data), error) from error
-        if not taken:
+        if not is_taken:
             raise make_held_refusal(self._home)
         try:
             since = self._clock.now().isoformat(timespec="seconds")

@@ -152,10 +152,10 @@ class _PrivateKey:
         if self._width == _UNKNOWN_WIDTH and (not line.strip() or _KEY_HEADER.match(line)):
             return bool(line.strip())
         width = _count_base64_characters(line)
-        belongs = 0 < width <= self._width or width >= _FULL_WIDTH
-        last = width < self._width < _UNKNOWN_WIDTH
-        self._width = width if belongs and not last else 0
-        return belongs
+        is_key_line = 0 < width <= self._width or width >= _FULL_WIDTH
+        is_last_line = width < self._width < _UNKNOWN_WIDTH
+        self._width = width if is_key_line and not is_last_line else 0
+        return is_key_line
 
 
 def _count_base64_characters(line: str) -> int:

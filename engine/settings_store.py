@@ -179,9 +179,9 @@ class SettingsStore:
         if name := find_overriding_variables(self._environment).get(path):
             fault = f"{name} in the environment sets {format_key(path)} and would win"
             raise Refusal("overridden", fault, f"unset {name}")
-        chosen = parse_value(path, value) if isinstance(value, str) else value
+        parsed_value = parse_value(path, value) if isinstance(value, str) else value
         try:
-            tomlkit.item(chosen).as_string().encode()
+            tomlkit.item(parsed_value).as_string().encode()
         except (TypeError, ValueError, RecursionError) as error:  # such as null, no Unicode, or too many brackets
             message = f"{format_key(path)}: this value is not accepted; expected {describe_accepted(path)}"
             raise Refusal("bad_config", message, "nothing was changed; give another value") from error
@@ -194,9 +194,9 @@ class SettingsStore:
                     # A section without values of its own needs no header.
                     table[part] = tomlkit.table(is_super_table=part == path[0] and len(path) > 2)
                 table = table[part]
-            table[path[-1]] = chosen
+            table[path[-1]] = parsed_value
             self._write(tomlkit.dumps(document))
-        self._record(SettingChanged(subject=format_key(path), value=str(chosen)))
+        self._record(SettingChanged(subject=format_key(path), value=str(parsed_value)))
 
     def set_for_this_run(self, values: Mapping[str, Any]) -> None:
         """Change settings, named as attributes, until this engine ends. All are changed or none; the file is not

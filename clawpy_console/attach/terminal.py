@@ -226,14 +226,14 @@ class TerminalDriver(Driver):
         """Pass on what was typed. What may be the beginning of a longer sequence, as Escape and a letter are, is passed
         on when nothing more comes in time. Else all keys after it would wait, too. It is also passed on when another
         sequence begins. Else Textual would make two keys of Alt and a letter."""
-        *parts, last = _BEFORE_ESCAPE.split(self._held_back + self._decode(data))
+        *parts, last_part = _BEFORE_ESCAPE.split(self._held_back + self._decode(data))
         self._held_back = ""
         for part in parts:
             self._feed(part)
-        if self._is_pasting and len(last) < len(_PASTE_END) and _PASTE_END.startswith(last):
-            self._held_back = last
+        if self._is_pasting and len(last_part) < len(_PASTE_END) and _PASTE_END.startswith(last_part):
+            self._held_back = last_part
         else:
-            self._feed(last)
+            self._feed(last_part)
         if self._parser_timer is not None:
             self._parser_timer.cancel()
         self._parser_timer = self._loop.call_later(constants.ESCAPE_DELAY + 0.001, self._end_sequence)

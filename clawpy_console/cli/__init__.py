@@ -107,28 +107,28 @@ class Invocation:
 
     def find_all_workspaces(self, *, needed: bool = False) -> list[str]:
         """The chosen workspaces and those of the settings. Raises `Refusal` as `find_chosen_workspaces` does."""
-        found = dict.fromkeys([*self.find_chosen_workspaces(), *self.home.read_configured_workspaces()])
-        return list(found) or self.find_chosen_workspaces(needed=needed)
+        workspaces = dict.fromkeys([*self.find_chosen_workspaces(), *self.home.read_configured_workspaces()])
+        return list(workspaces) or self.find_chosen_workspaces(needed=needed)
 
 
 def split_options(argv: Sequence[str]) -> tuple[Invocation, list[str]]:
     """Split `--home`, `--workspace`, `--json` and `--demo` from the other words, wherever they stand before `--`."""
     invocation, other_words = Invocation(), []
-    items = iter(argv)
-    for item in items:
-        name, equals, value = item.partition("=")
-        if item == "--":
-            other_words += [item, *items]
-        elif item == "--json":
+    arguments = iter(argv)
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if argument == "--":
+            other_words += [argument, *arguments]
+        elif argument == "--json":
             invocation.as_json = True
-        elif item == "--demo":
+        elif argument == "--demo":
             invocation.demo = True
         elif name == "--home":
-            invocation.home_name = _require_folder(name, value if equals else next(items, ""))
+            invocation.home_name = _require_folder(name, value if equals else next(arguments, ""))
         elif name == "--workspace":
-            invocation.workspace_names.append(_require_folder(name, value if equals else next(items, "")))
+            invocation.workspace_names.append(_require_folder(name, value if equals else next(arguments, "")))
         else:
-            other_words.append(item)
+            other_words.append(argument)
     return invocation, other_words
 
 

@@ -53,8 +53,8 @@ def recall(options: Namespace, invocation: Invocation) -> Document:
     """The memories that fit a question."""
     scope = _make_recall_scope(options, invocation)
     with invocation.connect() as call_verb:
-        found: Document = call_verb("recall", scope | {"query": " ".join(options.query), "k": options.k})
-        return found
+        document: Document = call_verb("recall", scope | {"query": " ".join(options.query), "k": options.k})
+        return document
 
 
 FIRST_SETTLE_S = 30.0

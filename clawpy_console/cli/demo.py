@@ -81,8 +81,8 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
 def _make_findings() -> Iterator[OfferedFinding]:
     scores = {name: Score(score["value"], tuple(score["reasons"])) for name, score in _load_story()["scores"].items()}
     for number, finding in enumerate(_load_story()["findings"], 1):
-        measured = {name: scores[finding[name]] for name in ("confidence", "importance")}
-        values = finding | measured | {"evidence": tuple(finding["evidence"])}
+        finding_scores = {name: scores[finding[name]] for name in ("confidence", "importance")}
+        values = finding | finding_scores | {"evidence": tuple(finding["evidence"])}
         yield OfferedFinding(f"demo:{number}", session="", trust=Trust.MEASURED, **values)
 
 

@@ -146,9 +146,9 @@ def _announce_permissions(home: Home, card_id: str, ended: threading.Event) -> N
     announced: set[str] = set()
     while not ended.wait(PERMISSIONS_INTERVAL_S):
         requests = engine.ask_running(home, "permissions").get("permissions", ())
-        waiting = [request for request in requests if request["id"] not in announced]
-        session = engine.ask_running(home, "work", id=card_id).get("session") if waiting else None
-        for request in waiting:
+        new_requests = [request for request in requests if request["id"] not in announced]
+        session = engine.ask_running(home, "work", id=card_id).get("session") if new_requests else None
+        for request in new_requests:
             if session is not None and request["session"] == session["id"]:
                 announced.add(request["id"])
                 answers = f"clawpy permissions allow {request['id']}  (or: deny)"
@@ -160,8 +160,8 @@ def _announce_permissions(home: Home, card_id: str, ended: threading.Event) -> N
 
 
 def _get_token(options: Namespace, invocation: Invocation) -> Any:
-    new = options.action == "new"
-    return engine.get_gateway_token(invocation.home, new=new, in_file=new and options.store == "file")
+    is_new = options.action == "new"
+    return engine.get_gateway_token(invocation.home, new=is_new, in_file=is_new and options.store == "file")
 
 
 def _simulate(options: Namespace, _: Invocation) -> Any:

@@ -80,8 +80,8 @@ def _read_argument(table: Document) -> Argument:
     return Argument(settings.pop("name"), settings, settings.pop("values", ""), sent_as, may_be_empty)
 
 
-def _read_arguments(items: Iterable[str | Document]) -> list[Argument]:
-    return [SHARED_ARGUMENTS[item] if isinstance(item, str) else _read_argument(item) for item in items]
+def _read_arguments(entries: Iterable[str | Document]) -> list[Argument]:
+    return [SHARED_ARGUMENTS[entry] if isinstance(entry, str) else _read_argument(entry) for entry in entries]
 
 
 def _read_verb(name: str, table: Document, printer: str) -> Verb:
@@ -192,13 +192,13 @@ EXAMPLES = "examples:\n  clawpy\n  clawpy predict\n  clawpy approve 7k2m --wait\
 def make_parser(words: Sequence[str]) -> Parser:
     """The parser of a command line. It knows the names of all verbs, and the options of those that `words` name."""
     groups = groupby(VERBS.values(), key=lambda verb: verb.group)
-    listed = "\n\n".join(
+    verb_list = "\n\n".join(
         "\n".join([f"{group}:", *(f"  {verb.name:12} {verb.summary}" for verb in verbs)]) for group, verbs in groups
     )
     top = Parser(
         prog="clawpy",
         usage="clawpy [--workspace DIR]... [--home DIR] [--demo] [--version] [VERB ...]",
-        description=DESCRIPTION.format(verbs=listed),
+        description=DESCRIPTION.format(verbs=verb_list),
         epilog=EXAMPLES,
     )
     top.add_argument("--version", action="version", version=f"clawpy {engine.__version__}", help="print the version")

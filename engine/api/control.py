@@ -78,12 +78,11 @@ Attach = Callable[[Any], TakeOver]
 
 
 class Unreachable(Exception):
-    """Raised if no engine answers at the address. If `sent`, the request was sent before, so it may have been carried
-    out."""
+    """Raised if no engine answers at the address. If the request `was_sent` before, it may have been carried out."""
 
-    def __init__(self, reason: str, *, sent: bool = False) -> None:
+    def __init__(self, reason: str, *, was_sent: bool = False) -> None:
         super().__init__(reason)
-        self.sent = sent
+        self.was_sent = was_sent
 
 
 class ControlServer(socketserver.ThreadingUnixStreamServer):
@@ -187,7 +186,7 @@ def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0
         raise _make_too_large_refusal()
     line = _exchange(address, request, timeout)
     if not line.endswith(b"\n"):
-        raise Unreachable("the engine closed the connection before it answered", sent=True)
+        raise Unreachable("the engine closed the connection before it answered", was_sent=True)
     answer = json.loads(line)
     if "error" in answer:
         raise Refusal(**answer["error"])
@@ -214,7 +213,7 @@ def _exchange(address: str, request: bytes, timeout: float | None) -> bytes:
                 "`clawpy stop` stops its work without an answer; `clawpy doctor` names its process",
             ) from error
         except OSError as error:
-            raise Unreachable(str(error), sent=True) from error
+            raise Unreachable(str(error), was_sent=True) from error
 
 
 def _parse_request(line: bytes) -> tuple[str, Any]:
@@ -333,7 +332,7 @@ def _ask_holder(address: str, verb: str, arguments: Mapping[str, Any]) -> Docume
         return ask(address, verb, dict(arguments), timeout=timeout)
     except Unreachable as error:
         # If the request was not sent, the note is that of a dead engine, or the engine is closing.
-        if error.sent and verb not in REPEATABLE_VERBS:
+        if error.was_sent and verb not in REPEATABLE_VERBS:
             raise Refusal(
                 "no_answer",
                 "the engine stopped before it answered; the verb may have been carried out",

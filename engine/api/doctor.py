@@ -257,14 +257,14 @@ def _describe_sandbox_rungs() -> list[dict[str, Any]]:
     does not work here."""
     from engine.execution.sandbox.ladder import UNMEASURED, measure_rungs, report_rungs
 
-    measured = measure_rungs()
+    guarantees_by_rung = measure_rungs()
     return [
         {
             "name": rung.name,
             "works": rung.works,
             "inForce": rung.in_force,
             "lacks": sanitise(rung.limitations),
-            "holds": measured.get(rung.name, UNMEASURED),
+            "holds": guarantees_by_rung.get(rung.name, UNMEASURED),
         }
         for rung in report_rungs()
     ]
@@ -349,9 +349,11 @@ def _check_workspace(path: str) -> Check:
     ]
     if test_tools:
         return Check("workspace", f"{root}: tests with {'; '.join(test_tools)}")
-    first = projects[0]
-    reasons = f" ({'; '.join(first.searched)})" if first.searched else ""
-    return warn("workspace", f"{root}: no tool to run its tests{reasons}", describe_how_to_run_tests(first, root))
+    first_project = projects[0]
+    reasons = f" ({'; '.join(first_project.searched)})" if first_project.searched else ""
+    return warn(
+        "workspace", f"{root}: no tool to run its tests{reasons}", describe_how_to_run_tests(first_project, root)
+    )
 
 
 def find_installed_version(package: str) -> str | None:
@@ -435,14 +437,14 @@ def check_shared_database(*, online: bool) -> list[Check]:
         return [Check("shared", f"machines share the database of {SHARED_URL}; `clawpy doctor --online` checks it")]
     try:
         with SharedDatabase(url).connect() as connection:
-            where = f"{connection.info.dbname} on {connection.info.host}"
+            database_name = f"{connection.info.dbname} on {connection.info.host}"
     except Refusal as refusal:
         return [warn("shared", refusal.message, refusal.fix)]
     except Exception as error:  # a connection can fail in any way
         reason = " ".join(redact(str(error)).split()) or type(error).__name__
         fix = f"fix {SHARED_URL}, or start its server; unsent changes wait"
         return [warn("shared", f"the shared database cannot be reached: {reason}", fix)]
-    return [Check("shared", f"machines share {where}; it answers")]
+    return [Check("shared", f"machines share {database_name}; it answers")]
 
 
 def check_facts(home: Home) -> list[Check]:

@@ -203,8 +203,8 @@ def _make_recalled_memory(memory: Mapping[str, Any]) -> Document:
         "id": memory["id"],
     }
     result |= {"by": memory["speaker"]} if memory["speaker"] else {}
-    when = memory["timestamp"]
-    return result | ({"when": datetime.fromisoformat(when).date().isoformat()} if when else {})
+    timestamp = memory["timestamp"]
+    return result | ({"when": datetime.fromisoformat(timestamp).date().isoformat()} if timestamp else {})
 
 
 def _make_card(card: Mapping[str, Any]) -> Document:

@@ -51,8 +51,8 @@ def read_completion_names(home: Home, kind: str) -> Mapping[str, Any]:
             case "workspaces":
                 return dict.fromkeys(home.read_configured_workspaces(), "workspace")
             case "channels" | "providers":
-                own = dict.fromkeys(home.read_settings_section(kind), "from your settings")
-                return dict(_load_program_names(home)[kind]) | own
+                configured_names = dict.fromkeys(home.read_settings_section(kind), "from your settings")
+                return dict(_load_program_names(home)[kind]) | configured_names
             case _:
                 return dict(_load_program_names(home)[kind])
     return {}

@@ -99,7 +99,7 @@ def _engine_that_hangs_up(home: Home, monkeypatch: pytest.MonkeyPatch):
     home.data.mkdir(parents=True)
     note = {"pid": 1, "since": "2026-01-05", "address": "/x.sock", "data": str(home.data)}
     home.engine_note.write_text(json.dumps(note))
-    monkeypatch.setattr(control, "ask", Mock(side_effect=Unreachable("hung up", sent=True)))
+    monkeypatch.setattr(control, "ask", Mock(side_effect=Unreachable("hung up", was_sent=True)))
 
 
 @pytest.mark.usefixtures("_engine_that_hangs_up")

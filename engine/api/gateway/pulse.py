@@ -176,12 +176,12 @@ class Pulse:
             frame = await asyncio.to_thread(self._make_frame, cursor, self.head)
         return frame
 
-    def _make_frame(self, cursor: int, last: int) -> Frame:
-        """The frame of the entries after the id `cursor` up to the id `last`, at most `MAX_FRAME_ENTRIES`."""
-        entries = [entry for entry in self.engine.ledger.read_since(cursor, MAX_FRAME_ENTRIES) if entry.id <= last]
+    def _make_frame(self, cursor: int, last_id: int) -> Frame:
+        """The frame of the entries after the id `cursor` up to the id `last_id`, at most `MAX_FRAME_ENTRIES`."""
+        entries = [entry for entry in self.engine.ledger.read_since(cursor, MAX_FRAME_ENTRIES) if entry.id <= last_id]
         messages = [message for entry in entries for message in _make_messages(self.engine, entry)]
         # Without entries, which retention may have deleted, the client is up to date all the same.
-        end = entries[-1].id if entries else max(cursor, min(last, self.head))
+        end = entries[-1].id if entries else max(cursor, min(last_id, self.head))
         if len(messages) > 1:
             messages = [{"type": "batch", "id": end, "events": messages}]
         topics = {topic for entry in entries for topic in Event.kinds[entry.kind].topics}
@@ -192,13 +192,13 @@ class Pulse:
         """Read the token again from time to time, and wake the clients when it has changed."""
         while True:
             await asyncio.sleep(TOKEN_POLL_S)
-            before = self.access.generation
+            former_generation = self.access.generation
             try:
                 await asyncio.to_thread(self.access.refresh)
             except Exception:
                 # The keyring is another program and may fail. The present token stays valid until the next attempt.
                 log.exception("the gateway could not read its token")
-            if self.access.generation != before:
+            if self.access.generation != former_generation:
                 self._wake_clients()
 
     def _wake_clients(self) -> None:
@@ -292,8 +292,8 @@ class _Client:
         # Not in the threads that read the ledger, because a trigger may take a minute.
         return await run_in_threadpool(self._pulse.answer, call.method, call.params, call.id)
 
-    async def _send_error(self, words: str) -> None:
-        await self._send({"type": "error", **Refusal("bad_request", words).document()})
+    async def _send_error(self, message: str) -> None:
+        await self._send({"type": "error", **Refusal("bad_request", message).document()})
 
     async def send_frames(self) -> None:
         """Send new messages, after the client has subscribed."""

@@ -267,8 +267,8 @@ def _answer_invalid_request(request: Request, error: Any) -> Response:
     if request.url.path == f"{API_PATH}/rpc":
         code = replies.INVALID_REQUEST if is_json else replies.PARSE_ERROR
         return JSONResponse(replies.make_error_reply(None, code, f"{message}; {fix}"), 400)
-    status, word = (422, "bad_arguments") if is_json else (400, "bad_request")
-    return _make_error_response(status, word, message, fix)
+    status, refusal_code = (422, "bad_arguments") if is_json else (400, "bad_request")
+    return _make_error_response(status, refusal_code, message, fix)
 
 
 def _answer_http_error(request: Request, error: Any) -> Response:

@@ -159,12 +159,12 @@ def _bind(address: ListenAddress) -> socket.socket:
         listening.listen(1024)
     except OSError as error:
         listening.close()
-        where = f"{address.host} port {address.port}"
+        endpoint = f"{address.host} port {address.port}"
         if error.errno == errno.EADDRINUSE:
             fix = "choose another; --port 0 finds a free one"
-            raise Refusal("port_taken", f"{where} is used by another program", fix) from error
+            raise Refusal("port_taken", f"{endpoint} is used by another program", fix) from error
         fix = "name an address of this machine, and a port of 1024 or higher"
-        raise Refusal("bad_address", f"{where} cannot be opened: {error.strerror or error}", fix) from error
+        raise Refusal("bad_address", f"{endpoint} cannot be opened: {error.strerror or error}", fix) from error
     return listening
 
 
@@ -180,8 +180,8 @@ class _Connection(H11Protocol):
         super().connection_made(transport)
         self.arrived[self] = None
         if len(self.connections) > self.limits.max_connections:
-            waiting = (h11.IDLE, h11.SEND_BODY)
-            idle = (connection for connection in self.arrived if connection.conn.their_state in waiting)
+            waiting_states = (h11.IDLE, h11.SEND_BODY)
+            idle = (connection for connection in self.arrived if connection.conn.their_state in waiting_states)
             oldest = next(idle)  # there is always one: this connection has no request yet
             self.arrived.pop(oldest)
             oldest.transport.abort()
@@ -236,8 +236,8 @@ class _WebSocket(WebSocketsSansIOProtocol):
             self._cut_off_timer.cancel()
 
     def _start_timer(self) -> None:
-        waiting = self._count_waiting_bytes()
-        self._cut_off_timer = self.loop.call_later(self.limits.stall_seconds, self._cut_off_unless_read, waiting)
+        waiting_bytes = self._count_waiting_bytes()
+        self._cut_off_timer = self.loop.call_later(self.limits.stall_seconds, self._cut_off_unless_read, waiting_bytes)
 
     def _count_waiting_bytes(self) -> int:
         """The bytes that the client has not received, in the buffers of this process and of the system."""
@@ -246,8 +246,8 @@ class _WebSocket(WebSocketsSansIOProtocol):
             in_system = fcntl.ioctl(self.transport.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4))
         return self.transport.get_write_buffer_size() + int.from_bytes(in_system, sys.byteorder)
 
-    def _cut_off_unless_read(self, waiting_before: int) -> None:
-        if self._count_waiting_bytes() < waiting_before:  # the client reads slowly
+    def _cut_off_unless_read(self, former_waiting_bytes: int) -> None:
+        if self._count_waiting_bytes() < former_waiting_bytes:  # the client reads slowly
             self._start_timer()
             return
         self.counts.dropped += 1

@@ -366,21 +366,21 @@ def is_complete(content: NotificationContent, line: str) -> bool:
 
 def make_digest(notes: Sequence[Note]) -> Note:
     """Combine at least two notes for one surface, oldest first, into one."""
-    last = notes[-1]
+    newest = notes[-1]
     taps = [note.haptic for note in notes if note.haptic]
-    if taps or last.form in (Form.BADGE, Form.REFRESH):
+    if taps or newest.form in (Form.BADGE, Form.REFRESH):
         # A watch face has room for one note; its number counts all cards, and only the strongest tap is felt.
-        return replace(last, haptic=max(taps, key=HAPTICS.index, default=""))
+        return replace(newest, haptic=max(taps, key=HAPTICS.index, default=""))
     lines = [f"• {note.subtitle}: {note.body}" if note.subtitle else f"• {note.body}" for note in notes]
     if len(lines) > MAX_DIGEST_LINES:
         lines = [*lines[: MAX_DIGEST_LINES - 1], f"• and {len(lines) - MAX_DIGEST_LINES + 1} more"]
     has_sound = any(note.sound for note in notes)
     return Note(
-        Form.BANNER if has_sound else last.form,
+        Form.BANNER if has_sound else newest.form,
         CARD_TITLE,
         "\n".join(lines),
         subtitle=f"{len(notes)} notifications",
         sound=APS_SOUND if has_sound else "",
-        badge=last.badge,
+        badge=newest.badge,
         is_good_news=all(note.is_good_news for note in notes),
     )

@@ -67,13 +67,13 @@ def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, is_quiet
     """The plan for the rows of `Outbox.list_waiting`. The first that is due is sent, and if it is collected, all others
     that are collected are sent with it, also those that are not due yet."""
     sendable = [row for row in waiting if row.urgent or not is_quiet]
-    first = next((row for row in sendable if row.due_at <= now), None)
-    if first is None:
-        waits = [(row.due_at - now).total_seconds() for row in sendable]
+    first_due = next((row for row in sendable if row.due_at <= now), None)
+    if first_due is None:
+        waits_s = [(row.due_at - now).total_seconds() for row in sendable]
         if len(sendable) < len(waiting):
-            waits.append(QUIET_POLL_S)
-        return DeliveryPlan((), min(waits, default=None))
-    batch = [row for row in sendable if row.is_collected] if first.is_collected else [first]
+            waits_s.append(QUIET_POLL_S)
+        return DeliveryPlan((), min(waits_s, default=None))
+    batch = [row for row in sendable if row.is_collected] if first_due.is_collected else [first_due]
     return DeliveryPlan(batch[:MAX_BATCH_NOTIFICATIONS], 0.0)
 
 
@@ -142,14 +142,14 @@ class Sender:
         """Send rows as one note; returns the seconds until the next step. Rows that are no longer needed, or whose
         surface was switched off meanwhile, are dropped."""
         notes = {row.id: note for row in rows if self.is_enabled and (note := self._make_note(row)) is not None}
-        if overtaken := [row for row in rows if row.id not in notes]:
-            self._outbox.finish(overtaken, DeliveryState.DROPPED)
-        if sent := [row for row in rows if row.id in notes]:
+        if dropped_rows := [row for row in rows if row.id not in notes]:
+            self._outbox.finish(dropped_rows, DeliveryState.DROPPED)
+        if sent_rows := [row for row in rows if row.id in notes]:
             first, *others = notes.values()
             failure = self._deliver(make_digest([first, *others]) if others else first)
             if failure is not None:
-                return self._count_failure(sent, failure)
-            self._outbox.finish(sent, DeliveryState.SENT)
+                return self._count_failure(sent_rows, failure)
+            self._outbox.finish(sent_rows, DeliveryState.SENT)
             self._failure_count, self._blocked_until, self.last_failure = 0, None, ""
         return 0.0
 

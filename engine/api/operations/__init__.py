@@ -190,9 +190,9 @@ def require_channel(engine: Services, name: str | None) -> str | None:
 def describe_fault(fault: Mapping[str, Any]) -> str:
     """The problem with an argument, in words. The value is not repeated, because it may be a secret that was put in the
     wrong place."""
-    where = ".".join(str(part) for part in fault["loc"] if part != "body" and "[" not in str(part))[:100]
+    argument_name = ".".join(str(part) for part in fault["loc"] if part != "body" and "[" not in str(part))[:100]
     message = _WORDS_BY_FAULT_TYPE.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ")
-    return f"{where}: {message}" if where else message
+    return f"{argument_name}: {message}" if argument_name else message
 
 
 @frozen
@@ -271,8 +271,8 @@ def match_prefix(
 def _begins_id(known_id: str, prefix: str) -> bool:
     """Whether an id begins with `prefix`, which may lack what stands before the underscore."""
     start = known_id.find("_") + 1
-    given = prefix.removeprefix(known_id[:start])
-    return bool(given) and known_id[start:].startswith(given)
+    rest_of_prefix = prefix.removeprefix(known_id[:start])
+    return bool(rest_of_prefix) and known_id[start:].startswith(rest_of_prefix)
 
 
 def make_document_with_transcript(engine: Services, target: Target, lines: int) -> Document:
@@ -280,9 +280,9 @@ def make_document_with_transcript(engine: Services, target: Target, lines: int) 
     reply = target.document()
     if target.session is not None and lines:
         after = max(0, target.session.lines - lines)
-        shown = engine.sessions.read_transcript(target.session.id, after=after, limit=lines)
+        last_lines = engine.sessions.read_transcript(target.session.id, after=after, limit=lines)
         unfinished = engine.sessions.read_unfinished_line(target.session.id)
-        reply["transcript"] = document([*shown, *([unfinished] if unfinished else [])])
+        reply["transcript"] = document([*last_lines, *([unfinished] if unfinished else [])])
     return reply
 
 

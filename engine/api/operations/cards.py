@@ -106,14 +106,14 @@ def propose(
 ) -> Document:
     """Make a card of your own; with `continues` one that continues a finished session. A text that nothing can run yet
     says so in its `note`."""
-    former = find_target(engine, continues).session if continues is not None else None
-    if continues is not None and former is None:
+    former_session = find_target(engine, continues).session if continues is not None else None
+    if continues is not None and former_session is None:
         raise Refusal("no_session", "this card has not run yet", "there is nothing to continue")
     card = engine.cards.propose(
         text,
-        workspace=former.workspace if former else workspace,
+        workspace=former_session.workspace if former_session else workspace,
         channel=channel,
-        continues=former.id if former else "",
+        continues=former_session.id if former_session else "",
     )
     return {"predictions": [document(card)]}
 

@@ -90,11 +90,11 @@ def learnings(
         case "write":
             return _propose_agents_md(engine, require("workspace", workspace))
     if workspace and not scope and not session:
-        listed = _find_learnings_for_workspace(engine, workspace, kind=kind, words=words, limit=limit)
+        documents = _find_learnings_for_workspace(engine, workspace, kind=kind, words=words, limit=limit)
     else:
-        place = "" if scope == LearningScope.GLOBAL.value else workspace
-        listed = document(service.list_entries(scope, place, session, kind=kind, words=words, limit=limit))
-    return {"workspace": workspace, "learnings": listed}
+        scope_workspace = "" if scope == LearningScope.GLOBAL.value else workspace
+        documents = document(service.list_entries(scope, scope_workspace, session, kind=kind, words=words, limit=limit))
+    return {"workspace": workspace, "learnings": documents}
 
 
 @operation
@@ -173,9 +173,9 @@ def train(
 @quiet_operation
 def metrics(engine: Services, days: Days = DEFAULT_METRIC_DAYS, workspace: Text = "") -> Document:
     """Figures on the cards of the last `days`, today included (SPEC 8.5, 8.6)."""
-    trained = (run for run in engine.training.list_runs() if run.state == RunState.ADOPTED and run.method == DPO)
-    last = instant(next((run.updated_at for run in trained), None))
-    return {**document(engine.insights.read(days, workspace)), "lastDpoTraining": last}
+    adopted_runs = (run for run in engine.training.list_runs() if run.state == RunState.ADOPTED and run.method == DPO)
+    last_training_at = instant(next((run.updated_at for run in adopted_runs), None))
+    return {**document(engine.insights.read(days, workspace)), "lastDpoTraining": last_training_at}
 
 
 def _find_lesson_uses(engine: Services, lesson: str) -> Document:
@@ -247,11 +247,11 @@ def _propose_agents_md(engine: Services, workspace: str) -> Document:
 
 def _take_for_one_card(lessons: Sequence[str]) -> list[str]:
     """The first lessons that fit on one card together. One that is too long for what is left is passed over."""
-    taken: list[str] = []
+    chosen_lessons: list[str] = []
     for lesson in lessons[:MAX_CARD_LESSONS]:
-        if sum(map(len, taken)) + len(lesson) <= MAX_LESSON_CHARS:
-            taken.append(lesson)
-    return taken
+        if sum(map(len, chosen_lessons)) + len(lesson) <= MAX_LESSON_CHARS:
+            chosen_lessons.append(lesson)
+    return chosen_lessons
 
 
 def _list_lessons_by_age(engine: Services, workspace: str) -> list[str]:

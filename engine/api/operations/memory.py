@@ -78,12 +78,12 @@ def remember(
     `remembered` are new, `known` were stored before; `bad` lines are skipped, or `kept` without their time.
     """
     items, problems = read_lines(list(lines), first=first, source=source)
-    new = engine.memory.remember(items).new if items else 0
+    new_count = engine.memory.remember(items).new if items else 0
     settled = engine.memory.settle(settle, indexed=True) if settle else False
     missing, trouble = engine.memory.missing()
     return {
-        "remembered": new,
-        "known": len(items) - new,
+        "remembered": new_count,
+        "known": len(items) - new_count,
         "bad": [problem._asdict() for problem in problems],
         "settled": settled,
         "missing": missing,
@@ -114,13 +114,13 @@ def drafts(
 ) -> Document:
     """List drafts of facts; keep one as a fact, with the text of `edit` if given; or dismiss one for good."""
     service = engine.knowledge.drafts
-    waiting = service.waiting(MAX_LISTED_DRAFTS)
+    waiting_drafts = service.waiting(MAX_LISTED_DRAFTS)
     if action == "list":
-        return {"drafts": document(waiting)}
+        return {"drafts": document(waiting_drafts)}
     # A decided draft is found by its whole id, so that a repeated verb reports the decision.
     decided_ids = [id] if find_or_none(service.get, require("id", id)) is not None else []
     draft_id = match_prefix(
-        id, [*decided_ids, *(draft.id for draft in waiting)], what="draft", see="clawpy drafts list"
+        id, [*decided_ids, *(draft.id for draft in waiting_drafts)], what="draft", see="clawpy drafts list"
     )
     if action == "dismiss":
         return {"drafts": [document(service.reject(draft_id))]}

@@ -79,11 +79,11 @@ def profile(
     the last save."""
     if undo:
         return {"leader": id, "text": format_versioned_profile(engine.profiles.undo(id)), "undone": True}
-    before = engine.profiles.read(id)
-    reply = {"leader": id, "text": format_versioned_profile(before)}
+    present_profile = engine.profiles.read(id)
+    reply = {"leader": id, "text": format_versioned_profile(present_profile)}
     if text is None:
         return reply
-    edits = engine.profiles.parse_edits(before, text)
+    edits = engine.profiles.parse_edits(present_profile, text)
     preview = engine.cascade.preview_edits(id, edits)
     if yes and edits:
         engine.profiles.edit(id, edits)
@@ -134,8 +134,8 @@ def tasks(
         return {"task": document(task)}
     if action == "done":
         return {"task": document(engine.tasks.finish(require("id", id)))}
-    listed = engine.tasks.list(workspace=workspace, state=state, limit=limit + 1)
-    return {"tasks": document(listed[:limit]), "more": len(listed) > limit}
+    found_tasks = engine.tasks.list(workspace=workspace, state=state, limit=limit + 1)
+    return {"tasks": document(found_tasks[:limit]), "more": len(found_tasks) > limit}
 
 
 def _make_agents_document(engine: Services) -> Document:

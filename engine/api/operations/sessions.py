@@ -147,8 +147,8 @@ def comment(
             raise Refusal(
                 "no_agent", f"{session.id} was not made by an agent, so its comments stay as notes", "`clawpy propose`"
             )
-        words, numbers = comments.make_unsent_message(change_id)
-        card = engine.cards.propose(words, workspace=session.workspace, continues=session.id)
+        message, numbers = comments.make_unsent_message(change_id)
+        card = engine.cards.propose(message, workspace=session.workspace, continues=session.id)
         reply |= {"continues": document(card), "changeSet": document(comments.mark_sent(change_id, numbers))}
     return reply
 
@@ -224,11 +224,11 @@ def _list_work(engine: Services, workspaces: Sequence[str], limit: int) -> Docum
 
     fetched = MAX_SEARCHED_ROWS if workspaces else limit
     sessions = engine.sessions.list_newest(limit=fetched)
-    waiting = engine.changes.list_undecided(limit=fetched)
+    undecided_changes = engine.changes.list_undecided(limit=fetched)
     elsewhere = Counter(session.workspace for session in sessions if not is_here(session))
     return {
         "sessions": document([*filter(is_here, sessions)][:limit]),
-        "changeSets": document([*filter(is_here, waiting)][:limit]),
+        "changeSets": document([*filter(is_here, undecided_changes)][:limit]),
         "elsewhere": dict(elsewhere.most_common()),
     }
 

@@ -43,8 +43,8 @@ def check(engine: OfflineServices, command: Text = "", prompt: Text | None = Non
     if bool(command) == (prompt is not None):
         raise Refusal("bad_arguments", "give a command or a prompt", '{"command": "ls"}')
     content = SettingsStore(engine.home.config_file).current.content
-    own = make_own_rules(content.allow, content.block)
-    verdict = check_command(command, own=own) if prompt is None else check_prompt(prompt, own=own)
+    own_rules = make_own_rules(content.allow, content.block)
+    verdict = check_command(command, own=own_rules) if prompt is None else check_prompt(prompt, own=own_rules)
     return {"verdict": verdict.verdict.value, "rule": verdict.rule, "reason": verdict.reason}
 
 
@@ -164,24 +164,26 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
 @operation
 def resume(engine: ApiServices, word: Text = "") -> Document:
     """End a hold, by default the only one that a command ends. `lifted` has it, `holds` those that remain."""
-    before = engine.safety.kill_switch.list_holds()
-    word = word or _find_word_of_only_hold(before)
+    former_holds = engine.safety.kill_switch.list_holds()
+    word = word or _find_word_of_only_hold(former_holds)
     engine.safety.kill_switch.resume(word)
-    return status(engine) | {"lifted": document([hold for hold in before if hold.word == word])}
+    return status(engine) | {"lifted": document([hold for hold in former_holds if hold.word == word])}
 
 
 def _find_word_of_only_hold(holds: Sequence[Hold]) -> str:
     """The word of the only active hold; `config`, which the settings end, only if there is no other.
 
     Raises `Refusal`: `which_hold` for several, `not_held` for none."""
-    words: list[HoldKind] = [hold.word for hold in holds if hold.word is not HoldKind.CONFIG] or [
+    hold_words: list[HoldKind] = [hold.word for hold in holds if hold.word is not HoldKind.CONFIG] or [
         hold.word for hold in holds
     ]
-    if len(words) > 1:
-        raise Refusal("which_hold", f"{' and '.join(words)} are active", f"name one: clawpy resume {words[0]}")
-    if not words:
+    if len(hold_words) > 1:
+        raise Refusal(
+            "which_hold", f"{' and '.join(hold_words)} are active", f"name one: clawpy resume {hold_words[0]}"
+        )
+    if not hold_words:
         raise Refusal("not_held", "nothing is stopped or paused", "see `clawpy status`")
-    return words[0]
+    return hold_words[0]
 
 
 @operation
