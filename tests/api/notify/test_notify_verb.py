@@ -17,7 +17,7 @@ def carry_out_notify(world: NotifyWorld, **arguments: Any) -> dict[str, Any]:
         notify=world.notifications,
         settings=world.settings,
         autonomy=SimpleNamespace(
-            find_quiet_reason=lambda: world.quiet, dnd_until=lambda: None, note_activity=lambda: None
+            find_quiet_reason=lambda: world.quiet, find_dnd_end=lambda: None, note_activity=lambda: None
         ),
     )
     return dispatch(engine, "notify", arguments)
