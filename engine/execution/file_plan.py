@@ -99,6 +99,7 @@ def read_image(root: Beneath, path: str, algorithm: str, copy: Path | None) -> I
 
 
 def _read_file_image(root: Beneath, path: str, algorithm: str, copy: Path | None) -> Image:
+    """The image of a regular file, as `read_image` returns it. Raises OSError."""
     with os.fdopen(root.open_file(path), "rb") as source, (copy or Path(os.devnull)).open("wb") as sink:
         status = os.fstat(source.fileno())
         digest = hashlib.new(algorithm, b"blob %d\0" % status.st_size)
@@ -107,11 +108,9 @@ def _read_file_image(root: Beneath, path: str, algorithm: str, copy: Path | None
             digest.update(chunk)
             read += len(chunk)
             sink.write(chunk)
-    return (
-        Image(ImageKind.FILE, digest.hexdigest(), status.st_mode & 0o777)
-        if read == status.st_size
-        else Image(ImageKind.OTHER)
-    )
+    if read != status.st_size:  # it is being written
+        return Image(ImageKind.OTHER)
+    return Image(ImageKind.FILE, digest.hexdigest(), status.st_mode & 0o777)
 
 
 def compute_blob_id(data: bytes, algorithm: str = "sha1") -> str:

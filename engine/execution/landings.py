@@ -33,6 +33,7 @@ from engine.execution.file_plan import (
     roll_back,
 )
 from engine.execution.landing_plans import (
+    TrialLanding,
     find_replaced_folders,
     keep_blobs,
     make_plan,
@@ -152,25 +153,13 @@ class Landings:
 
     def _plan_landing(self, git: Git, root: Beneath, row: ChangeSetRow, target: str) -> Plan:
         """The plan that lands `row` up to the tree `target`. Raises `Refusal` when the present files prevent that."""
-        way_out = f"`clawpy branch {row.id}` makes a branch of the work instead"
         for _ in range(MAX_PLANS):
             present = take_snapshot(git).tree
             trial = try_landing(git, root, landed=row.landed_tree, target=target, present=present)
-            preview = trial.preview
-            if preview.conflicts:
-                message = f"you and the session changed the same lines: {join_paths(preview.conflicts)}"
-                raise Refusal("conflict", message, f"set your version aside and land again, or {way_out}")
-            if preview.unsupported:
+            if trial.preview.unsupported:
                 raise self._refuse_unsupported(row, trial.unsupported)
-            if preview.in_the_way:
-                changed = [os.fsdecode(change.path) for change in trial.changes if not change.is_added]
-                left_out = [path for path in changed if root.lstat(path) is None]
-                if left_out and git.text("config", "--bool", "core.sparseCheckout", allowed=(0, 1)) == "true":
-                    message = f"outside of your sparse checkout: {join_paths(left_out)}"
-                    fix = f"`git sparse-checkout add` their folder and land again, or {way_out}"
-                    raise Refusal("conflict", message, fix)
-                message = f"untracked or ignored files are in the way: {join_paths(preview.in_the_way)}"
-                raise Refusal("conflict", message, f"move them away and land again, or {way_out}")
+            if refusal := _find_conflict(git, root, row, trial):
+                raise refusal
             token = self.randomness.new_id("land")
             plan = make_plan(git, root, trial.tree, trial.changes, token=token, scratch=self.scratch)
             self.step("planned")
@@ -275,6 +264,24 @@ def _write_target_tree(git: Git, row: ChangeSetRow, only: Sequence[FilePart]) ->
     if not only:
         return row.result_tree
     return write_tree_with(git, row.base_tree, row.result_tree, row.landed_tree, only)
+
+
+def _find_conflict(git: Git, root: Beneath, row: ChangeSetRow, trial: TrialLanding) -> Refusal | None:
+    """The refusal of a landing that conflicts with the present files, or None."""
+    preview = trial.preview
+    way_out = f"`clawpy branch {row.id}` makes a branch of the work instead"
+    if preview.conflicts:
+        message = f"you and the session changed the same lines: {join_paths(preview.conflicts)}"
+        return Refusal("conflict", message, f"set your version aside and land again, or {way_out}")
+    if not preview.in_the_way:
+        return None
+    changed = [os.fsdecode(change.path) for change in trial.changes if not change.is_added]
+    missing = [path for path in changed if root.lstat(path) is None]
+    if missing and git.text("config", "--bool", "core.sparseCheckout", allowed=(0, 1)) == "true":
+        message = f"outside of your sparse checkout: {join_paths(missing)}"
+        return Refusal("conflict", message, f"`git sparse-checkout add` their folder and land again, or {way_out}")
+    message = f"untracked or ignored files are in the way: {join_paths(preview.in_the_way)}"
+    return Refusal("conflict", message, f"move them away and land again, or {way_out}")
 
 
 def open_workspace(workspace: str) -> Beneath:

@@ -259,13 +259,7 @@ class ProcessFamily:
         processes: dict[int, psutil.Process] = {}
         for leader in self.leaders:
             with contextlib.suppress(psutil.Error):
-                family = [leader]
-                if children_of is None:
-                    family += leader.children(recursive=True)
-                else:
-                    for process in family:  # which grows meanwhile
-                        family += children_of.get(process.pid, ())
-                processes |= {process.pid: process for process in family}
+                processes |= {process.pid: process for process in _find_family(leader, children_of)}
         for pid in [] if self.group is None else self.group.read_pids():
             with contextlib.suppress(psutil.Error):
                 processes.setdefault(pid, psutil.Process(pid))
@@ -309,6 +303,16 @@ class ProcessFamily:
             self.kill(survivors)
             wait_for_deaths(survivors, time.monotonic() + 0.02)
         return True
+
+
+def _find_family(leader: psutil.Process, children_of: ChildrenOf | None) -> list[psutil.Process]:
+    """A process and its descendants. Raises psutil.Error."""
+    if children_of is None:
+        return [leader, *leader.children(recursive=True)]
+    family = [leader]
+    for process in family:  # which grows meanwhile
+        family += children_of.get(process.pid, ())
+    return family
 
 
 # -- the files by which they are found

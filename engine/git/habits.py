@@ -1,5 +1,4 @@
-"""Computes two habits of a project from its history: which files usually change together, and how it is released
-(pure).
+"""Computes two habits of a project from its history: which files usually change together, and how it is released.
 
 Cards are offered about a file that should have changed, too, and about a release that is due.
 
@@ -12,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
 from pathlib import PurePosixPath
@@ -48,7 +48,7 @@ class Partner:
     together: int
     """Number of commits in which both changed."""
     of: int
-    """Number of the last commits in which `because` changed."""
+    """Number of the last commits in which `because` changed, of which `together` are a part."""
 
 
 class CoChanges:
@@ -69,22 +69,24 @@ class CoChanges:
         for index, files in enumerate(self._files):
             for tie in _list_possible_ties(files):
                 self._changed[tie].append(index)
-        self._gone = {path: path in change.deleted for change in changes for path in change.files}
+        self._deleted = {path: path in change.deleted for change in changes for path in change.files}
 
     def find_missing_partner(self, files: Iterable[str], before: int | None = None) -> Partner | None:
         """The file that most likely should have changed with `files`; None if none is likely enough. Only the oldest
         `before` commits are used, by default all."""
-        present = frozenset(files)
+        changed = frozenset(files)
+        if len(changed) > MAX_CHANGED:
+            return None
         known_commits = self.length if before is None else before
-        partners: list[tuple[float, bool, Partner]] = []
-        for tie in sorted(_list_possible_ties(present)) if len(present) <= MAX_CHANGED else ():
+        likely: dict[tuple[float, bool], Partner] = {}
+        for tie in sorted(_list_possible_ties(changed)):
             last = [index for index in self._changed[tie] if index < known_commits][-TIE_COMMITS:]
-            counts = Counter(path for index in last for path in self._files[index] - present if not self._gone[path])
+            counts = Counter(path for index in last for path in self._files[index] - changed if not self._deleted[path])
             for path, together in sorted(counts.items()):
-                bound = compute_wilson_lower_bound(together, len(last), 1.0)
-                partners.append((bound, not is_group(tie), Partner(path, tie, together, len(last))))
-        bound, _, partner = max(partners, key=lambda rated: rated[:2], default=(0.0, False, None))
-        return partner if bound >= MIN_TIE else None
+                strength = compute_wilson_lower_bound(together, len(last), 1.0)
+                if strength >= MIN_TIE:
+                    likely.setdefault((strength, not is_group(tie)), Partner(path, tie, together, len(last)))
+        return likely[max(likely)] if likely else None
 
 
 def is_group(tie: str) -> bool:
@@ -174,26 +176,47 @@ def _find_version(subject: str) -> str:
     return match[0] if match else ""
 
 
-def measure_release_rhythm(history: Sequence[CommitChange]) -> ReleaseRhythm | None:
-    """The rhythm up to the newest commit; None without a release. `history` begins with the oldest commit."""
-    releases: list[_Release] = []
-    commits = 0
-    preparing = ""
-    subjects: list[str] = []
-    files: set[str] = set()
+@dataclass
+class _Release:
+    """A release, or what has been done towards the next one."""
+
+    tag: str = ""
+    """"" for one that was not made yet."""
+    at: int = 0
+    """Seconds since 1970."""
+    commits: int = 0
+    """Number of commits up to it, without merges."""
+    subjects: list[str] = field(default_factory=list)
+    """The subjects of the commits since the release before, without merges."""
+    preparing: str = ""
+    """The last of `subjects` that prepares a release, "" for none."""
+    files: set[str] = field(default_factory=set)
+    """The files that changed since the release before."""
+
+
+def _divide_by_releases(history: Sequence[CommitChange]) -> list[_Release]:
+    """The releases, and last what was done since the newest one. `history` begins with the oldest commit."""
+    releases = [_Release()]
     versions: set[str] = set()  # because of merges, the commit that prepares a release may come after the release
     for change in history:
-        files.update(change.files)
+        release = releases[-1]
+        release.files.update(change.files)
         versions.update(map(_find_version, change.tags))
         if change.parent_count < 2:
-            commits += 1
-            subjects.append(change.subject)
+            release.commits += 1
+            release.subjects.append(change.subject)
             if is_preparing_release(change.subject) and _find_version(change.subject) not in versions - {""}:
-                preparing = change.subject
-        tag = next(filter(is_release_tag, change.tags), "")
-        if tag:
-            releases.append(_Release(tag, change.committed, commits, frozenset(files)))
-            preparing, subjects, files = "", [], set()
+                release.preparing = change.subject
+        release.tag = next(filter(is_release_tag, change.tags), "")
+        if release.tag:
+            release.at = change.committed
+            releases.append(_Release(commits=release.commits))
+    return releases
+
+
+def measure_release_rhythm(history: Sequence[CommitChange]) -> ReleaseRhythm | None:
+    """The rhythm up to the newest commit; None without a release. `history` begins with the oldest commit."""
+    *releases, present = _divide_by_releases(history)
     if not releases:
         return None
     newest, compared = releases[-1], releases[-MAX_INTERVALS:]
@@ -202,12 +225,12 @@ def measure_release_rhythm(history: Sequence[CommitChange]) -> ReleaseRhythm | N
     return ReleaseRhythm(
         tag=newest.tag,
         at=newest.at,
-        commits=commits - newest.commits,
+        commits=present.commits - newest.commits,
         usual_days=usual_seconds / DAY_S,
         usual_commits=usual_commits,
-        subjects=tuple(subjects),
-        preparing=preparing,
-        files=frozenset(files),
+        subjects=tuple(present.subjects),
+        preparing=present.preparing,
+        files=frozenset(present.files),
         usual_files=frozenset(path for path, times in released_with.items() if 2 * times >= len(compared)),
     )
 
@@ -219,16 +242,3 @@ def _measure_usual_interval(releases: Sequence[_Release]) -> tuple[float, float]
     pairs = list(pairwise(releases[-MAX_INTERVALS - 1 :]))
     seconds = median(max(0, later.at - earlier.at) for earlier, later in pairs)
     return seconds, median(later.commits - earlier.commits for earlier, later in pairs)
-
-
-@frozen
-class _Release:
-    """One release."""
-
-    tag: str
-    at: int
-    """Seconds since 1970."""
-    commits: int
-    """Number of commits up to it, without merges."""
-    files: frozenset[str]
-    """The files that changed since the release before."""
