@@ -345,8 +345,9 @@ class CardStore:
         """Expire cards whose time is over, and withdraw those of workspaces that are off or deleted; returns how many.
         The operator's own prompts stay, because the folder may be back before their time is over."""
         workspaces = {card.workspace for card in self.read_pending()}
-        refusals = {workspace: self.workspace_refusal(workspace) for workspace in workspaces}
-        deleted = {workspace for workspace, refusal in refusals.items() if refusal and refusal.code == "no_folder"}
+        deleted = {
+            path for path in workspaces if (refusal := self.workspace_refusal(path)) and refusal.code == "no_folder"
+        }
 
         def is_lost(card: Card | CardRow) -> bool:
             return card.workspace in deleted and card.source != Source.OPERATOR

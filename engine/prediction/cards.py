@@ -477,8 +477,7 @@ class Cards:
             session = self._launcher.find_of_card(card_id) if row.status == Status.APPROVED else None
             if session is not None and not session.state.over:
                 row = self._database.write(lambda tx: _request_undo(tx, card_id))
-                ended_meanwhile = row.status != Status.APPROVED
-                if not ended_meanwhile:
+                if row.status == Status.APPROVED:  # otherwise the session ended meanwhile
                     self._launcher.stop(session.id, UNDONE)
                     return self.get(card_id), 0
             if row.status != Status.EXECUTED:  # no session has begun, so there is only a decision or a snooze

@@ -114,10 +114,8 @@ class PromptPlacer:
         if route is None:
             specialty_vectors = dict(zip(specialties, description_vectors, strict=False))
             domain_vectors = dict(zip(domains, description_vectors[len(specialties) :], strict=True))
-            if channel:
-                route = Route(channel)
-            else:
-                route = _place_by_specialty(vector, specialty_vectors) or _place_by_weights(by_channel) or Route()
+            by_meaning = _place_by_specialty(vector, specialty_vectors) or _place_by_weights(by_channel)
+            route = Route(channel) if channel else by_meaning or Route()
             agent = _find_most_similar(vector, domain_vectors) or _find_likeliest_role(probabilities, route.channel)
             route = replace(route, agent=agent)
         agent = _choose_free_agent(route.agent, route.channel, settings, agents)

@@ -90,7 +90,7 @@ def list_levels(facts: KillFacts) -> tuple[StopLevel, ...]:
         StopLevel(
             HoldKind.CONFIG,
             not facts.enabled,
-            "crossPollEnabled is true" if facts.enabled else "crossPollEnabled is false",
+            f"crossPollEnabled is {'true' if facts.enabled else 'false'}",
             "turn crossPollEnabled on",
         ),
         StopLevel(
@@ -246,22 +246,23 @@ class KillSwitch:
             has_file = word == HoldKind.STOP and is_stop_requested(self._file)
             active = [hold.word for hold in self.list_holds()]
             if word not in active and not has_file:
-                active_holds = (
-                    f"{' and '.join(active)} {'is' if len(active) == 1 else 'are'}" if active else "nothing is"
-                )
+                verb = "is" if len(active) == 1 else "are"
+                active_holds = f"{' and '.join(active)} {verb}" if active else "nothing is"
                 raise Refusal("not_held", f"`{word}` is not active; {active_holds}", "see `clawpy status`")
             if word == HoldKind.CONFIG:
                 raise Refusal("setting_off", SETTING_OFF, "turn it on: clawpy config set crossPollEnabled true")
             if has_file:
-                try:
-                    self._file.unlink(missing_ok=True)
-                except OSError as error:
-                    raise Refusal(
-                        "stop_file", f"{self._file} cannot be removed: {error}", "remove it by hand"
-                    ) from error
+                self._remove_file()
             self._database.write(lambda transaction: self._end(transaction, HoldKind(word), by_operator=True))
             if word == HoldKind.STOP:
                 self._stopping = None
+
+    def _remove_file(self) -> None:
+        """Remove the stop file. Raises `Refusal` `stop_file`."""
+        try:
+            self._file.unlink(missing_ok=True)
+        except OSError as error:
+            raise Refusal("stop_file", f"{self._file} cannot be removed: {error}", "remove it by hand") from error
 
     def set_enabled(self, enabled: bool) -> None:
         """Switch everything on or off for this run, by the API. Switching off ends running sessions; if that fails, the

@@ -274,10 +274,8 @@ def _propose_learned_flow(context: WorkspaceContext, flow: LearnedFlowOffer) -> 
     if last is not None and last >= changed:
         return None
     uncommitted_count = len(git.files) + git.more_files
-    news = "There is a new commit."
-    if uncommitted_count:
-        verb = "is" if uncommitted_count == 1 else "are"
-        news = f"There {verb} {count(uncommitted_count, 'uncommitted file')}."
+    files = f"There {'is' if uncommitted_count == 1 else 'are'} {count(uncommitted_count, 'uncommitted file')}."
+    news = files if uncommitted_count else "There is a new commit."
     ran = f"It ran last {moment(last, context.local)}. {news}" if last else "It was learned, and has not run here yet."
     offer = Offer(
         flow.prompt,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
 from engine.execution.runners.toolchains.detection import PackageSetup
@@ -47,37 +47,30 @@ _TEST_FLOWS = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow
 def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The tests of the project lack a tool or a package. The card blocks you if you ran the tests or changed a file of
     the project. In a project that you only read, it is upkeep."""
-    git, project_name = context.repository, plain(part.project.path, 40) or "this project"
     if any(lock.folder == part.project.path for lock in context.locks):
         return  # `update_lock` comes first
+    git, missing_tool = context.repository, part.project.missing_tool
     failed_session = _find_session_lacking_packages(context, part)
-    at: datetime | None = LONG_AGO
-    if failed_session is not None:
-        reason, at = (
-            f"The tests of {project_name} could not run: {plain(failed_session.error.partition(' (')[0], 80)}",
-            failed_session.ended_at,
-        )
-    elif part.project.missing_tool:
-        reason = f"The tests of {project_name} need {plain(part.project.missing_tool, 30)}, which is not installed"
-    else:
+    missing = missing_tool if failed_session is None else failed_session.error
+    installation = _choose_installation(context, part, missing) if missing else None
+    if installation is None or _runs_program(installation, missing_tool):
         return
     changed_file = next((file for file in git.files if part.holds(file.path)), None)
-    if failed_session is None and changed_file is not None:
-        at = changed_file.modified_at
-    blocks = failed_session is not None or changed_file is not None or any(part.holds(path) for path in git.own_files)
-    installation = _choose_installation(
-        context, part, failed_session.error if failed_session is not None else part.project.missing_tool
-    )
-    if installation is None or _runs_program(installation, part.project.missing_tool):
-        return
+    is_touched = changed_file is not None or any(part.holds(path) for path in git.own_files)
+    if failed_session is not None:
+        reason = f"could not run: {plain(failed_session.error.partition(' (')[0], 80)}"
+        at = failed_session.ended_at
+    else:
+        reason = f"need {plain(missing_tool, 30)}, which is not installed"
+        at = LONG_AGO if changed_file is None else changed_file.modified_at
     yield Offer(
         f"Install the packages{part.within}: {plain(installation.command, 80)}",
-        f"{reason}. {installation.summary}.",
+        f"The tests of {plain(part.project.path, 40) or 'this project'} {reason}. {installation.summary}.",
         subject="packages",
         facts={"command": installation.command_lines},  # a command that did not help once is not offered again
         parameters={"command": installation.command_lines},
         evidence_at=at,
-        tier=Tier.BLOCKS if blocks else Tier.UPKEEP,
+        tier=Tier.BLOCKS if failed_session is not None or is_touched else Tier.UPKEEP,
     )
 
 
@@ -398,18 +391,12 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     narrowed = find_ended_sessions(context, part.project.path, "narrow_failures")
     if any(session.id == last.session_id or session.created_at > last.ran_at for session in narrowed):
         return
-    bisects = find_ended_sessions(context, part.project.path, "bisect")
-    undecided = {session.id for session in bisects if not find_culprit(session)[0]}
-    ran_alone = any(
-        run.tree == last.tree and find_test_that_failed_alone(run) == tests[0] and run.session_id not in undecided
-        for run in part.tree_runs
-    )
-    if len(tests) == 1 and (ran_alone or part.passes_without_changes(context.repository.head)):
-        return  # it would be the same run, or the answer is known
     if _collect_bisected_tests(context, part).issuperset(tests):
         return  # each failed without the others, at the commit that broke it
     prompt = f"Run the {len(tests)} failing tests alone and group the failures by cause"
     if len(tests) == 1:
+        if _failed_alone(context, part, last, tests[0]) or part.passes_without_changes(context.repository.head):
+            return  # it would be the same run, or the answer is known
         prompt = f"Run `{shorten_test(tests[0])}` alone: does it fail without the other tests?"
     yield Offer(
         prompt,
@@ -418,6 +405,17 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         facts={"tests": sorted(tests), "tree": last.tree or last.head},
         parameters={"tests": tests},
         evidence_at=last.ran_at,
+    )
+
+
+def _failed_alone(context: WorkspaceContext, part: Part, last: ValidationRun, test: str) -> bool:
+    """Whether a test failed alone on the files of the last run. A run of a bisect that found no commit does not
+    count."""
+    bisects = find_ended_sessions(context, part.project.path, "bisect")
+    undecided = {session.id for session in bisects if not find_culprit(session)[0]}
+    return any(
+        run.tree == last.tree and find_test_that_failed_alone(run) == test and run.session_id not in undecided
+        for run in part.tree_runs
     )
 
 

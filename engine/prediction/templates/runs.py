@@ -290,8 +290,8 @@ def _offer_check_of_new_files(context: WorkspaceContext, part: Part) -> Iterator
 def _explain_new_files(git: GitState, files: Sequence[str], *, are_named: bool) -> str:
     """What it means that these files are in no commit. `are_named` says that the prompt names them already."""
     pronoun, verb, them = ("It", "is", "it") if len(files) == 1 else ("They", "are", "them")
-    branch = plain(git.branch, 30) or "HEAD"
-    return f"{pronoun if are_named else join_shortened(files)} {verb} in no commit: others get {branch} without {them}."
+    subject = pronoun if are_named else join_shortened(files)
+    return f"{subject} {verb} in no commit: others get {plain(git.branch, 30) or 'HEAD'} without {them}."
 
 
 @frozen

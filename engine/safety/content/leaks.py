@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 
 from engine.safety.content import ASK, BLOCK, Objection, read_option_lists, read_word_list
 from engine.safety.content.calls import Call
@@ -60,11 +61,8 @@ def judge_leak(call: Call) -> Objection | None:
 
 def _find_sent_files(call: Call) -> list[str]:
     """The words of a call that may name files that it sends, and the files that are redirected into it."""
-    words, skip = [], False
-    for word in call.args:
-        if not skip:
-            words.append(word)
-        skip = word in _UNSENT_FILES.get(call.base, ())
+    unsent_options = _UNSENT_FILES.get(call.base, ())
+    words = [word for before, word in pairwise(["", *call.args]) if before not in unsent_options]
     if call.base in ("ssh", "mail", "mailx"):
         words = []  # the command on the other machine is a call of its own
     words = [word for word in words if not word.startswith("ssh ")]
@@ -85,7 +83,7 @@ def _yields_secret(simple: SimpleCommand) -> bool:
     program = find_program(simple)
     if program in _METADATA_READERS:
         return False
-    if simple.argv[:1] and simple.argv[0] in _SECRET_PRINTERS and len(simple.argv) == 1:
+    if len(simple.argv) == 1 and simple.argv[0] in _SECRET_PRINTERS:
         return True
     words = simple.argv[1:]
     if program in _SEARCHERS:
