@@ -92,13 +92,13 @@ class CheckSources:
 
     prepare: Callable[[], None]
     """It is called before contexts are read, and brings up to date what they contain."""
-    contexts: Callable[[Sequence[str]], Sequence[WorkspaceContext]]
+    read_contexts: Callable[[Sequence[str]], Sequence[WorkspaceContext]]
     """Reads the contexts of workspaces. It is slow, because it asks git."""
     note_activity: Callable[[datetime], None]
     """It is called with a time if somebody but us changed the files of a workspace last at that time."""
-    test_runs: Callable[[str], Sequence[ValidationRun]]
+    read_test_runs: Callable[[str], Sequence[ValidationRun]]
     """The runs of a workspace's tests on the operator's files, newest first."""
-    workspaces: Callable[[], Sequence[str]]
+    list_workspaces: Callable[[], Sequence[str]]
     propose: Callable[[WorkspaceContext], Proposed]
 
 
@@ -186,7 +186,7 @@ class CardChecks:
         with self._lock:
             self.is_checking = True
             try:
-                paths = self._sources.workspaces() if workspaces is None else workspaces
+                paths = self._sources.list_workspaces() if workspaces is None else workspaces
                 return self._run(list(paths), requested=requested)
             finally:
                 self.is_checking = False
@@ -204,7 +204,7 @@ class CardChecks:
                 remarks[entry.workspace] = CHANGED_REMARK
         sentences = {
             workspace: "; ".join(filter(None, (remarks.get(workspace), held_back.get(workspace))))
-            for workspace in self._sources.workspaces()
+            for workspace in self._sources.list_workspaces()
         }
         return {workspace: words for workspace, words in sentences.items() if words}
 
@@ -214,7 +214,7 @@ class CardChecks:
         if entry.kind != LandingUndone.__name__:
             return False
         landed = (each.at for each in earlier if (each.kind, each.subject) == (ChangeSetLanded.__name__, entry.subject))
-        return had_failing_tests(self._sources.test_runs(entry.workspace), next(landed, entry.at))
+        return had_failing_tests(self._sources.read_test_runs(entry.workspace), next(landed, entry.at))
 
     def read_last_checked(self) -> dict[str, datetime]:
         """By workspace: when it was last checked, also by an earlier engine. Without workspaces that never were."""
@@ -323,7 +323,7 @@ class CardChecks:
     def _read_contexts(self, workspaces: Sequence[str]) -> Sequence[WorkspaceContext]:
         """Prepare a check and read its contexts. Files that changed are a sign of the operator."""
         self._sources.prepare()
-        contexts = self._sources.contexts(workspaces)
+        contexts = self._sources.read_contexts(workspaces)
         for context in contexts:
             if context.silence is not None:
                 self._sources.note_activity(context.now - context.silence)

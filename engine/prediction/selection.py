@@ -223,15 +223,15 @@ and without a card nobody would find out."""
 
 
 def select_rows(
-    rows: Sequence[CardRow], decisions: Mapping[str, int], *, learning: bool, randomness: Randomness
+    rows: Sequence[CardRow], decisions: Mapping[str, int], *, is_learning: bool, randomness: Randomness
 ) -> list[CardRow]:
     """The cards that may be shown (SPEC 2.5). `decisions` is how many cards of each kind were decided lately;
-    `learning` says that it is phase 1 or later.
+    `is_learning` says that it is phase 1 or later.
 
     In phase 0 all may be shown. Later, cards below the lowest band are left out. Exceptions are cards of tier 1, cards
     that the operator ordered, and next steps. Besides, one check in `CHECKS_PER_EXPLORATION` shows a card of a kind
     with few recent decisions, and the card says so."""
-    if not learning:
+    if not is_learning:
         return list(rows)
     selected = [
         row
@@ -241,14 +241,14 @@ def select_rows(
         or is_ordered(row.kind)
         or find_band(row.confidence) is not Band.DISCARDED
     ]
-    unknown = [row for row in rows if row not in selected and decisions.get(row.kind, 0) < MIN_KIND_HISTORY]
-    if unknown and randomness.uniform() * CHECKS_PER_EXPLORATION < 1:
-        kind = randomness.pick(dict.fromkeys(sorted({row.kind for row in unknown}), 1.0))
-        drawn = max((row for row in unknown if row.kind == kind), key=lambda row: row.confidence)
+    little_known = [row for row in rows if row not in selected and decisions.get(row.kind, 0) < MIN_KIND_HISTORY]
+    if little_known and randomness.uniform() * CHECKS_PER_EXPLORATION < 1:
+        kind = randomness.pick(dict.fromkeys(sorted({row.kind for row in little_known}), 1.0))
+        explored = max((row for row in little_known if row.kind == kind), key=lambda row: row.confidence)
         why = f"shown to learn whether you want it, as in one of {CHECKS_PER_EXPLORATION} rounds"
-        assert drawn.parts is not None, "what a check found is estimated"
-        drawn.parts = replace(drawn.parts, words=(*drawn.parts.words, why))
-        selected.append(drawn)
+        assert explored.parts is not None, "what a check found is estimated"
+        explored.parts = replace(explored.parts, words=(*explored.parts.words, why))
+        selected.append(explored)
     return selected
 
 
@@ -356,7 +356,7 @@ class CardSelector:
             except Refusal as refusal:
                 errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
         recent = decisions.count_by_kind(session, since=now - DECISION_MEMORY)
-        rows = select_rows(drafts, recent, learning=common.is_learning, randomness=self.randomness)
+        rows = select_rows(drafts, recent, is_learning=common.is_learning, randomness=self.randomness)
         for row in rows:
             row.id = self.randomness.new_id("pred")
         return self._give_places(rows, Room(self.store.settings.current, staying, now), now, tuple(errors))

@@ -55,8 +55,8 @@ class KillFacts:
     """The conditions that the kill switch checks. `stop_request` is the reason of a stop that is no hold yet, "" for
     none. `holds` are the active holds."""
 
-    enabled: bool
-    enabled_this_run: bool
+    is_enabled: bool
+    is_enabled_this_run: bool
     stop_request: str
     holds: tuple[Hold, ...]
 
@@ -70,9 +70,9 @@ def decide_kill(facts: KillFacts, *, by_operator: bool) -> RailVerdict:
             continue
         until = f" until {hold.until:%H:%M} UTC" if hold.until else ""
         return RailVerdict(RAIL, Verdict.BLOCK, f"{hold.word}{until}: {hold.reason}", hold.word)
-    if not facts.enabled:
+    if not facts.is_enabled:
         return RailVerdict(RAIL, Verdict.BLOCK, SETTING_OFF, HoldKind.CONFIG)
-    if not facts.enabled_this_run:
+    if not facts.is_enabled_this_run:
         return RailVerdict(RAIL, Verdict.BLOCK, SWITCHED_OFF, HoldKind.API)
     return RailVerdict(RAIL, Verdict.ALLOW, "not stopped")
 
@@ -89,14 +89,14 @@ def list_levels(facts: KillFacts) -> tuple[StopLevel, ...]:
     return (
         StopLevel(
             HoldKind.CONFIG,
-            not facts.enabled,
-            f"crossPollEnabled is {'true' if facts.enabled else 'false'}",
+            not facts.is_enabled,
+            f"crossPollEnabled is {'true' if facts.is_enabled else 'false'}",
             "turn crossPollEnabled on",
         ),
         StopLevel(
             HoldKind.API,
-            not facts.enabled_this_run,
-            "on" if facts.enabled_this_run else "switched off for this run",
+            not facts.is_enabled_this_run,
+            "on" if facts.is_enabled_this_run else "switched off for this run",
             "resume api",
         ),
         StopLevel("key", by_key, "pressed" if by_key else "not pressed", "resume stop"),
@@ -147,7 +147,7 @@ class KillSwitch:
         self.decisions = decisions
         self._stop_sessions = stop_sessions
         self._on_change = on_change
-        self._enabled_this_run = True
+        self._is_enabled_this_run = True
         self._stopping: Hold | None = None
         """A stop that is being carried out, or could not be recorded."""
         self._was_stopped = False
@@ -177,8 +177,8 @@ class KillSwitch:
         facts, stopping = self._make_facts(self._holds), self._stopping
         is_recorded = any(hold.word is HoldKind.STOP for hold in facts.holds)
         switches = [] if stopping is None or is_recorded else [stopping]
-        switches += [] if facts.enabled else [Hold(HoldKind.CONFIG, SETTING_OFF, None)]
-        switches += [] if facts.enabled_this_run else [Hold(HoldKind.API, SWITCHED_OFF, self._switched_off_at)]
+        switches += [] if facts.is_enabled else [Hold(HoldKind.CONFIG, SETTING_OFF, None)]
+        switches += [] if facts.is_enabled_this_run else [Hold(HoldKind.API, SWITCHED_OFF, self._switched_off_at)]
         return list(select_active_holds([*facts.holds, *switches], self._clock.now()))
 
     def was_resumed_by_operator(self) -> bool:
@@ -239,7 +239,7 @@ class KillSwitch:
         """End the hold `word`. Raises `Refusal`: `unknown_hold`, `not_held` if it is not active, `setting_off`."""
         if word not in list(HoldKind):
             raise Refusal("unknown_hold", f"there is no stop or pause called {word!r}", f"one of {', '.join(HoldKind)}")
-        if word == HoldKind.API and not self._enabled_this_run:
+        if word == HoldKind.API and not self._is_enabled_this_run:
             self.set_enabled(True)
             return
         with self._changing:
@@ -267,9 +267,9 @@ class KillSwitch:
     def set_enabled(self, enabled: bool) -> None:
         """Switch everything on or off for this run, by the API. Switching off ends running sessions; if that fails, the
         watcher tries it again."""
-        if not enabled and self._enabled_this_run:
+        if not enabled and self._is_enabled_this_run:
             self._switched_off_at = self._clock.now()
-        self._enabled_this_run = enabled
+        self._is_enabled_this_run = enabled
         try:
             self.poll()
         except Exception:
@@ -326,7 +326,7 @@ class KillSwitch:
         now = self._clock.now()
         if any(hold.until is not None and now >= hold.until for hold in self._holds):
             self._database.write(self.end_expired)
-        is_stopped = bool(facts.stop_request) or not (facts.enabled and facts.enabled_this_run)
+        is_stopped = bool(facts.stop_request) or not (facts.is_enabled and facts.is_enabled_this_run)
         if is_stopped and not self._was_stopped:
             self._stop_sessions(decide_kill(facts, by_operator=True).reason)
         if is_stopped != self._was_stopped:
@@ -348,8 +348,8 @@ class KillSwitch:
         elif is_stop_requested(self._file):
             stop_request = STOPPED
         return KillFacts(
-            enabled=self._settings.current.cross_poll_enabled,
-            enabled_this_run=self._enabled_this_run,
+            is_enabled=self._settings.current.cross_poll_enabled,
+            is_enabled_this_run=self._is_enabled_this_run,
             stop_request=stop_request,
             holds=select_active_holds(holds, self._clock.now()),
         )

@@ -215,10 +215,10 @@ def _build_check_sources(services: Services) -> CheckSources:
     )
     return CheckSources(
         prepare=preparation.run,
-        contexts=partial(_read_contexts, services),
+        read_contexts=partial(_read_contexts, services),
         note_activity=lambda at: services.autonomy.presence.note(at),
-        test_runs=services.validation_runs.read_newest,
-        workspaces=lambda: services.workspaces,
+        read_test_runs=services.validation_runs.read_newest,
+        list_workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=other_sources),
     )
 

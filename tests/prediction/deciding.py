@@ -110,10 +110,10 @@ class DecisionWorld:
             randomness,
             CheckSources(
                 prepare=lambda: None,
-                contexts=lambda workspaces: self.read_contexts(workspaces),
+                read_contexts=lambda workspaces: self.read_contexts(workspaces),
                 note_activity=lambda at: None,
-                test_runs=lambda workspace: [],
-                workspaces=lambda: self.workspaces,
+                read_test_runs=lambda workspace: [],
+                list_workspaces=lambda: self.workspaces,
                 propose=self._propose,
             ),
         )

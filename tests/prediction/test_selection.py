@@ -56,9 +56,9 @@ LIKED, DISLIKED = make_draft("liked", 0.8), make_draft("disliked", 0.1, kind="li
     ids=["confidence", "broken", "heartbeat", "explored", "known"],
 )
 def test_which_drafts_are_shown(drafts: list[CardRow], decided: int, randomness: Randomness, selected: list[str]):
-    rows = select_rows(drafts, {"lint": decided}, learning=True, randomness=randomness)
+    rows = select_rows(drafts, {"lint": decided}, is_learning=True, randomness=randomness)
     assert [row.facts["name"] for row in rows] == selected
-    assert select_rows(drafts, {}, learning=False, randomness=NEVER) == drafts, "in phase 0 all are shown"
+    assert select_rows(drafts, {}, is_learning=False, randomness=NEVER) == drafts, "in phase 0 all are shown"
 
 
 def test_at_most_four_cards_are_of_one_kind(world: DecisionWorld):

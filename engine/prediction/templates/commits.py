@@ -321,10 +321,10 @@ def release_due(context: WorkspaceContext) -> Iterator[Offer]:
     if release is None:
         return
     since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
-    log = next((part.project.changelog for part in context.parts if not part.project.path), "")
-    is_unwritten = log in release.usual_files and log not in release.files
+    changelog = next((part.project.changelog for part in context.parts if not part.project.path), "")
+    is_unwritten = changelog in release.usual_files and changelog not in release.files
     yield Offer(
-        f"Add the {since} to the unreleased section of {plain(log, 30)}"
+        f"Add the {since} to the unreleased section of {plain(changelog, 30)}"
         if is_unwritten
         else f"List what a release would hold: the {since}",
         _explain_release(release, context.now),

@@ -82,10 +82,12 @@ def skip_options(args: list[str], valued: frozenset[str]) -> list[str]:
 
 LOOKUPS = [("command", [option]) for option in ("-v", "-V")]
 """Programs with the first argument by which they only look another program up."""
+
 # -- wrappers, such as sudo, env and xargs
 
 _RUNS_NOTHING = [*LOOKUPS, *(("sudo", [option]) for option in ("-e", "--edit", "-l", "-v", "-k"))]
 """Wrappers with the first argument by which they run no program."""
+
 _TEXT_WRAPPERS = read_word_list("text_wrappers")
 _ASSIGNMENTS = {"env": re.compile(r"[A-Za-z_][A-Za-z0-9_]*="), "sudo": re.compile(r"(?s)(?!/).*=")}
 """The words `NAME=value` that wrappers take before the command, by wrapper."""
