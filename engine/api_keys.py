@@ -175,12 +175,9 @@ class Keys:
             self.clear_cache()
         if deleted_from:
             return tuple(deleted_from)
-        if self._environment.get(make_variable_name(name), "").strip():
-            raise Refusal(
-                "in_environment",
-                f"{make_variable_name(name)} in the environment sets it",
-                f"unset {make_variable_name(name)}",
-            )
+        variable = make_variable_name(name)
+        if self._environment.get(variable, "").strip():
+            raise Refusal("in_environment", f"{variable} in the environment sets it", f"unset {variable}")
         message = f"there is no key for {name}"
         raise Refusal("no_key", f"{message} in the file; {fault}" if fault else message, "see `clawpy key list`")
 

@@ -120,17 +120,18 @@ class Home:
 
     def list_paths(self) -> dict[str, str]:
         """All paths by name, as in `paths` of `doctor --json`."""
-        return {
-            "config": str(self.config_file),
-            "data": str(self.data),
-            "cache": str(self.cache),
-            "logs": str(self.logs),
-            "database": str(self.database),
-            "agents": str(self.agents),
-            "chroma": str(self.data / "chroma"),
-            "taskGraph": str(self.data / "task_graph.json"),
-            "para": str(self.data / "para"),
-            "predictions": str(self.data / "predictions.jsonl"),
-            "dpoPairs": str(self.data / "dpo-pairs.jsonl"),
-            "wisdomCascadeConfig": str(self.data / "wisdom_cascade_config.json"),
+        paths = {
+            "config": self.config_file,
+            "data": self.data,
+            "cache": self.cache,
+            "logs": self.logs,
+            "database": self.database,
+            "agents": self.agents,
+            "chroma": self.data / "chroma",
+            "taskGraph": self.data / "task_graph.json",
+            "para": self.data / "para",
+            "predictions": self.data / "predictions.jsonl",
+            "dpoPairs": self.data / "dpo-pairs.jsonl",
+            "wisdomCascadeConfig": self.data / "wisdom_cascade_config.json",
         }
+        return {name: str(path) for name, path in paths.items()}
