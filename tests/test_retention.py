@@ -137,7 +137,7 @@ def test_an_event_of_exactly_its_days_stays_and_an_older_one_is_deleted(database
     mark_all_read(database)
     assert make_retention(database, clock, EVENTS).delete_old_rows() == {"memory_events": 1}
     assert read_keys(database, "memory_events", "subject") == ["", "exact", "new"]
-    [event] = Ledger(database).latest(1)
+    [event] = Ledger(database).read_newest(1)
     assert (event.kind, event.payload) == ("RowsLetGo", {"rows": {"memory_events": 1}})
     written = database.commits
     assert make_retention(database, clock, EVENTS).delete_old_rows() == {}, "again changes nothing"

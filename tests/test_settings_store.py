@@ -49,7 +49,7 @@ def save(file: Path, text: str):
 def read_events(database: Database) -> list[tuple[str, str, str]]:
     """(kind, subject, value) of each entry of the ledger, oldest first."""
     database.write(lambda tx: None)  # what was submitted before is done now
-    entries = reversed(Ledger(database).latest())
+    entries = reversed(Ledger(database).read_newest())
     return [(entry.kind, entry.subject, entry.payload.get("value", "")) for entry in entries]
 
 

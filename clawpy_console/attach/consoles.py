@@ -324,7 +324,7 @@ MAX_REPORTED_EVENTS = 30
 def _read_last_events(engine: Engine) -> list[str]:
     """The kinds of the last events, newest first."""
     try:
-        entries = engine.ledger.latest(MAX_REPORTED_EVENTS)
+        entries = engine.ledger.read_newest(MAX_REPORTED_EVENTS)
         return [f"{entry.at.isoformat(timespec='seconds')} {entry.kind}" for entry in entries]
     except Exception as failure:  # the report is worth more than its last part
         return [f"not readable: {type(failure).__name__}"]

@@ -170,7 +170,7 @@ class EventPrinter:
         self._out = sys.stdout
         self._as_json = as_json
         self._ledger = engine.ledger
-        [started] = self._ledger.latest(1, kinds=("EngineStarted",))
+        [started] = self._ledger.read_newest(1, kinds=("EngineStarted",))
         self._last_fact = started.id - 1
 
     def print_note(self, text: str, subject: str = "") -> None:

@@ -202,7 +202,7 @@ def _read_ledger(engine: Engine, words: str, before: int | None) -> list[LedgerE
     them come first. `before` is the id of the last row seen."""
     matching: list[LedgerEntry] = []
     for _ in range(MAX_SCANNED_PAGES if words else 1):
-        rows = engine.ledger.latest(ENTRIES_PER_PAGE, before=before)
+        rows = engine.ledger.read_newest(ENTRIES_PER_PAGE, before=before)
         entries = map(make_entry, rows)
         matching += [
             row
@@ -259,7 +259,7 @@ def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
             drafts = (draft for draft in knowledge.drafts.waiting() if draft.id == id)
             value = next(drafts, None) or knowledge.para.get(id)
         case Layer.LEDGER if id.isdigit():
-            value = next(iter(engine.ledger.latest(1, before=int(id) + 1)), None)
+            value = next(iter(engine.ledger.read_newest(1, before=int(id) + 1)), None)
     if value is None:
         raise Refusal(
             "unknown_memory", f"layer {layer.value} has no {sanitise(id)}", "it has been forgotten or has expired"

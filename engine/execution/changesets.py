@@ -68,7 +68,7 @@ from engine.model import (
 )
 from engine.storage import load, load_all
 from engine.storage.database import Database, Transaction
-from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
+from engine.storage.state import Intent, begin_intent, finish_intent_now, read_unfinished_intents
 from engine.text import sanitise
 
 log = logging.getLogger(__name__)
@@ -348,7 +348,9 @@ class ChangeSets(ChangeReader):
         """At start-up, before any other use: finish or roll back interrupted decisions, and remove the worktrees of
         earlier sessions except for those in `spare`. Returns messages on what was done."""
         messages = self._landings.recover()
-        messages += [self._recover_branch(intent) for intent in unfinished_intents(self._database, BRANCHING_INTENT)]
+        messages += [
+            self._recover_branch(intent) for intent in read_unfinished_intents(self._database, BRANCHING_INTENT)
+        ]
         with self._database.read() as session:
             rows = load_all(session, ChangeSetRow, "WHERE kept")
         final_states = (ChangeState.BRANCHED, ChangeState.DISCARDED)

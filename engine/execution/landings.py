@@ -47,7 +47,7 @@ from engine.frozen import frozen
 from engine.git import Git, join_paths, printable_path
 from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
 from engine.storage.database import Database
-from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
+from engine.storage.state import Intent, begin_intent, finish_intent_now, read_unfinished_intents
 from engine.wording import count
 
 LANDING_INTENT = "landing"
@@ -131,14 +131,14 @@ class Landings:
     def recover(self) -> list[str]:
         """At start-up: finish or roll back the landings that a crash interrupted. Returns a message on each."""
         shutil.rmtree(self.scratch, ignore_errors=True)
-        return [self._recover_landing(intent) for intent in unfinished_intents(self.database, LANDING_INTENT)]
+        return [self._recover_landing(intent) for intent in read_unfinished_intents(self.database, LANDING_INTENT)]
 
     @contextmanager
     def _lock_for_decision(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
         """Lock the row and the operator's files against other changes, and finish an interrupted change first."""
         workspace = self.reader.load_row(change_set_id).workspace
         with self.worktrees.locks.hold_exclusively(workspace), open_workspace(workspace) as root:
-            intents = unfinished_intents(self.database, LANDING_INTENT)
+            intents = read_unfinished_intents(self.database, LANDING_INTENT)
             try:
                 for intent in intents:
                     if LandingIntent(**intent.payload).workspace == workspace:

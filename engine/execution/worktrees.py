@@ -39,7 +39,7 @@ from engine.git.repository import is_git_name
 from engine.home import Home
 from engine.model import Refusal
 from engine.storage.database import Database, Transaction
-from engine.storage.state import Intent, begin_intent, finish_intent_now, read_intents, unfinished_intents
+from engine.storage.state import Intent, begin_intent, finish_intent_now, read_intents, read_unfinished_intents
 from engine.text import sanitise
 
 log = logging.getLogger(__name__)
@@ -230,7 +230,7 @@ class Worktrees:
         """The existing worktrees of an earlier run that are worth keeping, oldest first. They have only the fields that
         `capture` needs."""
         worktrees = []
-        for intent in unfinished_intents(self.database, WORKTREE_INTENT):
+        for intent in read_unfinished_intents(self.database, WORKTREE_INTENT):
             base, workspace, folder = (intent.payload.get(name, "") for name in ("base", "workspace", "folder"))
             if base and Path(workspace).is_dir() and Path(folder).is_dir():
                 worktrees.append(
@@ -240,7 +240,7 @@ class Worktrees:
 
     def list_sessions(self) -> dict[str, bool]:
         """The sessions that have a worktree, each with whether it is worth keeping."""
-        intents = unfinished_intents(self.database, WORKTREE_INTENT)
+        intents = read_unfinished_intents(self.database, WORKTREE_INTENT)
         return {intent.subject: bool(intent.payload.get("base")) for intent in intents}
 
     def folder_of(self, session_id: str) -> Path:
@@ -267,7 +267,7 @@ class Worktrees:
     def remove(self, session_id: str) -> None:
         """Remove a session's worktree, if it has one. Its trees stay in the repository. A worktree that cannot be
         removed, because it has files of another user, is left to the next start."""
-        for intent in unfinished_intents(self.database, WORKTREE_INTENT):
+        for intent in read_unfinished_intents(self.database, WORKTREE_INTENT):
             if intent.subject == session_id:
                 self._try_remove(intent)
 
@@ -281,7 +281,7 @@ class Worktrees:
         """At start-up: remove the worktrees of an earlier run, except for the sessions in `keep`, and release their
         trees, except for those in `keep_refs`. Returns messages on what was done."""
         messages = []
-        for intent in unfinished_intents(self.database, WORKTREE_INTENT):
+        for intent in read_unfinished_intents(self.database, WORKTREE_INTENT):
             if intent.subject not in keep:
                 removed = self._try_remove(intent)
                 if intent.subject not in keep_refs:

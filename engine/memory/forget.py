@@ -29,7 +29,7 @@ from engine.model import ForgetMatch, ForgetPreview, ForgetReport, Refusal
 from engine.storage import ask, driver_of, erasing, load_all, table_of
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import MIN_WORDS, SearchTerms, json_contains, make_search_terms, remove_from_json
-from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
+from engine.storage.state import Intent, begin_intent, finish_intent_now, read_unfinished_intents
 from engine.text import plain
 
 log = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ class Forgetting:
         """Finish what a crash left half done."""
         messages = []
         with self._lock:
-            for intent in unfinished_intents(self._database, INTENT):
+            for intent in read_unfinished_intents(self._database, INTENT):
                 texts = intent.payload.get("wanted")
                 self._finish(intent.id, SearchTerms(texts) if texts else None)
                 messages.append("the deletion that was interrupted when the engine stopped is complete")

@@ -89,7 +89,7 @@ class LedgerSource:
         """The `k` best events, best first."""
         terms = key_terms(query.text)
         matches = []
-        for entry in self.ledger.latest(MAX_COMPARED, kinds=tuple(EVENT_TEXTS)):
+        for entry in self.ledger.read_newest(MAX_COMPARED, kinds=tuple(EVENT_TEXTS)):
             text = describe_event(entry)
             share = compute_share_of_terms(terms, text)
             if share >= MIN_SHARE and (not query.workspace or entry.workspace in ("", query.workspace)):

@@ -26,7 +26,7 @@ from engine.memory.capture_rules import digest_sentence
 from engine.model import Bucket, ParaFact, Refusal, Trust
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
-from engine.storage.state import begin_intent, finish_intent_now, unfinished_intents
+from engine.storage.state import begin_intent, finish_intent_now, read_unfinished_intents
 from engine.text import hex_hash, one_line, sanitise
 from engine.wording import describe_validation_faults
 
@@ -190,7 +190,7 @@ class Para:
     def recover(self) -> list[str]:
         """Finish what a crash left half done. Returns what could not be finished, in words."""
         problems = []
-        for intent in unfinished_intents(self._database, INTENT_KIND):
+        for intent in read_unfinished_intents(self._database, INTENT_KIND):
             try:
                 self._write_files(_FACTS.validate_python(intent.payload["facts"]))
             except (OSError, Refusal, ValidationError) as error:

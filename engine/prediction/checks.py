@@ -195,7 +195,7 @@ class CardChecks:
         """By workspace: why there may be no cards, or else the newest problem that still holds; and how many cards are
         held back. Without workspaces of which their last check, also by an earlier engine, found none of these."""
         remarks, held_back, checked = self._read_state(REMARKS_KEY, HELD_BACK_KEY, LAST_CHECKED_KEY)
-        decided = self._store.ledger.latest(MAX_CHANGE_EVENTS, kinds=tuple(CHANGE_EVENTS))
+        decided = self._store.ledger.read_newest(MAX_CHANGE_EVENTS, kinds=tuple(CHANGE_EVENTS))
         for number, entry in enumerate(decided):
             checked_at = checked.get(entry.workspace)
             if checked_at is None or entry.at <= datetime.fromisoformat(checked_at):

@@ -256,10 +256,10 @@ class Services:
             instant,
             sessions=self.sessions.list_newest(limit=MAX_ROWS),
             blocked_entries=self.safety.read_log(limit=MAX_ROWS, blocked_only=True),
-            decision_entries=self.ledger.latest(MAX_ROWS, kinds=DECISION_KINDS),
+            decision_entries=self.ledger.read_newest(MAX_ROWS, kinds=DECISION_KINDS),
             spent=self.safety.costs.sum_settled_since(instant),
             waiting=self.list_waiting(),
-            learning_entries=self.ledger.latest(MAX_ROWS, kinds=LEARNING_KINDS),
+            learning_entries=self.ledger.read_newest(MAX_ROWS, kinds=LEARNING_KINDS),
             decisions=decisions,
         )
 

@@ -165,7 +165,7 @@ def _make_cards_of_new_tasks(services: Services) -> Callable[[], None]:
     """A function that makes cards when a task was added since its last call, instead of with the next check."""
 
     def newest() -> int:
-        return next((entry.id for entry in services.ledger.latest(1, kinds=("TaskAdded",))), 0)
+        return next((entry.id for entry in services.ledger.read_newest(1, kinds=("TaskAdded",))), 0)
 
     last_seen = newest()
 

@@ -222,7 +222,7 @@ class _SimulatedDays:
 
     def _finish_sessions(self) -> None:
         """Let all running sessions end, and those that follow from them."""
-        if self._engine.database.recorded == self._events_when_idle:
+        if self._engine.database.ledger_commits == self._events_when_idle:
             return
         sessions, has_begun = self._engine.sessions, False
         self._runner.gate.set()
@@ -234,7 +234,7 @@ class _SimulatedDays:
             if not sessions.wait(waiting[0].id, HANG_TIMEOUT_S).state.over:
                 raise RuntimeError(f"the simulation hangs: {waiting[0].id}")
         self._runner.gate.clear()
-        self._events_when_idle = self._engine.database.recorded
+        self._events_when_idle = self._engine.database.ledger_commits
         if has_begun:
             self._note_peaks()
             if self._runner.is_chatty:  # the next steps of the session follow soon

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_RECORD = "INSERT INTO memory_events (at, kind, subject, workspace, payload) VALUES (?, ?, ?, ?, ?)"
+_INSERT_EVENT = "INSERT INTO memory_events (at, kind, subject, workspace, payload) VALUES (?, ?, ?, ?, ?)"
 
 SCHEMA_VERSION = 9
 """Stored as SQLite's `user_version`; raised with each change of `schema.sql`."""
@@ -77,7 +77,7 @@ class Transaction:
         """Write `event` to the ledger, in this transaction. It is published once the transaction is committed."""
         if not event.volatile:
             values = (as_stored(self.now), event.kind, event.subject, event.workspace, json.dumps(event.payload()))
-            driver_of(self.session).execute(_RECORD, values)
+            driver_of(self.session).execute(_INSERT_EVENT, values)
         self.events.append(event)
 
     def after_commit(self, action: Callable[[], None]) -> None:
@@ -98,7 +98,7 @@ class Database:
         self.path = path
         self.commits = 0
         """Number of commits since opening. An idle engine makes none."""
-        self.recorded = 0
+        self.ledger_commits = 0
         """Number of commits that wrote to the ledger. While it stays the same, consumers have nothing new to read."""
         self._clock = clock
         self._bus = bus
@@ -232,7 +232,7 @@ class Database:
         self.commits += 1
         for table in self._changed_tables:
             self._change_counts[table] += 1
-        self.recorded += any(not event.volatile for event in transaction.events)
+        self.ledger_commits += any(not event.volatile for event in transaction.events)
         for action in transaction.actions_after_commit:
             try:
                 action()

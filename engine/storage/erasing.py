@@ -182,8 +182,9 @@ def scrub(connection: sqlite3.Connection) -> bool:
     for table in _find_full_text_tables(connection):
         connection.execute(f'INSERT INTO "{table}"("{table}") VALUES (\'optimize\')')
     connection.execute("VACUUM")
-    busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    return busy is None or not busy[0]
+    checkpoint = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    is_busy = checkpoint is not None and checkpoint[0]
+    return not is_busy
 
 
 _ZLIB_HEADER = b"\x78"
@@ -246,8 +247,8 @@ def remove_from_json(text: str, terms: SearchTerms) -> str:
 
 def _erase_from(value: str | bytes, terms: SearchTerms) -> str | bytes:
     """A value without the terms, compressed if it was."""
-    new = remove_from_json(decode_text(value), terms)
-    return zlib.compress(new.encode(errors="replace")) if isinstance(value, bytes) else new
+    remaining = remove_from_json(decode_text(value), terms)
+    return zlib.compress(remaining.encode(errors="replace")) if isinstance(value, bytes) else remaining
 
 
 SKIPPED_TABLES = frozenset({"intents"})

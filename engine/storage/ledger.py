@@ -24,14 +24,15 @@ from engine.storage.database import Database
 log = logging.getLogger(__name__)
 
 _SELECT_ENTRIES = "SELECT id, at, kind, subject, workspace, payload FROM memory_events"
+
 MAX_ID = 2**63 - 1
 """Larger than every id."""
 
-BATCH = 500
+BATCH_SIZE = 500
 """Maximum number of entries that are read at once."""
 
-MAX_BETWEEN = 5_000
-"""Maximum number of entries of a span of time."""
+MAX_ENTRIES_BETWEEN = 5_000
+"""Maximum number of entries of a span of time that are read."""
 
 MAX_ATTEMPTS = 3
 """Number of failures after which an entry is reported and skipped."""
@@ -65,10 +66,12 @@ class Ledger:
         self.database = database
         self.cursor_keys: set[str] = set()
         """The keys of all consumers' cursors: entries after a cursor are still needed."""
-        self._last_since: tuple[tuple[int, int, int], list[LedgerEntry]] | None = None
+        self._last_read: tuple[tuple[int, int, int], list[LedgerEntry]] | None = None
         """What `read_since` returned last, after the commits and the arguments that it was read with."""
 
-    def latest(self, limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None = None) -> list[LedgerEntry]:
+    def read_newest(
+        self, limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None = None
+    ) -> list[LedgerEntry]:
         """The newest entries first, at most `limit`; page on with `before` = the last id seen."""
         before = before or MAX_ID
         if not kinds:
@@ -78,26 +81,26 @@ class Ledger:
         entries = [entry for kind in set(kinds) for entry in self._load_entries(clause, kind, before, limit)]
         return sorted(entries, key=lambda entry: entry.id, reverse=True)[:limit]
 
-    def read_since(self, cursor: int, limit: int = BATCH) -> Sequence[LedgerEntry]:
+    def read_since(self, cursor: int, limit: int = BATCH_SIZE) -> Sequence[LedgerEntry]:
         """Entries after `cursor`, oldest first, for services that must miss nothing. A result is kept until the next
         commit, since most of these services have the same cursor."""
         read_at = self.database.commits, cursor, limit  # before reading: after a commit meanwhile it is read again
-        last = self._last_since
+        last = self._last_read
         if last is None or last[0] != read_at:
             last = read_at, self._load_entries("WHERE id > ? ORDER BY id LIMIT ?", cursor, limit)
-            self._last_since = last
+            self._last_read = last
         return last[1]
 
     def read_between(self, start: datetime, end: datetime, kinds: tuple[str, ...]) -> list[LedgerEntry]:
-        """Entries of some kinds from `start` until before `end`, oldest first, at most `MAX_BETWEEN`."""
+        """Entries of some kinds from `start` until before `end`, oldest first, at most `MAX_ENTRIES_BETWEEN`."""
         return self._load_entries(
             "WHERE kind IN (SELECT value FROM json_each(?)) AND at >= ? AND at < ? ORDER BY id LIMIT ?",
-            *(json.dumps(kinds), as_stored(start), as_stored(end), MAX_BETWEEN),
+            *(json.dumps(kinds), as_stored(start), as_stored(end), MAX_ENTRIES_BETWEEN),
         )
 
     def describe_layer(self) -> LayerState:
         """The state of layer B (SPEC 9.5)."""
-        newest = self.latest(1)
+        newest = self.read_newest(1)
         with self.database.read() as session:
             (number,) = driver_of(session).execute("SELECT count(*) FROM memory_events").fetchone()
         return LayerState(Layer.LEDGER, number, newest[0].at if newest else None, "ready")
@@ -130,8 +133,8 @@ class LedgerCursor:
         self._key = key
         self._is_relevant = is_relevant
         self._cursor = -1
-        self._recorded = -1
-        """`Database.recorded` when nothing was left to handle."""
+        self._commits_when_done = -1
+        """`Database.ledger_commits` when nothing was left to handle."""
         ledger.cursor_keys.add(key)
 
     def handle_new(self, handle: Handler) -> None:
@@ -140,15 +143,15 @@ class LedgerCursor:
         `handle` returns how many it has handled, None for all; the others come the next time. Its errors are raised
         here. Then its whole batch comes again, so it must accept entries that it has handled before.
         """
-        while (recorded := self._database.recorded) != self._recorded:
+        while (commits := self._database.ledger_commits) != self._commits_when_done:
             if self._cursor < 0:
                 with self._database.read() as session:
                     self._cursor = int(state.get(session, self._key, 0))
             entries = self._ledger.read_since(self._cursor)
             if not self._handle_batch(entries, handle):
                 return
-            if len(entries) < BATCH:
-                self._recorded = recorded  # as it was before reading: entries that were written since are read next
+            if len(entries) < BATCH_SIZE:
+                self._commits_when_done = commits  # from before reading: what was written since is read next
 
     def _handle_batch(self, entries: Sequence[LedgerEntry], handle: Handler) -> bool:
         """Handle the relevant ones of `entries`, and move the cursor behind what was handled. False if some were not
@@ -158,8 +161,9 @@ class LedgerCursor:
         unhandled = [] if handled is None else relevant[handled:]
         if entries:
             self._cursor = unhandled[0].id - 1 if unhandled else entries[-1].id
-        is_progress = len(unhandled) < len(relevant) if relevant else len(entries) == BATCH
-        if is_progress:
+        was_any_handled = len(unhandled) < len(relevant)
+        was_full_batch_irrelevant = not relevant and len(entries) == BATCH_SIZE
+        if was_any_handled or was_full_batch_irrelevant:
             state.put_with_next_write(self._database, self._key, self._cursor)
         return not unhandled
 
@@ -238,16 +242,16 @@ class ConsumerThread:
         self._consumers = tuple(consumers)
         self._report = report
         self._background = BackgroundWorker(f"clawpy-{service}-follow", self._step)
-        self._started = False
+        self._is_started = False
 
     def start(self) -> None:
         """Start the thread, which first handles what was recorded while no engine ran."""
-        self._started = True
+        self._is_started = True
         self._background.wake()
 
     def poke(self) -> None:
         """Let the consumers catch up, if the thread was started. Returns at once; from any thread."""
-        if self._started:
+        if self._is_started:
             self._background.wake()
 
     def catch_up(self, until: float | None = None) -> None:

@@ -44,7 +44,7 @@ STATEMENT_TIMEOUT_MS = 10_000
 LOCK_ID = 0x636C6177
 """The advisory lock of writers."""
 
-PAGE_ROWS = 1_000
+ROWS_PER_FETCH = 1_000
 """Rows that are fetched at once."""
 
 _LOCK = "SELECT pg_advisory_xact_lock(%s)"
@@ -89,9 +89,9 @@ class SharedDatabase:
             connection.cursor().executemany(_PUSH, values)
 
     def fetch(self, topic: str, cursor: int) -> tuple[list[SharedRow], int]:
-        """The next rows of a topic after `cursor`, at most `PAGE_ROWS`, and the cursor for the next time."""
+        """The next rows of a topic after `cursor`, at most `ROWS_PER_FETCH`, and the cursor for the next time."""
         with self._open_table() as connection:
-            stored = connection.execute(_FETCH, (topic, cursor, PAGE_ROWS)).fetchall()
+            stored = connection.execute(_FETCH, (topic, cursor, ROWS_PER_FETCH)).fetchall()
         rows = [SharedRow(key, json.loads(document), version) for _, key, version, document in stored]
         return rows, stored[-1][0] if stored else cursor
 

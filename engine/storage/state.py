@@ -22,7 +22,6 @@ _SELECT_PREFIXED = "SELECT key, CAST(value AS TEXT) FROM engine_state WHERE key 
 
 _UPSERT = "INSERT INTO engine_state VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 
-
 _DELETE = "DELETE FROM engine_state WHERE key = :key"
 
 
@@ -99,7 +98,7 @@ def read_intents(transaction: Transaction, kind: str, subject: str) -> list[Inte
     return load_all(transaction.session, Intent, clauses, {"kind": kind, "subject": subject})
 
 
-def unfinished_intents(database: Database, kind: str) -> list[Intent]:
+def read_unfinished_intents(database: Database, kind: str) -> list[Intent]:
     """The unfinished intents of a service, oldest first."""
     with database.read() as session:
         return load_all(session, Intent, "WHERE kind = :kind ORDER BY id", {"kind": kind})

@@ -22,12 +22,7 @@ from engine.git.repository import LOST_CODES, find_workspace_refusal
 from engine.model import ChangeState, CheckResult, SessionView
 from engine.model.base import find_or_none
 from engine.model.sessions import KEPT_DURATIONS
-from engine.storage import (
-    Row,
-    ask,
-    read_all,
-    value_of,
-)
+from engine.storage import Row, ask, read_all, value_of
 from engine.storage.database import Database, Transaction
 
 
@@ -108,8 +103,8 @@ class ValidationRuns:
         landed as a whole and gave the very files that it saw. It then counts from the time of the landing on."""
         values = {"workspace": workspace, "limit": limit}
         with self.database.read() as session:
-            own = "WHERE workspace = :workspace AND NOT changed ORDER BY id DESC LIMIT :limit"
-            runs = read_all(session, ValidationRun, own, values)
+            unchanged = "WHERE workspace = :workspace AND NOT changed ORDER BY id DESC LIMIT :limit"
+            runs = read_all(session, ValidationRun, unchanged, values)
             landed_at: dict[int | None, str] = dict(ask(session, _SELECT_LANDED, values))
             of_ids = "WHERE id IN (SELECT value FROM json_each(:ids))"
             landed = read_all(session, ValidationRun, of_ids, {"ids": [*landed_at]})

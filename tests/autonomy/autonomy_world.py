@@ -123,14 +123,16 @@ class AutonomyWorld:
     def run_cycle(self) -> AutonomousCycleFinished:
         """One autonomous cycle as the schedule runs it; what it did."""
         assert self.engine.autonomy.schedule.run(ACT_JOB), "the cycle is not wanted"
-        (entry,) = self.engine.ledger.latest(1, kinds=("AutonomousCycleFinished",))
+        (entry,) = self.engine.ledger.read_newest(1, kinds=("AutonomousCycleFinished",))
         return AutonomousCycleFinished(
             **{key: tuple(value) if isinstance(value, list) else value for key, value in entry.payload.items()}
         )
 
     def read_causes(self) -> list[str]:
         """The causes of all changes of the state, oldest first."""
-        return [entry.payload["cause"] for entry in reversed(self.engine.ledger.latest(500, kinds=("StateChanged",)))]
+        return [
+            entry.payload["cause"] for entry in reversed(self.engine.ledger.read_newest(500, kinds=("StateChanged",)))
+        ]
 
     def wait_for_session(self, card_id: str) -> SessionView:
         """Wait until the session of a card has ended."""

@@ -180,7 +180,7 @@ def test_the_task_of_an_item_is_about_the_workspace_that_it_names_and_is_due_sin
         ("lint", "/srv/shop", due),
         ("audit", "/srv/api", due),
     }
-    [fault] = Ledger(database).latest(kinds=("FaultReported",))  # once, although both looks found it
+    [fault] = Ledger(database).read_newest(kinds=("FaultReported",))  # once, although both looks found it
     assert fault.payload["message"].startswith("agents/cto/heartbeat.md:3: no workspace nowhere is known")
 
 

@@ -48,7 +48,7 @@ def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
     engine.autonomy.schedule.run(STATE_JOB)
     assert set(engine.checks.read_last_checked()) == {world.workspace, str(second_repository.path)}
     engine.autonomy.schedule.run(STATE_JOB)
-    assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
+    assert len(engine.ledger.read_newest(9, kinds=("CycleFinished",))) == 2
 
 
 def test_a_workspace_that_the_settings_switch_off_cannot_be_added(engine: Engine, second_repository: Repository):
@@ -87,6 +87,6 @@ def test_a_check_makes_cards_although_the_folder_of_tasks_cannot_be_read(world: 
     world.configure(tasksDir="'/no/such/folder'")
     with world.opened() as engine:
         assert engine.checks.run().created
-        [fault] = engine.ledger.latest(9, kinds=("FaultReported",))
+        [fault] = engine.ledger.read_newest(9, kinds=("FaultReported",))
         assert fault.payload["message"].startswith("/no/such/folder cannot be read")
         assert fault.payload["message"].endswith("fix it, or: clawpy config set tasksDir ''")

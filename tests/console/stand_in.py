@@ -70,7 +70,7 @@ class StandIn:
         self.learnings = StandInLearnings(self)
         self.learnings_wait = False  # whether candidates and learnings are in the queue
         self.clock = SimpleNamespace(now=lambda: self.now)
-        self.ledger = SimpleNamespace(latest=make_ledger)
+        self.ledger = SimpleNamespace(read_newest=make_ledger)
         self.safety = StandInSafety(self)
         self.insights = StandInInsights(self)
         self.training = StandInTraining(self)

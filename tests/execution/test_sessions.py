@@ -27,7 +27,7 @@ def test_a_session_goes_from_its_permit_to_its_summary(world: ScriptWorld, datab
     assert "; print(" in world.read_lines(view, ["command"])[0], "two lines do not look like one"
     kinds = [line.kind for line in world.sessions.read_transcript(view.id)]
     assert kinds == ["command", "output", "output", "exit", "note"]
-    events = [entry.kind for entry in reversed(Ledger(database).latest())]
+    events = [entry.kind for entry in reversed(Ledger(database).read_newest())]
     assert events == ["SessionQueued", "SessionStarted", "SessionEnded"]
     assert [started.state for started in world.started] == [SessionState.RUNNING]
     assert [(ended.id, ended.state) for ended in world.ended] == [(view.id, SessionState.SUCCEEDED)]

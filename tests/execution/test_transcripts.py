@@ -119,7 +119,7 @@ def world(make_world: MakeWorld) -> ScriptWorld:
 def read_everything_stored(world: ScriptWorld, database: Database) -> str:
     """Everything that the session left on disk, and what the ledger says of it."""
     files = [path for path in world.home.transcripts.rglob("*") if path.is_file()]
-    return "\n".join([*(path.read_text() for path in files), *map(repr, Ledger(database).latest())])
+    return "\n".join([*(path.read_text() for path in files), *map(repr, Ledger(database).read_newest())])
 
 
 def test_a_printed_dotenv_is_stored_without_its_secrets(world: ScriptWorld, database: Database, bus: EventBus):

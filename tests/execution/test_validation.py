@@ -59,7 +59,7 @@ class ValidationWorld(AgentWorld):
 
     def read_events(self, *kinds: str) -> list[str]:
         """The events of these kinds in the ledger, the oldest first."""
-        return [row.kind for row in reversed(Ledger(self.database).latest(50, kinds=kinds))]
+        return [row.kind for row in reversed(Ledger(self.database).read_newest(50, kinds=kinds))]
 
     def read_attempts(self) -> list[tuple[int, int]]:
         """The number and the failed tests of each attempt."""
@@ -128,7 +128,7 @@ def test_a_key_in_the_name_of_a_test_is_neither_sent_nor_stored(world: Validatio
         write_files(test_login=test), write_files(cart=RIGHT), validation=ValidationSettings(tries=1)
     )
     assert f"test_login.py::test_login[{CUT}]" in prompts[0]
-    (failed,) = Ledger(world.database).latest(50, kinds=("ValidationFailed",))
+    (failed,) = Ledger(world.database).read_newest(50, kinds=("ValidationFailed",))
     assert failed.payload["failing"] == [f"test_login.py::test_login[{CUT}]"]
     with world.database.read() as session:
         runs = list(session.exec(select(ValidationRun)))

@@ -94,7 +94,7 @@ def check(lap: Lap, before: FileStates):
     acknowledged = set(lap.read_acknowledgements())
     engine = open_idle_engine(lap.home, lap.repository)
     try:
-        started = next(event for event in engine.ledger.latest(20, kinds=(EngineStarted.__name__,)))
+        started = next(event for event in engine.ledger.read_newest(20, kinds=(EngineStarted.__name__,)))
         has_message = bool(started.payload["recovered"])
         for session in engine.sessions.list_newest():
             if not session.state.over:

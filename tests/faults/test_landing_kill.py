@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.model import ChangeState, Refusal
-from engine.storage.state import unfinished_intents
+from engine.storage.state import read_unfinished_intents
 from tests.execution.changesets.landing_world import FileStates, LandingWorld
 from tests.faults.kill import fork_child
 
@@ -97,7 +97,7 @@ def recover_and_check(
         now = world.changes.get(change_set_id).state
         assert world.git_state == state
         assert world.files == (after if now is final_state else before), messages
-        assert unfinished_intents(world.database, "landing") == []
+        assert read_unfinished_intents(world.database, "landing") == []
         assert world.changes.recover() == []
         assert world.git("fsck", "--no-dangling", "--no-progress") == ""
         return now is final_state

@@ -87,7 +87,7 @@ class Organisation:
 
     def read_kinds(self) -> list[str]:
         """The kinds of all entries of the ledger, oldest first."""
-        return [entry.kind for entry in reversed(Ledger(self.database).latest(200))]
+        return [entry.kind for entry in reversed(Ledger(self.database).read_newest(200))]
 
 
 def make_world(

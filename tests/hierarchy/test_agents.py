@@ -31,7 +31,7 @@ def agents(folder: Path, database: Database) -> Agents:
 
 
 def read_recorded_kinds(database: Database) -> list[str]:
-    return [entry.kind for entry in reversed(Ledger(database).latest())]
+    return [entry.kind for entry in reversed(Ledger(database).read_newest())]
 
 
 @pytest.mark.parametrize("agent_id", ["", "Big", "../up", "a b", "1st", "owner", "a" * 41, ".hidden", "ä"])

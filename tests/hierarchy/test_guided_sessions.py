@@ -31,7 +31,7 @@ class GuidedWork:
             self.world.guided_sessions.catch_up()
 
     def read_events(self, kind: str) -> list[dict[str, Any]]:
-        entries = Ledger(self.world.database).latest(50, kinds=(kind,))
+        entries = Ledger(self.world.database).read_newest(50, kinds=(kind,))
         return [{**entry.payload, "subject": entry.subject} for entry in entries]
 
 

@@ -153,7 +153,9 @@ class Machine:
         self.engine.calls.begin(session, provider="openai", model="m", run_kind="task", prompt=prompt)
 
     def read_events(self, kind: str) -> list[dict[str, object]]:
-        return [{**entry.payload, "subject": entry.subject} for entry in self.engine.ledger.latest(500, kinds=(kind,))]
+        return [
+            {**entry.payload, "subject": entry.subject} for entry in self.engine.ledger.read_newest(500, kinds=(kind,))
+        ]
 
 
 @contextlib.contextmanager

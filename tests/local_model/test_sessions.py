@@ -35,7 +35,7 @@ def test_a_tool_is_called_and_the_model_gets_its_result(
         assert {"read", "write", "exec"} <= {tool.get("function", tool)["name"] for tool in first["tools"]}
         assert second["tools"] == first["tools"]
         assert "# Shop" in str(second["messages"][-1]["content"]), "what the tool read"
-        [used] = engine.ledger.latest(kinds=("ToolsUsed",))
+        [used] = engine.ledger.read_newest(kinds=("ToolsUsed",))
         assert used.payload["calls"][0] == "read"
         assert view.summary.splitlines()[-1] == world.read_lines(view, "say")[-1]
         assert engine.calls.read_reply(world.read_calls(view)[-1].id) == view.summary

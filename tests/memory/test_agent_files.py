@@ -43,7 +43,7 @@ def edit(files: AgentFiles, name: str, change: Callable[[str], str]) -> AgentFil
 
 def read_recorded_changes(database: Database) -> list[tuple[str, str, str]]:
     """(agent, file, how) of each change in the ledger, oldest first."""
-    entries = reversed(Ledger(database).latest(kinds=("AgentFileChanged",)))
+    entries = reversed(Ledger(database).read_newest(kinds=("AgentFileChanged",)))
     return [(entry.subject, entry.payload["file"], entry.payload["how"]) for entry in entries]
 
 

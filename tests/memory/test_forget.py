@@ -32,7 +32,7 @@ from engine.model import (
     Trust,
 )
 from engine.storage.database import Database
-from engine.storage.state import unfinished_intents
+from engine.storage.state import read_unfinished_intents
 from tests.hierarchy.guidance_world import edit_profile
 from tests.support import MONDAY_MORNING
 from tests.support.checks import refused
@@ -211,7 +211,7 @@ def test_a_crash_at_any_step_is_finished_at_the_next_start(
     engine.close()
     with closing(open_home(tmp_path)) as reopened:
         assert find_files(tmp_path) == []
-        assert unfinished_intents(reopened.database, "forget") == []
+        assert read_unfinished_intents(reopened.database, "forget") == []
         assert len(reopened.knowledge.graph.get_neighbourhood("session_1").edges) == 1
 
 

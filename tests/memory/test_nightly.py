@@ -91,7 +91,7 @@ class Nights:
     def read_contents(self) -> object:
         """All files of facts and agents, the drafts, and the ledger, to be compared."""
         files = {file: file.read_bytes() for file in self.folder.rglob("*.*") if file.suffix in (".md", ".json")}
-        return files, self.drafts.waiting(), Ledger(self.database).latest(1_000)
+        return files, self.drafts.waiting(), Ledger(self.database).read_newest(1_000)
 
 
 def crash(*_: object, **__: object):

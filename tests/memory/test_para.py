@@ -11,7 +11,7 @@ from engine.files import write_atomic
 from engine.memory.para import NewFact, Para, find_broken_files
 from engine.model import Bucket, ParaFact
 from engine.storage.database import Database
-from engine.storage.state import unfinished_intents
+from engine.storage.state import read_unfinished_intents
 from tests.support.checks import refused
 
 PORT = NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "session_1:4")
@@ -98,4 +98,4 @@ def test_a_change_of_two_files_is_finished_at_the_next_start(
     assert again.recover() == []
     assert [fact.active for fact in again.read_corrections(old.id)] == [False, True]
     assert "8001" in (tmp_path / "para/areas/ports/summary.md").read_text()
-    assert unfinished_intents(database, "para") == []
+    assert read_unfinished_intents(database, "para") == []

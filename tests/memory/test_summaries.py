@@ -51,7 +51,7 @@ def test_a_summary_is_remembered_once_for_each_outcome(
     session = work.add(make_view("session_2", check=CheckResult("pytest", 3, 1)))
     work.files["session_2"] = ("parser.py",)
     record_end(database, session)
-    (entry,) = Ledger(database).latest(1)
+    (entry,) = Ledger(database).read_newest(1)
     summariser.handle(entry)
     summariser.handle(entry)
     store = MemoryStore(database)

@@ -41,13 +41,13 @@ def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(ra
     rails.settings.change(cross_poll_cost_cap_per_hour=1000.0)
     rails.decide(make_approval(prediction_id="a", estimate=15_999_999))
     ledger = Ledger(rails.database)
-    assert ledger.latest(kinds=("CostWarned",)) == []
+    assert ledger.read_newest(kinds=("CostWarned",)) == []
     for name in ("b", "beyond"):
         assert rails.decide(make_approval(prediction_id=name, estimate=1)).permit
-        assert len(ledger.latest(kinds=("CostWarned",))) == 1
+        assert len(ledger.read_newest(kinds=("CostWarned",))) == 1
     for _ in range(2):
         assert rails.decide(make_approval(prediction_id="c", estimate=5_000_000)).permit is None
-    assert len(ledger.latest(kinds=("CostWarned",))) == 2
+    assert len(ledger.read_newest(kinds=("CostWarned",))) == 2
     [pause] = rails.kill_switch.list_holds()
     assert (pause.word, pause.by) == (HoldKind.PAUSE, BY_COST_CAP)
 
@@ -82,7 +82,9 @@ def test_an_exceeded_budget_of_an_agent_is_recorded_for_sessions_and_other_calls
     with pytest.raises(Refusal, match="today"):
         database.write(lambda tx: rails.costs.reserve_call(tx, "summary", 80_000, agent="cto"))
     database.write(lambda tx: None)  # the event of a refused call is written after it
-    breaches = [(fact.subject, fact.payload["spent"]) for fact in Ledger(database).latest(kinds=("BudgetExceeded",))]
+    breaches = [
+        (fact.subject, fact.payload["spent"]) for fact in Ledger(database).read_newest(kinds=("BudgetExceeded",))
+    ]
     assert sorted(breaches) == [("backend_builder", 50_000), ("cto", 0)]
 
 

@@ -133,7 +133,7 @@ def test_each_hold_ends_by_its_own_word_only(rails: Rails):
     assert rails.list_hold_words() == []
     with pytest.raises(Refusal, match="`stop` is not active; nothing is"):
         rails.kill_switch.resume("stop")
-    kinds = [entry.kind for entry in Ledger(rails.database).latest(kinds=("HoldPlaced", "HoldLifted"))]
+    kinds = [entry.kind for entry in Ledger(rails.database).read_newest(kinds=("HoldPlaced", "HoldLifted"))]
     assert sorted(kinds) == ["HoldLifted", "HoldLifted", "HoldPlaced", "HoldPlaced"]
 
 

@@ -42,7 +42,7 @@ def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails):
     blocked = [verdict.rail for verdict in entry.verdicts if verdict.verdict is not Verdict.ALLOW]
     assert blocked == ["rate", "cost", "gate", "kill"]
     assert entry.reason.startswith("rate: ")
-    [event] = Ledger(rails.database).latest(kinds=("TriggerBlocked",))
+    [event] = Ledger(rails.database).read_newest(kinds=("TriggerBlocked",))
     assert (event.subject, event.payload["rail"]) == ("b", "rate")
 
 

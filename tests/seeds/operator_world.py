@@ -141,7 +141,7 @@ class OperatorWorld(ModelWorld):
 
     def read_events(self, *kinds: str) -> list[Document]:
         """The events of these kinds in the ledger, the oldest first, each with its subject."""
-        newest = self.engine.ledger.latest(500, kinds=kinds)
+        newest = self.engine.ledger.read_newest(500, kinds=kinds)
         return [{"kind": entry.kind, "subject": entry.subject, **entry.payload} for entry in reversed(newest)]
 
     def record_decisions(

@@ -63,4 +63,4 @@ def test_a_laptop_that_slept_runs_one_cycle(tmp_path: Path):
         assert schedule.find_next_run(ACT_JOB) <= world.clock.now()
         assert schedule.run(ACT_JOB)
         assert schedule.find_next_run(ACT_JOB) == world.clock.now() + timedelta(minutes=30)
-        assert len(world.engine.ledger.latest(50, kinds=("AutonomousCycleFinished",))) == 2
+        assert len(world.engine.ledger.read_newest(50, kinds=("AutonomousCycleFinished",))) == 2

@@ -25,11 +25,11 @@ from tests.support.checks import refused
 def test_an_event_is_in_the_ledger_before_it_is_published(database: Database, bus: EventBus):
     entries_at_wake = []
     ledger = Ledger(database)
-    subscription = bus.subscribe(lambda: entries_at_wake.append(len(ledger.latest())))
+    subscription = bus.subscribe(lambda: entries_at_wake.append(len(ledger.read_newest())))
     database.write(lambda tx: tx.record(TaskAdded(subject="task_1", title="tidy up")))
     assert entries_at_wake == [1]
     assert [event.subject for event in subscription.drain()] == ["task_1"]
-    assert ledger.latest()[0].payload == {"title": "tidy up"}
+    assert ledger.read_newest()[0].payload == {"title": "tidy up"}
 
 
 def test_a_write_that_raises_leaves_nothing_and_publishes_nothing(database: Database, bus: EventBus):
@@ -42,10 +42,10 @@ def test_a_write_that_raises_leaves_nothing_and_publishes_nothing(database: Data
     with pytest.raises(ValueError, match="changed my mind"):
         database.write(record_and_fail)
 
-    assert Ledger(database).latest() == []
+    assert Ledger(database).read_newest() == []
     assert subscription.drain() == []
     database.write(lambda tx: tx.record(TaskAdded(title="after")))
-    assert len(Ledger(database).latest()) == 1
+    assert len(Ledger(database).read_newest()) == 1
 
 
 def test_after_a_caught_error_of_the_database_nothing_of_the_write_is_committed(database: Database):
@@ -61,9 +61,9 @@ def test_after_a_caught_error_of_the_database_nothing_of_the_write_is_committed(
 
     with pytest.raises((Refusal, sqlite3.ProgrammingError)):
         database.write(work)
-    assert [event.payload["title"] for event in Ledger(database).latest()] == ["first"]
+    assert [event.payload["title"] for event in Ledger(database).read_newest()] == ["first"]
     database.write(lambda tx: tx.record(TaskAdded(title="next")))
-    assert len(Ledger(database).latest()) == 2
+    assert len(Ledger(database).read_newest()) == 2
 
 
 def test_readers_cannot_write(database: Database, clock: FakeClock):
@@ -108,7 +108,7 @@ def test_the_path_of_a_database_may_have_any_character(tmp_path: Path, clock: Fa
     path.parent.mkdir()
     database = Database(path, clock=clock, bus=bus)
     database.record(TaskAdded(title="in it"))
-    assert len(Ledger(database).latest()) == 1
+    assert len(Ledger(database).read_newest()) == 1
     database.close()
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
@@ -122,7 +122,7 @@ def test_a_database_that_was_moved_while_it_was_open_is_missed_and_not_made_anew
     database = Database(path, clock=clock, bus=bus)
     home.rename(tmp_path / "moved")
     home.mkdir()
-    assert str(path) in refused("unwritable_home", Ledger(database).latest).message
+    assert str(path) in refused("unwritable_home", Ledger(database).read_newest).message
     assert list(home.iterdir()) == []
     database.close()
 
@@ -145,7 +145,7 @@ def test_a_home_whose_engine_was_killed_while_it_emptied_its_log_is_whole(
         half.write(whole.read(4096))
     database.close()
     database = Database(killed, clock=clock, bus=bus)
-    assert len(Ledger(database).latest()) == 50
+    assert len(Ledger(database).read_newest()) == 50
     database.close()
 
 

@@ -9,7 +9,7 @@ from engine.memory.captures import ENDED
 from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.ledger import (
-    BATCH,
+    BATCH_SIZE,
     MAX_ATTEMPTS,
     ConsumerThread,
     Ledger,
@@ -165,10 +165,10 @@ def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Databa
 
 
 def test_only_a_whole_batch_that_nobody_needs_moves_the_position(database: Database, cursor: LedgerCursor):
-    record_irrelevant(database, BATCH)
+    record_irrelevant(database, BATCH_SIZE)
     record_irrelevant(database)
     assert handle_subjects(cursor) == []
-    assert read_position_after_write(database) == BATCH
+    assert read_position_after_write(database) == BATCH_SIZE
 
 
 def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor):

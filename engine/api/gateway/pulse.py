@@ -122,7 +122,7 @@ class Pulse:
 
     async def run(self) -> None:
         """Follow the ledger and the token while the gateway listens."""
-        latest = await asyncio.to_thread(self.engine.ledger.latest, 1)
+        latest = await asyncio.to_thread(self.engine.ledger.read_newest, 1)
         self.head = latest[0].id if latest else 0
         await asyncio.gather(self._follow_ledger(), self._follow_token())
 

@@ -65,7 +65,7 @@ def predict(
 ) -> Document:
     """Check for new cards now, then return those that are pending."""
     workspaces = list(workspaces) or list(engine.workspaces)
-    last_event_id = max((event.id for event in engine.ledger.latest(1)), default=0)
+    last_event_id = max((event.id for event in engine.ledger.read_newest(1)), default=0)
     report = engine.checks.run(workspaces=workspaces, requested=True)
     return _make_pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown) | {
         "created": [card.id for card in report.created],
@@ -202,7 +202,7 @@ def _make_pending_document(
 
 def _describe_faults_since(engine: Services, event_id: int) -> list[str]:
     """The faults that were reported after an event, for instance that a line of a predictor cannot be read."""
-    newest_first = engine.ledger.latest(MAX_LISTED_FAULTS, kinds=("FaultReported",))
+    newest_first = engine.ledger.read_newest(MAX_LISTED_FAULTS, kinds=("FaultReported",))
     new_faults = [fault.payload for fault in reversed(newest_first) if fault.id > event_id]
     return [f"{fault['where']}: {fault['message']}" for fault in new_faults]
 

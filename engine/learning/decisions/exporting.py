@@ -28,7 +28,7 @@ from engine.model import DecisionSignal, Refusal
 from engine.redaction import redact
 from engine.storage import as_stored, ask, read_all, state
 from engine.storage.database import Database, Transaction
-from engine.storage.state import begin_intent, finish_intent, unfinished_intents
+from engine.storage.state import begin_intent, finish_intent, read_unfinished_intents
 from engine.wording import count, describe_validation_faults
 
 MIN_BATCH = 50
@@ -158,7 +158,7 @@ class Exporter:
     def recover(self) -> int:
         """Finish the batches that a crash interrupted; returns their number."""
         with self._batch_lock:
-            unfinished = unfinished_intents(self._database, EXPORT_INTENT)
+            unfinished = read_unfinished_intents(self._database, EXPORT_INTENT)
             for intent in unfinished:
                 assert intent.id is not None
                 self._write_batch(intent.id, intent.payload)

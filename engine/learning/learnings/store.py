@@ -27,7 +27,7 @@ from engine.model import LearningEntry, LearningKind, LearningScope, Refusal, Tr
 from engine.model.base import group_pairs
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import NotReady
-from engine.storage.state import begin_intent, finish_intent, unfinished_intents
+from engine.storage.state import begin_intent, finish_intent, read_unfinished_intents
 from engine.text import hex_hash, sanitise
 
 INTENT = "learnings"
@@ -223,7 +223,7 @@ class LearningStore(LearningFiles):
     def finish_pending(self) -> None:
         """Make the changes that a crash or a full disk interrupted. Raises as `apply`."""
         with self.lock:
-            for intent in unfinished_intents(self._database, INTENT):
+            for intent in read_unfinished_intents(self._database, INTENT):
                 self._finish(intent.id, CHANGES.validate_python(intent.payload["changes"]))
 
     def _finish(self, intent: int, changes: Sequence[Change]) -> None:

@@ -63,7 +63,7 @@ def expire(served: Served, number: int = 1) -> int:
     """Record `number` times in one transaction that a card expired; the id of the last record."""
     fact = PredictionExpired(subject="pred_gone", withdrawn=False, reason="its time was over")
     served.engine.database.write(lambda tx: [tx.record(fact) for _ in range(number)])
-    return served.engine.ledger.latest(1, kinds=("PredictionExpired",))[0].id
+    return served.engine.ledger.read_newest(1, kinds=("PredictionExpired",))[0].id
 
 
 @pytest.mark.long

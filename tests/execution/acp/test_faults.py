@@ -45,7 +45,7 @@ def test_an_agent_that_cannot_start_fails_with_its_reason(
     assert view.state is SessionState.CANNOT_RUN
     assert words in view.error or words in str(world.read_lines(view, ["error"]))
     assert world.calls.begun == []
-    (erred,) = Ledger(database).latest(kinds=("AgentErred",))
+    (erred,) = Ledger(database).read_newest(kinds=("AgentErred",))
     assert (erred.subject, erred.payload["tool"]) == (view.id, "acp:small")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.model import ChangeState, Refusal
-from engine.storage.state import unfinished_intents
+from engine.storage.state import read_unfinished_intents
 from tests.execution.changesets.landing_scenarios import find_refusal
 from tests.execution.changesets.landing_world import FILES, TEXT, Change, LandingWorld, kill_at, make_edit, make_edits
 from tests.support.checks import refused
@@ -93,7 +93,7 @@ def test_a_landing_that_fails_to_write_is_rolled_back(world: LandingWorld, faili
     refused("cannot_write", change_set.land)
 
     assert world.files == before
-    assert unfinished_intents(world.database, "landing") == []
+    assert read_unfinished_intents(world.database, "landing") == []
     change_set.land()
 
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.model import ChangeSet, ChangeState, FilePart, Refusal
-from engine.storage.state import unfinished_intents
+from engine.storage.state import read_unfinished_intents
 from tests.execution.changesets.landing_scenarios import apply_edits
 from tests.execution.changesets.landing_world import Change, Killed, LandingWorld
 from tests.execution.changesets.parts_of_changes import FILES, edit_four_files
@@ -147,7 +147,7 @@ def test_a_landing_that_is_killed_at_any_step_is_complete_or_rolled_back(tmp_pat
         world.close()
         world = LandingWorld(folder)
         world.changes.recover()
-        assert unfinished_intents(world.database, "landing") == []
+        assert read_unfinished_intents(world.database, "landing") == []
         after = world.changes.get(before.id)
         if after.landed == before.landed:
             assert world.files == files_before

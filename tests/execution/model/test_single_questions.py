@@ -159,7 +159,7 @@ def test_the_model_summarises_a_session_and_rules_while_it_fails(
     engine.knowledge.catch_up()
     assert find_summary(engine, second).startswith("Task: Look at the parser.")
     assert len(server.requests) == 3, "it rests for five minutes"
-    (fault,) = (row.payload for row in engine.ledger.latest(200) if row.kind == "FaultReported")
+    (fault,) = (row.payload for row in engine.ledger.read_newest(200) if row.kind == "FaultReported")
     assert "summarised by rules" in fault["message"]
     world.clock.advance(timedelta(minutes=5))
     third = run_session(engine, world, server)

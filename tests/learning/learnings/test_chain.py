@@ -11,7 +11,7 @@ from engine.learning.learnings.chain import NO_JUDGE
 from engine.model import LearningEntry, LearningScope, LearningStatus, Refusal
 from engine.storage.database import Database
 from engine.storage.ledger import MAX_ATTEMPTS
-from engine.storage.state import unfinished_intents
+from engine.storage.state import read_unfinished_intents
 from tests.learning.learnings.chain_world import NO_ANSWER, ChainWorld, MakeWorld, ScriptedModel, fail_with_full_disk
 
 UV = "We install with uv"
@@ -115,12 +115,12 @@ def test_entries_that_cannot_be_written_wait_and_the_model_is_not_asked_again(
         for _ in range(2 * MAX_ATTEMPTS):
             world.learnings.catch_up()
     assert len(model.questions) == 1
-    assert len(unfinished_intents(database, "learnings")) == 1
+    assert len(read_unfinished_intents(database, "learnings")) == 1
     (fault,) = world.faults
     assert "cannot be written yet" in fault
     world.learnings.catch_up()
     assert [entry.text for entry in world.learnings.list_entries()] == [UV]
-    assert unfinished_intents(database, "learnings") == []
+    assert read_unfinished_intents(database, "learnings") == []
     assert len(world.read_events("LearningsExtracted")) == 1
     assert len(model.questions) == 1, "its entries are written"
 
