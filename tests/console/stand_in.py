@@ -85,7 +85,7 @@ class StandIn:
                 since=ago(minutes=40),
                 next_change=ago(minutes=-18),
             ),
-            next_cycle=lambda: ago(minutes=-17.5),
+            find_next_cycle=lambda: ago(minutes=-17.5),
             describe_requirements=lambda workspaces: find_requirements(
                 autonomous=False,
                 autonomies={SHOP: WorkspaceAutonomy.CARDS, BLOG: WorkspaceAutonomy.ACT},
@@ -98,7 +98,7 @@ class StandIn:
             measure_silence=lambda: timedelta(minutes=12),
             note_activity=lambda: self.call_log.append(("note_activity",)),
             find_quiet_reason=lambda: self.dnd is not None,
-            dnd_until=lambda: self.dnd,
+            find_dnd_end=lambda: self.dnd,
             set_dnd=self._dnd,
         )
         self.embedded_twin = SimpleNamespace(read_phase=lambda: self.phase)
