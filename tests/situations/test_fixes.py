@@ -50,7 +50,7 @@ def test_an_agent_is_offered_a_finding_that_the_linter_cannot_fix(situation: Sit
     assert "F821" in linted.summary
     situation.advance(minutes=1)
     fixed = situation.approve(situation.predict_card("fix_lint"))
-    assert fixed.summary.endswith("changed nothing; 1 finding left, which no safe fix mends (F821 1)")
+    assert fixed.summary.endswith("changed nothing; 1 finding left, which no safe fix removes (F821 1)")
     card = situation.predict_card(FIX_BY_AGENT)
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == (

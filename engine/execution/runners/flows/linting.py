@@ -273,7 +273,7 @@ class FixLint(_LintFlow):
         if not used_commands:
             names = join_names(self.paths, 3) or "this project"
             return FlowResult(f"Nothing to fix: no linter of the project fixes {names}")
-        rest = f"; {count(len(left), 'finding')} left, which no safe fix mends ({_name_rules(left)})" if left else ""
+        rest = f"; {count(len(left), 'finding')} left, which no safe fix removes ({_name_rules(left)})" if left else ""
         if not changed:
             return FlowResult(f"Nothing to fix: {tools} changed nothing{rest}")
         summary = f"{tools} changed {count(len(changed), 'file')}: {join_names(changed, 4)}{rest}"
