@@ -77,6 +77,8 @@ _SPECIAL_PARAMETER = re.compile(r"\$[@*#?$!0-9-]")
 _TAKES_DEFAULT = re.compile(r"\$\{\w+:?[-=?+]")
 _PARAMETER = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 _DEFAULT_VALUE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):?[-=]([^${}`()]*)\}")
+_AS_PROMPT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)@P\}")
+"""A parameter that the shell expands a second time, as it does with its prompt."""
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPED_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "E": "", "f": "", "v": ""}
 _BRACES = re.compile(
@@ -91,9 +93,9 @@ _MAX_BRACE_WORDS = 250
 _MAX_EXPANSIONS = 3
 """Maximum number of `${…}` and `$((…))` around a substitution that are read."""
 _EVALUATING_PROGRAMS = frozenset(
-    {"let", "declare", "typeset", "local", "export", "readonly", "read", "unset", "test", "[", "[["}
+    {"let", "declare", "typeset", "local", "export", "readonly", "read", "unset", "test", "[", "[[", "env", "sudo"}
 )
-"""Programs that evaluate the subscript of an array in a word, also in a quoted one."""
+"""Programs that evaluate the subscript of an array in a word, also in a quoted one, or pass it on to one that may."""
 _SCRIPT_IN_SUBSCRIPT = re.compile(r"[^\[]*\[.*(?:\$\([^)]|`)", re.DOTALL)
 _GROUP_ENDS = {"{": "}", "if": "fi", "while": "done", "until": "done", "for": "done", "select": "done", "case": "esac"}
 """The words that begin a group of commands, with the word at its end."""
@@ -341,6 +343,10 @@ class _WordReader:
     def _expand(self, parameter: str) -> str:
         """The value of a parameter that the text itself sets, else its default, else the parameter as it is."""
         known_values = self.current.assigned | self.variables
+        as_prompt = _AS_PROMPT.fullmatch(parameter)
+        if as_prompt and as_prompt[1] in known_values:
+            value = known_values[as_prompt[1]][:1000]
+            return self._add_substitutions(value) or value
         default = _DEFAULT_VALUE.fullmatch(parameter)
         if default and default[1] not in known_values:
             return re.sub(r"['\"\\]", "", default[2][:1000])
@@ -530,7 +536,8 @@ class _CommandReader(_WordReader):
         if simple.argv[:1] == ["for"] and "in" in simple.argv[:3] and len(simple.argv) > 3:
             self.variables[simple.argv[1]] = " ".join(simple.argv[simple.argv.index("in") + 1 :])[:200]
         evaluated = list(simple.assigned.values())
-        if simple.argv[:1] and (simple.argv[0] in _EVALUATING_PROGRAMS or simple.argv[:2] == ["printf", "-v"]):
+        program = simple.argv[0].rsplit("/", 1)[-1] if simple.argv else ""
+        if program in _EVALUATING_PROGRAMS or simple.argv[:2] == ["printf", "-v"]:
             evaluated += simple.argv[1:]
         for value in filter(_SCRIPT_IN_SUBSCRIPT.match, evaluated):
             simple.substitutions += find_scripts_in_quotes(value, self.depth + 1)

@@ -286,6 +286,10 @@ def _find_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
         yield script
 
 
+_SLASH_OPTION = re.compile(r"^/(?=[a-zA-Z]+$)")
+"""The beginning of an option of PowerShell that is written as in `/enc`."""
+
+
 def _is_encoded(args: list[str]) -> bool:
     """Whether the script among the arguments of PowerShell is in base64. The option may be abbreviated."""
     options = (word.lower() for word in takewhile(lambda word: word.lower() not in ("-c", "-command"), args))
@@ -294,10 +298,13 @@ def _is_encoded(args: list[str]) -> bool:
 
 def _find_option_script(call: Call, result: Unwrapped) -> str | None:
     """The script of `sh -c SCRIPT`; None without such an option."""
-    if call.base in ("pwsh", "powershell") and _is_encoded(call.args):
-        result.unreadable = "an encoded command"
-        return ""
-    for index, word in enumerate(call.args):
+    args = call.args
+    if call.base in ("pwsh", "powershell"):
+        args = [_SLASH_OPTION.sub("-", word) for word in args]
+        if _is_encoded(args):
+            result.unreadable = "an encoded command"
+            return ""
+    for index, word in enumerate(args):
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) or word.lower() in ("--command", "-command"):
             script = _fill_parameters(call.base, call.args[index + 1 :])
             if script == "$()":
