@@ -1,6 +1,5 @@
 """An agent's requests before the real rails: policy, content filter, jail, a person (SPEC 3.5, 3.8, 9.3)."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from engine.execution.tools.toolbelt import ToolbeltFactory
 from engine.model import Randomness, SessionState, SessionView
 from engine.safety.content.commands import check_command
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
-from tests.execution.acp.steps import ask_permission, ask_to_execute, read, run_in_terminal, tell_environment, write
+from tests.execution.acp.steps import ask_permission, ask_to_execute, read, run_in_terminal, write
 from tests.execution.session_world import needs_sandbox
 from tests.support.checks import wait_until
 
@@ -93,13 +92,3 @@ def test_files_go_through_the_jail(make_acp_world: MakeAcpWorld):
     assert written == "wrote ok"
     assert content == "read fine"
     assert [file.path for file in world.find_change(view).files] == ["fine.txt"]
-
-
-def test_an_agent_reaches_only_its_provider(make_acp_world: MakeAcpWorld):
-    """The way out of the sandbox is the agent's alone; commands that are run for it have none."""
-    world = make_acp_world(sandbox=find_best_sandbox(), section={"hosts": ("api.example.com",)})
-    view = world.run(tell_environment("HTTPS_PROXY"), run_in_terminal("sh", "-c", "echo proxy=$HTTPS_PROXY"))
-    environment = json.loads(world.read_words(view)[0].removeprefix("environment "))
-    assert environment["HTTPS_PROXY"].startswith("http://127.0.0.1:")
-    assert "proxy=" in world.read_lines(view, ["output"])
-    assert any("network only to api.example.com" in line for line in world.read_lines(view, ["note"]))

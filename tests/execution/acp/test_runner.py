@@ -112,6 +112,17 @@ def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make_acp_world: Ma
     assert [file.path for file in world.find_change(view).files] == ["mine.txt", "term.txt"]
 
 
+@needs_sandbox
+def test_an_agent_reaches_only_its_provider(make_acp_world: MakeAcpWorld):
+    """The way out of the sandbox is the agent's alone; commands that are run for it have none."""
+    world = make_acp_world(sandbox=find_best_sandbox(), section={"hosts": ("api.example.com",)})
+    view = world.run(tell_environment("HTTPS_PROXY"), run_in_terminal("sh", "-c", "echo proxy=$HTTPS_PROXY"))
+    environment = json.loads(world.read_words(view)[0].removeprefix("environment "))
+    assert environment["HTTPS_PROXY"].startswith("http://127.0.0.1:")
+    assert "proxy=" in world.read_lines(view, ["output"])
+    assert any("network only to api.example.com" in line for line in world.read_lines(view, ["note"]))
+
+
 # Terminals
 
 

@@ -3,11 +3,13 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.execution.runners import CannotRun
-from tests.execution.flows.flow_run import TEST_CART, RunFlow, commit_shop
+from tests.execution.flows.flow_run import RunFlow, commit_shop
+from tests.support import read_table
 from tests.support.programs import make_program
 from tests.support.repository import Repository
 
@@ -70,55 +72,17 @@ def test_the_top_names_the_projects_with_tests(shop_below: Repository, run_flow:
 # HEAD alone
 
 
-TOTAL, ODD = "tests/test_cart.py::test_total", "tests/test_cart.py::test_odd"
-WRONG_CART = "def total(prices):\n    return max(prices)\n"
-BROKEN_CART = "def total(prices:\n    return sum(prices)\n"
+CASES = read_table(__file__)["head_alone"]
 
 
-CASES = {
-    "passes": (
-        {}, {"shop/cart.py": WRONG_CART}, TOTAL,
-        rf"{TOTAL} passes without your uncommitted changes: all 2 tests passed",
-    ),
-    "fails": (
-        {"shop/cart.py": WRONG_CART}, {"shop/cart.py": f"\n{WRONG_CART}"}, TOTAL,
-        rf"{TOTAL} fails without your uncommitted changes. On HEAD alone 1 of 2 tests failed .*: {TOTAL}",
-    ),
-    "syntax error": (
-        {"shop/cart.py": BROKEN_CART}, {"shop/cart.py": WRONG_CART}, TOTAL,
-        "On HEAD alone 1 error, no tests ran in .*: tests/test_cart.py",
-    ),
-    "same file fails": (
-        {"shop/cart.py": BROKEN_CART}, {"shop/cart.py": f"\n{BROKEN_CART}"}, "tests/test_cart.py",
-        "tests/test_cart.py fails without your uncommitted changes. On HEAD alone 1 error, .*",
-    ),
-    "file": ({}, {"shop/cart.py": BROKEN_CART}, "tests/test_cart.py", "HEAD is complete: all 2 tests passed"),
-    "new test": (
-        {}, {"tests/test_cart.py": f"{TEST_CART}\n\ndef test_odd():\n    assert 0\n"}, ODD,
-        "HEAD is complete: all 2 tests passed",
-    ),
-    "nothing left out": ({}, {}, TOTAL, "HEAD is complete: all 2 tests passed"),
-}  # fmt: skip
-"""Committed and uncommitted changes, the test that fails with them, and what is then said of HEAD alone: a regular
-expression, without the time at its end."""
-
-
-@pytest.mark.parametrize("committed, uncommitted, test, summary", CASES.values(), ids=CASES)
-def test_of_each_failing_test_only_what_is_known_is_said(
-    project: Repository,
-    run_flow: RunFlow,
-    committed: dict[str, str],
-    uncommitted: dict[str, str],
-    test: str,
-    summary: str,
-):
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_of_each_failing_test_only_what_is_known_is_said(project: Repository, run_flow: RunFlow, case: dict[str, Any]):
     commit_shop(project)
-    if committed:
-        project.commit("work", committed)
-    for path, text in uncommitted.items():
+    project.commit("work", case.get("committed", {}))
+    for path, text in case.get("uncommitted", {}).items():
         project.write(path, text)
-    run = run_flow("check_clean_head", tests=[test])
-    assert re.fullmatch(rf"{summary}(?: in [\d.]+ m?s)?", run.summary), run.summary
+    run = run_flow("check_clean_head", tests=[case["test"]])
+    assert re.fullmatch(rf"{case['summary']}(?: in [\d.]+ m?s)?", run.summary), run.summary
 
 
 # Linters

@@ -1,8 +1,9 @@
-"""When tasks of the board (SPEC 2.1) and learned flows (SPEC 5.2) become cards."""
+"""When tasks of the board (SPEC 2.1), findings for an agent and learned flows (SPEC 5.2) become cards."""
 
+from dataclasses import replace
 from datetime import timedelta
 
-from engine.prediction.templates.agent_work import LearnedFlowOffer, open_task, propose_learned_flows
+from engine.prediction.templates.agent_work import LearnedFlowOffer, let_agent_fix, open_task, propose_learned_flows
 from tests.prediction.builders import NOW, make_session, make_task
 from tests.prediction.sensing import SensedWorkspace
 
@@ -40,3 +41,9 @@ def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: Se
         (world.path / name).write_text("3")
     [changed] = propose_learned_flows(world.sense(), [RELEASE_CHECK])
     assert "It ran last 2 January. There are 2 uncommitted files." in changed.reasoning
+
+
+def test_a_prompt_says_how_many_files_it_does_not_name(world: SensedWorkspace):
+    world.sessions = [make_session("lint", facts={"findings": [{"path": f"{number}.py"} for number in range(12)]})]
+    (card,) = let_agent_fix(replace(world.sense(), prompt_runner="claude"))
+    assert "`7.py` and 2 more" in card.prompt
