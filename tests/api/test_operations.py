@@ -1,4 +1,4 @@
-"""Operations, as verbs and the doors carry them out: checks of arguments (SPEC 11.2), whether they show that you are
+"""Operations, as verbs and the gateway carry them out: checks of arguments (SPEC 11.2), whether they show that you are
 present (SPEC 2.2), cards, sessions and learnings (SPEC 9.8)."""
 
 import json

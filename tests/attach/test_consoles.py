@@ -1,19 +1,18 @@
-"""Which clients get a console, what becomes of one whose terminal is gone (SPEC 7.5), and garbage (SPEC 11.4)."""
+"""Which clients get a console, and what becomes of one whose terminal is gone (SPEC 7.5)."""
 
 import asyncio
 import gc
 import json
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from textual._styles_cache import StylesCache
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.attach import DUE_COLLECTIONS, IDLE_S, OVERDUE_COLLECTIONS, GarbageCollector
 from clawpy_console.attach.consoles import Consoles
 from clawpy_console.attach.protocol import EXIT, MessageParser
 from engine import Home, Refusal
@@ -87,10 +86,7 @@ def test_a_console_whose_terminal_vanishes_is_freed_and_reports_no_crash(
 def test_a_console_that_cannot_open_ends_its_client_with_a_message_and_an_engine_without_other_consoles(
     home: Home, monkeypatch: pytest.MonkeyPatch, step: str
 ):
-    def fail(*_: object):
-        raise OSError("the disk is gone")
-
-    monkeypatch.setattr(Consoles, step, fail)
+    monkeypatch.setattr(Consoles, step, Mock(side_effect=OSError("the disk is gone")))
     consoles = Consoles(StandIn, home, owns_engine=True)
     client_socket, console_socket = socket.socketpair()
     with client_socket:
@@ -103,45 +99,3 @@ def test_a_console_that_cannot_open_ends_its_client_with_a_message_and_an_engine
     assert kind == EXIT
     assert "The console crashed: OSError." in json.loads(content)["text"]
     assert list(home.logs.glob("crash-*"))
-
-
-@pytest.fixture
-def restore_collector() -> Iterator[None]:
-    """Puts the interpreter's collector and its switch interval back."""
-    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
-    gc.collect()
-    yield
-    gc.set_threshold(*thresholds)
-    sys.setswitchinterval(interval)
-
-
-@pytest.mark.long
-def test_full_collections_wait_until_nobody_types(restore_collector: None):
-    seconds = 0.0
-    collector = GarbageCollector(lambda: seconds)
-
-    def collect_middle_generation(times: int):
-        for _ in range(times):
-            gc.collect(1)
-
-    def count_collections_since_full() -> int:
-        """The number of collections of the middle generation since the last full one."""
-        return gc.get_count()[2]
-
-    collector.collect_if_due()  # not active yet: the interpreter does it by itself
-    collector.take_over_full_collections()
-    collect_middle_generation(DUE_COLLECTIONS)
-    collector.note_key()
-    seconds = IDLE_S - 0.1
-    collector.collect_if_due()
-    assert count_collections_since_full() >= DUE_COLLECTIONS, "a key was pressed just now"
-    seconds = IDLE_S
-    collector.collect_if_due()
-    assert count_collections_since_full() == 0
-    collect_middle_generation(DUE_COLLECTIONS // 2)
-    collector.collect_if_due()
-    assert count_collections_since_full() >= DUE_COLLECTIONS // 2, "none is due"
-    collector.note_key()
-    collect_middle_generation(OVERDUE_COLLECTIONS)
-    collector.collect_if_due()
-    assert count_collections_since_full() == 0, "an overdue one comes while keys are pressed"

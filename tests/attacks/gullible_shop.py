@@ -111,7 +111,7 @@ class GullibleShop(ModelWorld):
         )
         self.said = "\n\n".join([*SAID.values(), *read.values()])
 
-    def send_lines_by_other_doors(self):
+    def send_lines_in_other_ways(self):
         """Send hostile lines as notes of an agent, as an imported conversation, and as findings that go up."""
         for kind in ("fact", "decision", "correction"):
             noted = {"text": make_hostile_order("mcp"), "kind": kind, "workspace": str(self.repository.path)}

@@ -72,7 +72,7 @@ def aftermath(shop: GullibleShop) -> Aftermath:
     """What the shop's three sessions left, after everything that learns had its turn."""
     shop.engine.agents.assign_tier("backend_lead", 3)
     shop.plant_lines_to_read()
-    shop.send_lines_by_other_doors()
+    shop.send_lines_in_other_ways()
     for _ in range(ROUNDS):
         shop.work()
     session = shop.engine.sessions.list_newest()[0]
