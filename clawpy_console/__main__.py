@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Run `clawpy` with the process's arguments. Returns the exit code."""
-    for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, stream) is None:  # it was closed, as by `>&-`
-            file = open(os.devnull, mode)  # noqa: PTH123, SIM115 - it gets the number of that stream
-            os.set_inheritable(file.fileno(), True)
-            setattr(sys, stream, file)
+    _open_closed_streams()
     if "_ARGCOMPLETE" in os.environ:
         from clawpy_console.cli.verbs import complete
 
@@ -52,6 +48,15 @@ def main() -> int:
     except KeyboardInterrupt:  # before the console had the terminal, or after
         print(file=sys.stderr)
         return 130
+
+
+def _open_closed_streams() -> None:
+    """Open the standard streams that were closed, as by `>&-`."""
+    for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, stream) is None:
+            file = open(os.devnull, mode)  # noqa: PTH123, SIM115 - it gets the number of that stream
+            os.set_inheritable(file.fileno(), True)
+            setattr(sys, stream, file)
 
 
 def _print_line(line: str) -> int:

@@ -389,8 +389,7 @@ class ConsoleApp(CardConsole):
         """Label everything that can be reached, and go to the one whose label is typed."""
         from clawpy_console.screens.jump import Jump, Spot, find_spots
 
-        if not isinstance(self.screen, Jump):
-            self.ask(Jump(find_spots(self.screen)), Spot.go)
+        self.ask(Jump(find_spots(self.screen)), Spot.go)
 
     def action_connect_agent(self) -> None:
         """Let a coding agent or a model of this machine serve koji-core."""

@@ -127,10 +127,8 @@ class CardController:
             notify(f"“{crop(one_line(card.assignment.prompt), MAX_TITLE_CELLS)}” {outcome}.")
 
         def on_result(decided: Card) -> None:
-            if decision is CardDecision.DISMISS and decided.note not in (
-                "",
-                card.note,
-            ):  # what it said before is no news
+            has_news = bool(decided.note) and decided.note != card.note
+            if decision is CardDecision.DISMISS and has_news:
                 notify(f"{decided.note}{undo}")
 
         self._send_decision(card.id, _make_call(card, decision), on_result, on_refusal)

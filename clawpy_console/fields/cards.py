@@ -150,7 +150,7 @@ def format_confidence(share: float | None) -> str:
     return "–" if share is None else f"{share:.2f}"
 
 
-TREND_LABELS = {"improving": "▲ improving", "declining": "▼ declining", "steady": "steady"}
+TREND_LABELS = WORDS["trend"]
 """The trend of the approval in words, by its name in the document."""
 
 OUTCOME_LABELS = WORDS["outcome"]

@@ -15,6 +15,7 @@ from clawpy_console import formats
 from clawpy_console.fields import (
     LABELS,
     SIGNS,
+    TONES,
     WORDS,
     Document,
     Field,
@@ -77,11 +78,7 @@ def make_forgetting_fields(report: Document) -> Fields:
 # Candidates
 
 
-EVIDENCE_TITLES = {
-    "draftedFrom": "drafted from",
-    "corroboratedBy": "further evidence for",
-    "against": "evidence against",
-}
+EVIDENCE_TITLES = WORDS["evidence"]
 """The fields of a candidate that hold ids of records, each with its title."""
 
 
@@ -91,7 +88,7 @@ CANDIDATE_STATUS = LABELS["candidate"]
 CANDIDATE_TYPES = {name: KindName(*names) for name, names in WORDS["candidate"].items()}
 """The name of each type of candidate."""
 
-DECIDED_BY = {"operator": "you", "autonomy": "the engine", "api": "the gateway"}
+DECIDED_BY = WORDS["decided_by"]
 """Who decided about a candidate, in words."""
 
 STEP_SIGNS = SIGNS["step"]
@@ -149,7 +146,7 @@ def describe_evidence(candidate: Document) -> str:
     return f"evidence for: {supporting}, against: {len(candidate['against'])}"
 
 
-VERDICT_TONES = {"helps": "good", "harms": "wrong"}
+VERDICT_TONES = TONES["lift"]
 """The tones of verdicts on a lift; others are grey."""
 
 

@@ -41,6 +41,7 @@ from engine.model import (
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
+    from clawpy_console.console import EngineCall
     from engine import Engine
 
 
@@ -325,14 +326,11 @@ class Details(Dialog[None]):
             self._approve()
 
     def _approve(self) -> None:
-        """Approve the card. An edited text of a flow is its parameters, or a sentence for the engine to understand."""
-        card, text = self._card, self._editor.text.strip()
+        """Approve the card, unless its approval is on its way."""
+        card = self._card
         if card.id == self._approving_id:  # the key was pressed twice
             return
         self._approving_id = card.id
-        is_edited = text != self._editable_text.strip()
-        parameters = parse_parameters(text) if is_edited and card.assignment.flow else None
-        edit = text if is_edited and parameters is None else None
 
         def is_shown() -> bool:  # meanwhile the details may be closed, or show another card
             return self in self.app.screen_stack and self._card.id == card.id
@@ -351,15 +349,19 @@ class Details(Dialog[None]):
             self._is_risk_shown = False
             self._read_again()
 
-        def call(engine: Engine) -> Card:
-            return engine.cards.approve(
-                card.id,
-                edit=edit,
-                parameters=parameters,
-                without_sandbox=self._is_risk_shown and card.needs_confirmation,
-            )
+        self.app.cards.approve_edited(card, self._make_approval(card), on_approved, on_refusal)
 
-        self.app.cards.approve_edited(card, call, on_approved, on_refusal)
+    def _make_approval(self, card: Card) -> EngineCall[Card]:
+        """The call that approves `card` with the text in the editor. An edited text of a flow is its parameters, or a
+        sentence for the engine to understand."""
+        text = self._editor.text.strip()
+        is_edited = text != self._editable_text.strip()
+        parameters = parse_parameters(text) if is_edited and card.assignment.flow else None
+        edit = text if is_edited and parameters is None else None
+        without_sandbox = self._is_risk_shown and card.needs_confirmation
+        return lambda engine: engine.cards.approve(
+            card.id, edit=edit, parameters=parameters, without_sandbox=without_sandbox
+        )
 
 
 def show_details(app: CardConsole, card: Card) -> None:

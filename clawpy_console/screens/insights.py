@@ -15,9 +15,8 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, Fields, draw_bar, heading, text_line
+from clawpy_console.fields import WORDS, Document, Field, Fields, draw_bar, heading, text_line
 from clawpy_console.fields import cards as card_fields
-from clawpy_console.fields.cards import TRAINING_STATES
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import make_bindings
 from clawpy_console.screens import ConsoleScreen, find_next_choice
@@ -152,10 +151,11 @@ class InsightsScreen(ConsoleScreen):
             return
         if (run := insights.training.active) is not None:
             stop = partial(self._call, lambda engine: engine.training.cancel(), "the training is stopped")
+            state = card_fields.TRAINING_STATES[run.state].words
             question = (
-                f"{run.id}: {run.records:,} {METHOD_NAMES[run.method]} at {run.provider}, "
-                f"{TRAINING_STATES[run.state].words}.\n\nIt is also cancelled at the provider, which may still charge "
-                "for work done. The model in use stays; no pair is used up."
+                f"{run.id}: {run.records:,} {METHOD_NAMES[run.method]} at {run.provider}, {state}.\n\n"
+                "It is also cancelled at the provider, which may still charge for work done. The model in use stays; "
+                "no pair is used up."
             )
             confirm(self.app, "Stop the training?", question, "stop it", stop, risky=True)
             return
@@ -209,7 +209,7 @@ def explain_no_figures(insights: Insights, key_of: Callable[[str], str]) -> str:
     return f"No cards {when}. {mission} {key_of('mission.predict')} checks for cards now."
 
 
-METHOD_NAMES = {"dpo": "preference pairs", "sft": "conversations"}
+METHOD_NAMES = WORDS["method"]
 """The examples of a training, by its method."""
 
 
@@ -225,7 +225,7 @@ def _make_training_view_fields(view: TrainingView, now: datetime, key_of: Callab
     off = "" if view.enabled or not view.model else f", off: twinModelEnabled ({key_of('app.safety')})"
     yield Field("Twin model", f"{view.model or 'none: only the built-in Twin'}{off}")
     for run in view.runs:
-        label = TRAINING_STATES[run.state]
+        label = card_fields.TRAINING_STATES[run.state]
         cost = f" · {formats.money(run.cost)}" if run.cost else ""
         examples = f"{run.records:,} {METHOD_NAMES[run.method]}"
         text = f"{formats.moment(run.created_at, now)} · {examples}{cost}"

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field
+from clawpy_console.fields import WORDS, Document, Field
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import has_words, one_line
 from clawpy_console.widgets import Row
@@ -40,17 +40,11 @@ MAX_LISTED_ITEMS = 500
 """Maximum number of candidates, and of learnings, that are listed. Of the learnings, those of sessions are left out
 first, and of these the oldest. The filter finds the others too."""
 
-NEEDS_DECISION = "Needs your decision"
-"""The heading of what waits for you."""
-
-CANDIDATE_HEADINGS = {
-    CandidateStatus.REVIEW: NEEDS_DECISION,
-    CandidateStatus.ACTIVE: "Active",
-    CandidateStatus.DRAFTED: "Needs more evidence",
-    CandidateStatus.REJECTED: "Rejected / rolled back",
-    CandidateStatus.ROLLED_BACK: "Rejected / rolled back",
-}
+CANDIDATE_HEADINGS = WORDS["candidate_heading"]
 """The headings of candidates by their status, in the order of the list; learnings follow by scope."""
+
+NEEDS_DECISION = CANDIDATE_HEADINGS["review"]
+"""The heading of what waits for you."""
 
 FAULT_PREFIX = "fault: "
 """The prefix of the id of a row for a file that cannot be read."""

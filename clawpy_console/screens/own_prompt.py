@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events, getters, on
 from textual.app import ComposeResult
@@ -28,8 +28,12 @@ if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
 
 
-Completion = tuple[str, str]
-"""A completed text, and its meaning."""
+class Completion(NamedTuple):
+    """A way in which what was typed may go on."""
+
+    text: str
+    """The whole text with it."""
+    meaning: str
 
 
 def complete_text(text: str, forms: Sequence[FlowForm]) -> list[Completion]:
@@ -40,7 +44,7 @@ def complete_text(text: str, forms: Sequence[FlowForm]) -> list[Completion]:
         return _complete_parameters(text, rest, form)
     typed = text.lower().replace("_", " ").split()
     matches = [form for form in forms if "\n" not in text and form.name != text and _is_beginning_of(typed, form)]
-    return [(f"{item.name} " if item.parameters else item.name, item.title) for item in matches]
+    return [Completion(f"{form.name} " if form.parameters else form.name, form.title) for form in matches]
 
 
 def _complete_parameters(text: str, parameters: str, form: FlowForm) -> list[Completion]:
@@ -48,11 +52,11 @@ def _complete_parameters(text: str, parameters: str, form: FlowForm) -> list[Com
     *earlier, last = parameters.split(" ")
     key, value, _ = last.partition("=")
     if value:
-        return [(text, f"{key}: {means}") for parameter, means, _ in form.parameters if parameter == key]
+        return [Completion(text, f"{key}: {means}") for parameter, means, _ in form.parameters if parameter == key]
     used = {item.partition("=")[0] for item in earlier}
     head = text.removesuffix(last)
     return [
-        (f"{head}{parameter}=", f"{means} (required)" if required else means)
+        Completion(f"{head}{parameter}=", f"{means} (required)" if required else means)
         for parameter, means, required in form.parameters
         if parameter.startswith(last) and parameter not in used
     ]
@@ -223,7 +227,7 @@ class PromptBox(Dialog[None]):
             return
         self._load_flows_and_agents()
         self.app.save_prompt(text, self._workspace)
-        if not (self._selected >= 0 and text == self._completions[self._selected][0]):
+        if not (self._selected >= 0 and text == self._completions[self._selected].text):
             self._complete_again()
         self.remove_class("-with-status")
 
@@ -260,7 +264,7 @@ class PromptBox(Dialog[None]):
         """Put the next completion into the text; a single one goes on at once with what follows it."""
         if self._completions:
             self._selected = (self._selected + 1) % len(self._completions)
-            self._set_text(self._completions[self._selected][0])
+            self._set_text(self._completions[self._selected].text)
             if len(self._completions) == 1:
                 self._complete_again()
             else:

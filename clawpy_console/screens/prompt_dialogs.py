@@ -66,7 +66,16 @@ TRUST_SIGNS = {Trust.QUOTED.value: "”", APPROVED: "✓", Trust.MEASURED.value:
 SOURCE_TONES = TONES["source"]
 """The tone of a source's name, by its kind."""
 
-NO_ORIGIN = (None, "")
+
+class LineOrigin(NamedTuple):
+    """Where a line of a prompt comes from."""
+
+    source: PromptSource | None
+    objections: str
+    """Those of the content filter, "" for none."""
+
+
+NO_ORIGIN = LineOrigin(None, "")
 """The origin of a line that was not sent, such as a heading."""
 
 
@@ -85,12 +94,12 @@ class PromptLines(LinesView, CursorView):
         super().__init__(
             id=id, max_lines=1_000_000, signs={"": " " * SOURCE_CELLS}, empty="Select a call.", follow_end=False
         )
-        self._origins: list[tuple[PromptSource | None, str]] = []  # of each line: its source and its objections
+        self._origins: list[LineOrigin] = []  # of each line
 
     @property
     def source(self) -> PromptSource | None:
         """The source of the line under the cursor, None for a heading."""
-        return self._origins[self.cursor][0] if self.accepts_cursor(self.cursor) else None
+        return self._origins[self.cursor].source if self.accepts_cursor(self.cursor) else None
 
     @property
     def trust_words(self) -> str:
@@ -98,8 +107,8 @@ class PromptLines(LinesView, CursorView):
         source = self.source
         if source is None:
             return ""
-        label, hostile = source.standing or "text from Clawpy Console", self._origins[self.cursor][1]
-        return f"{label}, ▲ hostile: {hostile}" if hostile else label
+        label, objections = source.standing or "text from Clawpy Console", self._origins[self.cursor].objections
+        return f"{label}, ▲ hostile: {objections}" if objections else label
 
     @property
     def line(self) -> str:
@@ -116,12 +125,13 @@ class PromptLines(LinesView, CursorView):
         """Show a prompt from its top, with the reply below it. `objections` are those of the content filter to each
         line of each part."""
         lines: list[tuple[str, str]] = []
-        origins: list[tuple[PromptSource | None, str]] = []
+        origins: list[LineOrigin] = []
         for number, part in enumerate(parts):
             lines += [("hunk", ""), ("file", f"{part.role} · {part.name} · ≈{part.tokens:,} tokens")]
             lines += [("output" if part.role != "assistant" else "say", line.text) for line in part.lines]
-            line_objections = objections[number] if objections else [""] * len(part.lines)
-            origins += [NO_ORIGIN, NO_ORIGIN, *zip((line.source for line in part.lines), line_objections, strict=False)]
+            sources = [line.source for line in part.lines]
+            line_objections = objections[number] if objections else [""] * len(sources)
+            origins += [NO_ORIGIN, NO_ORIGIN, *map(LineOrigin, sources, line_objections)]
         if reply:
             lines += [("hunk", ""), ("file", "answered"), *(("say", item) for item in reply.rstrip("\n").split("\n"))]
         origins += [NO_ORIGIN] * (len(lines) - len(origins))
@@ -145,7 +155,7 @@ class PromptLines(LinesView, CursorView):
         return len(self._lines)
 
     def accepts_cursor(self, number: int) -> bool:
-        return super().accepts_cursor(number) and self._origins[number][0] is not None
+        return super().accepts_cursor(number) and self._origins[number].source is not None
 
     def compute_entry_region(self, number: int) -> Region:
         first, end = self._first_rows[number : number + 2]
@@ -164,7 +174,7 @@ class PromptLines(LinesView, CursorView):
         if source is None:
             return [] if self._lines[line][0] == "file" else [Segment(self._signs[""], base)]
         name = ""
-        if not part and (not line or source != self._origins[line - 1][0]):
+        if not part and (not line or source != self._origins[line - 1].source):
             name = source.label.rpartition("/")[2] or source.kind.value
         if line == self.cursor and self.has_focus and not part:
             sign = "▸"

@@ -5,7 +5,7 @@ The safety screen and the details of a card use it. No verb does, so it is not i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from clawpy_console import formats
@@ -31,11 +31,14 @@ from engine.model import (
 VERDICT_SIGNS = SIGNS["verdict"]
 """Sign and tone of each verdict of a rail."""
 
-RAIL_NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
+RAIL_NAMES: Mapping[str, str] = WORDS["rail"]
 """The names of rails whose id is not their name."""
 
 LEVEL_NAMES = WORDS["level"]
 """The names of the levels of the kill switch."""
+
+WORKSPACE_SIGNS = SIGNS["workspace"]
+"""Sign and tone of a workspace by its `autonomy` setting."""
 
 WORKSPACE_PREFIX = "workspace:"
 """The prefix of the id of a row for the autonomy of a workspace; its path follows."""
@@ -234,9 +237,9 @@ def make_switch_rows(state: AppState) -> Iterator[Row]:
     if state.workspace_autonomy:
         yield Row("", " AUTONOMY BY WORKSPACE")
     for workspace, autonomy in state.workspace_autonomy:
-        mark, style = {"act": "●", "cards": "◐"}.get(autonomy, "○"), "accent" if autonomy == "act" else "grey"
+        sign, tone = WORKSPACE_SIGNS[autonomy]
         text_style = "grey" if autonomy == "off" else "ink"
-        yield Row(WORKSPACE_PREFIX + workspace, workspace_name(workspace), mark, autonomy, text_style, style, style)
+        yield Row(WORKSPACE_PREFIX + workspace, workspace_name(workspace), sign, autonomy, text_style, tone, tone)
 
 
 def make_blocked_row(entry: LogEntry, now: datetime) -> Row:

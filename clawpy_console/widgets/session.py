@@ -47,9 +47,6 @@ def find_last_event_time(session: SessionView) -> datetime:
 
 def describe_result(session: SessionView, now: datetime) -> str:
     """`14:08 · 58s · 3 files changed`: when a session ended, how long it ran and how it ended, where that is known."""
-    duration = ""
-    if session.started_at and session.state is not SessionState.INTERRUPTED:  # its end was not seen
-        duration = formats.duration((session.ended_at or now) - session.started_at)
     outcome = make_session_label(session).words
     detail = one_line(session.error or session.summary)
     if session.result is Result.SUCCEEDED and session.discarded_at is None:
@@ -58,7 +55,7 @@ def describe_result(session: SessionView, now: datetime) -> str:
         detail = ""  # the word says it: discarded, or how many tests failed
     outcome = f"{outcome}: {detail}" if detail else outcome
     at = formats.moment(find_last_event_time(session), now) if session.state.over else ""
-    return " · ".join(part for part in (at, duration, outcome) if part)
+    return " · ".join(part for part in (at, _describe_duration(session, now), outcome) if part)
 
 
 def make_session_row(session: SessionView, now: datetime, place: str, waiting_mark: str = "") -> Row:
@@ -108,11 +105,12 @@ def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: da
         session.error or session.summary, "$wrong" if session.error else "$ink", width, MAX_HEADING_LINES
     )
     models = describe_models(session, calls)
+    duration = _describe_duration(session, now) or _describe_start(session, now)
     return [
         *wrap_text(session.prompt, "bold $ink", width, MAX_HEADING_LINES),
         Content.assemble(
             (f"{label.sign} {label.words}", f"${label.tone}"),
-            (f"  {_describe_duration(session, now)} · {_describe_cost(session, calls)}", "$grey"),
+            (f"  {duration} · {_describe_cost(session, calls)}", "$grey"),
         ),
         Content.styled(crop(participants, width), "$grey"),
         *(result if session.state.over else []),
@@ -123,12 +121,15 @@ def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: da
 
 
 def _describe_duration(session: SessionView, now: datetime) -> str:
-    """The time that a session took, or has run. The end of an interrupted one was not seen, only found out later."""
-    if session.started_at is None:
-        return "not started"
-    if session.state is SessionState.INTERRUPTED:
-        return f"started {formats.moment(session.started_at, now)}"
+    """The time that a session took, or has run; "" before its start. The end of an interrupted one was not seen."""
+    if session.started_at is None or session.state is SessionState.INTERRUPTED:
+        return ""
     return formats.duration((session.ended_at or now) - session.started_at)
+
+
+def _describe_start(session: SessionView, now: datetime) -> str:
+    """When a session started."""
+    return f"started {formats.moment(session.started_at, now)}" if session.started_at else "not started"
 
 
 def _describe_cost(session: SessionView, calls: Sequence[ModelCall]) -> str:
@@ -151,11 +152,14 @@ def describe_models(session: SessionView, calls: Sequence[ModelCall]) -> str:
     """The agent of a session and the models that its calls went to, "" for a flow."""
     if session.flow is not None:
         return ""
-    models = ", ".join(
-        dict.fromkeys(f"{call.provider}:{call.model}" if call.provider else call.model for call in calls)
-    )
+    models = ", ".join(dict.fromkeys(map(_name_model, calls)))
     call_count = f" · {formats.count(len(calls), 'call')}" if calls else ""
     return f"{session.agent} by {models or session.runner}{call_count}"
+
+
+def _name_model(call: ModelCall) -> str:
+    """The provider and the model of a call: `openai:gpt-5`."""
+    return f"{call.provider}:{call.model}" if call.provider else call.model
 
 
 CALL_SIGNS = SIGNS["call"]
@@ -179,9 +183,8 @@ def make_call_heading(call: ModelCall, session: SessionView, width: int) -> list
     duration = f" · {call.seconds:.1f} s" if call.seconds is not None else ""
     cost = formats.money(call.cost) + ("" if call.price_known else " estimated" if call.cost else " unknown price")
     figures = f"{call.input_tokens:,} tokens in, {call.output_tokens:,} out · {cost}{duration}"
-    model = f"{call.provider}:{call.model}" if call.provider else call.model
     lines = [
-        Content.assemble((f"{sign} {call.state}", f"${style}"), (f"  {model} · {call.run_kind}", "$ink")),
+        Content.assemble((f"{sign} {call.state}", f"${style}"), (f"  {_name_model(call)} · {call.run_kind}", "$ink")),
         Content.styled(crop(figures, width), "$grey"),
     ]
     if session.runner.startswith("acp"):

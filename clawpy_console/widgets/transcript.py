@@ -343,14 +343,8 @@ class Transcript(LinesView):
             self._last_number, self.last_line = lines[-1].number, lines[-1].text
         if unfinished:
             self.last_line = unfinished.text[-LAST_LINE_CHARS:]
-        new_lines: list[tuple[str, str]] = []
-        if self._ends_unfinished:
-            self._lines.pop()
-            self._first_rows.pop()
+        new_lines = self._remove_open_lines()
         self._ends_unfinished = unfinished is not None
-        if self._lines and self._lines[-1][0] == "progress":  # it may go on
-            new_lines.append(self._lines.pop())
-            self._first_rows.pop()
         for line in lines:
             if line.kind == "command":
                 self._progress = Progress()
@@ -363,6 +357,17 @@ class Transcript(LinesView):
         if unfinished is not None:
             new_lines.append((unfinished.kind, unfinished.text))
         self.extend(new_lines)
+
+    def _remove_open_lines(self) -> list[tuple[str, str]]:
+        """Remove what the next lines go on with: an unfinished line, and a row of progress, which is returned."""
+        if self._ends_unfinished:
+            self._remove_last_line()
+        is_progress = bool(self._lines) and self._lines[-1][0] == "progress"
+        return [self._remove_last_line()] if is_progress else []
+
+    def _remove_last_line(self) -> tuple[str, str]:
+        self._first_rows.pop()
+        return self._lines.pop()
 
     def _add_summary(self) -> None:
         """At the end of a run, add the failures of tests by cause, and show where the result begins."""
