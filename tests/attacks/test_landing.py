@@ -14,7 +14,7 @@ from sqlmodel import col, update
 from engine.execution.change_store import ChangeSetRow
 from engine.model import Refusal
 from tests.attacks.landing_files import EDITED, Canary, ignore_failure, make_all_changes
-from tests.execution.changesets.landing_world import Change, LandingWorld, make_edit
+from tests.execution.changesets.landing_world import Change, LandingWorld, make_edits
 from tests.support.checks import refused
 
 pytestmark = pytest.mark.attack("landing")
@@ -79,7 +79,7 @@ def make_git_tree(project: LandingWorld, *lines: str) -> str:
 
 def change_with(project: LandingWorld, *lines: str, name: str = "session_1") -> Change:
     """A change set whose result is HEAD's tree with these lines of `mktree` added."""
-    change = project.make_change(make_edit("top", EDITED), name=name)
+    change = project.make_change(make_edits({"top": EDITED}), name=name)
     result = make_git_tree(project, *project.repository.git("ls-tree", "HEAD").splitlines(), *lines)
     statement = update(ChangeSetRow).where(col(ChangeSetRow.id) == change.id)
     project.database.write(lambda tx: tx.session.exec(statement.values(result_tree=result)))

@@ -17,7 +17,8 @@ from tests.execution.session_world import MakeWorld, needs_sandbox
 from tests.support.checks import wait_for_threads, wait_until
 from tests.support.repository import Repository
 
-MakeAgentWorld = Callable[[AgentWork], AgentWorld]
+MakeAgentWorld = Callable[..., AgentWorld]
+"""Makes a world whose agent does some work, by default nothing."""
 
 
 def write_half(live: LiveSession, folder: SessionFolder):
@@ -31,7 +32,7 @@ def write_and_wait(live: LiveSession, folder: SessionFolder):
     live.check_running()
 
 
-def find_disk_full(*arguments: object):
+def raise_disk_full(*arguments: object):
     raise OSError(28, "No space left on device")
 
 
@@ -39,7 +40,7 @@ def find_disk_full(*arguments: object):
 def make_agent_world(make_world: MakeWorld, repository: Repository) -> MakeAgentWorld:
     repository.commit("one", {"a.txt": "a\n"})
 
-    def make(work: AgentWork) -> AgentWorld:
+    def make(work: AgentWork = do_nothing) -> AgentWorld:
         world = make_world(AgentWorld, repository=repository)
         world.agent.work = work
         return world
@@ -102,27 +103,27 @@ def test_a_thread_that_returns_after_the_end_stores_its_changes_once(
 
 
 def test_changes_of_an_interrupted_session_wait_after_the_next_start(make_agent_world: MakeAgentWorld):
-    world = make_agent_world(do_nothing)
+    world = make_agent_world()
     session_id = world.interrupt_session("half.txt")
-    messages = make_agent_world(do_nothing).sessions.recover()
+    messages = make_agent_world().sessions.recover()
     assert messages[0].endswith(f"it was interrupted ({session_id})")
     assert messages[1:] == [f"its changes until then are waiting: 1 file ({session_id})"]
     view = world.sessions.get(session_id)
     assert view.state is SessionState.INTERRUPTED
     assert view.summary == "the engine stopped while it ran; its changes until then are waiting"
-    assert make_agent_world(do_nothing).sessions.recover() == []
+    assert make_agent_world().sessions.recover() == []
     world.changes.land(view.change_set_id)
     assert (world.workspace / "half.txt").read_text() == "half\n"
 
 
 def test_a_recovery_that_is_killed_loses_no_changes(make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch):
-    session_id = make_agent_world(do_nothing).interrupt_session("half.txt")
-    killed = make_agent_world(do_nothing)
+    session_id = make_agent_world().interrupt_session("half.txt")
+    killed = make_agent_world()
     monkeypatch.setattr(killed.changes, "store", None)
     with pytest.raises(TypeError):
         killed.sessions.recover()
     assert killed.list_files(session_id) == []
-    world = make_agent_world(do_nothing)
+    world = make_agent_world()
     assert world.sessions.recover() == [f"its changes until then are waiting: 1 file ({session_id})"]
     assert world.list_files(session_id) == ["half.txt"]
     assert len(world.changes.list_newest(state=ChangeState.WAITING)) == 1
@@ -131,15 +132,15 @@ def test_a_recovery_that_is_killed_loses_no_changes(make_agent_world: MakeAgentW
 def test_a_worktree_whose_changes_cannot_be_captured_is_kept(
     make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch
 ):
-    session_id = make_agent_world(do_nothing).interrupt_session("half.txt")
-    world = make_agent_world(do_nothing)
+    session_id = make_agent_world().interrupt_session("half.txt")
+    world = make_agent_world()
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.changes, "capture", find_disk_full)
+        patch.setattr(world.changes, "capture", raise_disk_full)
         assert "cannot be saved yet" in world.sessions.recover()[1]
     assert (world.worktrees.folder_of(session_id) / "half.txt").exists()
     saved = f"its changes until then are waiting: 1 file ({session_id})"
-    assert make_agent_world(do_nothing).sessions.recover() == [saved]
+    assert make_agent_world().sessions.recover() == [saved]
 
 
 @needs_sandbox
@@ -164,8 +165,8 @@ def test_changes_that_cannot_be_saved_at_a_stop_are_saved_by_the_next_start(
 ):
     world = make_agent_world(write_and_wait)
     with monkeypatch.context() as patch:
-        patch.setattr(world.changes, "capture", find_disk_full)
+        patch.setattr(world.changes, "capture", raise_disk_full)
         view = stop_session(world, "stopped by you")
         assert view.change_set_id is None
         wait_until(lambda: any("the next start tries again" in line for line in world.read_lines(view, ("error",))))
-    assert make_agent_world(do_nothing).sessions.recover()[-1].endswith(f"1 file ({view.id})")
+    assert make_agent_world().sessions.recover()[-1].endswith(f"1 file ({view.id})")

@@ -12,7 +12,7 @@ import pytest
 from engine.execution import worktrees
 from engine.git import GitError
 from engine.model import ChangeState
-from tests.execution.changesets.landing_world import LandingWorld, make_edit, read_file_states
+from tests.execution.changesets.landing_world import LandingWorld, make_edits, read_file_states
 from tests.support.repository import Repository
 
 GITIGNORE = "*.log\n"
@@ -112,7 +112,7 @@ def test_recovery_removes_the_worktree_of_a_repository_that_is_gone(world: Landi
 def test_a_worktree_that_cannot_be_removed_is_left_to_the_next_start(
     world: LandingWorld, monkeypatch: pytest.MonkeyPatch
 ):
-    change = world.make_change(make_edit("a.txt", "2\n"))
+    change = world.make_change(make_edits({"a.txt": "2\n"}))
     folder = world.worktrees.folder_of("session_1")
 
     def refuse(path: Path):

@@ -191,12 +191,7 @@ def make_edits(files: Mapping[str, str | None]) -> Callable[[Path], None]:
     return edit
 
 
-def make_edit(name: str, text: str) -> Callable[[Path], None]:
-    """An edit that writes one file."""
-    return make_edits({name: text})
-
-
-add_line = make_edit("a.txt", "1\n2\n3\nfour\n")
+add_line = make_edits({"a.txt": "1\n2\n3\nfour\n"})
 """Adds a line to a file of `tests/execution/changesets/conftest.py`."""
 
 

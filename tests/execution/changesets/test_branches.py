@@ -8,7 +8,7 @@ import pytest
 from engine.execution.changesets import find_free_branch_name
 from engine.git import Git
 from engine.model import ChangeState
-from tests.execution.changesets.landing_world import LandingWorld, add_line, make_edit
+from tests.execution.changesets.landing_world import LandingWorld, add_line, make_edits
 from tests.support.checks import refused
 from tests.support.repository import Repository
 
@@ -55,7 +55,7 @@ def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkey
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     world = LandingWorld(tmp_path)
     world.write("x.txt", "operator's\n")
-    change = world.make_change(make_edit("y.txt", "session's\n"))
+    change = world.make_change(make_edits({"y.txt": "session's\n"}))
 
     change.branch()
 
@@ -67,7 +67,7 @@ def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkey
 
 def test_changes_that_build_on_uncommitted_work_are_not_branched(world: LandingWorld):
     world.write("a.txt", "1\n2\nmine\n")
-    change = world.make_change(make_edit("a.txt", "1\n2\nmine too\n"))
+    change = world.make_change(make_edits({"a.txt": "1\n2\nmine too\n"}))
 
     assert refused("conflict", change.branch).message == (
         "no branch was made: it builds on changes that HEAD does not have: a.txt"

@@ -7,7 +7,7 @@ import pytest
 
 from engine.beneath import Beneath
 from engine.model import FilePart
-from tests.execution.changesets.landing_world import FILES, TEXT, LandingWorld, assert_landing_is_refused, make_edit
+from tests.execution.changesets.landing_world import FILES, TEXT, LandingWorld, assert_landing_is_refused, make_edits
 from tests.support.checks import refused
 
 
@@ -187,7 +187,7 @@ def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: La
     world.git("config", "filter.lfs.clean", f"touch {world.folder}/trap; cat")
     world.git("config", "filter.lfs.smudge", f"touch {world.folder}/trap; cat")
     world.write(".gitattributes", "*.bin filter=lfs\n")
-    change_set = world.make_change(make_edit("big.bin", "theirs\n"))
+    change_set = world.make_change(make_edits({"big.bin": "theirs\n"}))
 
     assert "lfs" in assert_landing_is_refused(world, change_set, "unsupported_files").message
     refused("unsupported_files", change_set.branch)
@@ -197,7 +197,7 @@ def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: La
 def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: LandingWorld):
     linked = world.folder / "linked"
     world.git("worktree", "add", "-q", "-b", "other", str(linked))
-    change_set = world.make_change(make_edit("a.txt", "theirs\n"), workspace=linked)
+    change_set = world.make_change(make_edits({"a.txt": "theirs\n"}), workspace=linked)
     untouched = world.files
 
     change_set.land()
@@ -207,3 +207,9 @@ def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: LandingWo
     change_set.undo()
     assert (linked / "a.txt").read_text() == TEXT
     assert linked.exists()
+
+
+def test_a_file_outside_of_a_sparse_checkout_is_named_as_such(world: LandingWorld):
+    world.repository.git("sparse-checkout", "set", "--no-cone", "/a.txt")
+    refusal = refused("conflict", world.make_change(make_edits({"d/only.txt": "theirs\n"})).land)
+    assert refusal.message == "outside of your sparse checkout: d/only.txt"
