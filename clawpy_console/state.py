@@ -272,7 +272,7 @@ def _read_settings(engine: Engine, _: ReadScope) -> StateFields:
         "switch_values": tuple((name, bool(getattr(current, switch.attribute))) for name, switch in SWITCHES.items()),
         "settings_error": engine.settings.fault,
         "served_channels": tuple(
-            (channel, by) for channel in current.channels if (by := engine.channel_setup.served_by(channel))
+            (channel, by) for channel in current.channels if (by := engine.channel_setup.find_executor(channel))
         ),
         "sandbox": _describe_sandbox(engine),
     }

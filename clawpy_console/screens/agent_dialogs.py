@@ -376,7 +376,7 @@ class ChannelOptions(NamedTuple):
 def read_channel_options(engine: Engine) -> ChannelOptions:
     """Find the agents and models of this machine. Blocking: call it in a thread."""
     setup = engine.channel_setup
-    return ChannelOptions(setup.served_by(), setup.find_agents(), setup.find_local_models(), setup.find_next_step())
+    return ChannelOptions(setup.find_executor(), setup.find_agents(), setup.find_local_models(), setup.find_next_step())
 
 
 def choose_agent(app: Console, on_assigned: Callable[[], object] = lambda: None) -> None:

@@ -45,17 +45,17 @@ _LATE = f"did not list its models within {TIMEOUT_S:g} s"
 class ChannelSetup:
     """Reads and changes the agent or model that serves a channel.
 
-    `model_for(agent, channel)` returns the model that would answer, or raises `Refusal`. `missing_steps` are
-    those before a model can, the next one first. Agents are searched in `path`, by default in PATH.
+    `choose_model(agent, channel)` returns the model that would answer, or raises `Refusal`. `find_missing_steps`
+    returns the steps before a model can, the next one first. Agents are searched in `path`, by default in PATH.
     """
 
     settings: SettingsStore
     data: Path
-    model_for: Callable[[str, str], ModelChoice]
-    missing_steps: Callable[[], Sequence[SetupStep]]
+    choose_model: Callable[[str, str], ModelChoice]
+    find_missing_steps: Callable[[], Sequence[SetupStep]]
     path: str | None = None
 
-    def served_by(self, channel: str = DEFAULT_CHANNEL) -> str:
+    def find_executor(self, channel: str = DEFAULT_CHANNEL) -> str:
         """The coding agent or the id of the model that serves text prompts on `channel` now; "" for none. May read the
         keyring. An assigned agent counts even if it is gone, because its cards say what is missing."""
         channel_settings = self.settings.current.channels.get(channel)
@@ -66,13 +66,13 @@ class ChannelSetup:
         if channel_settings.runner not in (AUTO, MODEL):
             return ""
         try:
-            return self.model_for(channel_settings.agent, channel).id
+            return self.choose_model(channel_settings.agent, channel).id
         except Refusal:
             return ""
 
     def find_next_step(self) -> SetupStep:
         """The next step towards a model for `DEFAULT_CHANNEL`, which nothing serves. May read the keyring."""
-        steps = self.missing_steps()
+        steps = self.find_missing_steps()
         return steps[0] if steps else SetupStep(f"no model serves {DEFAULT_CHANNEL}", "clawpy doctor")
 
     def find_local_models(self) -> LocalModels:

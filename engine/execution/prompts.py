@@ -178,14 +178,14 @@ def quote_lines(text: str, source: PromptSource) -> list[PromptLine]:
 class IdentityPart:
     """The agent's place in the organisation and its `soul.md` (SPEC 4.1).
 
-    `folder` has the agents' folders. `without` returns the lessons that another part of the prompt has.
+    `folder` has the agents' folders. `find_other_lessons` returns the lessons that another part of the prompt has.
     """
 
     name = "identity"
 
     agents: Agents
     folder: Path
-    without: Callable[[PromptRequest], frozenset[str]]
+    find_other_lessons: Callable[[PromptRequest], frozenset[str]]
 
     def make_part(self, request: PromptRequest) -> Contribution:
         """The part. Raises `Refusal` when the agent's folder cannot be read."""
@@ -194,7 +194,7 @@ class IdentityPart:
         agent = self.agents.get(request.agent)
         path = self.folder / agent.id / "soul.md"
         text, notes = cut_text(
-            self.agents.make_soul_for_prompt(agent.id, self.without(request)), MAX_SOUL_CHARS, str(path)
+            self.agents.make_soul_for_prompt(agent.id, self.find_other_lessons(request)), MAX_SOUL_CHARS, str(path)
         )
         source = PromptSource(SourceKind.SOUL, str(path), f"{agent.id}/soul.md", Trust.OPERATOR)
         attributes = {"agent": agent.id, "title": agent.title, "domain": agent.domain}
@@ -247,17 +247,17 @@ class ProjectPart:
 class TaskPart:
     """The task (SPEC 2.7): the card's prompt, the reasons for the card, and the last test result.
 
-    `card` returns a card by its id. `last_run` returns the newest test result of a workspace.
+    `find_card` returns a card by its id. `find_last_check` returns the newest test result of a workspace.
     """
 
     name = "task"
 
-    card: Callable[[str], Card | None]
-    last_run: Callable[[str], CheckResult | None]
+    find_card: Callable[[str], Card | None]
+    find_last_check: Callable[[str], CheckResult | None]
 
     def make_part(self, request: PromptRequest) -> PromptPart:
         """The part, with the lines of the operator and of others by their source."""
-        card = self.card(request.prediction_id) if request.prediction_id else None
+        card = self.find_card(request.prediction_id) if request.prediction_id else None
         is_own = card is not None and card.source is Source.OPERATOR
         trust = Trust.OPERATOR if is_own else Trust.QUOTED
         source = PromptSource(SourceKind.TASK, request.prediction_id, "task", trust)
@@ -266,7 +266,7 @@ class TaskPart:
             evidence = [sentence for signal in card.signals if signal.relevance for sentence in signal.evidence]
             about = PromptSource(SourceKind.TASK, card.id, "card", Trust.QUOTED)
             lines += _make_sub_block("why", [card.reasoning, *evidence], about)
-        last_check = self.last_run(request.workspace)
+        last_check = self.find_last_check(request.workspace)
         if last_check is not None:
             names = [*last_check.failing, last_check.error] if last_check.error else last_check.failing
             tests_source = PromptSource(SourceKind.TASK, request.workspace, "tests", find_trust_of_names(names))

@@ -87,7 +87,7 @@ def take_snapshot(
     folder: Path | None = None,
     index: Path | None = None,
     base: str = "",
-    without: frozenset[bytes] = frozenset(),
+    skipped: frozenset[bytes] = frozenset(),
 ) -> Snapshot:
     """Store the files of `folder` (by default the repository's own) as a tree in the repository.
 
@@ -96,14 +96,14 @@ def take_snapshot(
     Args:
         index: the index to start from, for its stat cache; by default the real one.
         base: a tree whose files count as tracked, and no others, whatever a session did to its index.
-        without: untracked files to leave out.
+        skipped: untracked files to leave out.
     """
     head, committed = _read_head(git)
     with scratch_index(index or git.repository.git_dir / "index") as scratch:
         scanned = git.over(folder or git.folder, scratch)
         if base:
             scanned.output("read-tree", "--reset", base)
-        nested = update_index(scanned, skip_prefix=TEMPORARY_PREFIX, skip_paths=without)
+        nested = update_index(scanned, skip_prefix=TEMPORARY_PREFIX, skip_paths=skipped)
         tree = scanned.text("write-tree", "--missing-ok")
     return Snapshot(head, tree, tree == (committed or store_empty_tree(git)), nested)
 

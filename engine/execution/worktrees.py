@@ -253,8 +253,8 @@ class Worktrees:
         git = Git(worktree.workspace).pin()
         admin = _find_admin_folder(git, worktree.folder)
         included_list = admin / _INCLUDED_LIST
-        without = frozenset(split_nul(included_list.read_bytes())) if included_list.is_file() else frozenset()
-        result = take_snapshot(git, folder=worktree.folder, index=admin / "index", base=worktree.base, without=without)
+        included = frozenset(split_nul(included_list.read_bytes())) if included_list.is_file() else frozenset()
+        result = take_snapshot(git, folder=worktree.folder, index=admin / "index", base=worktree.base, skipped=included)
         keep_object(git, worktree.session_id, "result", result.tree)
         return result
 

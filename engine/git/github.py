@@ -1,6 +1,6 @@
 """Reads open pull requests and failing checks with the command `gh`, if it is installed (SPEC 2.1).
 
-`gh` asks a server, so no caller waits for it. `latest` returns the last answer, and asks again in the background.
+`gh` asks a server, so no caller waits for it. `get_latest` returns the last answer, and asks again in the background.
 
 The signals and templates of branches read it.
 """
@@ -132,7 +132,7 @@ class GitHub:
         self._asking: set[str] = set()
         self._background = BackgroundWorker("gh", self._refresh)
 
-    def latest(self, workspace: str) -> GitHubState | None:
+    def get_latest(self, workspace: str) -> GitHubState | None:
         """The last answer, without waiting. None if there is none yet, or if `gh` is not installed."""
         with self._lock:
             asked_at, state = self._states.get(workspace, (float("-inf"), None))
@@ -141,7 +141,7 @@ class GitHub:
                 self._background.wake()
         return state
 
-    def settle(self, timeout: float | None = None) -> None:
+    def wait_for_answers(self, timeout: float | None = None) -> None:
         """Wait until all questions so far are answered, for at most `timeout` seconds."""
         self._background.wait_for(lambda: not self._asking, timeout)
 
@@ -161,8 +161,8 @@ class GitHub:
         if not address or program is None:
             return GitHubState(error="no remote is on GitHub" if program else "gh is inside the repository")
         host = address.partition("/")[0]
-        if host not in self._login_by_host and (me := read_login(host, program)):
-            self._login_by_host[host] = me
+        if host not in self._login_by_host and (login := read_login(host, program)):
+            self._login_by_host[host] = login
         return ask_github(address, program, self._login_by_host.get(host, ""))
 
 
@@ -180,8 +180,8 @@ def find_address(workspace: Path) -> str:
     return ""
 
 
-def ask_github(address: str, program: str, me: str = "") -> GitHubState:
-    """Ask the `gh` at `program` about HOST/OWNER/NAME. A failure becomes the `error` of the state. `me` is the
+def ask_github(address: str, program: str, login: str = "") -> GitHubState:
+    """Ask the `gh` at `program` about HOST/OWNER/NAME. A failure becomes the `error` of the state. `login` is the
     operator's name on the server, "" when it is not known."""
     host = address.partition("/")[0]
     arguments = ["pr", "list", "--repo", address, "--state", "open", "--limit", "20", "--json", _JSON_FIELDS]
@@ -190,7 +190,7 @@ def ask_github(address: str, program: str, me: str = "") -> GitHubState:
         if completed.returncode != 0:
             complaint = sanitise(completed.stderr.decode(errors="replace")).strip()
             return GitHubState(error=complaint.splitlines()[0] if complaint else f"exit code {completed.returncode}")
-        return parse_pull_requests(completed.stdout, me)
+        return parse_pull_requests(completed.stdout, login)
     except subprocess.TimeoutExpired:
         return GitHubState(error=f"no answer within {TIMEOUT_S:.0f} s")
     except ValidationError as error:
@@ -272,17 +272,17 @@ class _ListedPullRequest(BaseModel):
     reviews: list[_Remark] | None = Field(None, alias="latestReviews")
     comments: list[_Remark] | None = None
 
-    def wait(self, me: str) -> Wait | None:
-        """The step for which it waits, if the operator is `me`. None if it does not wait for the operator, or if the
+    def find_wait(self, login: str) -> Wait | None:
+        """The step for which it waits, if the operator is `login`. None if it does not wait for the operator, or if the
         server does not say enough."""
-        if self.author.login == me:
-            return self._wait_as_author(me)
-        is_requested = any(reviewer.login == me for reviewer in self.reviewers or ())
+        if self.author.login == login:
+            return self._find_wait_of_author(login)
+        is_requested = any(reviewer.login == login for reviewer in self.reviewers or ())
         return Wait(WaitsFor.REVIEW, self.author.login, None) if is_requested and not self.draft else None
 
-    def _wait_as_author(self, me: str) -> Wait | None:
+    def _find_wait_of_author(self, login: str) -> Wait | None:
         """Others asked for changes or commented last. Bots do not count."""
-        reviews = [review for review in self.reviews or () if review.author.login not in ("", me)]
+        reviews = [review for review in self.reviews or () if review.author.login not in ("", login)]
         changes = [review for review in reviews if review.state == "CHANGES_REQUESTED"]
         if changes and self.decision in ("CHANGES_REQUESTED", "", None):
             return Wait(WaitsFor.CHANGES, changes[-1].author.login, changes[-1].at)
@@ -290,13 +290,13 @@ class _ListedPullRequest(BaseModel):
         dated = [(remark.at, remark.author) for remark in remarks if remark.at]
         at, author = max(dated, key=itemgetter(0), default=(None, NOBODY))
         is_bot = author.is_bot or author.login.endswith("[bot]")
-        return None if author.login in ("", me) or is_bot else Wait(WaitsFor.ANSWER, author.login, at)
+        return None if author.login in ("", login) or is_bot else Wait(WaitsFor.ANSWER, author.login, at)
 
 
 _LISTED_PULL_REQUESTS = TypeAdapter(list[_ListedPullRequest])
 
 
-def parse_pull_requests(document: bytes, me: str = "") -> GitHubState:
+def parse_pull_requests(document: bytes, login: str = "") -> GitHubState:
     """The state in the output of `gh pr list --json`. Raises `ValidationError` if the output has another form."""
     return GitHubState(
         tuple(
@@ -306,7 +306,7 @@ def parse_pull_requests(document: bytes, me: str = "") -> GitHubState:
                 request.branch,
                 tuple(check.name for check in request.checks or () if check.result in _FAILED_CONCLUSIONS),
                 url=request.url,
-                wait=request.wait(me) if me else None,
+                wait=request.find_wait(login) if login else None,
             )
             for request in _LISTED_PULL_REQUESTS.validate_json(document)
         )

@@ -56,11 +56,11 @@ _SECRET_HINT = re.compile(SECRET_HINT.pattern.encode())
 
 @frozen
 class CommitSpan:
-    """Commits that nobody else has. They are in the history of `head`, but not in that of `without` or of any remote
+    """Commits that nobody else has. They are in the history of `head`, but not in that of `excluded` or of any remote
     branch."""
 
     head: str
-    without: str = ""
+    excluded: str = ""
     """Empty for none."""
     max_commits: int = MAX_COMMITS
     """Maximum number of commits that are read, the newest."""
@@ -70,7 +70,7 @@ class CommitSpan:
     @property
     def revisions(self) -> tuple[str, ...]:
         """The arguments of git that name all commits of the span."""
-        end = (f"^{self.without}",) if self.without else ()
+        end = (f"^{self.excluded}",) if self.excluded else ()
         return (self.head, *end, "--not", "--remotes")
 
     @property
@@ -169,7 +169,7 @@ def read_commits(git: Git, span: CommitSpan, *, leftovers: bool = False) -> Unpu
     if not shas:
         return UnpushedWork(has_remote=span.has_remote)
     files = _read_files_of_commits(git, shas)
-    unwanted = find_unwanted_files(git, files, span.without, span.head)
+    unwanted = find_unwanted_files(git, files, span.excluded, span.head)
     read = _select_commits_to_read(shas, files)
     patch = _read_patch_of_commits(git, read)
     if patch is None:

@@ -200,7 +200,7 @@ class ContextReader:
                 "github",
                 "github",
                 lambda context: (
-                    sources.github.latest(context.workspace) if context.git and context.git.on_github else None
+                    sources.github.get_latest(context.workspace) if context.git and context.git.on_github else None
                 ),
             ),
             _Step("runs", "runs", _list_of_workspace(sources.runs.read_newest)),

@@ -112,8 +112,8 @@ def _build_model_routing(services: Services) -> None:
     services.channel_setup = ChannelSetup(
         services.settings,
         data=services.home.data,
-        model_for=services.model_router.choose,
-        missing_steps=services.model_router.find_missing_steps,
+        choose_model=services.model_router.choose,
+        find_missing_steps=services.model_router.find_missing_steps,
     )
     services.calls = ModelCalls(
         services.database,
@@ -200,7 +200,7 @@ def _build_prompts(services: Services) -> None:
             IdentityPart(
                 services.agents,
                 folder=services.home.agents,
-                without=lambda request: services.learned_guidance.find_lessons(request),
+                find_other_lessons=lambda request: services.learned_guidance.find_lessons(request),
             ),
             RulesPart(),
             services.cascade,

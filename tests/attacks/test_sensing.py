@@ -85,8 +85,8 @@ def test_sensing_starts_no_program_of_the_repository(
     inspect_project(trapped_repository.path)
     Git(trapped_repository.path).text("log")
     github = GitHub(clock)
-    github.latest(str(trapped_repository.path))
-    github.settle()
+    github.get_latest(str(trapped_repository.path))
+    github.wait_for_answers()
     assert not trap.pop_mark()
 
 

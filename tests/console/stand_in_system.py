@@ -64,7 +64,7 @@ class StandInChannelSetup(StandInService):
         self.missing = FIRST_KEY
         self.supported_agents: list[str] = []
 
-    def served_by(self, channel: str = "koji-core") -> str:
+    def find_executor(self, channel: str = "koji-core") -> str:
         return self.serves
 
     def find_agents(self) -> list[Any]:

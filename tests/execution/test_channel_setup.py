@@ -32,13 +32,17 @@ def settings(tmp_path: Path, clock: FakeClock) -> SettingsStore:
 @pytest.fixture
 def build_setup(tmp_path: Path, settings: SettingsStore) -> Build:
     def build(
-        *programs: str, model_for: Callable[[str, str], Any] = refuse_model, steps: Sequence[SetupStep] = STEPS
+        *programs: str, choose_model: Callable[[str, str], Any] = refuse_model, steps: Sequence[SetupStep] = STEPS
     ) -> ChannelSetup:
         tools = tmp_path / "bin"
         for name in programs:
             make_program(tools / name)
         return ChannelSetup(
-            settings, data=tmp_path / "data", model_for=model_for, missing_steps=lambda: steps, path=str(tools)
+            settings,
+            data=tmp_path / "data",
+            choose_model=choose_model,
+            find_missing_steps=lambda: steps,
+            path=str(tools),
         )
 
     return build
@@ -62,7 +66,7 @@ def test_an_agent_is_assigned_with_its_command_and_hosts(build_setup: Build, set
     assert current.acp["claude"].command == ("claude-agent-acp",)
     assert "api.anthropic.com" in current.acp["claude"].hosts
     assert current.channels["research"].runner == "auto"  # no other channel
-    assert setup.served_by() == "claude"
+    assert setup.find_executor() == "claude"
 
 
 def test_an_agent_without_its_adapter_is_not_assigned(build_setup: Build, settings: SettingsStore):
@@ -84,4 +88,4 @@ def test_assigning_a_model_replaces_the_agent(build_setup: Build, settings: Sett
     assert settings.current.channels["koji-core"].runner == "auto"
     refused("no_model", lambda: setup.assign_model("qwen3"))
     settings.set("channels.koji-core.runner", "flow")
-    assert build_setup(model_for=lambda *_: Mock(id="ollama:qwen3")).served_by() == ""
+    assert build_setup(choose_model=lambda *_: Mock(id="ollama:qwen3")).find_executor() == ""

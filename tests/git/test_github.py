@@ -52,13 +52,13 @@ def test_gh_is_asked_in_the_background_at_most_every_five_minutes(
         '"statusCheckRollup": [{"name": "tests", "conclusion": "FAILURE"}, {"name": "lint", "conclusion": "SUCCESS"}]}]'
     )
     github = GitHub(clock, make_gh(tmp_path, f"cat {tmp_path}/answer.json"))
-    assert github.latest(shop) is None
-    github.settle(10)
-    assert github.latest(shop).failing == (("cart", "tests"),)
+    assert github.get_latest(shop) is None
+    github.wait_for_answers(10)
+    assert github.get_latest(shop).failing == (("cart", "tests"),)
     for seconds, calls in ((299, 1), (1, 2)):
         clock.advance(timedelta(seconds=seconds))
-        github.latest(shop)
-        github.settle(10)
+        github.get_latest(shop)
+        github.wait_for_answers(10)
         assert (tmp_path / "calls").read_text().splitlines().count("pr") == calls
 
 

@@ -36,7 +36,7 @@ def install_gh(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: list[dict[
 def wait_for_gh(situation: Situation):
     """Run a cycle, which asks `gh`, and wait at most 30 s for the answer."""
     situation.predict_cards()
-    cast(ContextReader, situation.engine.contexts)._sources.github.settle(30)
+    cast(ContextReader, situation.engine.contexts)._sources.github.wait_for_answers(30)
 
 
 @pytest.mark.long
