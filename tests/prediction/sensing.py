@@ -42,7 +42,7 @@ class SensedWorkspace:
     tasks: Sequence[Task] = ()
     sessions: Sequence[SessionView] = ()
     now: datetime = NOW
-    github: Any = field(default_factory=lambda: SimpleNamespace(latest=lambda workspace: None))
+    github: Any = field(default_factory=lambda: SimpleNamespace(get_latest=lambda workspace: None))
     threads: Any = field(
         default_factory=lambda: SimpleNamespace(read_newest=lambda workspace: (), find_last_growth=lambda: None)
     )

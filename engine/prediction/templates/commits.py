@@ -250,9 +250,9 @@ def find_review_range(git: GitState, now: datetime) -> dict[str, Any]:
     span = find_unpushed_span(git, now)
     if span is None:
         return {}
-    name = git.upstream if git.upstream_tip else git.base if span.without else ""
-    if span.without:
-        return {"upstream": name if is_usable(name) else span.without}
+    name = git.upstream if git.upstream_tip else git.base if span.excluded else ""
+    if span.excluded:
+        return {"upstream": name if is_usable(name) else span.excluded}
     return {} if span.has_remote else {"newest": span.max_commits}
 
 

@@ -21,7 +21,7 @@ def test_failing_ci_offers_a_run_here(world: SensedWorkspace, repository: Reposi
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
     repository.git("checkout", "-q", "-b", "feature/x")
     state = GitHubState((PullRequest(7, "Carts", "feature/x", ("tests",)),))
-    world.github = SimpleNamespace(latest=lambda workspace: state)
+    world.github = SimpleNamespace(get_latest=lambda workspace: state)
     world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"), full=False)]
     assert get_only(failing_ci(world.sense())).prompt == "Run the whole suite here: CI fails on feature/x"
 
