@@ -203,15 +203,15 @@ class _Answer:
 
 
 class RequestDeadline:
-    """Ends one request when its time is over, even in the middle of a read. `cut` ends it at once. Thread-safe."""
+    """Ends one request when its time is over, even in the middle of a read. `end` ends it at once. Thread-safe."""
 
     def __init__(self, seconds: float, on_stop: OnStop) -> None:
         self._until = time.monotonic() + seconds
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._cut = False
-        self._timer = threading.Timer(seconds, self.cut)
-        on_stop(self.cut)
+        self._is_cut = False
+        self._timer = threading.Timer(seconds, self.end)
+        on_stop(self.end)
 
     def __enter__(self) -> RequestDeadline:
         self._timer.daemon = True
@@ -224,7 +224,7 @@ class RequestDeadline:
     @property
     def is_over(self) -> bool:
         """Whether the time is over, or the request was cut."""
-        return self._cut or time.monotonic() >= self._until
+        return self._is_cut or time.monotonic() >= self._until
 
     @property
     def seconds_left(self) -> float:
@@ -234,15 +234,15 @@ class RequestDeadline:
         return self._until - time.monotonic()
 
     def hold_socket(self, connection: socket.socket) -> None:
-        """Remember the socket of the request, so that `cut` can shut it down."""
+        """Remember the socket of the request, so that `end` can shut it down."""
         with self._lock:
             self._socket = connection
-        if self._cut:
-            self.cut()
+        if self._is_cut:
+            self.end()
 
-    def cut(self) -> None:
+    def end(self) -> None:
         """End the request now."""
-        self._cut = True
+        self._is_cut = True
         with self._lock, contextlib.suppress(OSError):
             if self._socket is not None:
                 # The method of a TLS socket would continue the connection without TLS.
@@ -421,6 +421,8 @@ _TEXT_AT_END = dict.fromkeys([*_ELEMENTS["blocks"], *_HEADINGS], "\n\n") | {"pre
 
 _TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(?P<end>/?)(?P<tag>[a-zA-Z][\w:-]{0,40})(?P<rest>[^<>]*)>?|<[!?/][^<>]*>?", re.S)
 _HIDDEN = re.compile(r"\shidden(?=[\s=/]|$)|\saria-hidden\s{0,9}=\s{0,9}[\"']?true", re.I)
+"""Matches an attribute that hides its element."""
+
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.I)
 _ATTRIBUTES = {
     name: re.compile(rf"\s{name}\s{{0,9}}=\s{{0,9}}(?:\"([^\"]*)|'([^']*)|([^\s>]*))", re.I) for name in ("href", "alt")

@@ -125,7 +125,7 @@ class AgentTurns:
     turn_count: int = 0
     _last_call: str = ""
     _last_message: str = ""
-    _early_end: str = ""
+    _early_end_reason: str = ""
 
     def run_task(self, prompt: Prompt, kind: RunKind) -> None:
         """Run the first turn."""
@@ -160,7 +160,7 @@ class AgentTurns:
     @property
     def incomplete_reason(self) -> str:
         """Why the turn ended early, or that the agent said nothing; "" for neither."""
-        return self._early_end or ("" if self._last_message.strip() else f"{self.agent.title} said nothing")
+        return self._early_end_reason or ("" if self._last_message.strip() else f"{self.agent.title} said nothing")
 
     def _run_turn(
         self,
@@ -185,7 +185,7 @@ class AgentTurns:
         turn = self._send(texts)
         self.live.check_running()
         self._last_message = turn.message or self._last_message
-        self._early_end = STOP_REASONS.get(turn.reason, "")
+        self._early_end_reason = STOP_REASONS.get(turn.reason, "")
         self._check_stop_reason(turn.reason)
 
     def _send(self, texts: list[str]) -> TurnResult:

@@ -285,10 +285,10 @@ class Bisect(ProjectFlow):
         tool = choose_toolchain(tools, [self.test])
         run_test = partial(run_tests, job, tool, [self.test] if tool.runs_single_tests else [])
         with link_packages(job, tools):
-            at_bad = _check_bad_end(job, run_test, bad)
+            check_at_bad = _check_bad_end(job, run_test, bad)
             _check_good_end(job, run_test, good)
             try:
-                outcome = _search(job, run_test, good, bad, at_bad)
+                outcome = _search(job, run_test, good, bad, check_at_bad)
             finally:
                 job.git.run("bisect", "reset", bad, allowed=range(256))
             reset_worktree(job, bad)  # the result is recorded for the state of the worktree
@@ -298,12 +298,12 @@ class Bisect(ProjectFlow):
             job.say("The test cannot run at these commits; one of them broke it:")
             job.say_list([read_commit(job, sha) for sha in outcome.suspects], len(outcome.suspects))
             summary = f"Broken by one of {count(len(outcome.suspects), 'commit')} at which the test cannot run"
-            return FlowResult(summary, check=at_bad, facts={**facts, "suspects": outcome.suspects})
+            return FlowResult(summary, check=check_at_bad, facts={**facts, "suspects": outcome.suspects})
         culprit = read_commit(job, outcome.suspects[0])
         show_diff(job, culprit.sha)
         facts |= {"culprit": culprit.sha, "subject": culprit.subject, "next": "rehearse_revert"}
         summary = f"{culprit.sha[:10]} “{culprit.subject}” by {culprit.author} broke it ({count(steps, 'step')})"
-        return FlowResult(summary, check=at_bad, facts=facts)
+        return FlowResult(summary, check=check_at_bad, facts=facts)
 
 
 def _check_bad_end(job: Job, run_test: RunTest, bad: str) -> CheckResult:
@@ -328,7 +328,7 @@ def _check_good_end(job: Job, run_test: RunTest, good: str) -> None:
         raise WorkFailed(f"the test does not pass at {good[:10]}: {describe_check(check)}", "name an older good commit")
 
 
-def _search(job: Job, run_test: RunTest, good: str, bad: str, at_bad: CheckResult) -> SearchOutcome:
+def _search(job: Job, run_test: RunTest, good: str, bad: str, check_at_bad: CheckResult) -> SearchOutcome:
     """Test the commits that git chooses, until it names the first bad commit, or only skipped commits are left."""
     between = int(job.git.text("rev-list", "--count", f"{good}..{bad}"))
     job.say(f"{count(between, 'commit')} between the two ends")
@@ -341,7 +341,7 @@ def _search(job: Job, run_test: RunTest, good: str, bad: str, at_bad: CheckResul
         left = count(int(revisions_left[1]) if revisions_left else 0, "commit")
         job.say(f"Step {len(verdicts) + 1}, {left} left after it: {read_commit(job, commit)}")
         try:
-            verdict = decide_verdict(run_test(), at_bad)
+            verdict = decide_verdict(run_test(), check_at_bad)
         except CannotRun as error:
             job.say(error.message)
             verdict = "skip"
@@ -353,12 +353,12 @@ def _search(job: Job, run_test: RunTest, good: str, bad: str, at_bad: CheckResul
     return SearchOutcome(suspects, verdicts)
 
 
-def decide_verdict(check: CheckResult, at_bad: CheckResult) -> Verdict:
+def decide_verdict(check: CheckResult, check_at_bad: CheckResult) -> Verdict:
     """The verdict on a commit, from the results of the test there and at the bad end. A run that has only errors tested
     nothing. So it is bad only if the run at the bad end has only errors, too."""
     if check.green:
         return "good"
-    return "bad" if check.failed or (check.errors and not at_bad.failed) else "skip"
+    return "bad" if check.failed or (check.errors and not check_at_bad.failed) else "skip"
 
 
 def _run_git_bisect(job: Job, *arguments: str) -> str:
@@ -425,7 +425,7 @@ def _reject_conflicting_revert(job: Job, reverted: GitTrial, name: str, facts: F
     commit = facts["commit"][:10]
     job.say(f"Next: commit or stash your changes, then run git revert {commit} and resolve what conflicts")
     facts["conflicts"] = [*reverted.conflicts]
-    return FlowResult(f"Reverting {name} conflicts in {reverted.files}", has_problem=True, facts=facts)
+    return FlowResult(f"Reverting {name} conflicts in {reverted.conflicts_in_words}", has_problem=True, facts=facts)
 
 
 class ApplyFix(ProjectFlow):
@@ -451,7 +451,9 @@ class ApplyFix(ProjectFlow):
         applied = try_git(job, "apply", "--3way", "--whitespace=nowarn", str(file))
         if not applied.tree:
             reset_worktree(job)  # files with conflict markers must not become a change set
-            why = f"it conflicts in {applied.files}" if applied.conflicts else find_last_error_line(applied.error)
+            why = find_last_error_line(applied.error)
+            if applied.conflicts:
+                why = f"it conflicts in {applied.conflicts_in_words}"
             return self._make_failure(f"The fix does not apply: {why}")
         is_there = applied.is_empty
         job.say("The files already have this fix" if is_there else "The fix applies")

@@ -53,7 +53,7 @@ LINKED_FOLDERS = tuple(name for language in LANGUAGES.values() for name in langu
 
 @frozen
 class ShownCommit:
-    """One commit."""
+    """A commit as transcripts show it."""
 
     sha: str
     author: str
@@ -167,7 +167,7 @@ class GitTrial:
     """The commit at which a rebase stopped, in words. The rebase was then aborted."""
 
     @property
-    def files(self) -> str:
+    def conflicts_in_words(self) -> str:
         """The files in conflict, in words."""
         return f"{count(len(self.conflicts), 'file')}: {join_names(self.conflicts, 4)}"
 

@@ -64,7 +64,7 @@ class RehearseMerge(ProjectFlow):
         if merged.error:
             raise WorkFailed(f"git cannot merge them: {merged.error}")
         check = None
-        summary = f"Merging {self.source} into {self.target} conflicts in {merged.files}"
+        summary = f"Merging {self.source} into {self.target} conflicts in {merged.conflicts_in_words}"
         report_conflicts(job, merged.conflicts)
         if not merged.conflicts:
             job.say("The merge is clean")

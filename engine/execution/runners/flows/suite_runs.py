@@ -110,17 +110,17 @@ def run_tests(
     *,
     quiet: bool = False,
     texts: dict[str, str] | None = None,
-    wrap: Callable[[ToolCommand], ToolCommand] = lambda command: command,
+    adapt: Callable[[ToolCommand], ToolCommand] = lambda command: command,
 ) -> CheckResult:
     """Run `tests`, by default the whole suite, and return the result. The output about each failing test is put into
-    `texts`. `wrap` may change the command of the tool.
+    `texts`. `adapt` may change the command of the tool.
 
     Raises `CannotRun` if the run says nothing about the project, because the tool broke, found no tests, or all
     failures are caused by missing items (SPEC 2.12).
     """
     report = job.scratch / f"report-{tool.name}.xml"
     report.unlink(missing_ok=True)
-    command = wrap(tool.test_command(tests, report))
+    command = adapt(tool.test_command(tests, report))
     result = run_command(job, command, tool.folder, quiet=quiet)
     lacks_report = command.report is not None and result.exit_code in (0, 1) and not report.exists()
     if result.exit_code not in command.exit_codes or lacks_report:

@@ -263,11 +263,11 @@ def _run_with_coverage(
     disabled = {"pytest_cov": "--no-cov", "xdist": "-n0"}
     addopts = " ".join(option for plugin, option in disabled.items() if plugin in installed)
 
-    def wrap(command: ToolCommand) -> ToolCommand:
+    def adapt(command: ToolCommand) -> ToolCommand:
         argv = (command.argv[0], "-m", "coverage", "run", *options, *command.argv[1:])
         return replace(command, argv=argv, environment={**command.environment, "PYTEST_ADDOPTS": addopts})
 
-    return run_tests(job, tool, tests, wrap=wrap)
+    return run_tests(job, tool, tests, adapt=adapt)
 
 
 def _read_missing_lines(job: Job, tool: Toolchain) -> dict[str, set[int]]:

@@ -105,7 +105,7 @@ class _Request:
         self.parts.append(make_user_part(text, kind))
 
     @property
-    def size(self) -> int:
+    def estimated_tokens(self) -> int:
         """An estimate of its tokens, which is rather too high."""
         texts = [*self.texts, *(result["text"] for result in self.results)]
         return sum(request_costs.estimate_tokens(text) + request_costs.MESSAGE_OVERHEAD_TOKENS for text in texts)
@@ -288,7 +288,7 @@ class AgentLoop:
     def _send_once(self, request: _Request, messages: Sequence[PromptPart]) -> Message:
         """Send the request once, and count its usage, however it ends. Raises `_RequestFailed`, `HelperGone`."""
         conversation = self._open_conversation()
-        budget = self._make_request_budget(self._prompt_size.plus(request.size))
+        budget = self._make_request_budget(self._prompt_size.plus(request.estimated_tokens))
         self._live.reserve_cost(max(budget.max_cost, self._price.min_cost - self._live.budget.cost))
         call_id = self._calls.begin(
             self._view,
@@ -301,7 +301,7 @@ class AgentLoop:
         )
         request.received = 0
         try:
-            conversation.ask(texts=request.texts, results=request.results, max_tokens=budget.max_tokens)
+            conversation.ask(texts=request.texts, results=request.results, max_tokens=budget.max_output_tokens)
             answer = self._await_answer(conversation, request)
         except SessionStopped as stopped:
             usage = budget.compute_cancelled_usage(request.received)
@@ -316,7 +316,7 @@ class AgentLoop:
             raise
         finally:
             self._live.transcript.end_stream()
-        answer["max_tokens"] = budget.max_tokens
+        answer["max_tokens"] = budget.max_output_tokens
         self._record_answer(call_id, answer, budget.compute_answer_usage(answer, request.received))
         return answer
 

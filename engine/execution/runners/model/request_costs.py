@@ -190,7 +190,7 @@ class RequestBudget:
     """The limits of one request. It also computes the usage of the request afterwards."""
 
     prompt: PromptSize
-    max_tokens: int
+    max_output_tokens: int
     """Maximum number of tokens of the answer."""
     price: Price
 
@@ -198,7 +198,7 @@ class RequestBudget:
     def max_cost(self) -> int:
         """The micro-dollars that are reserved before the request. The real cost is never higher, so no cap is
         exceeded."""
-        return self.price.compute_cost(self.prompt.max_tokens, self.max_tokens)
+        return self.price.compute_cost(self.prompt.max_tokens, self.max_output_tokens)
 
     def compute_answer_usage(self, answer: Mapping[str, Any], received: int) -> CallUsage:
         """The usage of a finished request, as the provider reported it in `answer`. Without a report, it is estimated
@@ -211,7 +211,7 @@ class RequestBudget:
         if input_tokens is None or output_tokens is None or input_tokens < 0 or output_tokens < 0:
             return self._estimate_usage(max(1, received))
         possible_input = ceil(min(input_tokens, self.prompt.max_tokens))
-        possible_output = ceil(min(output_tokens, self.max_tokens))
+        possible_output = ceil(min(output_tokens, self.max_output_tokens))
         is_reported = (possible_input, possible_output) == (input_tokens, output_tokens)
         if is_reported and cost is not None and self.price.is_known:
             # Parts of a prompt that a provider caches may cost more than others.
@@ -229,7 +229,7 @@ class RequestBudget:
         return self.compute_cancelled_usage(failure.received) if failure.may_be_billed else NOTHING_USED
 
     def _estimate_usage(self, output_tokens: int) -> CallUsage:
-        input_tokens, output_tokens = self.prompt.expected, min(self.max_tokens, output_tokens)
+        input_tokens, output_tokens = self.prompt.expected, min(self.max_output_tokens, output_tokens)
         return CallUsage(
             input_tokens, output_tokens, self.price.compute_cost(input_tokens, output_tokens), is_reported=False
         )

@@ -42,7 +42,7 @@ class ModelRunner(AgentRunner):
             )
         try:
             agent = assignment.agent or self._services.settings.current.channel(assignment.channel).agent
-            choice = self._choose(agent, assignment, RunKind.REPLY if previous else RunKind.TASK)
+            choice = self._choose_model(agent, assignment, RunKind.REPLY if previous else RunKind.TASK)
         except Refusal as refusal:
             fix = f" ({refusal.fix})" if refusal.fix else ""
             return RunnerInfo(available=False, reason=f"{refusal.message}{fix}")
@@ -59,7 +59,7 @@ class ModelRunner(AgentRunner):
         """Let the model do the work. Raises as `Runner.run`; `RetryLater` when no model answered at all."""
         previous = get_continued_session(live.assignment)
         kind = RunKind.REPLY if previous else RunKind.TASK
-        choice = self._choose(view.agent, live.assignment, kind)
+        choice = self._choose_model(view.agent, live.assignment, kind)
         sandbox = live.sandbox.describe(network=live.confinement.network, hosts=(choice.host,))
         live.say(f"{choice.id} ({choice.reason}) · {'free · ' if choice.is_free else ''}sandbox: {sandbox}")
         with suppress(HelperGone):  # the first request reports it
@@ -112,7 +112,7 @@ class ModelRunner(AgentRunner):
             prompt = replace(prompt, parts=(*prompt.parts, carried))
         return prompt
 
-    def _choose(self, agent: str, assignment: Assignment, kind: RunKind) -> ModelChoice:
+    def _choose_model(self, agent: str, assignment: Assignment, kind: RunKind) -> ModelChoice:
         return self._loop_services.router.choose(
             agent, assignment.channel, kind, assignment.prompt, assignment.workspace
         )

@@ -177,9 +177,8 @@ class SingleQuestions:
         return ModelAnswer(outcome.text, outcome.usage.cost)
 
     def _send(self, pending: _PendingQuestion, conversation: Conversation, budget: RequestBudget) -> _Outcome:
-        conversation.ask(
-            texts=[pending.text], results=(), max_tokens=budget.max_tokens, temperature=pending.question.temperature
-        )
+        max_tokens, temperature = budget.max_output_tokens, pending.question.temperature
+        conversation.ask(texts=[pending.text], results=(), max_tokens=max_tokens, temperature=temperature)
         answer, received = self._await_message(pending, conversation, "done")
         if answer["type"] == "failed":
             failure = read_failure(answer)

@@ -180,13 +180,19 @@ def build_row(form: type[RowType], row: Mapping[str, Any]) -> RowType:
 
 
 LANGUAGES: Mapping[str, Language] = {name: build_row(Language, row) for name, row in TOOL_TABLES["languages"].items()}
+"""The languages by name."""
+
 TEST_RUNNERS: tuple[TestRunnerRow, ...] = tuple(
     build_row(TestRunnerRow, {"program": row["name"], **LANGUAGES[row["language"]].test_runners, **row})
     for row in TOOL_TABLES["test_runner"]
 )
+"""The test runners, in the order in which they are tried."""
+
 LINTERS: tuple[LinterRow, ...] = tuple(
     build_row(LinterRow, {"program": row["name"], "environment": "quiet", **row}) for row in TOOL_TABLES["linter"]
 )
+"""The linters and type checkers, in the order in which they are tried."""
+
 PACKAGE_MANAGERS: Mapping[str, PackageManagerRow] = {
     row["name"]: build_row(PackageManagerRow, {"unlocked_install_command": row.get("install_command", ""), **row})
     for row in TOOL_TABLES["package_manager"]

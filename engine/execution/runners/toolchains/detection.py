@@ -372,11 +372,11 @@ def _make_install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: 
     """The commands by which a manager installs the packages of a folder."""
     if row.name == "pip":
         return _make_pip_commands(folder, "pytest", *_make_pip_arguments(folder))
-    if row.name == "yarn" and lock and ".yarnrc.yml" in folder.names:  # yarn 2 and later name it anew
+    if row.name == "yarn" and lock and ".yarnrc.yml" in folder.file_names:  # yarn 2 and later name it anew
         return (("yarn", "install", "--immutable"),)
     placeholders = {
         "where": tuple(python_projects.find_pytest_group_option(folder.folder).split()) if row.name == "uv" else (),
-        "wrapper": (f"./{row.wrapper}" if row.wrapper in folder.names else row.program,),
+        "wrapper": (f"./{row.wrapper}" if row.wrapper in folder.file_names else row.program,),
     }
     command = fill_command(row.install_command if lock else row.unlocked_install_command, placeholders)
     return (command,) if command else ()
@@ -422,7 +422,7 @@ def _make_pip_commands(folder: ProjectFolder, *packages: str) -> tuple[tuple[str
 def _make_pip_arguments(folder: ProjectFolder) -> list[str]:
     """Arguments of `pip install` for the project itself."""
     needs = [word for name in folder.find_files(("requirements*.txt",)) for word in ("-r", name)]
-    if "[project]" not in folder.read_file("pyproject.toml") and "setup.py" not in folder.names:
+    if "[project]" not in folder.read_file("pyproject.toml") and "setup.py" not in folder.file_names:
         return needs
     # pip knows groups only since 25.1
     option, _, name = python_projects.find_pytest_group_option(folder.folder).strip().partition(" ")

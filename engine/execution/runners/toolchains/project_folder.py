@@ -36,7 +36,7 @@ class ProjectFolder:
         return self.top / self.folder.relative_to(self.root)
 
     @cached_property
-    def names(self) -> frozenset[str]:
+    def file_names(self) -> frozenset[str]:
         """The names of files and links in the folder."""
         try:
             with os.scandir(self.folder) as entries:
@@ -57,8 +57,8 @@ class ProjectFolder:
             if "/" in pattern:
                 names += [str(file.relative_to(self.folder)) for file in sorted(self.folder.glob(pattern))]
             elif "*" in pattern:
-                names += sorted(name for name in self.names if fnmatch(name, pattern))
-            elif pattern in self.names:
+                names += sorted(name for name in self.file_names if fnmatch(name, pattern))
+            elif pattern in self.file_names:
                 names.append(pattern)
         return names
 

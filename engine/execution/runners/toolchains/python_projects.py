@@ -77,16 +77,15 @@ def _list_subfolders(root: Path, prefix: str) -> list[Path]:
 
 # -- interpreters
 
-_PACKAGE_FOLDERS = (
-    "lib/python3*/site-packages",
-    "lib/python3*/dist-packages",
-    "lib/python3/dist-packages",
-)
+_PACKAGE_FOLDERS = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages")
+"""The folders of an environment in which packages may be installed."""
+
 _HAS_PYTEST = """
 import os, site, sys
 places = [*site.getsitepackages(), site.getusersitepackages()]
 sys.exit(not any(os.path.isfile(os.path.join(place, "pytest", "__init__.py")) for place in places))
 """
+"""Python code that ends with 0 if pytest is in the folders of its interpreter."""
 
 
 @frozen
@@ -160,6 +159,8 @@ def _find_environments(folder: Path, top: Path) -> Iterator[Interpreter]:
 # -- settings and modules
 
 _COVERAGE_SETTING = re.compile(r"^\[(?:tool\.)?coverage\b|--cov\b|pytest-cov", re.M)
+"""Matches a sign that coverage is configured."""
+
 _SETTINGS_FILES = ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "noxfile.py")
 
 
@@ -184,11 +185,13 @@ def find_pytest_group_option(workspace: Path) -> str:
     """The option of `uv sync` for the group or extra with pytest; "" if none is needed."""
     project = _read_toml(workspace / "pyproject.toml")
     groups, extras = _find_table(project, "dependency-groups"), _find_table(project, "project", "optional-dependencies")
-    needs = {f" --group {name}": group for name, group in groups.items()} | {
-        f" --extra {name}": extra for name, extra in extras.items()
-    }
-    always = [_find_table(project, "project").get("dependencies"), groups.get("dev")]
-    for option, requirements in [*(("", group) for group in always), *needs.items()]:
+    options = [
+        ("", _find_table(project, "project").get("dependencies")),
+        ("", groups.get("dev")),
+        *((f" --group {name}", group) for name, group in groups.items()),
+        *((f" --extra {name}", extra) for name, extra in extras.items()),
+    ]
+    for option, requirements in options:
         if isinstance(requirements, list) and any(str(need).startswith("pytest") for need in requirements):
             return option
     return ""
