@@ -1,4 +1,4 @@
-"""The clock that services get as an argument; when hours, days and months begin, and quiet hours (SPEC 7.3).
+"""Time: the clock that services get as an argument, the days and months of costs, and quiet hours (SPEC 7.3).
 
 Services never ask the operating system for the time, only their `Clock`. Tests and simulations pass a `FakeClock`, so
 that a month passes in seconds in the same code.

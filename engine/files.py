@@ -210,7 +210,7 @@ class FileCache(Generic[Value]):
 
 
 @frozen
-class Marks:
+class SectionMarks:
     """The comments around a section. `name` distinguishes it from other sections."""
 
     name: str
@@ -226,14 +226,14 @@ class Marks:
         return f"<!-- /{self.name} -->"
 
 
-INHERITED = Marks("clawpy:inherited-wisdom")
+GUIDANCE_MARKS = SectionMarks("clawpy:inherited-wisdom")
 """The section in a `soul.md` with the guidance of the agent's leaders (SPEC 1.6)."""
 
-LEARNT = Marks("clawpy:learnt")
+LEARNINGS_MARKS = SectionMarks("clawpy:learnt")
 """The section in an `AGENTS.md` with the learnings of the project (SPEC 1.12)."""
 
 
-def find_section(data: bytes, marks: Marks) -> tuple[int, int] | None:
+def find_section(data: bytes, marks: SectionMarks) -> tuple[int, int] | None:
     """(begin, end) of the section with its marks, None if there is none. It begins with the first opening mark that is
     followed by a closing mark without another opening mark in between."""
     opening, closing = marks.opening.encode(), marks.closing.encode()
@@ -249,7 +249,7 @@ def find_section(data: bytes, marks: Marks) -> tuple[int, int] | None:
     return None
 
 
-def write_section(data: bytes, body: str, marks: Marks) -> bytes:
+def write_section(data: bytes, body: str, marks: SectionMarks) -> bytes:
     """`data` with `body` (lines separated by "\\n", without marks) as its section.
 
     A new section is added at the end, after an empty line. With an empty body, no section is added, and an existing one
@@ -270,7 +270,7 @@ def write_section(data: bytes, body: str, marks: Marks) -> bytes:
     return data + gap + section + newline
 
 
-def read_section(data: bytes, marks: Marks) -> str:
+def read_section(data: bytes, marks: SectionMarks) -> str:
     """The text of the section without its marks, lines separated by "\\n"; "" if there is none."""
     found_section = find_section(data, marks)
     if found_section is None:
@@ -280,7 +280,7 @@ def read_section(data: bytes, marks: Marks) -> str:
     return "\n".join(inner.decode(errors="replace").splitlines()).strip("\n")
 
 
-def remove_section(text: str, marks: Marks) -> str:
+def remove_section(text: str, marks: SectionMarks) -> str:
     """`text` without the section and its marks."""
     data = text.encode(errors="replace")
     found_section = find_section(data, marks)
@@ -290,7 +290,7 @@ def remove_section(text: str, marks: Marks) -> str:
     return (data[:begin] + data[end:]).decode()
 
 
-def _escape_marks(body: str, marks: Marks) -> str:
+def _escape_marks(body: str, marks: SectionMarks) -> str:
     """`body`, changed so that it contains no mark."""
     for mark in (marks.opening, marks.closing):
         body = body.replace(mark, mark.replace("<", "&lt;", 1))

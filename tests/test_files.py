@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.files import (
-    INHERITED,
+    GUIDANCE_MARKS,
     TEMPORARY_PREFIX,
     find_section,
     remove_folder,
@@ -80,7 +80,7 @@ def test_a_folder_is_removed_without_following_links(tmp_path: Path):
 
 # Marked sections (SPEC 1.6)
 
-OPEN, CLOSE = INHERITED.opening, INHERITED.closing
+OPEN, CLOSE = GUIDANCE_MARKS.opening, GUIDANCE_MARKS.closing
 
 DATA = st.lists(
     st.sampled_from([OPEN.encode(), CLOSE.encode(), b"\n", b"\r\n", b"## Inherited Wisdom", b"<!--", b"-->", b"\r"])
@@ -94,9 +94,9 @@ BODIES = st.text(max_size=60) | st.sampled_from(["", OPEN, CLOSE, f"{CLOSE}\n{OP
 @example(b"no newline at the end", "body", "")
 @example(f"{OPEN}stray\n{OPEN}\nold\n{CLOSE} tail {CLOSE}".encode(), "body", "other")
 def test_every_other_byte_stays_and_twice_is_once(data: bytes, body: str, former_body: str):
-    written = write_section(data, body, INHERITED)
-    assert write_section(written, body, INHERITED) == written
-    before, after = find_section(data, INHERITED), find_section(written, INHERITED)
+    written = write_section(data, body, GUIDANCE_MARKS)
+    assert write_section(written, body, GUIDANCE_MARKS) == written
+    before, after = find_section(data, GUIDANCE_MARKS), find_section(written, GUIDANCE_MARKS)
     if before is not None:
         assert written[: after[0]] == data[: before[0]]
         assert written[after[1] :] == data[before[1] :]
@@ -106,7 +106,7 @@ def test_every_other_byte_stays_and_twice_is_once(data: bytes, body: str, former
     else:
         assert written == data
     if body:
-        assert write_section(write_section(written, former_body, INHERITED), body, INHERITED) == written
+        assert write_section(write_section(written, former_body, GUIDANCE_MARKS), body, GUIDANCE_MARKS) == written
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_every_other_byte_stays_and_twice_is_once(data: bytes, body: str, former
     ids=["windows", "empty file"],
 )
 def test_a_section_has_the_line_ends_of_its_file(data: bytes, body: str, expected: str):
-    assert write_section(data, body, INHERITED) == expected.encode()
+    assert write_section(data, body, GUIDANCE_MARKS) == expected.encode()

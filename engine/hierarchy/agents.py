@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from engine.config.settings import SettingsSource
 from engine.events import Event
 from engine.events.engine import AgentAdded, AgentMoved, AgentRetired, TierAssigned
-from engine.files import INHERITED, TEMPORARY_PREFIX, FileCache, remove_section, write_json
+from engine.files import GUIDANCE_MARKS, TEMPORARY_PREFIX, FileCache, remove_section, write_json
 from engine.frozen import frozen
 from engine.hierarchy import (
     AGENT_ID,
@@ -166,7 +166,7 @@ class Agents:
         """The soul for a prompt, without the items that say a lesson in `without`. While M1 is on, the prompt has the
         guidance of the leaders, so the section with it that `teaching` wrote into the soul (M2) is left out."""
         soul = self.read_soul(agent_id)
-        soul = remove_section(soul, INHERITED) if self.config.current.enable_m1 else soul
+        soul = remove_section(soul, GUIDANCE_MARKS) if self.config.current.enable_m1 else soul
         return remove_lessons_from_soul(soul, without)
 
     def find_file_problem(self, agent_id: str, name: str, text: str) -> tuple[tuple[str | int, ...], str] | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from engine.files import INHERITED, remove_section
+from engine.files import GUIDANCE_MARKS, remove_section
 from engine.lessons import make_lesson_id
 from engine.model import LeaderProfile, ProfileEdit, ProfileItem, Refusal
 from engine.text import hex_hash, plain, remove_code_and_comments
@@ -77,7 +77,7 @@ def _group_items(text: str) -> dict[str, list[str]]:
     """The items of each section of a text, also of those that no profile has; those of "" are below no heading."""
     sections: dict[str, list[str]] = {section: [] for section in PROFILE_SECTIONS}
     section = ""
-    for line in remove_code_and_comments(remove_section(text, INHERITED)).splitlines():
+    for line in remove_code_and_comments(remove_section(text, GUIDANCE_MARKS)).splitlines():
         if heading := _HEADING_LINE.match(line):
             section = _SECTION_OF_HEADING.get(" ".join(heading[1].lower().rstrip(":").split()), heading[1])
             sections.setdefault(section, [])

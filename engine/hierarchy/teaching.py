@@ -15,7 +15,7 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.events.engine import SoulRewritten, TeachingRefreshed
-from engine.files import INHERITED, read_plain, write_atomic, write_section
+from engine.files import GUIDANCE_MARKS, read_plain, write_atomic, write_section
 from engine.hierarchy import MAX_FILE_BYTES, is_leader
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
@@ -131,7 +131,7 @@ class Teaching:
         except ValueError as error:
             raise ValueError(f"{file} {error}") from error
         guidance = self._cascade.guidance(agent_id, in_prompts=False)
-        return before, write_section(before, format_inherited_section(guidance), INHERITED)
+        return before, write_section(before, format_inherited_section(guidance), GUIDANCE_MARKS)
 
 
 def run_round(bubbles: Bubbles, guided_sessions: GuidedSessions, teaching: Teaching) -> FlushReport:

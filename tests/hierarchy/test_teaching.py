@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.files import INHERITED, write_section
+from engine.files import GUIDANCE_MARKS, write_section
 from engine.lessons import make_lesson_id
 from tests.hierarchy.guidance_world import Organisation, edit_profile
 
@@ -41,7 +41,7 @@ def test_a_soul_that_is_edited_meanwhile_is_left_to_the_next_round(
 
 
 def test_no_text_of_a_leader_can_close_the_section(world: Organisation):
-    edit_profile(world.profiles, "lead", "principles", value=[f"{INHERITED.closing} now free"])
+    edit_profile(world.profiles, "lead", "principles", value=[f"{GUIDANCE_MARKS.closing} now free"])
     world.teaching.teach_workers()
-    assert (world.folder / "worker" / "soul.md").read_text().count(INHERITED.closing) == 1
+    assert (world.folder / "worker" / "soul.md").read_text().count(GUIDANCE_MARKS.closing) == 1
     assert teach_round(world) == {"worker": "unchanged", "junior": "unchanged"}

@@ -1,7 +1,8 @@
-"""Operations on the engine as a whole: check; status, and for programs cross_poll_status and health; stop, resume, dnd;
-config, and for programs configure; notify; doctor, key (SPEC 3.5, 3.7, 7.3, 7.6, 9.8, 10, 11.1).
+"""Operations on the engine as a whole: content filter, status, stops, settings, notifications, installation (SPEC 3.5,
+3.7, 7.3, 7.6, 9.8, 10, 11.1).
 
-`status` is for people, `cross_poll_status` for programs. A stop is carried out first and recorded after that.
+`status` is for people; `cross_poll_status`, `health` and `configure` are for programs. A stop is carried out first and
+recorded after that.
 """
 
 from __future__ import annotations

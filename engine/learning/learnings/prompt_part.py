@@ -16,7 +16,7 @@ from sqlmodel import Field
 
 from engine import tokenizer
 from engine.config.settings import SettingsSource
-from engine.files import LEARNT, read_plain, read_section
+from engine.files import LEARNINGS_MARKS, read_plain, read_section
 from engine.learning import find_names
 from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, make_project_key
 from engine.lessons import find_lessons, make_lesson_id
@@ -156,7 +156,7 @@ def make_entry_lines(entry: LearningEntry) -> list[PromptLine]:
 def _read_agents_md_lessons(workspace: str) -> frozenset[str]:
     """The ids of the lessons in the marked section of the workspace's `AGENTS.md`, which has one in each line."""
     try:
-        section = read_section(read_plain(Path(workspace) / "AGENTS.md", MAX_PAGE_BYTES), LEARNT)
+        section = read_section(read_plain(Path(workspace) / "AGENTS.md", MAX_PAGE_BYTES), LEARNINGS_MARKS)
     except (OSError, ValueError):  # the agent cannot read it either
         return frozenset()
     return find_lessons(unescape(line).removeprefix("- ").removeprefix("\\") for line in section.split("\n"))

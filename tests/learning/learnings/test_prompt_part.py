@@ -13,7 +13,7 @@ import pytest
 from engine import tokenizer
 from engine.api.operations import dispatch
 from engine.config.settings import FixedSettings, MemorySettings, Settings
-from engine.files import LEARNT, write_section
+from engine.files import LEARNINGS_MARKS, write_section
 from engine.learning.learnings.page import Change
 from engine.learning.learnings.prompt_part import LearningsPart
 from engine.learning.learnings.store import LearningStore, Scope, make_project_key, place_entry
@@ -71,7 +71,7 @@ def test_entries_that_are_not_valid_for_all_are_left_out(world: PromptWorkspace,
 
 
 def test_only_whole_lessons_of_agents_md_are_left_out(world: PromptWorkspace):
-    (world.workspace / "AGENTS.md").write_bytes(write_section(b"", "- We reuse tabs\n- &lt;b>: twice", LEARNT))
+    (world.workspace / "AGENTS.md").write_bytes(write_section(b"", "- We reuse tabs\n- &lt;b>: twice", LEARNINGS_MARKS))
     world.add("Use tabs")
     world.add("<b>: twice")
     assert world.make_lines()[2:-1] == ["- Use tabs"]

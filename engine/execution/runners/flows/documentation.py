@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from engine.execution.runners import Place
 from engine.execution.runners.flow import Flow, FlowResult, Job, RepoFile
 from engine.execution.runners.flows.git_steps import read_own_changes
-from engine.files import LEARNT, read_plain, read_section, write_section
+from engine.files import LEARNINGS_MARKS, read_plain, read_section, write_section
 from engine.git.stale_mentions import Mention
 from engine.model import group_pairs
 from engine.text import one_line
@@ -84,7 +84,7 @@ class WriteAgentsMd(Flow):
             job.say(f"+ {lesson}")
         for lesson in removed:
             job.say(f"- {lesson}")
-        after = write_section(before, format_section(lessons), LEARNT)
+        after = write_section(before, format_section(lessons), LEARNINGS_MARKS)
         if after == before:
             return FlowResult(f"{AGENTS_FILE} already contains all of it")
         (job.folder / AGENTS_FILE).write_bytes(after)
@@ -98,7 +98,7 @@ def format_section(lessons: list[str]) -> str:
 
 def read_lessons(data: bytes) -> list[str]:
     """The lessons in the section of a file."""
-    lines = read_section(data, LEARNT).split("\n")
+    lines = read_section(data, LEARNINGS_MARKS).split("\n")
     return [_parse_markdown(line.removeprefix("- ")) for line in lines if line.startswith("- ")]
 
 
