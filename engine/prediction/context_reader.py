@@ -370,10 +370,9 @@ def _find_ancestors(context: WorkspaceContext) -> frozenset[str] | None:
     if git is None or not git.head:
         return None
     folder, recent = Path(context.workspace), {commit.id for commit in git.recent}
-    heads = [head for head in dict.fromkeys(run.head for run in context.runs if run.head) if head != git.head]
-    return frozenset(
-        head for head in heads[:MAX_COMPARED_HEADS] if head in recent or is_in_history(folder, head, git.head)
-    )
+    heads = list(dict.fromkeys(run.head for run in context.runs if run.head not in ("", git.head)))
+    compared = heads[:MAX_COMPARED_HEADS]
+    return frozenset(head for head in compared if head in recent or is_in_history(folder, head, git.head))
 
 
 def _select_coverage_folders(context: WorkspaceContext, projects: Sequence[Project]) -> frozenset[str] | None:

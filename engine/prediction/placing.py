@@ -118,8 +118,7 @@ class PromptPlacer:
             route = Route(channel) if channel else by_meaning or Route()
             agent = _find_most_similar(vector, domain_vectors) or _find_likeliest_role(probabilities, route.channel)
             route = replace(route, agent=agent)
-        agent = _choose_free_agent(route.agent, route.channel, settings, agents)
-        return replace(route, agent=agent, embedding=vector.tobytes())
+        return replace(route, agent=_choose_free_agent(route, settings, agents), embedding=vector.tobytes())
 
     def _place_like_past_prompt(
         self, vector: Any, likeliest_channel: str, channel: str, settings: Settings
@@ -192,12 +191,12 @@ def _list_serving_agents(settings: Settings) -> set[str]:
     return {channel.agent for channel in settings.channels.values()}
 
 
-def _choose_free_agent(agent: str, channel: str, settings: Settings, agents: Mapping[str, AgentView]) -> str:
-    """`agent`, if it exists and serves no channel, else the channel's own agent."""
-    if not channel:
+def _choose_free_agent(route: Route, settings: Settings, agents: Mapping[str, AgentView]) -> str:
+    """The agent of a route, if it exists and serves no channel, else the channel's own agent."""
+    if not route.channel:
         return ""
-    is_free = agent in agents and agent not in _list_serving_agents(settings)
-    return agent if is_free else settings.channels[channel].agent
+    is_free = route.agent in agents and route.agent not in _list_serving_agents(settings)
+    return route.agent if is_free else settings.channels[route.channel].agent
 
 
 def _sum_by_channel(probabilities: Any, settings: Settings) -> dict[str, float]:

@@ -297,17 +297,10 @@ class Pipeline:
     ) -> tuple[RailVerdict, ...]:
         """The verdicts of all rails, in the order of `RAIL_ORDER`."""
         by_operator = is_by_operator(trigger)
+        is_approved = decided and by_operator
         interval = timedelta(milliseconds=self.settings.current.cross_poll_interval_ms)
-        content_verdict = _ask_rail(
-            CONTENT, lambda: self._decide_content(session, trigger, by_operator=decided and by_operator)
-        )
-
-        def decide_gate_now() -> RailVerdict:
-            content = content_verdict.verdict
-            return decide_gate(
-                self.make_gate_facts(session, trigger, spent(), content, by_operator=decided and by_operator)
-            )
-
+        content_verdict = _ask_rail(CONTENT, lambda: self._decide_content(session, trigger, by_operator=is_approved))
+        content = content_verdict.verdict
         return (
             _ask_rail(LOOP_RAIL, lambda: _judge_loop(session, trigger, now)),
             _ask_rail(
@@ -319,7 +312,10 @@ class Pipeline:
                 lambda: costs.decide_cost(spent(), trigger.estimate, self.costs.read_budget(session, trigger.agent)),
             ),
             content_verdict,
-            _ask_rail(gate.RAIL, decide_gate_now),
+            _ask_rail(
+                gate.RAIL,
+                lambda: decide_gate(self.make_gate_facts(session, trigger, spent(), content, by_operator=is_approved)),
+            ),
             _ask_rail(KILL, lambda: self.kill_switch.decide_within(session, by_operator=by_operator)),
         )
 

@@ -160,11 +160,11 @@ class Safety:
         for none."""
         match effect:
             case PromptFragment():
-                verdicts = [self.check_prompt(text) for text in effect.guidance]
+                verdicts = map(self.check_prompt, effect.guidance)
             case FixTemplate():
-                verdicts = [self.check_prompt(repair) for repair in effect.repairs]
+                verdicts = map(self.check_prompt, effect.repairs)
             case FlowOffload():
-                verdicts = [self.check_command(command) for command in effect.commands]
+                verdicts = map(self.check_command, effect.commands)
             case _:
                 return ""
         return next((verdict.reason for verdict in verdicts if not verdict.allows), "")
