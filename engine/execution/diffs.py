@@ -305,12 +305,13 @@ def make_file_diffs(git: Git, base: str, result: str, landed: str) -> list[FileD
     return diffs
 
 
-def _format_hunks(patch: bytes, without: Collection[int]) -> str:
-    """The hunks of a file's patch without headers, and without the numbers in `without`. A line that is too long is
+def _format_hunks(patch: bytes, landed_numbers: Collection[int]) -> str:
+    """The hunks of a file's patch without headers, except those with `landed_numbers`. A line that is too long is
     cut, with a note."""
     parts = [re.split(rb"(?m)^(?=@@ )", part)[1:] for part in re.split(rb"(?m)^(?=diff --git )", patch)]
     hunks = itertools.chain.from_iterable(parts)
-    text = b"".join(hunk for number, hunk in enumerate(hunks, 1) if number not in without).decode(errors="replace")
+    shown = b"".join(hunk for number, hunk in enumerate(hunks, 1) if number not in landed_numbers)
+    text = shown.decode(errors="replace")
     if "\r" in text and not _UNIX_LINE.search(text):
         text = text.replace("\r\n", "\n")  # line endings are shown only where they differ
     note = "{} … {:,} more characters in this line"

@@ -278,10 +278,10 @@ def read_blobs(git: Git, oids: Iterable[str]) -> dict[str, bytes]:
     return blobs
 
 
-def keep_blobs(git: Git, plan: Plan, session_id: str, earlier: int) -> None:
-    """Keep git from collecting the contents of `plan` while it may be undone, by a ref of the session. `earlier` is the
-    number of the session's earlier landings."""
+def keep_blobs(git: Git, plan: Plan, session_id: str, earlier_landings: int) -> None:
+    """Keep git from collecting the contents of `plan` while it may be undone, by a ref of the session.
+    `earlier_landings` is their number."""
     blobs = sorted({image.blob for entry in plan.entries for image in (entry.before, entry.after) if image.blob})
     lines = "".join(f"100644 blob {oid}\t{oid}\n" for oid in blobs).encode()
     tree = git.text(*DURABLE_OPTIONS, "mktree", stdin=lines)
-    git.output(*DURABLE_OPTIONS, "update-ref", f"{REF_ROOT}/{session_id}/landing{earlier or ''}", tree)
+    git.output(*DURABLE_OPTIONS, "update-ref", f"{REF_ROOT}/{session_id}/landing{earlier_landings or ''}", tree)

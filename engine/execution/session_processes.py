@@ -317,7 +317,8 @@ def _find_family(leader: psutil.Process, children_of: ChildrenOf | None) -> list
 
 # -- the files by which they are found
 
-_COMMAND_SUFFIX, _GROUP_SUFFIX = ".command", ".group"
+_COMMAND_SUFFIX = ".command"
+_GROUP_SUFFIX = ".group"
 """The ends of the names of the file of a command, and of the file that names a session's control group."""
 
 _MAX_PID_FILE_BYTES = 4096

@@ -117,8 +117,8 @@ def _find_included(git: Git, patterns: bytes) -> list[bytes]:
     return [name for name in files if name in ignored and name != INCLUDE_FILE.encode()]
 
 
-def _copy_included_file(source: Beneath, target: Beneath, name: str, room: int) -> int:
-    """Copy one file of at most `room` bytes. No link is followed out of either folder. Returns its size in bytes.
+def _copy_included_file(source: Beneath, target: Beneath, name: str, max_bytes: int) -> int:
+    """Copy one file of at most `max_bytes`. No link is followed out of either folder. Returns its size in bytes.
     Raises OSError."""
     if any(map(is_git_name, name.split("/"))):
         raise OSError(errno.EPERM, "belongs to git")
@@ -134,9 +134,9 @@ def _copy_included_file(source: Beneath, target: Beneath, name: str, room: int) 
         return 0
     with os.fdopen(source.open_file(name), "rb") as content:
         status = os.fstat(content.fileno())
-        if status.st_size > room:
+        if status.st_size > max_bytes:
             raise OSError(errno.EFBIG, f"would pass {MAX_INCLUDED_BYTES // 1_000_000} MB")
-        target.write(name, content.read(room), mode=status.st_mode | 0o200)
+        target.write(name, content.read(max_bytes), mode=status.st_mode | 0o200)
     return status.st_size
 
 

@@ -341,9 +341,9 @@ def _parse_entry(entry: str) -> Setting:
     return key, value if newline else None
 
 
-def _write_config(folder: Path, items: list[Setting], common: Path | None = None, attributes: str = "") -> None:
+def _write_config(folder: Path, settings: list[Setting], common: Path | None = None, attributes: str = "") -> None:
     lines = []
-    for key, value in items:
+    for key, value in settings:
         section, _, rest = key.partition(".")
         middle, _, name = rest.rpartition(".")
         lines.append(f"[{section} {_quote(middle)}]" if middle else f"[{section}]")

@@ -207,10 +207,10 @@ def _read_patch_of_commits(git: Git, shas: Iterable[str]) -> bytes | None:
     return None if patch.returncode else patch.stdout
 
 
-def _count_commits(git: Git, span: CommitSpan, listed: int) -> int:
-    """The number of commits of a span, of which `listed` were listed. A span that asks for fewer than `MAX_COMMITS` has
-    no others."""
-    return int(git.text("rev-list", "--count", *span.revisions)) if listed == MAX_COMMITS else listed
+def _count_commits(git: Git, span: CommitSpan, listed_count: int) -> int:
+    """The number of commits of a span, of which `listed_count` were listed. A span that asks for fewer than
+    `MAX_COMMITS` has no others."""
+    return int(git.text("rev-list", "--count", *span.revisions)) if listed_count == MAX_COMMITS else listed_count
 
 
 def _make_problem_of_file(file: UnwantedFile) -> PushProblem:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from engine.files import read_plain_or_nothing
 from engine.git import Git, GitError, is_in_tool_folder
+from engine.git.environment import MAX_CONFIG_BYTES
 from engine.git.habits import CoChanges, Partner, ReleaseRhythm, measure_release_rhythm
 from engine.git.history import (
     Commit,
@@ -54,9 +55,6 @@ MAX_RECENT = 50
 
 MAX_BRANCHES = 300
 """Maximum number of branches, the newest first."""
-
-MAX_CONFIG_BYTES = 4_000_000
-"""Maximum size of a repository's configuration in which remotes are searched."""
 
 TIMEOUT_S = 15.0
 """Seconds for each git process."""
@@ -114,14 +112,6 @@ class GitReader:
         return inspect_repository(InspectionSubject(git, state, now, today), self._cache)
 
 
-class _Settings(NamedTuple):
-    """The settings of git that are read; "" for one that is not set."""
-
-    user_email: str
-    default_branch: str
-    """`init.defaultBranch`."""
-
-
 class _BaseBranch(NamedTuple):
     """The branch that others start from. Both are "" if it is unknown."""
 
@@ -137,7 +127,7 @@ def _read_ref_state(git: Git, status: GitStatus, refs: list[str]) -> GitState:
     links = {name: target for _, name, target in rows if target}
     settings = _read_settings(git)
     branches = _read_branches(git, status.branch)
-    base = _choose_base(branches, links, settings.default_branch)
+    base = _choose_base(branches, links, settings.get("init.defaultbranch", ""))
     walked = _list_history(git, status.head)
     merged = frozenset(walked if base.tip == status.head else _list_history(git, base.tip))
     upstream_tip = tips.get(f"refs/remotes/{status.upstream}", tips.get(f"refs/heads/{status.upstream}", ""))
@@ -158,7 +148,7 @@ def _read_ref_state(git: Git, status: GitStatus, refs: list[str]) -> GitState:
         ahead_of_base=ahead_of_base,
         behind_base=behind_base,
         own_files=_read_own_files(git, status.head, upstream_tip or base.tip),
-        user_email=settings.user_email,
+        user_email=settings.get("user.email", ""),
         recent=recent,
         recent_of_branches=_read_recent_of_branches(git, recent, tips),
         branches=_select_branches(branches, base, merged),
@@ -210,10 +200,11 @@ def _read_branches(git: Git, checked_out: str) -> list[Branch]:
     return branches
 
 
-def _read_settings(git: Git) -> _Settings:
+def _read_settings(git: Git) -> dict[str, str]:
+    """`user.email` and `init.defaultbranch` of git, as far as they are set."""
     names = r"^(user\.email|init\.defaultbranch)$"
-    values = dict(row.partition("\n")[::2] for row in git.items("config", "-z", "--get-regexp", names, allowed=(0, 1)))
-    return _Settings(values.get("user.email", ""), values.get("init.defaultbranch", ""))
+    rows = git.items("config", "-z", "--get-regexp", names, allowed=(0, 1))
+    return dict(row.partition("\n")[::2] for row in rows)
 
 
 def _choose_base(branches: list[Branch], links: dict[str, str], default_branch: str) -> _BaseBranch:
@@ -251,13 +242,14 @@ def _find_newest_tag(git: Git, head: str, walked: list[str], tips: dict[str, str
     return tags[tagged][-1], int(git.text("rev-list", "--count", f"{tagged}..{head}"))
 
 
-def _read_own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
+def _read_own_files(git: Git, head: str, other_tip: str) -> tuple[str, ...]:
     """The files that the commits of this branch changed and that still exist; () if there is no other branch to compare
     with."""
-    if not head or not other or head == other:
+    if not head or not other_tip or head == other_tip:
         return ()
     names = git.items(
-        "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=AM", "--merge-base", other, head, "--",
+        "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=AM", "--merge-base",
+        other_tip, head, "--",
         allowed=(0, 128),  # two histories that never met have no base
     )  # fmt: skip
     return tuple(itertools.islice(itertools.filterfalse(is_in_tool_folder, names), MAX_FILES))

@@ -32,7 +32,9 @@ from engine.installed import SANDBOX_FIX
 UNCONFINED = "no sandbox"
 """The text in the row of a session that nothing confined."""
 
-HELD, NOT_HELD, UNKNOWN = "held", "not held", "n.a."
+HELD = "held"
+NOT_HELD = "not held"
+UNKNOWN = "n.a."
 """The results of an escape that was tried."""
 
 _ESCAPE_PROGRAM = """

@@ -56,7 +56,8 @@ _LANDLOCK_FILE_RIGHTS = (
     LANDLOCK_EXECUTE | LANDLOCK_WRITE_FILE | LANDLOCK_READ_FILE | LANDLOCK_TRUNCATE | LANDLOCK_IOCTL_DEV
 )
 """The rights of Landlock that a rule for a single file can have."""
-_RULESET_BYTES, _RULESET_BYTES_WITH_SCOPE = 8, 24
+_RULESET_BYTES = 8
+_RULESET_BYTES_WITH_SCOPE = 24
 """Sizes of `struct landlock_ruleset_attr`: with only the rights to files, and since ABI 6 with all three fields."""
 
 _SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -324,66 +325,67 @@ def _make_file_call(
     change: Callable[[_Call, str, int], None],
     call: _Call,
     *,
-    values: int,
-    folder: int | None = None,
-    path: int | None = None,
-    flags: int | None = None,
+    value_index: int,
+    folder_index: int | None = None,
+    path_index: int | None = None,
+    flags_index: int | None = None,
     always_flags: int = 0,
     path_is_optional: bool = False,
 ) -> None:
-    """Make a call that changes a file. The numbers are the indices of its arguments. Raises OSError, with EPERM if the
-    command may not write the file.
+    """Make a call that changes a file. Raises OSError, with EPERM if the command may not write the file.
 
-    `change` gets the call, the path of the open file, and `values`, the index of the first new value. `folder` is the
-    descriptor that a relative `path` starts from, or that is the file itself; without one it is the current folder.
-    `flags` says how the path is followed, and `always_flags` are added. `path_is_optional` says that the path may be
-    NULL, which stands for the file of `folder`.
+    `change` gets the call, the path of the open file, and `value_index`, the index of the first argument with a new
+    value. The argument `folder_index` is the descriptor that a relative path starts from, or that is the file itself;
+    without one it is the current folder. The argument `flags_index` says how the path is followed, and `always_flags`
+    are added. `path_is_optional` says that the path may be NULL, which stands for the file of the descriptor.
     """
-    directory_fd = _AT_FDCWD if folder is None else call.get_signed(folder)
-    path_address = None if path is None else call.arguments[path]
+    directory_fd = _AT_FDCWD if folder_index is None else call.get_signed(folder_index)
+    path_address = None if path_index is None else call.arguments[path_index]
     if path_is_optional:
         path_address = path_address or None
-    at_flags = always_flags | (0 if flags is None else call.arguments[flags])
+    at_flags = always_flags | (0 if flags_index is None else call.arguments[flags_index])
     descriptor = call.open_writable(directory_fd, path_address, at_flags)
     try:
-        change(call, f"/proc/self/fd/{descriptor}", values)
+        change(call, f"/proc/self/fd/{descriptor}", value_index)
     finally:
         os.close(descriptor)
 
 
-def _set_mode(call: _Call, path: str, values: int) -> None:
-    mode = call.arguments[values] & 0o7777
+def _set_mode(call: _Call, path: str, value_index: int) -> None:
+    mode = call.arguments[value_index] & 0o7777
     if mode & stat.S_ISUID or (mode & stat.S_ISGID and not stat.S_ISDIR(os.stat(path).st_mode)):
         raise OSError(errno.EPERM, "no file runs as somebody else")
     os.chmod(path, mode)
 
 
-def _set_owner(call: _Call, path: str, values: int) -> None:
+def _set_owner(call: _Call, path: str, value_index: int) -> None:
     # Without capabilities we can do no more than the command itself.
-    os.chown(path, call.get_signed(values), call.get_signed(values + 1))
+    os.chown(path, call.get_signed(value_index), call.get_signed(value_index + 1))
 
 
-def _set_times(call: _Call, path: str, values: int) -> None:
-    address = call.arguments[values]
+def _set_times(call: _Call, path: str, value_index: int) -> None:
+    address = call.arguments[value_index]
     times = ctypes.create_string_buffer(call.read_memory(address, _TIMES_BYTES), _TIMES_BYTES) if address else None
     raise_errno(libc.syscall(call.call_number, _AT_FDCWD, path.encode(), times, 0), "utimensat")
 
 
-def _set_length(call: _Call, path: str, values: int) -> None:
-    os.truncate(path, ctypes.c_long(call.arguments[values]).value)
+def _set_length(call: _Call, path: str, value_index: int) -> None:
+    os.truncate(path, ctypes.c_long(call.arguments[value_index]).value)
 
 
 _FILE_CALLS = {
-    "chmod": partial(_make_file_call, _set_mode, path=0, values=1),
-    "fchmod": partial(_make_file_call, _set_mode, folder=0, values=1),
-    "fchmodat": partial(_make_file_call, _set_mode, folder=0, path=1, values=2),
-    "fchmodat2": partial(_make_file_call, _set_mode, folder=0, path=1, values=2, flags=3),
-    "chown": partial(_make_file_call, _set_owner, path=0, values=1),
-    "lchown": partial(_make_file_call, _set_owner, path=0, values=1, always_flags=_AT_SYMLINK_NOFOLLOW),
-    "fchown": partial(_make_file_call, _set_owner, folder=0, values=1),
-    "fchownat": partial(_make_file_call, _set_owner, folder=0, path=1, values=2, flags=4),
-    "utimensat": partial(_make_file_call, _set_times, folder=0, path=1, values=2, flags=3, path_is_optional=True),
-    "truncate": partial(_make_file_call, _set_length, path=0, values=1),
+    "chmod": partial(_make_file_call, _set_mode, path_index=0, value_index=1),
+    "fchmod": partial(_make_file_call, _set_mode, folder_index=0, value_index=1),
+    "fchmodat": partial(_make_file_call, _set_mode, folder_index=0, path_index=1, value_index=2),
+    "fchmodat2": partial(_make_file_call, _set_mode, folder_index=0, path_index=1, value_index=2, flags_index=3),
+    "chown": partial(_make_file_call, _set_owner, path_index=0, value_index=1),
+    "lchown": partial(_make_file_call, _set_owner, path_index=0, value_index=1, always_flags=_AT_SYMLINK_NOFOLLOW),
+    "fchown": partial(_make_file_call, _set_owner, folder_index=0, value_index=1),
+    "fchownat": partial(_make_file_call, _set_owner, folder_index=0, path_index=1, value_index=2, flags_index=4),
+    "utimensat": partial(
+        _make_file_call, _set_times, folder_index=0, path_index=1, value_index=2, flags_index=3, path_is_optional=True
+    ),
+    "truncate": partial(_make_file_call, _set_length, path_index=0, value_index=1),
 }
 """The calls that the supervisor makes for the command. If the kernel continued with them, it would read their paths
 from memory again, and the command could have changed them."""
