@@ -1,6 +1,6 @@
-"""The base class of flows, which are deterministic work without a model (SPEC 3.8, 3.9), and the `Job` of a flow.
+"""What a flow is: deterministic work without a model (SPEC 3.8, 3.9).
 
-A flow is a pydantic model of its parameters, with a name, a place and a method `run(job)`. It does everything through
+A `Flow` is a pydantic model of its parameters, with a name, a place and a method `run(job)`. It does everything through
 its `Job`: the content filter checks its commands, the sandbox confines them, their output is written into the
 transcript, and they end with the session.
 """

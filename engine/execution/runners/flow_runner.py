@@ -1,5 +1,5 @@
-"""The runner of assignments that have a flow (SPEC 3.8). It runs the flow in its place, and lets a flow that installs
-packages reach its hosts."""
+"""Runs assignments that have a flow, each in the place of its flow (SPEC 3.8). Flows that run a package manager reach
+the hosts of their registries."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""The protocol of runners, which carry out assignments in a session (SPEC 3.8), and the base class of those for models
-and coding agents, which assembles a prompt and has the changes validated."""
+"""The protocol of runners, which carry out assignments in a session (SPEC 3.8).
+
+`AgentRunner` is the base class of the runners for models and coding agents. It assembles a prompt, and has the changes
+validated.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,24 +100,25 @@ class ReasonsToAsk(NamedTuple):
     of_policy: list[str]
 
 
+@dataclass
 class Gate:
     """The gate of one session. It turns each tool call into a request, and lets the request through or refuses it."""
 
-    def __init__(
-        self, live: LiveSession, view: SessionView, folder: Path, policy: Policy, services: ToolServices
-    ) -> None:
-        self.live = live
-        self.view = view
-        self.folder = folder
-        self.services = services
-        self.jail = Jail(folder)
-        self._policy = policy
+    live: LiveSession
+    view: SessionView
+    folder: Path
+    policy: Policy
+    services: ToolServices
+    jail: Jail = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.jail = Jail(self.folder)
 
     def find_unavailable_reason(self, tool: str) -> str:
         """Why this session does not have a tool; "" if it has it."""
-        if self._policy.problem:
-            return f"no tool may be used: {self._policy.problem}"
-        if not self._policy.is_offered(tool):
+        if self.policy.problem:
+            return f"no tool may be used: {self.policy.problem}"
+        if not self.policy.is_offered(tool):
             return f"the agent's tools.json does not allow {tool}"
         if tool == "exec" and self.view.mode == AUTONOMOUS and not self.live.sandbox.confines:
             return "nothing is executed by itself without a sandbox"
@@ -129,7 +131,7 @@ class Gate:
 
         Raises `Refusal` `denied` by the policy, `blocked` by the content filter.
         """
-        decision = self._policy.decide(request.tool, request.subjects)
+        decision = self.policy.decide(request.tool, request.subjects)
         if decision.verdict is Verdict.BLOCK:
             problem = self._describe_denial(request.tool, decision.entry)
             raise Refusal("denied", problem, "do it another way, or leave it to the operator")

@@ -1,5 +1,4 @@
-"""Fetches web pages as text for sessions (SPEC 3.8), and searches the web with the address that the operator
-configured.
+"""Reads the web for sessions: pages as text, and results of the search that the operator configured (SPEC 3.8).
 
 An address of a page is http or https, without credentials (`parse_url`). A host that the operator did not list must be
 on the public internet. A name is resolved once. Its addresses are checked, and the connection goes to one of these. So

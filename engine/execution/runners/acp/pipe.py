@@ -1,4 +1,4 @@
-"""The JSON-RPC messages on the stdin and stdout of an agent's process, and the lines of its stderr (SPEC 3.8).
+"""The pipe to the process of a coding agent: JSON-RPC messages over its stdin and stdout (SPEC 3.8).
 
 An agent may be hostile: the pipe limits what it can do with long lines or by not reading.
 """

@@ -1,4 +1,4 @@
-"""Answers the requests of a coding agent by the rails of its session, and runs its terminals (SPEC 3.5, 3.8, 9.3).
+"""Answers what a coding agent asks of its client: permissions, files and terminals (SPEC 3.5, 3.8, 9.3).
 
 Everything that an agent sends is treated as hostile. Each request is validated, and refused when it names another
 session. Work that blocks (a question to a person, a file, a command) runs in its own thread, never in the event loop.

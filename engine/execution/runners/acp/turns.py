@@ -1,4 +1,4 @@
-"""Runs the turns of one conversation, stores each for the X-ray, and counts its cost (SPEC 3.4, 9.6).
+"""Runs the turns of a conversation with a coding agent. Each is stored for the X-ray with its cost (SPEC 3.4, 9.6).
 
 `AcpRunner` asks `AgentTurns` for a turn with the prompt, one for each reply of the operator, and one for each failed
 run of the tests. A `UsageCounter` receives the reports of the agent during all of them. Agents report totals of the

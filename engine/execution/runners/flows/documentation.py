@@ -1,5 +1,5 @@
-"""Flows about the documentation of a project: they write what was learned into `AGENTS.md`, the file that coding agents
-read (SPEC 1.12), and update names that your changes renamed."""
+"""Flows that keep the documentation of a project up to date: `AGENTS.md`, which tells coding agents what was learned
+(SPEC 1.12), and the names that your changes renamed."""
 
 from __future__ import annotations
 

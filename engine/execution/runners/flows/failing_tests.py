@@ -1,5 +1,6 @@
-"""Flows about failing tests: they group the failures by cause, find the commit that broke a test, and try what may mend
-it, which is a revert of that commit or a fix that worked before.
+"""Flows that find out why tests fail, and what makes them pass.
+
+They group failures by cause, find the commit that broke a test, and try a revert of it or a fix that worked before.
 
 The cause of a failure is read from the output of its test: the error, and the innermost line of the project's own code.
 Other flows that run tests store it as a signature, by which similar failures are recognised later.

@@ -1,5 +1,5 @@
-"""Flows about your own changes: they suggest commits of what is not committed yet, and show or remove the debugging
-that your changes left behind."""
+"""Flows that look at your own changes before others see them: they suggest commits of what is not committed, and show
+or remove the debugging that was left in."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
 """The model runner (SPEC 3.8): an agent loop with a model of the operator, by the protocol of OpenAI or Anthropic.
 
+Here is what the loop and the model host share: a model, the failure of a request, the messages on their pipe, and the
+files from which the host takes up a conversation.
+
 The loop, its limits and its tools run in the engine, in the thread of the session. The large libraries (pydantic-ai,
 the clients of providers, prices) run in one helper process, the model host, and the engine talks to it over a pipe. So
 neither importing them nor reading a stream can delay a screen. `host_server` runs only in the model host.
 
-This module has what both sides know: a model, the failure of a request, the messages on the pipe, and the files from
-which the host takes up a conversation. The messages are JSON objects, one a line. Every message names its
-`conversation`. A message to the host has a `request`, and is answered with messages of these types:
+The messages are JSON objects, one a line. Every message names its `conversation`. A message to the host has a
+`request`, and is answered with messages of these types:
 
     open    model, instructions, tools, history       -> opened or failed
     ask     texts, results, max_tokens, temperature   -> alive, text, thought …, then done or failed

@@ -1,5 +1,4 @@
-"""Runs the conversation of a session with its model, with turns, tool calls and retries, within the limits of the
-session (SPEC 3.4, 3.8).
+"""Runs the conversation of a session with its model, within the limits of the session (SPEC 3.4, 3.8).
 
 The loop runs in the thread of the session. Before a request is made, its cost is reserved and it is stored as a call.
 An answer is stored before its tool calls are run.

@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO
@@ -61,17 +61,17 @@ class ModelHost(HelperSupervisor["_HostProcess"]):
         return self.get_or_start().add(f"c{next(self._numbers)}")
 
 
+@dataclass(eq=False)
 class Conversation:
     """The conversation of one session with one model. Only the thread of the session may call `read_message`. The other
     methods are thread-safe."""
 
-    def __init__(self, process: _HostProcess, name: str) -> None:
-        self.name = name
-        self._process = process
-        self._messages: SimpleQueue[Message] = SimpleQueue()
-        self._cancelled = threading.Event()
-        self._is_asking = False
-        self._is_cancelling = False
+    process: _HostProcess
+    name: str
+    _messages: SimpleQueue[Message] = field(default_factory=SimpleQueue)
+    _cancelled: threading.Event = field(default_factory=threading.Event)
+    _is_asking: bool = False
+    _is_cancelling: bool = False
 
     def open(
         self, model: Model, *, instructions: str, tools: Sequence[Mapping[str, object]], history: Path | None
@@ -124,7 +124,7 @@ class Conversation:
         """End the conversation."""
         if self._is_cancelling:
             return  # the thread that waits for the cancellation closes it
-        self._process.drop(self.name)
+        self.process.drop(self.name)
         with contextlib.suppress(HelperGone):
             self._send("close")
 
@@ -133,16 +133,16 @@ class Conversation:
         most."""
         try:
             # A host that hangs may not read the request either.
-            with self._process.killed_after(CANCEL_S, "it did not cancel a request"):
+            with self.process.killed_after(CANCEL_S, "it did not cancel a request"):
                 self._send("cancel")
                 self._cancelled.wait(2 * CANCEL_S)
         except HelperGone:
             pass  # without a host there is no request
         finally:
-            self._process.drop(self.name)
+            self.process.drop(self.name)
 
     def _send(self, request: str, **fields: object) -> None:
-        self._process.send({"request": request, "conversation": self.name, **fields})
+        self.process.send({"request": request, "conversation": self.name, **fields})
 
 
 class _HostProcess(HelperProcess):

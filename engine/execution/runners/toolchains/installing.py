@@ -1,8 +1,7 @@
-"""Finds the commands that install a project's packages or update its lock file, and puts installed packages into the
-operator's tree.
+"""Installs the packages of projects, in the operator's tree or in the worktree of an agent.
 
-For each command it also says which hosts the command needs and which folders it changes. A flow runs the commands for
-the operator's tree; those for the worktree of an agent are run here.
+It finds the project's own commands that install packages or update the lock file, with the hosts that they need and the
+folders that they change. A flow runs the commands for the operator's tree; those for a worktree are run here.
 
 Packages that belong in the tree (`.venv`, `node_modules`, `vendor`) are put there. Packages that tools keep outside of
 a project (Go modules, crates, Maven's repository) go into the cache that checks of the same line of commits share.
