@@ -19,8 +19,6 @@ from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from engine.frozen import frozen
-
 TEMPORARY_PREFIX = ".clawpy-tmp-"
 """Prefix of temporary files. A file with this prefix at start-up was left by a crash."""
 
@@ -209,27 +207,19 @@ class FileCache(Generic[Value]):
 # -- a marked section of a file that others own, of which every other byte stays
 
 
-@frozen
-class SectionMarks:
-    """The comments around a section. `name` distinguishes it from other sections."""
+class SectionMarks(NamedTuple):
+    """The comments around a section."""
 
-    name: str
-
-    @property
-    def opening(self) -> str:
-        """The line before the section."""
-        return f"<!-- {self.name} -->"
-
-    @property
-    def closing(self) -> str:
-        """The line after the section."""
-        return f"<!-- /{self.name} -->"
+    opening: str
+    """The line before the section."""
+    closing: str
+    """The line after the section."""
 
 
-GUIDANCE_MARKS = SectionMarks("clawpy:inherited-wisdom")
+GUIDANCE_MARKS = SectionMarks("<!-- clawpy:inherited-wisdom -->", "<!-- /clawpy:inherited-wisdom -->")
 """The section in a `soul.md` with the guidance of the agent's leaders (SPEC 1.6)."""
 
-LEARNINGS_MARKS = SectionMarks("clawpy:learnt")
+LEARNINGS_MARKS = SectionMarks("<!-- clawpy:learnt -->", "<!-- /clawpy:learnt -->")
 """The section in an `AGENTS.md` with the learnings of the project (SPEC 1.12)."""
 
 
@@ -292,7 +282,7 @@ def remove_section(text: str, marks: SectionMarks) -> str:
 
 def _escape_marks(body: str, marks: SectionMarks) -> str:
     """`body`, changed so that it contains no mark."""
-    for mark in (marks.opening, marks.closing):
+    for mark in marks:
         body = body.replace(mark, mark.replace("<", "&lt;", 1))
     return body
 

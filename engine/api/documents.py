@@ -15,7 +15,7 @@ from enum import Enum
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic.alias_generators import to_camel
 
@@ -55,14 +55,13 @@ _MONEY_FIELDS = frozenset({"cost", "spent", "estimate", "cost_per_accepted"})
 """Fields in micro-dollars."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _FieldRules:
+class _FieldRules(NamedTuple):
     """The rules of a class, as `documents.toml` explains them."""
 
     left_out: str = ""
-    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    renamed: Mapping[str, str] = {}
     properties: str = ""
-    values: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, str] = {}
     money: bool = False
     digits: int | None = None
 

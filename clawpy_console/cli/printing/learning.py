@@ -251,11 +251,11 @@ def _make_link_fields(learning: Document) -> list[Field]:
     details = [
         Field(
             name,
-            f"{other['id']}  {learning_fields.describe_learning_scope(other)}: "
-            f"{learning_fields.make_learning_title(other)}",
+            f"{linked['id']}  {learning_fields.describe_learning_scope(linked)}: "
+            f"{learning_fields.make_learning_title(linked)}",
         )
         for name, key in (("came from", "from"), ("became", "became"))
-        for other in learning[key]
+        for linked in learning[key]
     ]
     details += [Field("came from", f"{id}, no longer in any file", "wants") for id in learning["gone"]]
     details += [Field("sessions", ", ".join(learning["sessions"]))] if learning["sessions"] else []
@@ -328,7 +328,7 @@ def format_candidates(document: Document) -> Lines:
         yield from map(_format_candidate_head, document["drafted"])
         if not document["drafted"]:
             yield "Nothing new was found."
-        yield from (dim(f"not drafted: {key}: {why}") for key, why in document["notDrafted"].items())
+        yield from (dim(f"not drafted: {key}: {reason}") for key, reason in document["notDrafted"].items())
     elif "candidate" in document:
         candidate = document["candidate"]
         yield _format_candidate_head(candidate)
@@ -360,18 +360,18 @@ def _format_candidate_list(document: Document) -> Lines:
         scope = learning_fields.describe_candidate_scope(candidate)
         type_name = learning_fields.CANDIDATE_TYPES[candidate["type"]].full
         reason = candidate["reason"] if candidate["status"] == "drafted" else ""
-        words = filter(
+        details = filter(
             None, (f"{type_name}, for {scope}", learning_fields.describe_evidence(candidate), one_line(reason))
         )
-        yield "    " + dim("; ".join(words))
+        yield "    " + dim("; ".join(details))
     if not document["candidates"]:
         records = document["records"]
         text = f"{count(records, 'record')}, none calls for a change" if records else "nothing was recorded yet"
         yield f"No candidates: {text}. `clawpy candidates digest` checks now, instead of within ten minutes."
         return
-    if waiting := document["counts"]["review"]:
+    if waiting_count := document["counts"]["review"]:
         hint = "`clawpy candidates show ID` shows one, `approve ID` and `reject ID` decide"
-        yield dim(f"{waiting} need{'s' if waiting == 1 else ''} your decision: {hint}")
+        yield dim(f"{waiting_count} need{'s' if waiting_count == 1 else ''} your decision: {hint}")
     if document["mode"] == "autonomous":
         yield wants("adaptation.mode is autonomous: candidates with enough evidence become active")
 
@@ -397,12 +397,10 @@ def format_export(document: Document) -> Lines:
 def format_train(document: Document) -> Lines:
     """The Twin model in use, the trainings, and when the next one is due."""
     model = document["twinModel"]
-    model_words = "no Twin model is set" if model is None else f"Twin model {model}"
-    yield (
-        model_words
-        if document["enabled"] or model is None
-        else f"{model_words}, off: clawpy config set twinModelEnabled true"
-    )
+    if model is None:
+        yield "no Twin model is set"
+    else:
+        yield f"Twin model {model}" + ("" if document["enabled"] else ", off: clawpy config set twinModelEnabled true")
     if "imported" in document:
         yield count(document["imported"], "new pair")
     for run in document["runs"]:

@@ -43,7 +43,10 @@ def format_status(document: Document) -> Lines:
     yield from _format_presence(document)
     if (costs := document["crossPollStatus"])["costThisMonth"]:
         windows = (("hour", "ThisHour", "PerHour"), ("day", "Today", "PerDay"), ("month", "ThisMonth", "PerMonth"))
-        parts = (f"{name} ${costs[f'cost{now}']:.2f}/{costs[f'costCap{cap}']:g}" for name, now, cap in windows)
+        parts = (
+            f"{name} ${costs[f'cost{window}']:.2f}/{costs[f'costCap{cap_window}']:g}"
+            for name, window, cap_window in windows
+        )
         yield f"  cost  {'  '.join(parts)}"
     phase, by_itself = document["phase"], document["byItself"]
     if phase["number"] > 0:
@@ -60,17 +63,17 @@ def format_status(document: Document) -> Lines:
     if fields := list(make_absence_fields(document["since"])):
         yield bold(f"since {format_time(document['since']['at'])}")
         yield from format_fields(fields)
-        ran = [
+        run_lines = [
             f"  {format_time(run['endedAt'])}  {paint_session_outcome(run)}  "
             f"{describe_origin(run['mode'])}{plain(run['prompt'], MAX_PROMPT_CHARS)}"
             for run in reversed(document["since"]["ran"])
         ]
-        yield from list_first(ran, MAX_LISTED_SESSIONS)
+        yield from list_first(run_lines, MAX_LISTED_SESSIONS)
     if document["decisions"]:
         yield bold("last decisions")
     for decision in document["decisions"]:
-        words = DECISION_LABELS.get(decision["signal"], decision["signal"])
-        yield dim(f"  {format_time(decision['decidedAt'])}  {words}  {plain(decision['prompt'], MAX_PROMPT_CHARS)}")
+        label = DECISION_LABELS.get(decision["signal"], decision["signal"])
+        yield dim(f"  {format_time(decision['decidedAt'])}  {label}  {plain(decision['prompt'], MAX_PROMPT_CHARS)}")
 
 
 MAX_LISTED_SESSIONS = 5
@@ -151,10 +154,10 @@ def format_resume(document: Document) -> Lines:
 def format_stop(document: Document) -> Lines:
     """The sessions and processes that were stopped."""
     ended = document["stopped"]
-    first = f"stopped; {count(len(ended), 'session')} ended" if ended else "stopped; nothing was running"
+    headline = f"stopped; {count(len(ended), 'session')} ended" if ended else "stopped; nothing was running"
     if not document["reached"]:
-        first = "stopped; no engine answered. A running engine will find the stop file; the next one starts stopped"
-    yield f"{bad('■')} {first}"
+        headline = "stopped; no engine answered. A running engine will find the stop file; the next one starts stopped"
+    yield f"{bad('■')} {headline}"
     if document["killed"]:
         yield f"  {count(document['killed'], 'process', 'processes')} ended"
     if document["left"]:
@@ -201,8 +204,8 @@ def format_key(document: Document) -> Lines:
     if "keys" in document:
         for entry in document["keys"]:
             sign = good("✓") if entry["usable"] else dim("-")
-            words = ": ".join(filter(None, (entry["source"], entry["message"])))
-            yield f"{sign} {entry['name']:12}  {words}"
+            details = ": ".join(filter(None, (entry["source"], entry["message"])))
+            yield f"{sign} {entry['name']:12}  {details}"
         yield dim(f"keyring: {document['keyring']}")
     else:
         yield document["message"]
@@ -225,9 +228,11 @@ def print_new_token(token: str, source: str) -> None:
     if source == "this run":
         lasts = "`clawpy token new --store file` makes a permanent one, in a file that only you can read"
         note = f"it is valid for this run only; {lasts}, and it is valid here within 15 s"
-    screen = next((stream for stream in (sys.stdout, sys.stderr) if stream.isatty()), None)
-    shown = f"the token, shown once: {token}" if screen else "created a token; without a terminal it is not shown"
-    print(f"{shown}\n{note}", file=screen or sys.stderr, flush=True)
+    terminal = next((stream for stream in (sys.stdout, sys.stderr) if stream.isatty()), None)
+    token_text = (
+        f"the token, shown once: {token}" if terminal else "created a token; without a terminal it is not shown"
+    )
+    print(f"{token_text}\n{note}", file=terminal or sys.stderr, flush=True)
 
 
 HELD_TONES = {"held": "good", "not held": "wrong"}
@@ -237,10 +242,10 @@ HELD_TONES = {"held": "good", "not held": "wrong"}
 def _format_sandbox_table(rungs: Sequence[Document]) -> Lines:
     """A table of what each sandbox holds on this machine."""
     working = [rung for rung in rungs if rung["works"]]
-    names = "  ".join(f"{item['name'] + ('*' if item['inForce'] else ''):11}" for item in working)
+    names = "  ".join(f"{rung['name'] + ('*' if rung['inForce'] else ''):11}" for rung in working)
     yield f"  {'tried in each sandbox':24}  {names}".rstrip()
     for test in working[0]["holds"]:
-        held_states = [item["holds"][test] for item in working]
+        held_states = [rung["holds"][test] for rung in working]
         cells = (paint(HELD_TONES.get(state, "grey"), state) + " " * (11 - len(state)) for state in held_states)
         yield "  ".join([f"  {test:24}", *cells]).rstrip()
     yield dim("  * active")

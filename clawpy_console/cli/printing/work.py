@@ -33,8 +33,8 @@ def format_cards(document: Document) -> Lines:
     if not found_cards:
         elsewhere = [f"{number} in {path}" for path, number in document.get("elsewhere", {}).items()]
         message = f"No cards here; {', '.join(elsewhere)}." if elsewhere else "No cards."
-        advise = not (elsewhere or "created" in document)  # `clawpy predict` has just checked
-        yield f"{message} `clawpy predict` checks for new ones." if advise else message
+        gives_advice = not (elsewhere or "created" in document)  # `clawpy predict` has just checked
+        yield f"{message} `clawpy predict` checks for new ones." if gives_advice else message
         yield from format_problems(
             problem
             for problem in document.get("problems", ())
@@ -47,18 +47,18 @@ def format_cards(document: Document) -> Lines:
 
 def _format_card(card: Document) -> Lines:
     """A card: its head with badges, its prompt and its reasons; while it is pending also its work and the rails."""
-    pending = card["status"] == "pending"
+    is_pending = card["status"] == "pending"
     confidence_text = describe_tier(card)
     head = f"{bold(card['id'])}  {bad(confidence_text) if card['tier'] == 1 else confidence_text}  {format_place(card)}"
     badges = " ".join(_collect_badges(card))
     yield head + ("  " + wants(badges) if badges else "")
-    if pending and card["withoutSandbox"]:
+    if is_pending and card["withoutSandbox"]:
         advice = "approve it with --without-sandbox" if card["needsConfirmation"] else "the settings allow that here"
         yield "    " + wants(f"{NO_SANDBOX_WARNING}; {advice}")
     yield from indent_lines(card["prompt"])
     if card["reasoning"]:
         yield from (f"    {dim(line)}" for line in card["reasoning"].splitlines())
-    if pending:
+    if is_pending:
         yield "    " + _describe_run(card)
         for verdict in card["verdicts"]:
             # That a person decides is what a card is for.
@@ -128,9 +128,9 @@ def format_unmuted(document: Document) -> Lines:
 
 def _format_mute(mute: Document, state_words: str) -> Lines:
     """A subject that is muted, or was."""
-    where = f"in {workspace_name(mute['workspace'])}" if mute["workspace"] else "everywhere"
+    place = f"in {workspace_name(mute['workspace'])}" if mute["workspace"] else "everywhere"
     title = mute["kindTitle"]
-    title_words = f"{title} {where}" if mute["subject"] else f"all cards “{title}” {where}"
+    title_words = f"{title} {place}" if mute["subject"] else f"all cards “{title}” {place}"
     yield f"{bold(mute['id'])}  {title_words}: {state_words}  ({mute['why']})"
     yield from indent_lines(mute["prompt"])
 
@@ -144,7 +144,7 @@ def format_card_with_session(document: Document) -> Lines:
         yield from _format_session(session)
     for line in document.get("transcript", ()):
         sign, tone = ("$ ", "title") if line["kind"] == "command" else ("", "ink")
-        yield from (f"  │ {paint(tone, item)}" for item in f"{sign}{line['text']}".splitlines() or [""])
+        yield from (f"  │ {paint(tone, text)}" for text in f"{sign}{line['text']}".splitlines() or [""])
     if change is not None:
         yield from _format_change_set(change, session)
     for file in document.get("diff", ()):  # the hunks that have not landed, with their numbers
@@ -195,8 +195,8 @@ def _format_change_set(change: Document, session: Document | None = None) -> Lin
         if file["note"]:
             yield wants(f"      ▲ {file['note']}")
     for comment in change["comments"]:
-        before, sent = " before" if comment["old"] else "", "  (in a card)" if comment["sent"] else ""
-        yield f"    comment {comment['number']} on {comment['path']}:{comment['line']}{before}{sent}"
+        old_mark, sent_mark = " before" if comment["old"] else "", "  (in a card)" if comment["sent"] else ""
+        yield f"    comment {comment['number']} on {comment['path']}:{comment['line']}{old_mark}{sent_mark}"
         yield dim(f"      > {comment['quote']}")
         yield from indent_lines(comment["text"])
     if waiting:
@@ -253,9 +253,9 @@ def format_undo(document: Document) -> Lines:
             command = f"clawpy work {session['id']}"
             yield f"It is being stopped, and its card comes back: `{bold(command)}` shows how it ends."
         return
-    left = f"; {change['landings']} left" if change["landings"] else ""
+    landings_left = f"; {change['landings']} left" if change["landings"] else ""
     command = f"clawpy land {change['id']}"
-    yield f"Landing undone{left}. Land all that waits: `{bold(command)}`"
+    yield f"Landing undone{landings_left}. Land all that waits: `{bold(command)}`"
     yield from _format_change_set(change, document["session"])
 
 
