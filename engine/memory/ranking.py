@@ -59,30 +59,22 @@ _PREFERENCE = re.compile(
     re.IGNORECASE,
 )
 
-Mask = numpy.ndarray[Any, numpy.dtype[numpy.bool_]]
-"""A boolean for each candidate."""
-
 MIN_RELEVANCE = 0.27
-"""The threshold of recall (SPEC 4.3), which `_select_relevant` applies: if no memory reaches it, nothing is found.
-For a memory that shares no word with the question it is a squared L2 of 1.46.
-`tests/benchmarks/test_recall_unrelated.py` measures it on three data sets: nothing is found for .94 of everyday
-questions without an answer in them, and recall@10 of questions with an answer does not fall.
-
-If a memory reaches the threshold, two kinds of others are found, too: those that reach a third of it, and those of the
-same session. An answer often shares neither words nor meaning with the question, only its session."""
+"""The threshold of recall (SPEC 4.3) for `compute_relevance`: if no memory reaches it, nothing is found. Its effect is
+measured in docs/BENCHMARKS.md (`test_recall_unrelated.py`)."""
 
 COMPANION_DIVISOR = 3.0
 """`MIN_RELEVANCE` is divided by this for other memories, once one has reached it."""
 
-COVERAGE_BONUS = 0.3
-"""A memory with all key words of a question gets this added to its cosine; one with some of them, a share of it."""
-
-WORDS_ALONE = 0.28
-"""The least cosine of a memory with all key words of a question. So half of them, weighted by rarity, reach the
-threshold without a vector."""
+COVERAGE_BONUS, WORDS_ALONE = 0.3, 0.28
+"""What all key words of a question add to the cosine of a memory with them, and the least cosine of such a memory. Some
+of the words count for a share of both."""
 
 NOTABLE = 0.5
 """A feature with this value or more is named as a reason."""
+
+Mask = numpy.ndarray[Any, numpy.dtype[numpy.bool_]]
+"""A boolean for each candidate."""
 
 
 # -- features and weights
@@ -90,7 +82,7 @@ NOTABLE = 0.5
 
 class Feature(StrEnum):
     """A feature of a candidate. Its values are in [0, 1]. `MEANING` and `COVERAGE` have no weight: by them a candidate
-    is relevant or not (see `MIN_RELEVANCE`), and they stand for `TOKENS` where a memory has none."""
+    is relevant or not (see `compute_relevance`), and they stand for `TOKENS` where a memory has none."""
 
     WORDS = "words"  # how well its words fit, compared with the best candidate
     MEANING = "meaning"  # how near its nearest passage is to the question
@@ -113,7 +105,7 @@ class Weight:
 
     feature: Feature
     part: str
-    weight: float
+    value: float
 
 
 WEIGHTS = (
@@ -251,20 +243,20 @@ def _find_best_of_session(rows: Sequence[MemoryRow], values: Vector) -> Vector:
 
 
 def add_text_features(
-    selection: Shortlist, texts: Sequence[str], tokens: Sequence[float], passages: Sequence[float]
+    shortlist: Shortlist, texts: Sequence[str], tokens: Sequence[float], passages: Sequence[float]
 ) -> Candidates:
     """The candidates with the features that need texts. For each candidate, `texts` has the text that was read,
     `tokens` its score by `vector_math.compute_maxsim`, and `passages` the similarity of its nearest passages."""
-    question, rows = selection.question, selection.rows
+    question, rows = shortlist.question, shortlist.rows
     texts = [text.casefold() for text in texts]
     terms = question.terms or ("",)
     terms_in_rows = _find_terms(terms, texts)
     coverage = _compute_coverage(terms, terms_in_rows)
     # Another embedder gives no tokens. Then the vector counts, and without a vector the words.
     token_scores = _make_vector(tokens)
-    without_tokens = numpy.maximum(selection.features[Feature.MEANING], coverage)
+    without_tokens = numpy.maximum(shortlist.features[Feature.MEANING], coverage)
     features = {
-        **selection.features,
+        **shortlist.features,
         Feature.COVERAGE: coverage,
         Feature.PASSAGES: _make_vector(passages).clip(0.0, 1.0),
         Feature.TOKENS: numpy.where(token_scores > 0, token_scores, without_tokens),
@@ -272,11 +264,9 @@ def add_text_features(
         Feature.TIME: _make_vector(
             [question.asks_when and not _TIMES.isdisjoint(WORD_PATTERN.findall(text)) for text in texts]
         ),
-        Feature.RECENT: _compute_recency(selection),
+        Feature.RECENT: _compute_recency(shortlist),
     }
-    scores = sum(
-        weight.weight * features[weight.feature] for weight in WEIGHTS if weight.feature is not Feature.NEIGHBOURHOOD
-    )
+    scores = sum(weight.value * features[weight.feature] for weight in WEIGHTS if weight.feature in features)
     features[Feature.NEIGHBOURHOOD] = _count_neighbours(numpy.asarray(scores), [row.seq for row in rows])
     return Candidates(question, rows, features, terms_in_rows)
 
@@ -299,11 +289,11 @@ def _find_user_rules(question: ParsedQuestion, rows: Sequence[MemoryRow], texts:
     return _make_vector(is_rule)
 
 
-def _compute_recency(selection: Shortlist) -> Vector:
+def _compute_recency(shortlist: Shortlist) -> Vector:
     """How new each memory is, in [0, 1]. It counts a quarter if the question does not ask for the latest."""
-    times = [datetime.fromisoformat(row.at) for row in selection.rows]
-    ages = numpy.array([max(0.0, (selection.now - at) / timedelta(days=1)) for at in times])
-    recent = numpy.exp(-ages / RECENT_DAYS) * (1.0 if selection.question.asks_latest else 0.25)
+    times = [datetime.fromisoformat(row.at) for row in shortlist.rows]
+    ages = numpy.array([max(0.0, (shortlist.now - at) / timedelta(days=1)) for at in times])
+    recent = numpy.exp(-ages / RECENT_DAYS) * (1.0 if shortlist.question.asks_latest else 0.25)
     return numpy.asarray(recent, numpy.float32)
 
 
@@ -355,16 +345,9 @@ class RankedCandidate:
 def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCandidate]:
     """The relevant candidates with their scores, best first, at most `limit`. Candidates with equal scores keep their
     order."""
-    size = len(candidates.rows)
-    if not size:
+    if not candidates.rows:
         return []
-    counted = _list_counted_weights(candidates)
-    total = sum(weight.weight for weight in counted)
-    shares = dict.fromkeys((weight.part for weight in counted), 0.0)
-    parts: dict[str, Vector] = {part: numpy.zeros(size, numpy.float32) for part in shares}
-    for weight in counted:
-        shares[weight.part] += weight.weight / total
-        parts[weight.part] = parts[weight.part] + weight.weight / total * candidates.features[weight.feature]
+    shares, parts = _compute_parts(candidates)
     order = numpy.argsort(-numpy.sum(list(parts.values()), axis=0), kind="stable")
     ranked = []
     for index in order[_select_relevant(candidates)[order]][:limit].tolist():
@@ -377,7 +360,20 @@ def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCand
     return ranked
 
 
-def _list_counted_weights(candidates: Candidates) -> list[Weight]:
+def _compute_parts(candidates: Candidates) -> tuple[dict[str, float], dict[str, Vector]]:
+    """For each part of a score its share of all weights, and the points of each candidate, at most that share."""
+    counted = _select_weights(candidates)
+    total = sum(weight.value for weight in counted)
+    shares = dict.fromkeys((weight.part for weight in counted), 0.0)
+    points: dict[str, Vector] = {part: numpy.zeros(len(candidates.rows), numpy.float32) for part in shares}
+    for weight in counted:
+        share = weight.value / total
+        shares[weight.part] += share
+        points[weight.part] = points[weight.part] + share * candidates.features[weight.feature]
+    return shares, points
+
+
+def _select_weights(candidates: Candidates) -> list[Weight]:
     """The weights without those of features that the question does not ask for, so that scores can be compared with
     those of other layers. A feature that it asks for lowers the score of every candidate without it, even if all are
     without it."""
@@ -391,11 +387,19 @@ def _list_counted_weights(candidates: Candidates) -> list[Weight]:
     return [weight for weight in WEIGHTS if is_applicable.get(weight.feature, True)]
 
 
+def compute_relevance(candidates: Candidates) -> Vector:
+    """How near each candidate is to the question: its cosine, and a bonus for its key words."""
+    coverage = candidates.features[Feature.COVERAGE]
+    # Rare words alone, without a vector, can reach the threshold: about half of those of the question.
+    nearness: Vector = numpy.maximum(candidates.features[Feature.MEANING], WORDS_ALONE * coverage)
+    return nearness + COVERAGE_BONUS * coverage
+
+
 def _select_relevant(candidates: Candidates) -> Mask:
-    """A mask of the candidates that are near enough to be found, by their cosine and the key words that they have; see
-    `MIN_RELEVANCE`."""
-    coverage, threshold = candidates.features[Feature.COVERAGE], MIN_RELEVANCE - 1e-6  # float32
-    relevance = numpy.maximum(candidates.features[Feature.MEANING], WORDS_ALONE * coverage) + COVERAGE_BONUS * coverage
+    """A mask of the candidates that may be found: none if no one reaches `MIN_RELEVANCE`; otherwise those that come
+    near it, and those of a session in which one reaches it. An answer often shares neither words nor meaning with the
+    question, only its session."""
+    relevance, threshold = compute_relevance(candidates), MIN_RELEVANCE - 1e-6  # float32
     if not (relevance >= threshold).any():
         return numpy.zeros(len(relevance), bool)
     sessions = [row.session for row in candidates.rows]

@@ -143,10 +143,10 @@ class MemorySearch:
         with open_reader(self.database, query) as reader:
             rows, previous = reader.read_rows_with_neighbours(choose_pool(word_scores, similarities))
             near = [] if embedding is None else self.vectors.find_near(embedding.array, [row.seq for row in rows])
-            selection = select_candidates(question, rows, previous, word_scores, near, now)
-            nearest = _group_nearest_chunks(near, [row.seq for row in selection.rows])
+            shortlist = select_candidates(question, rows, previous, word_scores, near, now)
+            nearest = _group_nearest_chunks(near, [row.seq for row in shortlist.rows])
             passages = reader.read_passages(nearest)
-        candidates, best_passages = _add_passages(selection, passages, embedding, nearest)
+        candidates, best_passages = _add_passages(shortlist, passages, embedding, nearest)
         return CollectedCandidates(candidates, best_passages, warning)
 
     def find_sessions_near(self, text: str, k: int) -> dict[str, float]:
@@ -206,12 +206,12 @@ def _group_nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> dict[int
 
 
 def _add_passages(
-    selection: Shortlist,
+    shortlist: Shortlist,
     passages: Sequence[Passage],
     embedding: Embedding | None,
     nearest: Mapping[int, Sequence[Near]],
 ) -> tuple[Candidates, list[Passage]]:
-    """The candidates of a selection with all features, and the passage of each that fits the question best. `nearest`
+    """The candidates of a shortlist with all features, and the passage of each that fits the question best. `nearest`
     has the nearest chunks of each."""
     from engine.memory.ranking import add_text_features
 
@@ -222,7 +222,7 @@ def _add_passages(
         scored[passage.seq].append(_ScoredPassage(score, passage.chunk_id in nearest_chunks, passage))
     best = [max(of_memory, key=lambda item: (item.score, item.is_nearest)) for of_memory in scored.values()]
     candidates = add_text_features(
-        selection,
+        shortlist,
         ["\n".join(item.passage.text for item in of_memory) for of_memory in scored.values()],
         [item.score for item in best],
         list(map(_compute_mean_similarity, nearest.values())),

@@ -54,7 +54,7 @@ def fit_weights(kinds: Sequence[Sequence[Observation]]) -> tuple[Weight, ...]:
     chosen = minimise(compute_slope, np.zeros(len(fitted)), steps=300, minimum=0.0)
     result = list(WEIGHTS)
     for number, value in zip(fitted, chosen / spread, strict=True):
-        result[number] = replace(WEIGHTS[number], weight=round(float(value), 2))
+        result[number] = replace(WEIGHTS[number], value=round(float(value), 2))
     return tuple(result)
 
 
@@ -75,7 +75,7 @@ def collect_other_observations(kind: dict[str, list[Observation]], left_out: str
 
 def rerank(observation: Observation, weights: Sequence[Weight]) -> Ranking:
     """The rows of a question in the order that other weights give them."""
-    scores = observation.features @ np.array([weight.weight for weight in weights])
+    scores = observation.features @ np.array([weight.value for weight in weights])
     refs = tuple(observation.refs[index] for index in np.argsort(-scores, kind="stable"))
     return Ranking(refs, observation.evidence)
 
@@ -97,7 +97,7 @@ def main():
         rows[f"{name}, fitted without the conversation"] = rank_without_itself(name, kinds)
     print_recall(rows)
     for weight in weights:
-        print(f"{weight.feature:<20}{weight.weight:>8.2f}{'  by hand' if weight.feature in BY_HAND else ''}")
+        print(f"{weight.feature:<20}{weight.value:>8.2f}{'  by hand' if weight.feature in BY_HAND else ''}")
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def ask(memory: MemoryService, text: str) -> Answer:
         return Answer((), ())
     memories = memory.store.read_by_seq(seqs)
     refs = [memories[seq].ref for seq in seqs]
-    scores = sum(weight.weight * candidates.features[weight.feature] for weight in WEIGHTS)
+    scores = sum(weight.value * candidates.features[weight.feature] for weight in WEIGHTS)
     all_refs = tuple(refs[index] for index in np.argsort(-np.asarray(scores), kind="stable")[:10])
     return Answer(tuple(refs[match.index] for match in rank(candidates, limit=10)), all_refs)
 

@@ -121,6 +121,6 @@ def test_the_forms_of_a_word_have_one_stem(words: str):
 def test_a_line_that_is_far_and_shares_no_word_is_not_found(similarity: float, found: int):
     assert MIN_RELEVANCE == 0.27
     question, row = parse_question("beans", (), now=NOW), MemoryRow(0, "", "", NOW.isoformat())
-    selection = select_candidates(question, [row], {}, {}, [(similarity, 0, 0)], NOW)
-    candidates = add_text_features(selection, ["quite another matter"], [0.0], [similarity])
+    shortlist = select_candidates(question, [row], {}, {}, [(similarity, 0, 0)], NOW)
+    candidates = add_text_features(shortlist, ["quite another matter"], [0.0], [similarity])
     assert len(rank(candidates)) == found
