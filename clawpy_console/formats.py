@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from rich.cells import cell_len, set_cell_size
 
-from engine.model import MICRO
+from engine.wording import MICRO
 from engine.wording import count as count  # also used as `formats.count`
 from engine.wording import short_span as short_span  # and as `formats.short_span`
 

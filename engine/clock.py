@@ -1,4 +1,5 @@
-"""Time: the clock that services get as an argument, the days and months of costs, and quiet hours (SPEC 7.3).
+"""Time: the clock that services get as an argument, the days and months of costs, parts of the day (SPEC 2.1), and
+quiet hours (SPEC 7.3).
 
 Services never ask the operating system for the time, only their `Clock`. Tests and simulations pass a `FakeClock`, so
 that a month passes in seconds in the same code.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from enum import StrEnum
 from typing import Protocol
 
 from engine.frozen import frozen
@@ -145,6 +147,31 @@ def is_quiet(local: datetime, start: int, end: int) -> bool:
     if start <= end:
         return start <= local.hour < end
     return local.hour >= start or local.hour < end
+
+
+class PartOfDay(StrEnum):
+    """The parts of the day: morning review, afternoon deep work, evening summary (SPEC 2.1), and night."""
+
+    MORNING = "morning"  # 05:00-11:59
+    AFTERNOON = "afternoon"  # 12:00-17:59
+    EVENING = "evening"  # 18:00-22:59
+    NIGHT = "night"  # 23:00-04:59
+
+
+def part_of_day(local: datetime) -> PartOfDay:
+    """The part of the day of a local time."""
+    if 5 <= local.hour < 12:
+        return PartOfDay.MORNING
+    if 12 <= local.hour < 18:
+        return PartOfDay.AFTERNOON
+    if 18 <= local.hour < 23:
+        return PartOfDay.EVENING
+    return PartOfDay.NIGHT
+
+
+def is_weekend(local: datetime) -> bool:
+    """Whether a local time is on a Saturday or Sunday."""
+    return local.weekday() >= 5
 
 
 QUARTER = timedelta(minutes=15)

@@ -34,7 +34,8 @@ from engine.files import remove_temporaries
 from engine.git import find_repository_root
 from engine.home import Home
 from engine.lock import HomeLock
-from engine.model import Card, Randomness, Refusal, SessionState
+from engine.model import Card, Refusal, SessionState
+from engine.randomness import Randomness
 from engine.retention import RowRetention
 from engine.services import Overrides, autonomy, execution, foundation, learning, prediction
 

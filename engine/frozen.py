@@ -3,6 +3,8 @@
 `dataclass` compiles the source of six methods for each class, which was a tenth of the time until the first frame. Here
 all classes share these methods, which work as in a dataclass. Only `__init__` has a source of its own. It is compiled
 when the first instance is made: half of the classes have none before the first frame.
+
+`group_pairs` is here because every package needs it, as it needs `frozen`.
 """
 
 from __future__ import annotations
@@ -109,3 +111,17 @@ _SHARED_METHODS: dict[str, Callable[..., Any]] = {
     "__setstate__": _set_copied_values,
 }
 """The methods that are the same for every class. `copy` and `pickle` use the last two."""
+
+
+# -- values by key
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def group_pairs(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+    """The values of (key, value) pairs by key, in the order of the pairs."""
+    groups: dict[_Key, list[_Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups

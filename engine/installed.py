@@ -1,6 +1,7 @@
-"""What is installed on this machine: programs on the PATH, and the optional extras of the package.
+"""What is installed on this machine: extras of the package, programs on the PATH, coding agents and local models.
 
-`doctor` and refusals say how to install what is missing. Code that starts `git`, `gh` or a sandbox finds it here.
+`doctor`, refusals and a `SetupStep` say how to install what is missing. Code that starts `git`, `gh` or a sandbox finds
+it here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.model.base import Refusal
+from engine.frozen import frozen
+from engine.model.refusal import Refusal
 
 # -- extras of the package
 
@@ -117,3 +119,49 @@ def find_program(program: str, *excluded_folders: Path) -> str | None:
 _SANDBOX_FIXES = {"linux": "install bubblewrap", "darwin": "start clawpy outside of other sandboxes"}
 SANDBOX_FIX = _SANDBOX_FIXES.get(sys.platform, "run clawpy on Linux or macOS")
 """How to get a sandbox on this machine."""
+
+
+# -- agents and models
+
+
+@frozen
+class SetupStep:
+    """A step that is missing before a model can answer text prompts."""
+
+    problem: str
+    """What is missing, in a few words."""
+    command: str
+    """The command that supplies it."""
+    short_command: str = ""
+    """A command that fits a line of a screen and leads to `command`; "" if that fits itself."""
+
+    @property
+    def shown_command(self) -> str:
+        """The command for a line of a screen."""
+        return self.short_command or self.command
+
+
+@frozen
+class FoundAgent:
+    """An agent that is installed here. `missing` is the command that installs its adapter, "" if it can serve now.
+
+    `login` says in words how the operator logs in to it, for which it needs the agent's own folder.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    title: str
+    hosts: tuple[str, ...]
+    login: str
+    missing: str = ""
+
+
+@frozen
+class LocalModels:
+    """The models that answer on this machine (SPEC 9.1)."""
+
+    ids: tuple[str, ...] = ()
+    """Ids such as `ollama:qwen3`, by provider, in the order of the provider's list."""
+
+    faults: tuple[str, ...] = ()
+    """A sentence for each provider whose server answers but does not list its models."""

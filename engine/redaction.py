@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from engine.model.base import Refusal
+from engine.model.refusal import Refusal
 
 CUT = "[secret cut]"
 """Stands in the place of a secret."""

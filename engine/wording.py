@@ -15,6 +15,9 @@ from engine.text import one_line, shorten_path
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+MICRO = 1_000_000
+"""Micro-dollars of a dollar."""
+
 
 def count(number: int, noun: str, plural: str = "") -> str:
     """A number with a noun: `1 file`, `0 files`, `3,210 files`. `plural` is needed if it is irregular: `2 branches`."""
@@ -36,9 +39,19 @@ def failures(failed: int, errors: int) -> str:
     return ", ".join(filter(None, [tests, count(errors, "error") if errors else ""]))
 
 
-def money(microusd: int) -> str:
+def money(amount: int) -> str:
     """Micro-dollars as dollars and cents."""
-    return f"${microusd / 1e6:.2f}"
+    return f"${amount / MICRO:.2f}"
+
+
+def to_microusd(dollars: float) -> int:
+    """Dollars as whole micro-dollars, rounded half to even."""
+    return round(dollars * MICRO)
+
+
+def to_dollars(amount: float) -> float:
+    """Micro-dollars as dollars with six decimals, for JSON."""
+    return round(amount / MICRO, 6)
 
 
 def seconds_in_words(seconds: float) -> str:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from engine.frozen import frozen
 from engine.model import Assignment
-from engine.model.base import dollars, microusd
+from engine.wording import to_dollars, to_microusd
 
 
 @given(st.integers(min_value=0, max_value=10**9))
 def test_money_survives_the_way_to_dollars_and_back(amount: int):
-    assert microusd(dollars(amount)) == amount
+    assert to_microusd(to_dollars(amount)) == amount
 
 
 def test_any_edit_changes_the_digest():

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
     from clawpy_console.console import Console
     from engine import Engine
-    from engine.model import FoundAgent, LocalModels, SetupStep
+    from engine.installed import FoundAgent, LocalModels, SetupStep
 
 
 class EditDialog(Dialog[None]):

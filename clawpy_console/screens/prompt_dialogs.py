@@ -47,7 +47,7 @@ from engine.model import (
     SourceKind,
     Trust,
 )
-from engine.model.base import APPROVED
+from engine.model.prompts import APPROVED_LABEL
 from engine.text import sanitise
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ Result = TypeVar("Result")
 SOURCE_CELLS = 17
 """Cells for the name of a source, with the sign after it."""
 
-TRUST_SIGNS = {Trust.QUOTED.value: "”", APPROVED: "✓", Trust.MEASURED.value: "="}
+TRUST_SIGNS = {Trust.QUOTED.value: "”", APPROVED_LABEL: "✓", Trust.MEASURED.value: "="}
 """The sign before a line that says how far it may be followed; `▲` where the content filter objects to it."""
 
 SOURCE_TONES = TONES["source"]

@@ -16,7 +16,6 @@ from clawpy_console.state import AppState, QuietHours
 from clawpy_console.widgets import Row
 from engine.model import (
     MAX_REJECTIONS,
-    MICRO,
     AutonomyState,
     ChainStep,
     Hold,
@@ -27,6 +26,7 @@ from engine.model import (
     StopLevel,
     Verdict,
 )
+from engine.wording import MICRO
 
 VERDICT_SIGNS = SIGNS["verdict"]
 """Sign and tone of each verdict of a rail."""

@@ -24,7 +24,8 @@ from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, o
 from clawpy_console.keys import KEY_LINE_ACTIONS, format_key
 from clawpy_console.state import AppState
 from clawpy_console.widgets.texts import ReflowingText
-from engine.model import MICRO, AutonomyState, Hold
+from engine.model import AutonomyState, Hold
+from engine.wording import MICRO
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console

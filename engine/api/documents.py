@@ -36,10 +36,10 @@ from engine.model import (
     RecallMatch,
     SessionView,
     TasteShift,
-    dollars,
 )
-from engine.model.base import label_trust
+from engine.model.prompts import label_trust
 from engine.prediction import kind_title
+from engine.wording import to_dollars
 
 Document = dict[str, Any]
 
@@ -121,7 +121,7 @@ def _list_keys(kind: type[Any]) -> dict[str, str]:
 
 def _round_number(value: Any, digits: int | None, *, money: bool = False) -> Any:
     if money:
-        return None if value is None else dollars(value)
+        return None if value is None else to_dollars(value)
     return round(value, digits) if digits is not None and isinstance(value, float) else document(value)
 
 
@@ -187,7 +187,7 @@ def _find_kind_title(value: Card | Mute | TasteShift) -> str:
 
 
 _COMPUTED_FIELDS: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
-    AgentView: {"cost": lambda agent: dollars(agent.activity.total_cost)},
+    AgentView: {"cost": lambda agent: to_dollars(agent.activity.total_cost)},
     Bubble: {
         "reasons": lambda bubble: [*bubble.learning.confidence.reasons, *bubble.learning.importance.reasons],
         "refusedBy": lambda bubble: bubble.refused_by.name if bubble.refused_by else "",

@@ -25,13 +25,13 @@ from engine.config import ACP_PREFIX, AUTO, MODEL
 from engine.config.sections import ProviderKind, ProviderSettings
 from engine.config.settings import FixedSettings, Settings, SettingsSource
 from engine.execution.model_router import ModelRouter, ProviderState, describe_setup
-from engine.frozen import frozen
+from engine.frozen import frozen, group_pairs
 from engine.hierarchy.agents import Agents
 from engine.home import Home
 from engine.installed import MODELS, has_extra, make_install_command, make_not_installed_refusal
 from engine.lock import read_living_holder
 from engine.memory.index import CHROMA_KEY
-from engine.model import Refusal, group_pairs
+from engine.model import Refusal
 from engine.settings_store import SettingsStore
 from engine.wording import count
 

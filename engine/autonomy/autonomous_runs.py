@@ -21,7 +21,7 @@ from engine.frozen import frozen
 from engine.inference import compute_wilson_lower_bound
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, GateRuleName, RailVerdict, Refusal, Status
-from engine.model.base import find_or_none
+from engine.model.refusal import find_or_none
 from engine.prediction import ALWAYS_ASK, get_kind, kind_title
 from engine.prediction.cards import Cards
 from engine.prediction.checks import CardChecks

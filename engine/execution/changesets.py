@@ -63,9 +63,9 @@ from engine.model import (
     FileChange,
     FilePart,
     LandPreview,
-    Randomness,
     Refusal,
 )
+from engine.randomness import Randomness
 from engine.storage import load, load_all
 from engine.storage.database import Database, Transaction
 from engine.storage.state import Intent, begin_intent, finish_intent_now, read_unfinished_intents

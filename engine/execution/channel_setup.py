@@ -22,7 +22,8 @@ from engine.config.sections import ProviderKind, ProviderSettings
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.acp import KNOWN_AGENTS, describe_agent, find_agents
 from engine.frozen import frozen
-from engine.model import FoundAgent, LocalModels, Refusal, SetupStep
+from engine.installed import FoundAgent, LocalModels, SetupStep
+from engine.model import Refusal
 from engine.settings_store import SettingsStore
 from engine.text import sanitise
 

@@ -45,7 +45,8 @@ from engine.execution.trees import diff_trees, keep_object, take_snapshot
 from engine.execution.worktrees import Worktrees
 from engine.frozen import frozen
 from engine.git import Git, join_paths, printable_path
-from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
+from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Refusal
+from engine.randomness import Randomness
 from engine.storage.database import Database
 from engine.storage.state import Intent, begin_intent, finish_intent_now, read_unfinished_intents
 from engine.wording import count

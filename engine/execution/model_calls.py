@@ -20,7 +20,8 @@ from sqlmodel import Field, Session
 from engine.events.work import ModelCallBegan, ModelCallEnded
 from engine.execution.prompts import add_token_count, remove_secrets
 from engine.frozen import frozen
-from engine.model import NOTHING_USED, CallUsage, ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView
+from engine.model import ModelCall, Prompt, PromptPart, Refusal, SessionView
+from engine.randomness import Randomness
 from engine.redaction import redact
 from engine.storage import Row, ask, load_all, read_all, value_of
 from engine.storage.database import Database, Transaction
@@ -37,6 +38,21 @@ FOLLOWED_CALL_KEY = "carried_from"
 
 MAX_REPLY_CHARS = 100_000
 """Maximum number of characters of a stored answer. The messages of the next call have all of it."""
+
+
+@frozen
+class CallUsage:
+    """The tokens and the money that a call used."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: int = 0
+    """Micro-dollars."""
+    is_reported: bool = True
+    """False when the provider did not say what was used, or said something impossible."""
+
+
+NOTHING_USED = CallUsage()
 
 
 class CallState(StrEnum):

@@ -20,10 +20,11 @@ from engine.config.settings import SettingsSource
 from engine.execution.runners.model import Model
 from engine.execution.runners.model.request_costs import compute_blended_price, find_highest_price
 from engine.frozen import frozen
-from engine.installed import MODELS, has_extra, make_extras_command, make_not_installed_refusal
-from engine.model import Refusal, SetupStep, microusd
+from engine.installed import MODELS, SetupStep, has_extra, make_extras_command, make_not_installed_refusal
+from engine.model import Refusal
 from engine.model.adaptation import ModelRun
 from engine.model.prompts import RunKind
+from engine.wording import to_microusd
 
 KEYLESS = "keyless"
 """Stands for the source of a key if a provider needs none."""
@@ -82,8 +83,8 @@ class ModelChoice:
             self.base_url,
             key.value if key else "",
             is_free=self.is_free,
-            input_price=microusd(self.price.input) if self.price else None,
-            output_price=microusd(self.price.output) if self.price else None,
+            input_price=to_microusd(self.price.input) if self.price else None,
+            output_price=to_microusd(self.price.output) if self.price else None,
         )
 
 

@@ -17,7 +17,8 @@ from sqlmodel import Field, Session
 from engine.events.work import PermissionAnswered, PermissionAsked, PermissionWithdrawn
 from engine.execution.live_session import LiveSession
 from engine.execution.session_store import AUTONOMOUS
-from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView
+from engine.model import PermissionAnswer, PermissionRequest, Refusal, SessionView
+from engine.randomness import Randomness
 from engine.redaction import redact
 from engine.storage import Row, load_all, load_first, value_of
 from engine.storage.database import Database, Transaction

@@ -38,8 +38,7 @@ from engine.model import (
     SourceKind,
     Trust,
 )
-from engine.model.base import find_trust_of_names
-from engine.model.prompts import OWN_TEXT, make_block
+from engine.model.prompts import OWN_TEXT, find_trust_of_names, make_block
 from engine.redaction import redact_lines
 from engine.text import sanitise
 

@@ -17,8 +17,8 @@ from engine.config.settings import ChannelSettings
 from engine.execution.sandbox import Sandbox
 from engine.execution.session_store import AUTONOMOUS, ConsumePermit
 from engine.frozen import frozen
-from engine.model import RailVerdict, SessionState, microusd
-from engine.wording import money
+from engine.model import RailVerdict, SessionState
+from engine.wording import money, to_microusd
 
 MAX_AUTONOMOUS_S = 120.0
 """Seconds that a session which started by itself may run (SPEC 3.8)."""
@@ -84,7 +84,7 @@ class Limits:
     def of(cls, channel: ChannelSettings, mode: str) -> Limits:
         """The limits of a session on a channel. The channel says what a session may cost, and how long an `approved`
         one may run; for an `autonomous` one SPEC 3.8 does."""
-        cost = microusd(channel.session_cost_cap)
+        cost = to_microusd(channel.session_cost_cap)
         if mode == AUTONOMOUS:
             return cls(MAX_AUTONOMOUS_S, None, cost, MAX_AUTONOMOUS_TOKENS)
         return cls(channel.session_minutes * 60, channel.session_silence_minutes * 60, cost)

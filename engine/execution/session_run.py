@@ -34,9 +34,10 @@ from engine.execution.session_processes import read_children
 from engine.execution.session_store import AUTONOMOUS, NOT_BEGUN, SessionResult, SessionStore
 from engine.frozen import frozen
 from engine.installed import SANDBOX_FIX
-from engine.model import HAS_PROBLEM, UNDONE, Assignment, Refusal, RunnerInfo, SessionState, microusd
+from engine.model import HAS_PROBLEM, UNDONE, Assignment, Refusal, RunnerInfo, SessionState
 from engine.redaction import redact, redact_json
 from engine.text import sanitise
+from engine.wording import to_microusd
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class Admission:
         runner, channel = definite_assignment.runner, definite_assignment.channel
         usual = 0 if info.is_free else self.compute_usual_cost(runner, channel)
         if usual is None:
-            usual = microusd(settings.cost_per_trigger)
+            usual = to_microusd(settings.cost_per_trigger)
         note = info.undo_note
         if info.runs_commands and not self.sandbox.confines:
             warning = "no sandbox on this machine: what its commands do outside the workspace cannot be undone"

@@ -48,7 +48,6 @@ from engine.model import (
     UNDONE,
     Assignment,
     Permit,
-    Randomness,
     Refusal,
     RunnerInfo,
     SessionState,
@@ -56,6 +55,7 @@ from engine.model import (
     TranscriptLine,
     label_outcome,
 )
+from engine.randomness import Randomness
 from engine.redaction import refuse_secret
 from engine.storage.database import Database
 from engine.text import sanitise

@@ -19,10 +19,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from engine.files import read_plain_or_nothing
-from engine.frozen import frozen
+from engine.frozen import frozen, group_pairs
 from engine.git import Git, is_in_tool_folder, split_nul
 from engine.git.environment import GitError, get_temporary_folder
-from engine.model import Refusal, group_pairs
+from engine.model import Refusal
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
-from engine.frozen import frozen
+from engine.frozen import frozen, group_pairs
 from engine.git import Git
 from engine.git.history import Commit, Stash, log_commits, read_reflog, read_stashes, try_merge
 from engine.git.leftovers import Leftover, find_own_leftovers
@@ -35,7 +35,7 @@ from engine.git.push_problems import (
 from engine.git.stale_mentions import Mention, find_stale_mentions
 from engine.git.state import Branch, GitState, read_modified_at
 from engine.git.unfinished import GitOperation, read_operation, read_operation_stamp
-from engine.model import Refusal, group_pairs
+from engine.model import Refusal
 from engine.text import sanitise
 
 Value = TypeVar("Value")

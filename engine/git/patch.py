@@ -17,11 +17,10 @@ from functools import cached_property
 from pathlib import Path
 
 from engine.files import read_plain_or_nothing
-from engine.frozen import frozen
+from engine.frozen import frozen, group_pairs
 from engine.git import Git, is_in_tool_folder
 from engine.git.history import ANSWER_TIMEOUT_S
 from engine.git.state import GitState, is_byproduct
-from engine.model import group_pairs
 
 MAX_PATHS = 300
 """Maximum number of files. If there are more, only uncommitted ones are read."""

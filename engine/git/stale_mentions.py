@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from engine.frozen import frozen
+from engine.frozen import frozen, group_pairs
 from engine.git import Git
 from engine.git.patch import Patch, PatchLine
-from engine.model import group_pairs
 
 MAX_NAMES = 60
 """Maximum number of removed names that are searched for."""

@@ -47,8 +47,9 @@ from engine.hierarchy.agent_folders import (
     read_agent_text,
 )
 from engine.hierarchy.profile_text import remove_lessons_from_soul
-from engine.model import AgentActivity, AgentView, Refusal, microusd
+from engine.model import AgentActivity, AgentView, Refusal
 from engine.text import sanitise
+from engine.wording import to_microusd
 
 ReadActivity = Callable[[], Mapping[str, AgentActivity]]
 """Reads the activity of agents, by agent id."""
@@ -150,7 +151,7 @@ class Agents:
             return None
         if agent.broken:
             return 0  # fails closed: an agent with a broken folder may spend nothing
-        return None if agent.tools.budget is None else microusd(agent.tools.budget.usd_per_day)
+        return None if agent.tools.budget is None else to_microusd(agent.tools.budget.usd_per_day)
 
     def read_tools(self, agent_id: str) -> Tools:
         """The content of the agent's `tools.json`. Raises `Refusal` `unknown_agent`, `broken_agent`."""

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from sqlmodel import Field
 
 from engine.events.engine import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
+from engine.frozen import group_pairs
 from engine.hierarchy import CascadeConfig, Lineage, is_leader
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.profile_text import clean_item
@@ -31,13 +32,12 @@ from engine.model import (
     PatternSource,
     ProfileEdit,
     ProfileItem,
-    Randomness,
     Refusal,
     Score,
     Trust,
     Waiting,
 )
-from engine.model.base import group_pairs
+from engine.randomness import Randomness
 from engine.storage import Row, load_all, load_first, read_all, shallow_dict, value_of
 from engine.storage.database import Database, Transaction
 from engine.text import jaccard, sanitise, split_prompt_words

@@ -40,8 +40,7 @@ from engine.model import (
     SourceKind,
     Trust,
 )
-from engine.model.base import find_lowest_trust
-from engine.model.prompts import OWN_TEXT
+from engine.model.prompts import OWN_TEXT, find_lowest_trust
 from engine.wording import mark_approved
 
 MAX_CACHED_VALUES = 4_000

@@ -15,12 +15,14 @@ from sqlmodel import Session
 
 from engine.events.engine import ProfileEdited
 from engine.files import FileCache
+from engine.frozen import group_pairs
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.profile_rows import PatternUse, ProfileEntry, ProfileRow, merge_profile
 from engine.hierarchy.profile_text import format_profile, make_inverse, normalise_edit, parse_edits, seed_profile
 from engine.lessons import make_lesson_id
-from engine.model import LeaderProfile, PatternSource, ProfileEdit, ProfileItem, Randomness, Refusal, Trust
-from engine.model.base import find_lowest_trust, group_pairs
+from engine.model import LeaderProfile, PatternSource, ProfileEdit, ProfileItem, Refusal, Trust
+from engine.model.prompts import find_lowest_trust
+from engine.randomness import Randomness
 from engine.storage import ask, load_all, read_all, state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms

@@ -16,6 +16,7 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.events.engine import SoulRewritten, TeachingRefreshed
 from engine.files import GUIDANCE_MARKS, read_plain, write_atomic, write_section
+from engine.frozen import group_pairs
 from engine.hierarchy import MAX_FILE_BYTES, is_leader
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
@@ -23,7 +24,6 @@ from engine.hierarchy.guidance import Cascade, format_item
 from engine.hierarchy.guided_sessions import GuidedSessions
 from engine.hierarchy.profiles import Profiles
 from engine.model import FlushReport, Guidance, Refusal, TeachingOutcome, TeachingResult, TeachingState
-from engine.model.base import group_pairs
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.text import sanitise

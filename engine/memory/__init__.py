@@ -45,7 +45,7 @@ from engine.background import run_in_thread
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.model import ChangeSet, Layer, Recall, RecallMatch, RecallQuery, SessionView, Task, TranscriptLine
-from engine.model.base import find_or_none
+from engine.model.refusal import find_or_none
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from sqlmodel import Field
 
 from engine.clock import Clock
 from engine.events.learning import FactPromoted, FactRejected
-from engine.frozen import frozen
+from engine.frozen import frozen, group_pairs
 from engine.memory.capture_rules import digest_sentence, find_corrected
 from engine.memory.captures import Captures
 from engine.memory.para import NewFact, Para, make_group_name
@@ -33,7 +33,7 @@ from engine.model import (
     Trust,
     label_outcome,
 )
-from engine.model.base import find_trust_of_names, group_pairs
+from engine.model.prompts import find_trust_of_names
 from engine.storage import Row, ask, read_all, shallow_dict, value_of
 from engine.storage.database import Database, Transaction
 from engine.text import hex_hash, plain, sanitise

@@ -26,8 +26,7 @@ from engine.model import (
     RecallQuery,
     SourceKind,
 )
-from engine.model.base import Trust, may_guide
-from engine.model.prompts import OWN_TEXT, make_block
+from engine.model.prompts import OWN_TEXT, Trust, make_block, may_guide
 from engine.text import plain, remove_invalid_xml
 
 BLOCK_TAG = "recalled-memory"

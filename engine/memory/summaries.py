@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from engine.clock import Clock
-from engine.frozen import frozen
+from engine.frozen import frozen, group_pairs
 from engine.memory import WorkReader
 from engine.memory.captures import Captures
 from engine.memory.search import SUMMARY_PREFIX
@@ -33,7 +33,6 @@ from engine.model import (
     Refusal,
     RememberResult,
     SessionView,
-    group_pairs,
     label_outcome,
 )
 from engine.storage import state

@@ -14,14 +14,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from engine.background import BackgroundWorker, HelperGone
-from engine.frozen import frozen
+from engine.frozen import frozen, group_pairs
 from engine.memory import VECTOR_LAYERS
 from engine.memory.embedding import Embedder, Embedding, NoEmbedder
 from engine.memory.helper import Helper, HelperFailed
 from engine.memory.index import Index
 from engine.memory.question import MONTHS
 from engine.memory.store import MemoryStore, NewPassage
-from engine.model import Layer, Memory, Refusal, group_pairs
+from engine.model import Layer, Memory, Refusal
 from engine.storage.database import Database
 
 if TYPE_CHECKING:

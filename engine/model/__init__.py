@@ -1,4 +1,4 @@
-"""The small frozen types that services share: ids, money, states, and what a card, a trigger, a permit are.
+"""The small frozen types that services share: states, and what a card, a trigger, a permit are.
 
 Standard library only, so that a screen can draw them before anything heavy is imported. All instants are aware
 `datetime` in UTC; all money is whole micro-dollars (`int`, 1 USD = 1_000_000).
@@ -9,21 +9,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from engine.model.base import *
 from engine.model.cards import *
 from engine.model.changes import *
+from engine.model.layers import *
 from engine.model.rails import *
+from engine.model.refusal import *
 from engine.model.sessions import *
 
 if TYPE_CHECKING:
-    from engine.model.calls import *
     from engine.model.decisions import *
     from engine.model.guidance import *
     from engine.model.learnings import *
     from engine.model.memory import *
     from engine.model.prompts import *
 else:  # unseen by mypy, for which every name would exist
-    _LATER = ("prompts", "calls", "memory", "guidance", "learnings", "decisions")
+    _LATER = ("prompts", "memory", "guidance", "learnings", "decisions")
     """Modules that the first frame does not need. Each is imported when one of its names is first used."""
 
     def __getattr__(name: str) -> Any:

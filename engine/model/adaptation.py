@@ -16,8 +16,8 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from engine.frozen import frozen
-from engine.model.base import Refusal, Trust
-from engine.model.prompts import RunKind
+from engine.model.prompts import RunKind, Trust
+from engine.model.refusal import Refusal
 
 MAX_PATCH_CHARS = 40_000
 """Maximum length of a diff in a fix template; a longer one is left out."""

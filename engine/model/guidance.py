@@ -14,8 +14,7 @@ from typing import Any
 
 from engine.frozen import frozen
 from engine.lessons import LESSON_PREFIX, make_lesson_id
-from engine.model.base import Trust, may_guide
-from engine.model.prompts import PromptLine
+from engine.model.prompts import PromptLine, Trust, may_guide
 from engine.text import hex_hash
 
 # -- up: findings

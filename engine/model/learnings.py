@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from engine.frozen import frozen
-from engine.model.base import Trust, may_guide
+from engine.model.prompts import Trust, may_guide
 
 
 class LearningScope(StrEnum):

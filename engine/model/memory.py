@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Literal
 
 from engine.frozen import frozen
-from engine.model.base import Layer, Trust
-from engine.model.prompts import PromptPart
+from engine.model.layers import Layer
+from engine.model.prompts import PromptPart, Trust
 
 # -- layers A to C, and recall
 

@@ -1,18 +1,64 @@
-"""Prompts, with the source of each line (SPEC 1.10, 9.6).
+"""Prompts of models: the source of each line, and how far it is trusted (SPEC 1.10, 3.8, 6.8, 9.6).
 
-A runner assembles a `Prompt` of parts, whose lines each have their source, which the X-ray shows.
+A runner assembles a `Prompt` of parts, whose lines each have their source, which the X-ray shows. Only the operator's
+words and the engine's own measurements guide agents by themselves. All other text is evidence: it is quoted with its
+source, and guides only after the operator approved it.
+
+`ModelCall` is the record of what was sent and answered. A `ModelQuestion` is one call without a conversation; whoever
+has one gets an object that `Asks`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from engine.frozen import frozen
-from engine.model.base import Trust, label_trust
 from engine.text import one_line, sanitise
+
+APPROVED_LABEL = "approved by you"
+"""The label of a quoted text that the operator approved."""
+
+_HARMLESS_NAME = re.compile(r"(?!.*//)[\w./:@+,=\[\]-]{1,200}")
+"""A name of a test or file that cannot carry a message."""
+
+
+class Trust(StrEnum):
+    """The origin of a text, the most trusted first."""
+
+    OPERATOR = "operator"  # the operator's own words and edits
+    MEASURED = "measured"  # the engine's own words about what it measured: tests, times, counts, exit codes, landings
+    QUOTED = "quoted"  # words of tools, files, models and agents
+
+
+_MOST_TRUSTED_FIRST = list(Trust)
+
+
+def find_lowest_trust(trusts: Iterable[Trust]) -> Trust:
+    """The lowest of several trusts, for a text that consists of several parts; `QUOTED` for none."""
+    return max(trusts, key=_MOST_TRUSTED_FIRST.index, default=Trust.QUOTED)
+
+
+def find_trust_of_names(names: Iterable[str]) -> Trust:
+    """The trust of a sentence of the engine that contains these names of tests or files. It is lower if a name could
+    carry a message: one with a space may be a sentence, and one with two slashes in a row an address."""
+    return Trust.MEASURED if all(_HARMLESS_NAME.fullmatch(name) for name in names) else Trust.QUOTED
+
+
+def label_trust(trust: Trust | None, *, approved: bool = False) -> str:
+    """The label as the operator reads it, "" for the product's own words."""
+    if trust is None:
+        return ""
+    return APPROVED_LABEL if approved and trust is Trust.QUOTED else trust.value
+
+
+def may_guide(trust: Trust, *, approved: bool) -> bool:
+    """Whether a text may be guidance in a prompt."""
+    return approved or trust is not Trust.QUOTED
 
 
 class RunKind(StrEnum):
@@ -166,3 +212,76 @@ class Contribution:
     part: PromptPart | None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+
+@frozen
+class ModelCall:
+    """One request to a model, or one turn of an agent, without its prompt.
+
+    `state` is running, done, failed, cancelled or interrupted. `cost` is in micro-dollars; `price_known` is False if it
+    is an estimate. `follows` is the id of the previous call in the same conversation, "" for the first.
+    """
+
+    id: str
+    session_id: str
+    agent: str
+    provider: str
+    model: str
+    run_kind: str
+    state: str
+    started_at: datetime
+    seconds: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: int = 0
+    price_known: bool = True
+    error: str = ""
+    follows: str = ""
+    notes: tuple[str, ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+
+@frozen
+class ModelQuestion:
+    """A question to a model."""
+
+    purpose: str
+    """The purpose of its cost entry, and the kind of run in the X-ray."""
+    subject: str
+    """The session that it is about, or another name under which the call is stored."""
+    instructions: str
+    text: str
+    max_tokens: int
+    """Maximum length of the answer."""
+    budget: int
+    """Maximum cost in micro-dollars."""
+    seconds: float
+    """Maximum time until the end of the answer."""
+    temperature: float | None = None
+    """None for the default of the model."""
+    agent: str = ""
+    workspace: str = ""
+
+
+@frozen
+class ModelAnswer:
+    """A model's answer, and its cost in micro-dollars."""
+
+    text: str
+    cost: int
+
+
+class NoAnswer(Exception):
+    """Raised if the model could not be asked, failed, or was too slow. `cost` micro-dollars were spent nevertheless."""
+
+    def __init__(self, message: str, cost: int = 0) -> None:
+        super().__init__(message)
+        self.cost = cost
+
+
+class Asks(Protocol):
+    """Asks the model that is configured for such questions."""
+
+    def ask(self, question: ModelQuestion, /) -> ModelAnswer | None:
+        """Ask the model; returns None if none is configured. Raises `NoAnswer`. It takes up to `question.seconds`, so
+        screens must not call it in their thread."""

@@ -34,7 +34,6 @@ from engine.model import (
     DismissReason,
     Outcome,
     Permit,
-    Randomness,
     Refusal,
     SessionState,
     SessionView,
@@ -61,6 +60,7 @@ from engine.prediction.dismissals import (
     store_dismissal,
 )
 from engine.prediction.stack import find_displaced_ids
+from engine.randomness import Randomness
 from engine.safety.safety import Safety
 from engine.storage import load, load_all, read_all
 from engine.storage.database import Database, Transaction

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from engine.config.settings import Settings, SettingsSource
 from engine.events.work import ChangeSetLanded, CycleFinished, LandingUndone
 from engine.frozen import frozen
-from engine.model import Card, CheckReport, Randomness, Refusal, Result
+from engine.model import Card, CheckReport, Refusal, Result
 from engine.prediction import find_next_kinds
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import (
@@ -49,6 +49,7 @@ from engine.prediction.stack import NO_PLACE, Room
 from engine.prediction.tasks import TaskBoard
 from engine.prediction.templates import Proposed
 from engine.prediction.twin import EmbeddedTwin
+from engine.randomness import Randomness
 from engine.storage import state
 from engine.storage.database import Transaction
 from engine.storage.ledger import LedgerCursor, LedgerEntry

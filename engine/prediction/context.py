@@ -12,6 +12,7 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
+from engine.clock import PartOfDay, part_of_day
 from engine.execution.housekeeping import FullDisk
 from engine.execution.runners.toolchains.lock_files import LockMismatch
 from engine.execution.runners.toolchains.project_tools import Toolchain
@@ -20,7 +21,7 @@ from engine.frozen import frozen
 from engine.git.github import GitHubState
 from engine.git.inspection import NOTHING_INSPECTED, Inspection
 from engine.git.state import FileState, GitState
-from engine.model import ChangeSet, CheckResult, Landing, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
+from engine.model import ChangeSet, CheckResult, Landing, SessionView, Signal, Task, Thread
 from engine.model.adaptation import KnownFix
 from engine.prediction.signals import (
     ANY_NEW_FILE,

@@ -15,8 +15,8 @@ from pathlib import PurePath
 from sqlmodel import Field, Session
 
 from engine.events.work import MuteLifted
-from engine.frozen import frozen
-from engine.model import DismissReason, Mute, Refusal, Tier, group_pairs
+from engine.frozen import frozen, group_pairs
+from engine.model import DismissReason, Mute, Refusal, Tier
 from engine.prediction import kind_title
 from engine.prediction.card_rows import CardRow
 from engine.storage import Row, ask, load, shallow_dict

@@ -31,12 +31,12 @@ from engine.learning.decisions.decisions import SIDE_SEPARATOR
 from engine.learning.decisions.exporting import TWIN_INSTRUCTION
 from engine.learning.decisions.training_provider import Account, Provider, TrainingError
 from engine.learning.decisions.training_runs import TrainingPlan
-from engine.model import ModelAnswer, ModelQuestion, NoAnswer, Proposal, Refusal, Source, microusd
+from engine.model import ModelAnswer, ModelQuestion, NoAnswer, Proposal, Refusal, Source
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import make_default_parameters
 from engine.settings_store import SettingsStore
 from engine.text import compute_text_hash, sanitise
-from engine.wording import describe_validation_faults
+from engine.wording import describe_validation_faults, to_microusd
 
 TEMPERATURE = 0.3
 """The temperature of the model's answers (SPEC 2.3)."""
@@ -272,7 +272,7 @@ class TwinTraining:
         return TrainingPlan(
             training.provider,
             training.base_model,
-            microusd(training.cost_cap),
+            to_microusd(training.cost_cap),
             self.twin.model_id,
             automatic=training.automatic,
             enabled=settings.twin_model_enabled,

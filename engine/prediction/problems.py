@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from engine.execution.runners.toolchains import PROGRAM_FIXES
-from engine.frozen import frozen
-from engine.model import ChangeState, CheckResult, Proposal, group_pairs
+from engine.frozen import frozen, group_pairs
+from engine.model import ChangeState, CheckResult, Proposal
 from engine.prediction.context import Part, WorkspaceContext, describe_result
 from engine.prediction.templates.commits import describe_problem
 from engine.prediction.templates.failures import find_culprit

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from engine.clock import Clock
+from engine.clock import Clock, PartOfDay, part_of_day
 from engine.config.settings import Settings
 from engine.frozen import frozen
-from engine.model import PartOfDay, Randomness, Refusal, part_of_day
+from engine.model import Refusal
+from engine.randomness import Randomness
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 """The time of the last trigger of a channel that was never triggered."""

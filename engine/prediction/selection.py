@@ -19,20 +19,7 @@ from engine.config import FLOW
 from engine.frozen import frozen
 from engine.inference import compute_wilson_lower_bound
 from engine.learning.decisions.decisions import Decisions
-from engine.model import (
-    Assignment,
-    Band,
-    Card,
-    Outcome,
-    Phase,
-    Proposal,
-    RailVerdict,
-    Randomness,
-    Refusal,
-    Source,
-    Status,
-    Tier,
-)
+from engine.model import Assignment, Band, Card, Outcome, Phase, Proposal, RailVerdict, Refusal, Source, Status, Tier
 from engine.prediction import get_kind, is_ordered
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import (
@@ -48,6 +35,7 @@ from engine.prediction.dismissals import read_mute_index
 from engine.prediction.routing import Router
 from engine.prediction.stack import Room, find_exclusive_group, rank_cards
 from engine.prediction.twin import EmbeddedTwin, find_band
+from engine.randomness import Randomness
 from engine.safety.content import RAIL as CONTENT
 from engine.safety.gate import MIN_APPROVAL_BOUND
 from engine.storage import read_all

@@ -9,20 +9,11 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from math import prod
 
-from engine.frozen import frozen
+from engine.clock import PartOfDay, part_of_day
+from engine.frozen import frozen, group_pairs
 from engine.git.github import GitHubState
 from engine.git.state import GitState, Touch
-from engine.model import (
-    PartOfDay,
-    SessionState,
-    SessionView,
-    Signal,
-    Task,
-    TaskState,
-    Thread,
-    group_pairs,
-    part_of_day,
-)
+from engine.model import SessionState, SessionView, Signal, Task, TaskState, Thread
 from engine.text import plain
 from engine.wording import count, moment, span
 

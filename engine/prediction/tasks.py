@@ -16,8 +16,9 @@ from sqlmodel import Field, Session
 
 from engine.events.work import TaskAdded, TaskChanged
 from engine.frozen import frozen
-from engine.model import Randomness, Refusal, Result, SessionView, Status, Task, TaskState
+from engine.model import Refusal, Result, SessionView, Status, Task, TaskState
 from engine.prediction.card_rows import CardRow
+from engine.randomness import Randomness
 from engine.redaction import redact, refuse_secret
 from engine.storage import Row, ask, find_by_prefix, load, load_all, read_all, state, value_of
 from engine.storage.database import Database, Transaction

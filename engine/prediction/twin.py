@@ -20,23 +20,14 @@ from typing import TYPE_CHECKING, Protocol
 from sqlmodel import Session
 
 from engine.background import BackgroundWorker
+from engine.clock import is_weekend, part_of_day
 from engine.frozen import frozen
 from engine.inference import compute_calibration_bound, compute_calibration_error
 from engine.learning.decisions import NO_FEATURES, CardFeatures, TextFeatures
 from engine.learning.decisions.decisions import Decisions
 from engine.memory.embedding import NoEmbedder
 from engine.memory.memory import MemoryService
-from engine.model import (
-    COLD_START,
-    Assignment,
-    Band,
-    CalibrationCheck,
-    ConfidenceParts,
-    Phase,
-    Proposal,
-    is_weekend,
-    part_of_day,
-)
+from engine.model import COLD_START, Assignment, Band, CalibrationCheck, ConfidenceParts, Phase, Proposal
 from engine.text import split_prompt_words
 
 if TYPE_CHECKING:

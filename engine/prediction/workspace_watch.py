@@ -16,8 +16,9 @@ from pathlib import Path
 
 from engine.beneath import parents
 from engine.clock import Clock
+from engine.frozen import group_pairs
 from engine.git import Git, join_nul, split_nul
-from engine.model import Refusal, group_pairs
+from engine.model import Refusal
 
 log = logging.getLogger(__name__)
 

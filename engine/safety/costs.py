@@ -21,20 +21,10 @@ from engine.clock import HOUR, Clock, find_midnight, find_windows
 from engine.config.settings import SettingsSource
 from engine.events.engine import BudgetExceeded, CostReserved, CostSettled, CostWarned
 from engine.frozen import frozen
-from engine.model import (
-    MICRO,
-    CostState,
-    RailVerdict,
-    Refusal,
-    SessionState,
-    SessionView,
-    SpendingWindow,
-    Trigger,
-    Verdict,
-    microusd,
-)
+from engine.model import CostState, RailVerdict, Refusal, SessionState, SessionView, SpendingWindow, Trigger, Verdict
 from engine.storage import Row, as_stored, ask, shallow_dict, state
 from engine.storage.database import Database, Transaction
+from engine.wording import MICRO, to_microusd
 
 log = logging.getLogger(__name__)
 
@@ -160,9 +150,9 @@ class Costs:
             hour=reserved + hour,
             day=reserved + day,
             month=reserved + month,
-            hour_cap=microusd(settings.cross_poll_cost_cap_per_hour),
-            day_cap=microusd(settings.cross_poll_cost_cap_per_day),
-            month_cap=microusd(settings.cross_poll_cost_cap_per_month),
+            hour_cap=to_microusd(settings.cross_poll_cost_cap_per_hour),
+            day_cap=to_microusd(settings.cross_poll_cost_cap_per_day),
+            month_cap=to_microusd(settings.cross_poll_cost_cap_per_month),
         )
 
     def read_spending(self) -> tuple[SpendingWindow, ...]:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from engine.frozen import frozen_kw_only
 from engine.installed import SANDBOX_FIX
-from engine.model import MAX_REJECTIONS, MICRO, GateRuleName, RailVerdict, Verdict, join_reasons
-from engine.wording import money
+from engine.model import MAX_REJECTIONS, GateRuleName, RailVerdict, Verdict, join_reasons
+from engine.wording import MICRO, money
 
 RAIL = "gate"
 """The name of the rail in verdicts."""

@@ -8,7 +8,8 @@ from sqlmodel import Field, col, select
 
 from engine.events.engine import PermitIssued
 from engine.frozen import frozen
-from engine.model import Permit, Randomness, Refusal, Trigger, TriggerType
+from engine.model import Permit, Refusal, Trigger, TriggerType
+from engine.randomness import Randomness
 from engine.safety.kill_switch import KillSwitch
 from engine.storage import Row, as_stored, ask, load, shallow_dict, value_of
 from engine.storage.database import Database, Transaction

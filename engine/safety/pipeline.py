@@ -38,7 +38,6 @@ from engine.model import (
     Trigger,
     TriggerType,
     Verdict,
-    dollars,
 )
 from engine.safety import costs, gate
 from engine.safety.content import RAIL as CONTENT
@@ -66,6 +65,7 @@ from engine.safety.trigger_history import (
 )
 from engine.storage import Row, as_stored, ask, shallow_dict, state
 from engine.storage.database import Database, Transaction
+from engine.wording import to_dollars
 
 log = logging.getLogger(__name__)
 
@@ -253,7 +253,7 @@ class Pipeline:
         passed = col(CrosspollLog.blocked).is_(False)
         row = _load_newest_entry(transaction.session, CrosspollLog.prediction_id == view.prediction_id, passed)
         if row is not None:
-            cost = dollars(view.cost)
+            cost = to_dollars(view.cost)
             row.result = {"session": view.id, "state": view.state.value, "summary": view.summary, "cost": cost}
 
     def make_gate_facts(
@@ -393,7 +393,7 @@ def _make_log_row(trigger: Trigger, ruling: Ruling, now: datetime) -> CrosspollL
         trigger_type=trigger.type,
         target_channel=assignment.channel,
         prompt=assignment.prompt,
-        cost_estimate=dollars(trigger.estimate),
+        cost_estimate=to_dollars(trigger.estimate),
         blocked=blocked_by is not None,
         block_reason=f"{blocked_by.rail}: {blocked_by.reason}" if blocked_by else None,
         created_at=now,

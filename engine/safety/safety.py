@@ -24,14 +24,13 @@ from engine.model import (
     LogEntry,
     RailState,
     RailVerdict,
-    Randomness,
     SessionView,
     Trigger,
     TriggerType,
     Verdict,
-    microusd,
 )
 from engine.model.adaptation import Effect, FixTemplate, FlowOffload, PromptFragment
+from engine.randomness import Randomness
 from engine.safety import content, costs, gate, trigger_history
 from engine.safety.content.commands import check_command
 from engine.safety.content.prompts import check_prompt
@@ -43,7 +42,7 @@ from engine.safety.pipeline import LOOP_COUNT_KEY, CrosspollLog, Hooks, Pipeline
 from engine.safety.trigger_history import Link
 from engine.storage import as_stored, ask, state, value_of
 from engine.storage.database import Database, Transaction
-from engine.wording import count, money, span
+from engine.wording import count, money, span, to_microusd
 
 _COUNT_PASSED = "SELECT count(*), max(created_at) FROM crosspoll_log WHERE blocked IS 0"
 """The number of triggers that passed, and the time of the last."""
@@ -251,7 +250,7 @@ class Safety:
 
     def _make_cost_state(self, session: Session) -> RailState:
         spent = self.costs.read_state_within(session)
-        estimate = microusd(self._settings.current.cost_per_trigger)
+        estimate = to_microusd(self._settings.current.cost_per_trigger)
         verdict = costs.decide_cost(spent, estimate, costs.AgentBudget(""))
         remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
         brief = money(max(0, remaining)) if verdict.allows else verdict.rule
@@ -293,7 +292,7 @@ def _make_entry(row: CrosspollLog, *, allowed_once: bool) -> LogEntry:
         at=row.created_at,
         prediction_id=row.prediction_id or "",
         channel=row.target_channel,
-        estimate=microusd(row.cost_estimate),
+        estimate=to_microusd(row.cost_estimate),
         reason=row.block_reason or "",
         allowed_once=allowed_once,
     )

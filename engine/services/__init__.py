@@ -22,7 +22,8 @@ from engine.frozen import frozen
 from engine.git import find_repository_root
 from engine.git.state import read_workspace_label
 from engine.home import Home
-from engine.model import LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
+from engine.model import LayerState, PromptPart, Refusal, SessionState, Waiting
+from engine.randomness import Randomness
 from engine.safety.content.prompts import find_line_objections
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
 from engine.memory.summaries import list_shared_sources
 from engine.model import SessionView
-from engine.model.base import find_or_none
+from engine.model.refusal import find_or_none
 from engine.safety.pipeline import Hooks
 from engine.safety.safety import Safety
 from engine.services import Overrides

@@ -37,7 +37,7 @@ from engine.memory.knowledge import Knowledge
 from engine.memory.memory import MemoryService
 from engine.memory.summaries import SummarySharing
 from engine.model import AgentActivity, ModelAnswer, ModelQuestion, ProfileItem, PromptRequest
-from engine.model.base import may_guide
+from engine.model.prompts import may_guide
 from engine.prediction.approvals import link_session
 from engine.services import Overrides
 from engine.settings_store import SettingsStore

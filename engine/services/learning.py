@@ -46,8 +46,8 @@ from engine.model import (
     Trust,
 )
 from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, FlowOffload, Overlay, PromptFragment
-from engine.model.base import find_or_none
 from engine.model.decisions import Correction
+from engine.model.refusal import find_or_none
 from engine.prediction.templates.agent_work import LearnedFlowOffer
 from engine.services.foundation import MemoryModel
 

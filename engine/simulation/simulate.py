@@ -20,21 +20,9 @@ from typing import Any
 
 from engine.autonomy.autonomy import ACT_JOB, CARD_JOB, STATE_JOB
 from engine.engine import Engine
+from engine.frozen import group_pairs
 from engine.git.environment import get_temporary_folder
-from engine.model import (
-    Card,
-    DecidedBy,
-    Hold,
-    LogEntry,
-    Outcome,
-    Refusal,
-    SessionState,
-    SessionView,
-    Source,
-    Status,
-    dollars,
-    group_pairs,
-)
+from engine.model import Card, DecidedBy, Hold, LogEntry, Outcome, Refusal, SessionState, SessionView, Source, Status
 from engine.safety.pipeline import RAIL_ORDER
 from engine.simulation.operator import (
     Oddity,
@@ -45,6 +33,7 @@ from engine.simulation.operator import (
     plan_day,
 )
 from engine.simulation.world import FIRST_DAY, HANG_TIMEOUT_S, SimulatedWorld, open_world
+from engine.wording import to_dollars
 
 MAX_DAYS = 366
 """Maximum number of days that are simulated."""
@@ -270,9 +259,9 @@ def _make_document(engine: Engine, observed: Observations, *, days: int, seed: i
         "phases": [{"phase": number, "at": at.isoformat()} for number, at in observed.phases],
         "holds": [{"at": at.isoformat(), "word": hold.word, "reason": hold.reason} for at, hold in observed.holds],
         "cost": {
-            "total": dollars(sum(view.cost for view in sessions)),
-            "peaks": {window: dollars(amount) for window, amount in observed.peaks.items()},
-            "caps": {window: dollars(cap) for window, cap in engine.safety.costs.read_state().caps.items()},
+            "total": to_dollars(sum(view.cost for view in sessions)),
+            "peaks": {window: to_dollars(amount) for window, amount in observed.peaks.items()},
+            "caps": {window: to_dollars(cap) for window, cap in engine.safety.costs.read_state().caps.items()},
         },
         "perDay": [_describe_day(number, cards, log, sessions, observed) for number in range(days)],
         "blocked": blocked,
@@ -352,5 +341,5 @@ def _describe_day(
         "dismissed": sum(card.status is Status.DISMISSED and within(card.decided_at) for card in cards),
         "byAutonomy": passed[DecidedBy.AUTONOMY.value],
         "blocked": sum(entry.blocked and within(entry.at) for entry in log),
-        "cost": dollars(sum(view.cost for view in sessions if within(view.ended_at))),
+        "cost": to_dollars(sum(view.cost for view in sessions if within(view.ended_at))),
     }

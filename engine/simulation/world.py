@@ -27,9 +27,11 @@ from engine.execution.sandbox import Confinement, Sandbox
 from engine.frozen import frozen
 from engine.git import create_repository
 from engine.home import Home
-from engine.model import MICRO, Assignment, CheckResult, Randomness, Refusal, RunnerInfo, SessionView
+from engine.model import Assignment, CheckResult, Refusal, RunnerInfo, SessionView
+from engine.randomness import Randomness
 from engine.services import Overrides
 from engine.simulation.projects import SimulatedContexts, SimulatedProject
+from engine.wording import MICRO
 
 FIRST_DAY = datetime(2026, 1, 5, tzinfo=UTC)
 """Midnight of a Monday. Local time is UTC, so that the zone of the machine does not matter."""

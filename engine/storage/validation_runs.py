@@ -20,7 +20,7 @@ from engine.frozen import frozen
 from engine.git.history import is_in_history
 from engine.git.repository import LOST_CODES, find_workspace_refusal
 from engine.model import ChangeState, CheckResult, SessionView
-from engine.model.base import find_or_none
+from engine.model.refusal import find_or_none
 from engine.model.sessions import KEPT_DURATIONS
 from engine.storage import Row, ask, read_all, value_of
 from engine.storage.database import Database, Transaction

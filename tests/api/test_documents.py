@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from engine import activity, model
+from engine import activity, installed, model
 from engine.api.documents import document
 from engine.model import adaptation
 
@@ -24,7 +24,7 @@ FILE = Path(__file__).with_name("documents.json")
 PROMISED: dict[str, Any] = json.loads(FILE.read_text())
 
 CLASSES: dict[str, type[Any]] = {
-    name: next(getattr(module, name) for module in (model, adaptation, activity) if hasattr(module, name))
+    name: next(getattr(module, name) for module in (model, adaptation, activity, installed) if hasattr(module, name))
     for name in PROMISED
 }
 """The classes whose values verbs and the API answer with. Classes of their fields are part of their documents."""

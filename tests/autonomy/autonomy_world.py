@@ -14,7 +14,8 @@ from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.events.work import AutonomousCycleFinished
 from engine.home import Home
-from engine.model import CalibrationCheck, Card, DecidedBy, DecidedCard, DecisionSignal, Randomness, SessionView
+from engine.model import CalibrationCheck, Card, DecidedBy, DecidedCard, DecisionSignal, SessionView
+from engine.randomness import Randomness
 from engine.storage.database import Transaction
 from tests.execution.session_world import ClaimsToConfine
 from tests.support.engines import open_idle_engine

@@ -22,9 +22,10 @@ from engine.autonomy.heartbeat import (
 )
 from engine.clock import FakeClock
 from engine.hierarchy.agents import HeartbeatPage
-from engine.model import Card, Randomness, TriggerType
+from engine.model import Card, TriggerType
 from engine.prediction import is_heartbeat
 from engine.prediction.tasks import TaskBoard
+from engine.randomness import Randomness
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.autonomy.autonomy_world import AutonomyWorld

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from engine.model import Randomness, SessionView
+from engine.model import SessionView
 from engine.model.adaptation import Candidate, CandidateStatus
+from engine.randomness import Randomness
 from tests.support import read_table
 from tests.support.model_server import ModelServer, Reply, Request, make_call
 from tests.support.model_world import ModelWorld

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 import numpy
 import pytest
 
+from engine.clock import PartOfDay
 from engine.frozen import frozen
 from engine.inference import compute_calibration_bound, compute_calibration_error
 from engine.learning.decisions import CardFeatures, PastDecision, TextFeatures, unpack_features
 from engine.learning.decisions.learner import Learner, extract_features
 from engine.memory.embedding import MiniLM
-from engine.model import PartOfDay
 from engine.text import split_prompt_words
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from functools import partial
 
 import numpy
 
-from engine.clock import FakeClock
+from engine.clock import FakeClock, PartOfDay
 from engine.learning.decisions import CardFeatures
 from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, DecisionRow, Decisions
 from engine.learning.decisions.learner import extract_features
-from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay
+from engine.model import DecidedBy, DecidedCard, DecisionSignal
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction
 from engine.text import split_prompt_words

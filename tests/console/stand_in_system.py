@@ -7,7 +7,8 @@ from typing import Any
 
 from engine.api.gateway import GatewayState
 from engine.execution.model_router import FIRST_KEY
-from engine.model import ChainStep, CostState, Hold, LocalModels, LogEntry, RailState, SetupStep, StopLevel, Verdict
+from engine.installed import LocalModels, SetupStep
+from engine.model import ChainStep, CostState, Hold, LogEntry, RailState, StopLevel, Verdict
 from tests.console.stand_in_data import BLOG, StandInService, read_burns, read_values
 
 

@@ -12,7 +12,8 @@ from clawpy_console.screens.mission_panes import make_glance
 from clawpy_console.state import AppState
 from clawpy_console.widgets import Rows
 from engine.home import Home
-from engine.model import BubbleState, LocalModels, OfferedFinding, Score, SessionState, Trust
+from engine.installed import LocalModels
+from engine.model import BubbleState, OfferedFinding, Score, SessionState, Trust
 from engine.model.sessions import HAS_PROBLEM
 from tests.console.card_steps import FIRST, NEXT_STEP, SECOND, change_cards, in_front
 from tests.console.driving import make_console, running, until, until_shown

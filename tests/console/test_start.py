@@ -39,8 +39,8 @@ HEAVY = (
 
 LIGHT = {
     "engine", "engine.files", "engine.frozen", "engine.home", "engine.installed",
-    "engine.model", "engine.model.base", "engine.model.cards", "engine.model.changes", "engine.model.rails",
-    "engine.model.sessions",
+    "engine.model", "engine.model.cards", "engine.model.changes", "engine.model.layers",
+    "engine.model.rails", "engine.model.refusal", "engine.model.sessions",
     "engine.text", "engine.wording", "engine.git", "engine.git.environment", "engine.git.repository",
 }  # fmt: skip
 """What is imported of the engine before the first frame. `engine.git` finds the repository of the current folder."""

@@ -6,7 +6,8 @@ import pytest
 
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.frame import make_state_line
-from engine.model import MICRO, AutonomyState, CostState
+from engine.model import AutonomyState, CostState
+from engine.wording import MICRO
 from tests.console.stand_in_data import NOW
 from tests.support.checks import assert_contains
 

@@ -30,7 +30,6 @@ from engine.model import (
     ChangeSet,
     Permit,
     RailVerdict,
-    Randomness,
     Refusal,
     RunnerInfo,
     SessionState,
@@ -38,6 +37,7 @@ from engine.model import (
     TriggerType,
     Verdict,
 )
+from engine.randomness import Randomness
 from engine.storage.database import Database, Transaction
 from tests.support.checks import wait_until
 from tests.support.repository import Repository

@@ -10,7 +10,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.channel_setup import ChannelSetup
 from engine.execution.model_router import FIRST_KEY
-from engine.model import Refusal, SetupStep
+from engine.installed import SetupStep
+from engine.model import Refusal
 from engine.settings_store import SettingsStore
 from tests.support.checks import refused
 from tests.support.programs import make_program

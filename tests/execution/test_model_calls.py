@@ -7,8 +7,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.execution.model_calls import CallState, ModelCalls
-from engine.model import CallUsage, Prompt, PromptLine, PromptPart, PromptSource, Randomness, SessionState, SourceKind
+from engine.execution.model_calls import CallState, CallUsage, ModelCalls
+from engine.model import Prompt, PromptLine, PromptPart, PromptSource, SessionState, SourceKind
+from engine.randomness import Randomness
 from engine.storage.database import Database
 from tests.support.sessions import make_session_view
 

@@ -14,7 +14,8 @@ from engine.events.work import PermissionAnswered, PermissionAsked, PermissionWi
 from engine.execution.permissions import Permissions
 from engine.execution.runners import SessionStopped
 from engine.execution.session_store import AUTONOMOUS
-from engine.model import PermissionAnswer, Randomness
+from engine.model import PermissionAnswer
+from engine.randomness import Randomness
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import BeltWorld
 from tests.support.checks import refused, wait_until

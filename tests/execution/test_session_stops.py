@@ -13,7 +13,8 @@ from engine.config.settings import Settings
 from engine.execution.live_session import LiveSession
 from engine.execution.processes import Processes, ProcessesClosed
 from engine.execution.session_processes import find_marked_processes
-from engine.model import Randomness, Refusal, SessionState, SessionView
+from engine.model import Refusal, SessionState, SessionView
+from engine.randomness import Randomness
 from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
 from tests.support.checks import wait_for_threads, wait_until
 from tests.support.programs import is_alive

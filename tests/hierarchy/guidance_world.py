@@ -16,7 +16,8 @@ from engine.hierarchy.guided_sessions import GuidedSessions
 from engine.hierarchy.profile_rows import ProfileEntry, ProfileSharing
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.teaching import Teaching, run_round
-from engine.model import FlushReport, LeaderProfile, OfferedFinding, ProfileEdit, Randomness, Score, Trust
+from engine.model import FlushReport, LeaderProfile, OfferedFinding, ProfileEdit, Score, Trust
+from engine.randomness import Randomness
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.shared import SharedDatabase

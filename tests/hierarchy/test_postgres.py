@@ -17,7 +17,8 @@ import pytest
 
 from engine import Engine, Home
 from engine.clock import FakeClock
-from engine.model import BubbleState, Layer, NewMemory, Prompt, PromptRequest, Randomness, SessionState
+from engine.model import BubbleState, Layer, NewMemory, Prompt, PromptRequest, SessionState
+from engine.randomness import Randomness
 from tests.hierarchy.guidance_world import edit_profile, make_learning, read_versions
 from tests.memory.stand_in_work import make_view
 from tests.support import MONDAY_MORNING

@@ -16,7 +16,7 @@ from engine.events import Event
 from engine.git.inspection import NOTHING_INSPECTED
 from engine.git.state import GitState
 from engine.learning.decisions.decisions import Decisions
-from engine.model import Card, DecidedBy, Proposal, Randomness, Refusal, Signal, Status
+from engine.model import Card, DecidedBy, Proposal, Refusal, Signal, Status
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
@@ -25,6 +25,7 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.routing import Route, Router
 from engine.prediction.templates import Proposed
 from engine.prediction.twin import Calibrator, EmbeddedTwin
+from engine.randomness import Randomness
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.prediction.card_stand_ins import IdentityCalibrator, StandInRails, StandInSessions

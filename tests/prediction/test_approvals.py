@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.model import Card, DecidedBy, Outcome, Randomness, Refusal, RunnerInfo, SessionState, Status, TriggerType
+from engine.model import Card, DecidedBy, Outcome, Refusal, RunnerInfo, SessionState, Status, TriggerType
 from engine.prediction import RUN_FACT
 from engine.prediction.tasks import TaskBoard
+from engine.randomness import Randomness
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
 from tests.support.checks import refused
 

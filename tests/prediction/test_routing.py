@@ -8,8 +8,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config.settings import ChannelSettings, Settings
-from engine.model import Randomness
 from engine.prediction.routing import RECENT_TRIGGER_AGE, Route, Router
+from engine.randomness import Randomness
 from tests.support import MONDAY_MORNING as NOW
 from tests.support.checks import refused
 

@@ -10,11 +10,12 @@ import pytest
 from engine.git.history import Commit
 from engine.git.state import GitState
 from engine.learning.decisions import NO_FEATURES
-from engine.model import Assignment, ConfidenceParts, Outcome, Randomness, RunnerInfo, Status, Tier
+from engine.model import Assignment, ConfidenceParts, Outcome, RunnerInfo, Status, Tier
 from engine.prediction.card_rows import CardRow, make_row
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.selection import MIN_KIND_HISTORY, adjust_tier, is_cooling_down, is_done_by_operator, select_rows
 from engine.prediction.twin import ConfidenceEstimate
+from engine.randomness import Randomness
 from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal
 from tests.support import MONDAY_MORNING as NOW
 from tests.support.past_run import PastRun

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.model import Randomness, SessionState, SessionView
+from engine.model import SessionState, SessionView
 from engine.prediction.tasks import TaskBoard
+from engine.randomness import Randomness
 from engine.storage.database import Database
 from tests.prediction.builders import make_session
 from tests.prediction.deciding import DecisionWorld, find_refusal_code

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from engine.clock import FakeClock
+from engine.clock import FakeClock, PartOfDay
 from engine.learning.decisions import CardFeatures
 from engine.learning.decisions.decisions import Decisions
-from engine.model import Band, CalibrationCheck, DecidedBy, DecidedCard, DecisionSignal, PartOfDay
+from engine.model import Band, CalibrationCheck, DecidedBy, DecidedCard, DecisionSignal
 from engine.prediction.twin import EmbeddedTwin, compute_confidence, compute_phase, compute_urgency, find_band
 from engine.storage.database import Database
 from tests.support import MONDAY_MORNING, read_table

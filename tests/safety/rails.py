@@ -9,7 +9,8 @@ from sqlmodel import Session
 
 from engine.clock import FakeClock
 from engine.config.settings import Settings, WorkspaceAutonomy, WorkspaceSettings
-from engine.model import Assignment, DecidedBy, Randomness, Ruling, SessionState, SessionView, Trigger, TriggerType
+from engine.model import Assignment, DecidedBy, Ruling, SessionState, SessionView, Trigger, TriggerType
+from engine.randomness import Randomness
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
 from engine.safety.pipeline import CrosspollLog, Hooks

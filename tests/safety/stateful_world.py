@@ -21,7 +21,8 @@ from sqlalchemy import Row, text
 from engine.engine import Engine
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.runner import RunnerResult
-from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, Refusal, SessionView, Source
+from engine.randomness import Randomness
 from engine.safety.pipeline import CrosspollLog
 from engine.simulation.world import SimulatedSandbox, open_world
 from engine.storage.database import Transaction

@@ -8,12 +8,13 @@ import pytest
 from sqlmodel import select
 
 from engine.clock import FakeClock
-from engine.model import MICRO, CostState, HoldKind, Refusal, SessionState
+from engine.model import CostState, HoldKind, Refusal, SessionState
 from engine.safety.costs import AgentBudget, decide_cost
 from engine.safety.kill_switch import BY_COST_CAP
 from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from engine.wording import MICRO
 from tests.safety.rails import Rails, make_approval, make_ended_session, make_rails, start_session
 
 NOTHING_SPENT = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.config.settings import ProductionSettings
-from engine.model import MICRO, Assignment, GateRuleName, RailVerdict, Verdict
+from engine.model import Assignment, GateRuleName, RailVerdict, Verdict
 from engine.safety.gate import GateFacts, decide_gate
 from engine.safety.production_targets import (
     find_target_of_file,
@@ -16,6 +16,7 @@ from engine.safety.production_targets import (
     find_targets_of_command,
     find_targets_of_trigger,
 )
+from engine.wording import MICRO
 from tests.safety.rails import make_approval
 from tests.support import read_table
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from engine.model import Assignment, Band, Card, ConfidenceParts, Source, Status, Tier, microusd
+from engine.model import Assignment, Band, Card, ConfidenceParts, Source, Status, Tier
 from engine.prediction.card_rows import CardRow
+from engine.wording import to_microusd
 
 
 def make_card_row(card_id: str, at: datetime, **fields: Any) -> CardRow:
@@ -26,6 +27,6 @@ def make_card(card_id: str, now: datetime, **changes: Any) -> Card:
         agent="backend_builder", confidence=0.72, band=Band.SUGGESTED,
         parts=ConfidenceParts(0.8, 0.7, 0.6, 0.7, 0.72, stated=True), reasoning="3 modules changed",
         status=Status.PENDING, source=Source.TEMPLATE, created_at=now, expires_at=now + timedelta(hours=24),
-        estimate=microusd(0.05),
+        estimate=to_microusd(0.05),
     )  # fmt: skip
     return replace(default, **changes)

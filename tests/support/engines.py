@@ -5,7 +5,7 @@ from typing import Any
 
 from engine import Engine, Home
 from engine.clock import Clock
-from engine.model import Randomness
+from engine.randomness import Randomness
 from engine.services import Overrides
 
 

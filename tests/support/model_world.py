@@ -17,7 +17,8 @@ from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_processes import find_marked_processes
-from engine.model import Card, ModelCall, Randomness, SessionState, SessionView
+from engine.model import Card, ModelCall, SessionState, SessionView
+from engine.randomness import Randomness
 from tests.support.engines import open_idle_engine
 from tests.support.model_server import ModelServer
 from tests.support.repository import Repository

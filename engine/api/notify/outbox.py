@@ -20,8 +20,7 @@ from sqlmodel import Field, col, select
 from engine.config.sections import Surface
 from engine.events import Event
 from engine.events.engine import NotificationsGivenUp
-from engine.frozen import frozen
-from engine.model import group_pairs
+from engine.frozen import frozen, group_pairs
 from engine.storage import Row
 from engine.storage.database import Database, Transaction
 

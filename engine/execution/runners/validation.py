@@ -34,13 +34,13 @@ from engine.execution.runners.toolchains.projects import read_project
 from engine.execution.session_folders import SessionFolder
 from engine.execution.trees import Snapshot, diff_trees, take_snapshot
 from engine.frozen import frozen
-from engine.model import CheckResult, SessionView, microusd
+from engine.model import CheckResult, SessionView
 from engine.model.adaptation import PolicyTweak
 from engine.model.sessions import HANDED_BACK
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
 from engine.text import one_line
-from engine.wording import capitalised, count, money
+from engine.wording import capitalised, count, money, to_microusd
 
 MAX_HEAL_OUTPUT_CHARS = 6_000
 """Maximum number of characters of output for the agent. It gets the end, which sums up the failures."""
@@ -185,7 +185,7 @@ class Validation:
     def _find_caps(self, view: SessionView) -> Caps:
         """The caps of the settings, which policy tweaks for the agent may lower."""
         settings = self.settings.current.validation
-        caps = Caps(settings.tries, microusd(settings.cost_cap))
+        caps = Caps(settings.tries, to_microusd(settings.cost_cap))
         for tweak in self.find_tweaks(agent=view.agent, workspace=view.workspace):
             caps = caps.tighten(tweak)
         return caps

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.hierarchy.agent_folders import Tools
-from engine.model import Refusal, ToolSpec, Verdict
+from engine.model import Refusal, Verdict
 from engine.text import sanitise
 
 MAX_COMMAND_CHARS = 20_000
@@ -41,6 +41,24 @@ TOOL_NAMES = tuple(_TABLES)
 
 _Text = Annotated[str, AfterValidator(lambda text: text.encode().decode())]
 """A text that can be encoded as UTF-8."""
+
+
+@frozen
+class ToolSpec:
+    """The description of a tool for a model. `parameters` is a JSON schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@frozen
+class ToolResult:
+    """The result of a tool call for the model. `denied` means that a rail, the policy or a person refused the call."""
+
+    text: str
+    ok: bool = True
+    denied: bool = False
 
 
 def _make_form(name: str, row: Mapping[str, Any]) -> type[BaseModel]:

@@ -29,6 +29,8 @@ from engine.execution.tools import (
     MAX_QUERY_CHARS,
     SPECS,
     Policy,
+    ToolResult,
+    ToolSpec,
     check_arguments,
     check_plain_text,
     join_command_lines,
@@ -37,7 +39,7 @@ from engine.execution.tools.folder_jail import Content, shorten_path
 from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate, ToolServices
 from engine.execution.tools.web import Web, WebTarget, parse_url
 from engine.hierarchy.agent_folders import Tools
-from engine.model import Refusal, SessionView, ToolResult, ToolSpec
+from engine.model import Refusal, SessionView
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED
 from engine.redaction import CUT
 from engine.safety.content.commands import find_programs

@@ -41,7 +41,7 @@ from engine.learning.candidates.life_cycle import (
 )
 from engine.learning.candidates.overlays import Trials
 from engine.learning.candidates.reflection import Records, Reflection
-from engine.model import Randomness, Refusal, Trust, Waiting, microusd
+from engine.model import Refusal, Trust, Waiting
 from engine.model.adaptation import (
     Candidate,
     CandidateMove,
@@ -55,9 +55,11 @@ from engine.model.adaptation import (
     Lift,
     RecordKind,
 )
+from engine.randomness import Randomness
 from engine.storage import shallow_dict, state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
+from engine.wording import to_microusd
 
 log = logging.getLogger(__name__)
 
@@ -205,7 +207,7 @@ class Adaptation:
             [other for overlay, other in active if overlay.candidate_id != candidate.id],
             model=models.current.model if models else "as configured",
             tries=healing.tries,
-            cost=microusd(healing.cost_cap),
+            cost=to_microusd(healing.cost_cap),
         )
 
     # -- decisions

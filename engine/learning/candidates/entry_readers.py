@@ -16,11 +16,11 @@ from engine.config import ACP_PREFIX, MODEL
 from engine.inference import compute_share
 from engine.learning.candidates import EntryReading, RecordIdentity, ScorePart
 from engine.lessons import distil_rule, find_added_sentences, normalise
-from engine.model import MICRO, PermissionAnswer, Trust
+from engine.model import PermissionAnswer, Trust
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.decisions import Correction
 from engine.text import jaccard, quote
-from engine.wording import count, money
+from engine.wording import MICRO, count, money
 
 FULL_COST_MICROUSD = MICRO // 2
 """Cost of healing in micro-dollars that gives all points for cost. It is the default cap in the settings."""

@@ -20,13 +20,13 @@ from sqlmodel import Field, Session
 from engine import tokenizer
 from engine.config.settings import SettingsSource
 from engine.events.learning import OverlayFoundHarmful
-from engine.frozen import frozen
+from engine.frozen import frozen, group_pairs
 from engine.hierarchy.guided_sessions import UNKNOWN, SessionFollower
 from engine.inference import Arms, compute_difference_interval
 from engine.learning.candidates.effects import list_texts
 from engine.learning.candidates.life_cycle import CandidateRow, load_candidates
 from engine.lessons import find_lessons
-from engine.model import Contribution, PromptLine, PromptRequest, PromptSource, SourceKind, Trust, group_pairs
+from engine.model import Contribution, PromptLine, PromptRequest, PromptSource, SourceKind, Trust
 from engine.model.adaptation import (
     CandidateStatus,
     CandidateType,

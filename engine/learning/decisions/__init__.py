@@ -24,8 +24,8 @@ from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
+from engine.clock import PartOfDay
 from engine.frozen import frozen
-from engine.model import PartOfDay
 
 Vector = Any
 """A unit vector, float32."""

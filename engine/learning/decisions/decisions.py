@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from sqlmodel import Field, Session
 
-from engine.clock import Clock
+from engine.clock import Clock, PartOfDay, is_weekend, part_of_day
 from engine.frozen import frozen
 from engine.learning.decisions import CardFeatures, PastDecision, unpack_features
-from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, is_weekend, part_of_day
+from engine.model import DecidedBy, DecidedCard, DecisionSignal
 from engine.storage import Row, as_stored, ask, load_all, read_all, value_of
 from engine.storage.database import Database, Transaction
 from engine.text import split_prompt_words

@@ -19,6 +19,7 @@ from zlib import crc32
 import numpy
 from numpy.typing import NDArray
 
+from engine.clock import PartOfDay
 from engine.frozen import frozen
 from engine.learning.decisions import (
     EMBEDDING_SIZE,
@@ -28,7 +29,6 @@ from engine.learning.decisions import (
     dequantise,
     hash_word_set,
 )
-from engine.model import PartOfDay
 
 EXPLICIT_WEIGHT = 0.8
 """Minimum weight of a signal that was given on the card itself. Only such signals are explained in words."""

@@ -18,8 +18,8 @@ from typing import Any
 
 from sqlmodel import Session
 
-from engine.clock import Clock
-from engine.frozen import frozen
+from engine.clock import Clock, PartOfDay, part_of_day
+from engine.frozen import frozen, group_pairs
 from engine.inference import Z_TWO_SIDED_95, compute_wilson_lower_bound, compute_wilson_upper_bound
 from engine.learning.decisions.decisions import DECIDED_CARDS_SQL
 from engine.model import (
@@ -33,15 +33,12 @@ from engine.model import (
     Insights,
     Metrics,
     Outcome,
-    PartOfDay,
     Phase,
     Source,
     Status,
     TasteDrift,
     TasteShift,
     TrainingView,
-    group_pairs,
-    part_of_day,
 )
 from engine.storage import as_stored, ask
 from engine.storage.database import Database

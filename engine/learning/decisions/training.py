@@ -41,10 +41,11 @@ from engine.learning.decisions.training_runs import (
     read_progress,
     split_pairs,
 )
-from engine.model import Randomness, Refusal, TrainingOffer, TrainingView, microusd
+from engine.model import Refusal, TrainingOffer, TrainingView
+from engine.randomness import Randomness
 from engine.storage import read_all
 from engine.storage.database import Database, Transaction
-from engine.wording import count
+from engine.wording import count, to_microusd
 
 log = logging.getLogger(__name__)
 
@@ -434,7 +435,7 @@ class Training:
         if run.cost_entry is None:
             return
         if job is not None and (job.state == "done" or job.dollars is not None):
-            run.cost_microusd = self._twin.plan().cost_cap if job.dollars is None else microusd(job.dollars)
+            run.cost_microusd = self._twin.plan().cost_cap if job.dollars is None else to_microusd(job.dollars)
             self._budget.settle(tx, run.cost_entry, run.cost_microusd)
             run.cost_entry = None
         elif run.state not in ACTIVE:

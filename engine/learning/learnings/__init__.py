@@ -28,7 +28,6 @@ from typing import Protocol
 from engine.frozen import frozen
 from engine.inference import compute_share
 from engine.model import (
-    MICRO,
     LearningEntry,
     LearningKind,
     LearningType,
@@ -42,7 +41,7 @@ from engine.model.decisions import Correction
 from engine.redaction import redact
 from engine.storage.ledger import LedgerEntry
 from engine.text import plain
-from engine.wording import count, money
+from engine.wording import MICRO, count, money
 
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
 CORRECTIVE = "corrective"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.events.learning import LearningKept
+from engine.frozen import group_pairs
 from engine.learning.learnings import SessionSource
 from engine.learning.learnings.chain import FOLLOWED_KINDS, Chain
 from engine.learning.learnings.page import Page, make_change
@@ -36,7 +37,6 @@ from engine.model import (
     Trust,
     Waiting,
 )
-from engine.model.base import group_pairs
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms

@@ -25,7 +25,7 @@ from engine.learning.learnings.page import Change, make_change
 from engine.learning.learnings.recurrence import DISTINCT_SESSIONS, LoadVectors, find_clusters, find_matches
 from engine.learning.learnings.store import GLOBAL, Scope, place_entry
 from engine.model import EntrySource, LearningEntry, LearningScope, LearningStatus, RetractReport, Trust
-from engine.model.base import find_lowest_trust, may_guide
+from engine.model.prompts import find_lowest_trust, may_guide
 
 UNAPPROVED = "quoted from sessions, and not approved by you"
 """The reason why a quote in a project or global entry waits for the operator."""

@@ -35,9 +35,9 @@ from engine.learning.learnings import (
 )
 from engine.lessons import distil_rule, find_added_sentences, normalise, split_sentences
 from engine.model import LearningEntry, LearningKind, LearningScope, LearningType, SessionState, TranscriptLine, Trust
-from engine.model.base import find_trust_of_names
 from engine.model.decisions import Correction
 from engine.model.learnings import IN_FLIGHT, PROSPECTIVE
+from engine.model.prompts import find_trust_of_names
 from engine.redaction import redact
 from engine.storage.ledger import LedgerEntry
 from engine.text import plain

@@ -20,11 +20,10 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from engine.files import FileCache, read_plain, write_atomic
-from engine.frozen import frozen
+from engine.frozen import frozen, group_pairs
 from engine.learning.learnings.page import CHANGES, Change, Page
 from engine.lessons import normalise
 from engine.model import LearningEntry, LearningKind, LearningScope, Refusal, Trust
-from engine.model.base import group_pairs
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import NotReady
 from engine.storage.state import begin_intent, finish_intent, read_unfinished_intents

@@ -14,12 +14,13 @@ from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
 
+from engine.clock import PartOfDay
 from engine.git.habits import ReleaseRhythm, is_group
 from engine.git.history import Commit
 from engine.git.leftovers import SECRET_KIND
 from engine.git.push_problems import PushProblem, find_unpushed_span
 from engine.git.state import GitState, is_byproduct
-from engine.model import PartOfDay, SessionView, Tier
+from engine.model import SessionView, Tier
 from engine.prediction import REVIEWED_IN, REVIEWED_STATE
 from engine.prediction.context import WorkspaceContext, describe_result
 from engine.prediction.signals import find_nearest_meeting

@@ -16,9 +16,10 @@ from engine.config.settings import Settings
 from engine.events import Event, EventBus
 from engine.events.engine import CostWarned, StateChanged
 from engine.events.work import PredictionCreated, SessionEnded
-from engine.model import Card, CheckResult, Refusal, SessionView, Source, Status, microusd
+from engine.model import Card, CheckResult, Refusal, SessionView, Source, Status
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from engine.wording import to_microusd
 from tests.support.card_rows import make_card
 from tests.support.settings import MutableSettings
 
@@ -146,5 +147,5 @@ def make_ended(state: str = "succeeded", summary: str = "41 passed") -> SessionE
 
 ONE_FAILED_TEST = CheckResult("pytest", passed=40, failed=1, errors=0, skipped=0, seconds=1.0, failing=("test_a",))
 PAUSED_EVENT = StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row")
-COST_WARNING = CostWarned(window="day", spent=microusd(16.4), cap=microusd(20))
+COST_WARNING = CostWarned(window="day", spent=to_microusd(16.4), cap=to_microusd(20))
 """82 % of the day's cap is spent."""

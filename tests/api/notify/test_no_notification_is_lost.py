@@ -17,8 +17,8 @@ from engine.clock import FakeClock
 from engine.config.sections import Surface
 from engine.events import EventBus
 from engine.events.engine import CostWarned
-from engine.model import microusd
 from engine.storage.database import Database
+from engine.wording import to_microusd
 from tests.api.notify.notify_world import EVERYWHERE, NotifyWorld
 from tests.support import MONDAY_MORNING
 
@@ -64,8 +64,8 @@ def check_steps(steps: list[str], database: Database, clock: FakeClock):
     for step in [*steps, "recover", "restart", "read", "wait", "deliver", "wait", "deliver"]:
         if step == "happen":
             amounts.append(f"${len(amounts)}.07")
-            spent = microusd(float(amounts[-1][1:]))
-            database.write(lambda tx, spent=spent: tx.record(CostWarned(window="day", spent=spent, cap=microusd(1))))
+            spent = to_microusd(float(amounts[-1][1:]))
+            database.write(lambda tx, spent=spent: tx.record(CostWarned(window="day", spent=spent, cap=to_microusd(1))))
         elif step == "read":
             world.notifications.catch_up()
         elif step in ("fail", "recover"):

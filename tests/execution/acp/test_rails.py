@@ -11,7 +11,8 @@ from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.tools.toolbelt import ToolbeltFactory
-from engine.model import Randomness, SessionState, SessionView
+from engine.model import SessionState, SessionView
+from engine.randomness import Randomness
 from engine.safety.content.commands import check_command
 from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import ask_permission, ask_to_execute, read, run_in_terminal, write

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.runners.acp.turns import UsageCounter
-from engine.model import microusd
+from engine.wording import to_microusd
 
 REPORT = st.tuples(
     st.integers(-10, 10**7) | st.just(10**30),
@@ -38,7 +38,7 @@ def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float
     assert all(money >= 0 and tokens >= 0 for money, tokens in charged)
     assert counter.total_tokens == max((total for total, *_ in reports if 0 <= total <= 10**7), default=0)
     known_costs = [
-        microusd(amount)
+        to_microusd(amount)
         for _, amount, currency in reports
         if amount is not None and currency.upper() == "USD" and 0 <= amount <= 1_000_000
     ]

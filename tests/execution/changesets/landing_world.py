@@ -14,7 +14,8 @@ from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.worktrees import Worktree
 from engine.home import Home
-from engine.model import ChangeSet, ChangeState, CheckResult, FileDiff, FilePart, Randomness, Refusal
+from engine.model import ChangeSet, ChangeState, CheckResult, FileDiff, FilePart, Refusal
+from engine.randomness import Randomness
 from engine.storage.database import Database
 from tests.support import MONDAY_MORNING
 from tests.support.checks import refused

@@ -16,12 +16,13 @@ from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_limits import Limits, SessionStop, Stopwatch
 from engine.execution.session_store import APPROVED
-from engine.execution.tools import TOOL_NAMES, Policy
+from engine.execution.tools import TOOL_NAMES, Policy, ToolResult
 from engine.execution.tools.tool_gate import Gate, ToolServices
 from engine.execution.tools.toolbelt import AgentToolbelt
 from engine.execution.tools.web import Web
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
-from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, ToolResult
+from engine.model import Assignment, PermissionAnswer, SessionState
+from engine.randomness import Randomness
 from engine.safety.content.commands import check_command
 from engine.safety.content.rulebook import make_own_rules
 from engine.storage.database import Database

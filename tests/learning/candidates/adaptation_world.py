@@ -13,9 +13,10 @@ from engine.events.work import AgentErred, ChangeSetLanded, RetryRepeated, Valid
 from engine.learning.candidates import HealedTests, ModelsUsed
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.overlays import OverlayRun, Overlays, Trials
-from engine.model import Bucket, ParaFact, Randomness, TranscriptLine, Trust
+from engine.model import Bucket, ParaFact, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, CandidateStatus, LearningRecord, RecordKind
 from engine.model.decisions import Correction
+from engine.randomness import Randomness
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from tests.support import MONDAY_MORNING

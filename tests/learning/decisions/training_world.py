@@ -11,7 +11,8 @@ from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.training import Training
 from engine.learning.decisions.training_provider import TrainingError, TrainingJob
 from engine.learning.decisions.training_runs import RunState, TrainingPlan, TrainingRun, TwinModel
-from engine.model import Randomness, Refusal
+from engine.model import Refusal
+from engine.randomness import Randomness
 from engine.storage.database import Database, Transaction
 
 RUNNING = TrainingJob("", "running", "training", "", None)

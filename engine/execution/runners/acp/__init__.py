@@ -25,7 +25,7 @@ from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import TOOLS
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.model import FoundAgent
+from engine.installed import FoundAgent
 
 CommandWords = Annotated[tuple[str, ...], BeforeValidator(str.split)]
 """The words of a command, which is one text in the table."""

@@ -27,8 +27,9 @@ from engine.execution.runners.acp import (
 from engine.execution.runners.runner import AgentRunner, AgentServices, RunnerResult
 from engine.execution.sandbox import Confinement
 from engine.execution.session_commands import Command
-from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
+from engine.model import Assignment, Refusal, RunnerInfo, SessionView
 from engine.model.prompts import RunKind
+from engine.wording import to_microusd
 
 if TYPE_CHECKING:
     from engine.execution.runners.acp.turns import AgentTurns
@@ -134,7 +135,7 @@ class AcpRunner(AgentRunner):
         start = Command(settings.command, folder, environment, confinement, is_approved=True)
         transcript = AgentTranscript(live)
         terminals = Terminals(live, folder, make_command_confinement(confinement, live.confinement, home=agent.home))
-        usage_counter = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
+        usage_counter = UsageCounter(live, to_microusd(self._services.settings.current.cost_per_trigger))
         belt = self._services.belts.open_for_agent(live, view, folder)
         requests = ClientRequests(live, belt, terminals, transcript, on_usage=usage_counter.count_totals)
         with live.commands.spawn(start) as process:

@@ -15,13 +15,14 @@ from acp import schema
 
 from engine.config import ACP_PREFIX
 from engine.execution.live_session import LiveSession
-from engine.execution.model_calls import CallState, ModelCalls
+from engine.execution.model_calls import CallState, CallUsage, ModelCalls
 from engine.execution.runners import SessionStopped, WorkFailed
 from engine.execution.runners.acp import ConfiguredAgent
 from engine.execution.runners.acp.conversation import Conversation, TurnResult
-from engine.model import CallUsage, Prompt, PromptPart, SessionView, microusd
+from engine.model import Prompt, PromptPart, SessionView
 from engine.model.prompts import RunKind, make_user_part
 from engine.text import sanitise
+from engine.wording import to_microusd
 
 MAX_DOLLARS = 10**6
 MAX_TOKENS = 10**15
@@ -97,7 +98,7 @@ class UsageCounter:
             self.live.write("note", f"it counts in {sanitise(cost.currency)[:10]}; its cost is not counted")
         elif cost is not None and 0 <= cost.amount <= MAX_DOLLARS:
             self.price_known = True
-            new_cost = max(0, microusd(cost.amount) - self.total_cost)
+            new_cost = max(0, to_microusd(cost.amount) - self.total_cost)
         self._charge(new_cost, new_tokens)
 
     def _charge(self, cost: int, tokens: int) -> None:

@@ -13,8 +13,8 @@ from engine.execution.runners import Place
 from engine.execution.runners.flow import Flow, FlowResult, Job, RepoFile
 from engine.execution.runners.flows.git_steps import read_own_changes
 from engine.files import LEARNINGS_MARKS, read_plain, read_section, write_section
+from engine.frozen import group_pairs
 from engine.git.stale_mentions import Mention
-from engine.model import group_pairs
 from engine.text import one_line
 from engine.wording import count, join_names
 

@@ -40,10 +40,10 @@ from engine.execution.runners.flows.suite_runs import (
 )
 from engine.execution.runners.toolchains import TEST_FILE, TOOL_TABLES
 from engine.execution.runners.toolchains.project_tools import Toolchain
-from engine.frozen import frozen
+from engine.frozen import frozen, group_pairs
 from engine.git import GitError
 from engine.git.history import is_ancestor
-from engine.model import CheckResult, group_pairs
+from engine.model import CheckResult
 from engine.model.adaptation import MAX_PATCH_CHARS
 from engine.text import find_last_error_line
 from engine.wording import capitalised, count, join_names

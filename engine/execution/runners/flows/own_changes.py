@@ -31,7 +31,7 @@ from engine.execution.runners.flows.suite_runs import (
 from engine.execution.runners.toolchains import TEST_FILE
 from engine.execution.runners.toolchains.projects import find_innermost_project, find_projects
 from engine.files import read_plain, read_plain_or_nothing
-from engine.frozen import frozen
+from engine.frozen import frozen, group_pairs
 from engine.git.leftovers import (
     CONFLICT_MARKER,
     TODO_KINDS,
@@ -44,7 +44,7 @@ from engine.git.leftovers import (
 )
 from engine.git.push_problems import read_uncommitted, read_untracked
 from engine.git.state import FileState, is_byproduct, read_status
-from engine.model import CheckResult, group_pairs
+from engine.model import CheckResult
 from engine.wording import count, join_names
 
 # -- what is not committed

@@ -16,7 +16,7 @@ from typing import Any
 from engine.background import HelperGone
 from engine.clock import Clock
 from engine.execution.live_session import LiveSession
-from engine.execution.model_calls import CallState
+from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
 from engine.execution.model_router import ModelRouter
 from engine.execution.runners import RetryLater, SessionStopped, WorkFailed
 from engine.execution.runners.model import (
@@ -31,11 +31,13 @@ from engine.execution.runners.model import (
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.request_costs import Price, PromptSize, RequestBudget
 from engine.execution.runners.runner import AgentServices
+from engine.execution.tools import ToolResult
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.frozen import frozen
-from engine.model import NOTHING_USED, CallUsage, Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
+from engine.model import Prompt, PromptPart, SessionView
 from engine.model.prompts import RunKind, make_assistant_part, make_result_part, make_user_part
-from engine.wording import money
+from engine.randomness import Randomness
+from engine.wording import money, to_microusd
 
 MAX_REQUESTS = 50
 """Maximum number of requests of a session."""
@@ -141,7 +143,7 @@ class AgentLoop:
         self._loop_services = loop_services
         self._model = model
         self._belt = belt
-        self._unlisted_cost = microusd(services.settings.current.cost_per_trigger)
+        self._unlisted_cost = to_microusd(services.settings.current.cost_per_trigger)
         """The micro-dollars that the session costs at least, if the price of the model is not known."""
         self._instructions = instructions
         self._tools = [

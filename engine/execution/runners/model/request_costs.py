@@ -15,9 +15,10 @@ from decimal import ROUND_UP, Decimal
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine.execution.model_calls import NOTHING_USED, CallUsage
 from engine.execution.runners.model import TOKENS_PER_PRICE, Failure, Model
 from engine.frozen import frozen
-from engine.model import MICRO, NOTHING_USED, CallUsage
+from engine.wording import MICRO
 
 if TYPE_CHECKING:
     from genai_prices import Usage

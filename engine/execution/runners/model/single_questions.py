@@ -13,7 +13,7 @@ from typing import Protocol
 from engine.api_keys import Key
 from engine.background import HelperGone
 from engine.clock import Clock
-from engine.execution.model_calls import CallerWithoutSession, CallState, ModelCalls
+from engine.execution.model_calls import NOTHING_USED, CallerWithoutSession, CallState, CallUsage, ModelCalls
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.model import (
     Failure,
@@ -27,18 +27,7 @@ from engine.execution.runners.model import (
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.request_costs import Price, PromptSize, RequestBudget
 from engine.frozen import frozen
-from engine.model import (
-    NOTHING_USED,
-    CallUsage,
-    ModelAnswer,
-    ModelQuestion,
-    NoAnswer,
-    PromptPart,
-    PromptSource,
-    Refusal,
-    SourceKind,
-    Trust,
-)
+from engine.model import ModelAnswer, ModelQuestion, NoAnswer, PromptPart, PromptSource, Refusal, SourceKind, Trust
 from engine.model.prompts import OWN_TEXT, make_prompt_lines
 from engine.redaction import redact
 from engine.safety.costs import Costs

@@ -29,8 +29,7 @@ from engine.execution.runners.toolchains.project_folder import ProjectFolder, fi
 from engine.execution.runners.toolchains.project_tools import Linter, Placeholders, Toolchain, fill_command
 from engine.execution.runners.toolchains.python_projects import ON_PATH
 from engine.execution.sandbox.host_paths import which
-from engine.frozen import frozen
-from engine.model import group_pairs
+from engine.frozen import frozen, group_pairs
 
 _NODE_DEPENDENCY = re.compile(r'"(?:dev|optional)?[dD]ependencies"\s*:\s*\{\s*"')
 """Matches the first dependency in a package.json."""
