@@ -44,7 +44,7 @@ from engine.config import find_url_problem
 from engine.config.sections import DESKTOP_SCHEME, SPEAK_SCHEME, Surface
 from engine.config.settings import FixedSettings, Settings
 from engine.config.settings_file import VARIABLES, format_key
-from engine.git import MIN_VERSION, Git, find_repository_root, read_git_version
+from engine.git import INSTALL_GIT, MIN_VERSION, Git, find_repository_root, read_git_version
 from engine.home import Home
 from engine.installed import (
     EXTRAS,
@@ -239,8 +239,7 @@ def _check_git() -> Check:
         return fail("git", error.message, error.fix)
     match = re.search(r"(\d+)\.(\d+)", version_text)
     if match is None or (int(match[1]), int(match[2])) < MIN_VERSION:
-        needed = ".".join(map(str, MIN_VERSION))
-        return fail("git", f"{version_text} is too old", f"install git {needed} or newer; landing needs it")
+        return fail("git", f"{version_text} is too old", f"{INSTALL_GIT}; landing needs it")
     return Check("git", version_text)
 
 

@@ -212,9 +212,7 @@ class ModelCalls:
         recorded a second time. Any other call that is over does not change. Raises `Refusal` `unknown_call`.
         """
         secrets = tuple(self.secrets())
-        packed_reply = b""
-        if reply:
-            packed_reply = zlib.compress(redact(sanitise(reply), secrets)[:MAX_REPLY_CHARS].encode(errors="replace"))
+        packed_reply = _pack_reply(redact(sanitise(reply), secrets))
 
         def store_end(tx: Transaction) -> None:
             row = _load_row(tx.session, call_id)
@@ -304,6 +302,11 @@ def pack_parts(parts: Sequence[PromptPart]) -> bytes:
 def unpack_parts(data: bytes) -> tuple[PromptPart, ...]:
     """The inverse of `pack_parts`."""
     return _make_parts_adapter().validate_json(zlib.decompress(data)) if data else ()
+
+
+def _pack_reply(reply: str) -> bytes:
+    """The beginning of a reply, compressed; b"" for none."""
+    return zlib.compress(reply[:MAX_REPLY_CHARS].encode(errors="replace")) if reply else b""
 
 
 def _end_calls(tx: Transaction, rows: Sequence[ModelCallRow], state: CallState, reason: str) -> int:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
-from engine.git import MIN_VERSION, Git, printable_path, read_git_version, split_nul, update_index
+from engine.git import INSTALL_GIT, MIN_VERSION, Git, printable_path, read_git_version, split_nul, update_index
 from engine.git.environment import get_temporary_folder
 from engine.model import Refusal
 
@@ -286,7 +286,7 @@ def require_merge_tree() -> None:
     version = read_git_version()
     match = re.search(r"(\d+)\.(\d+)", version)
     if match and (int(match[1]), int(match[2])) < MIN_VERSION:
-        raise Refusal("old_git", f"{version} cannot merge without a working tree", "install git 2.38 or newer")
+        raise Refusal("old_git", f"{version} cannot merge without a working tree", INSTALL_GIT)
 
 
 @frozen

@@ -41,11 +41,12 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from engine.frozen import frozen
-from engine.git.environment import MIN_VERSION, GitError, Repository, read_configuration_variables, run_git
+from engine.git.environment import INSTALL_GIT, MIN_VERSION, GitError, Repository, read_configuration_variables, run_git
 from engine.git.repository import find_repository, find_repository_root, read_submodule_paths
 from engine.model import Refusal
 
 __all__ = [
+    "INSTALL_GIT",
     "LITERAL_PATHS",
     "MIN_VERSION",
     "TOOL_FOLDERS",

@@ -36,6 +36,9 @@ from engine.model import Refusal
 MIN_VERSION = (2, 38)
 """The first version with `merge-tree --write-tree`, which merges without changing a working tree."""
 
+INSTALL_GIT = f"install git {'.'.join(map(str, MIN_VERSION))} or newer"
+"""What to do if git is missing or too old."""
+
 PASSED_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """The variables that git gets from the engine's environment, in addition to a checked PATH."""
 
@@ -146,7 +149,7 @@ def run_git(
     path = search_path_without(*excluded)
     program = find_program("git", *excluded)
     if program is None:
-        raise Refusal("no_git", "git is not installed or not on the PATH", "install git 2.38 or newer")
+        raise Refusal("no_git", "git is not installed or not on the PATH", INSTALL_GIT)
     passed = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
     try:
         return subprocess.run(
@@ -263,7 +266,8 @@ def _create_shadow(repository: Repository, root: Path) -> _Shadow:
     sources = tuple(dict.fromkeys([*operator_files, *read_files]))
     if sources != operator_files:
         stamp = read_configuration_stamp(repository, sources)
-    return _Shadow(folder, _find_filters([*operator_settings, *repository_settings]), sources, stamp)
+    names = (_FILTER_SETTING.fullmatch(key) for key, _ in [*operator_settings, *repository_settings])
+    return _Shadow(folder, frozenset(name[1] for name in names if name), sources, stamp)
 
 
 def _make_shadow_folder(repository: Repository, root: Path) -> Path:
@@ -281,11 +285,6 @@ def _make_shadow_folder(repository: Repository, root: Path) -> Path:
 def _select_settings(settings: Sequence[Setting], *allowed: re.Pattern[str]) -> list[Setting]:
     """The settings whose keys match one of the patterns."""
     return [setting for setting in settings if any(pattern.fullmatch(setting[0]) for pattern in allowed)]
-
-
-def _find_filters(settings: Sequence[Setting]) -> frozenset[str]:
-    """The names of the filters that have programs in these settings."""
-    return frozenset(match[1] for key, _ in settings if (match := _FILTER_SETTING.fullmatch(key)))
 
 
 def _read_operator_settings(repository: Repository, shadow: Path) -> tuple[list[Setting], list[Path]]:
