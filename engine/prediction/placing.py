@@ -114,8 +114,7 @@ class PromptPlacer:
         if route is None:
             specialty_vectors = dict(zip(specialties, description_vectors, strict=False))
             domain_vectors = dict(zip(domains, description_vectors[len(specialties) :], strict=True))
-            by_meaning = _place_by_specialty(vector, specialty_vectors) or _place_by_weights(by_channel)
-            route = Route(channel) if channel else by_meaning or Route()
+            route = Route(channel) if channel else _place_by_meaning(vector, specialty_vectors, by_channel)
             agent = _find_most_similar(vector, domain_vectors) or _find_likeliest_role(probabilities, route.channel)
             route = replace(route, agent=agent)
         return replace(route, agent=_choose_free_agent(route, settings, agents), embedding=vector.tobytes())
@@ -145,18 +144,15 @@ class PromptPlacer:
         return None
 
 
-def _place_by_specialty(vector: Any, specialty_vectors: Mapping[str, Any]) -> Route | None:
-    """The channel whose specialty fits a prompt, None if none does."""
-    channel = _find_most_similar(vector, specialty_vectors)
-    return Route(channel, why=f"it fits the specialty of {channel}") if channel else None
-
-
-def _place_by_weights(by_channel: Mapping[str, float]) -> Route | None:
-    """The likeliest channel, None if it is not likely enough, or if the prompt asks for no work."""
-    channel = _find_highest(by_channel)
-    if not channel or by_channel[channel] < MIN_PROBABILITY:
-        return None
-    return Route(channel, why=f"by meaning, {by_channel[channel]:.0%}")
+def _place_by_meaning(vector: Any, specialty_vectors: Mapping[str, Any], by_channel: Mapping[str, float]) -> Route:
+    """The channel whose specialty fits a prompt, else the likeliest one; none if that is not likely enough, or if the
+    prompt asks for no work."""
+    if specialised := _find_most_similar(vector, specialty_vectors):
+        return Route(specialised, why=f"it fits the specialty of {specialised}")
+    likeliest = _find_highest(by_channel)
+    if likeliest and by_channel[likeliest] >= MIN_PROBABILITY:
+        return Route(likeliest, why=f"by meaning, {by_channel[likeliest]:.0%}")
+    return Route()
 
 
 def _find_most_similar(vector: Any, description_vectors: Mapping[str, Any]) -> str:
