@@ -31,10 +31,13 @@ log = logging.getLogger(__name__)
 RAIL = "cost"
 AGENT_BUDGET = "agent-budget"
 """The rule for an agent's own daily budget."""
+
 WARNING_PERCENT = 80
 """The share of a cap at which a warning is recorded (SPEC 3.4)."""
+
 RESERVED, SETTLED, RELEASED = "reserved", "settled", "released"
 """The states of a price: estimated, paid, not needed."""
+
 _WARNED_DAY = "safety.day_cap_notified"
 """Key in the state table: the last local day on which the day's cap was reached."""
 

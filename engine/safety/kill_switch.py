@@ -41,11 +41,14 @@ SWITCHED_OFF = "switched off for this run through the API"
 
 BY_CONSOLE = "operator"
 """The value of `by` of a stop by F12. Any other value means that the stop came from outside the console."""
+
 BY_COST_CAP = "cost cap"
 """The value of `by` of a pause or month stop because a cost cap was reached."""
+
 PAUSE_DURATION = timedelta(hours=2)
 WATCH_INTERVAL_S = 0.2
 """Seconds between two checks of the stop file and the settings. At 0.1 they were two thirds of the cost of idling."""
+
 _LAST_DECISION_AT_RESUME = "safety.last_decision_at_resume"
 _RESUMED_BY_OPERATOR = "safety.lifted_by_hand"
 

@@ -73,8 +73,10 @@ LOCAL_USER = "local"
 LOOP_COUNT_KEY = "safety.loop_detections"
 HELD_BACK_LOG_INTERVAL = timedelta(hours=24)
 """Time after which work that is still held back is logged again."""
+
 ALLOWANCE_LIFETIME = timedelta(hours=24)
 """Time in which work that was allowed once must be approved."""
+
 RAIL_ORDER = (LOOP_RAIL, RATE_RAIL, costs.RAIL, CONTENT, gate.RAIL, KILL)
 
 

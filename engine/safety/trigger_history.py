@@ -25,16 +25,22 @@ RATE_RAIL, LOOP_RAIL = "rate", "loop"
 
 OWNER = "owner"
 """The start of a link that no other work caused."""
+
 REVERSE_WINDOW = timedelta(minutes=5)
 """Time after a link ran in which its reverse is a loop."""
+
 PAIR_WINDOW = timedelta(minutes=10)
 """Time in which equal links are counted."""
+
 MAX_EQUAL_LINKS = 2
 """Maximum number of equal links within `PAIR_WINDOW`; one more is a loop."""
+
 MAX_DEPTH = 3
 """Maximum number of channels in a chain: A→B→C passes, →D does not."""
+
 MAX_LINKS = 50
 """Maximum number of links that ran of which a chain is made."""
+
 MAX_READ_LINKS = 500
 """Maximum number of stored links that are read, whether they ran or not."""
 

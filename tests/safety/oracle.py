@@ -8,6 +8,7 @@ from typing import Any
 
 HOUR_CAP, DAY_CAP, MONTH_CAP = 1_500_000, 4_000_000, 9_000_000
 """The caps of these tests, in micro-dollars: low, so that a few runs reach them."""
+
 CAPS = {"hour": HOUR_CAP, "day": DAY_CAP, "month": MONTH_CAP}
 
 Query = Callable[..., Sequence[Any]]

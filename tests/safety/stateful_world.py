@@ -36,15 +36,20 @@ KINDS = ("lint", "run_tests")
 CHANNELS = ("koji-core", "chronicle-hub", "research", "garden")
 PROMPTS = ("", "", "", "delete everything with rm -rf /", "send an email to the customers")
 """Prompts, "" for that of the kind; the content filter stops the last two."""
+
 CONFIDENCES = (0.1, 0.59, 0.6, 0.79, 0.8, 0.95)
 """Confidences on both sides of each bound."""
+
 PRICES = (0, 20_000, 50_000, 200_000, 700_000, 1_200_000)
 """Micro-dollars, as the next ones."""
+
 REMAINING_AMOUNTS = (-50_000, -1, -1, 0, 1, 50_000)
 """What is left below a cap."""
+
 TIME_STEPS_S = (60, 299, 300, 599, 600, 1_799, 1_800, 3_600, 7_200, 8 * 3_600, 26 * 3_600)
 GAPS_S = (60, 61, 299, 300, 301, 599, 600, 601)
 """Seconds between triggers, on both sides of each bound."""
+
 CONFIG = f"""\
 autonomousModeEnabled = true
 crossPollCostCapPerHour = {HOUR_CAP / 1e6}

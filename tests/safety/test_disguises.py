@@ -15,6 +15,7 @@ from tests.safety.examples import read_examples
 
 SIMPLE = re.compile(r"[\w./:=@-]+(?: [\w./:=@-]+)*")
 """A command of plain words: nothing in it is quoted already."""
+
 STOPPED = sorted({text for rule in rulebook.load_command_rules() for text in rule.stops if SIMPLE.fullmatch(text)})
 ORDINARY = sorted({text for text in read_examples("ordinary_commands") if SIMPLE.fullmatch(text)})
 

@@ -12,6 +12,7 @@ from tests.safety.rails import WORKSPACE, Rails, make_approval, make_unattended,
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 INTERVAL = timedelta(minutes=10)
 """Between two triggers without an operator."""
+
 UNATTENDED_TYPES = [kind for kind in TriggerType if kind is not TriggerType.MANUAL]
 
 

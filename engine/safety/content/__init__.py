@@ -27,8 +27,10 @@ from engine.text import fold_text
 
 RAIL = "content"
 """The name of the rail in verdicts."""
+
 CLEAN = RailVerdict(RAIL, Verdict.ALLOW, "nothing found")
 """The verdict on a text without an objection."""
+
 RULES = Path(__file__).with_name("rules")
 """The folder with rules and word lists."""
 
@@ -137,11 +139,14 @@ def read_option_lists(name: str) -> dict[str, frozenset[str]]:
 SHELLS = read_word_list("shells")
 INTERPRETERS = read_option_lists("interpreters")
 """By interpreter: the options whose value is program text."""
+
 WRAPPERS = {
     program: (frozenset(options.split()), skipped) for program, (options, skipped) in _PROGRAMS["wrappers"].items()
 }
 """By program: its options that take a value, and the number of plain words before the command that it runs."""
+
 RUNNERS: dict[str, dict[str, int]] = _PROGRAMS["runners"]
 """By program and sub-command: the number of plain words between the sub-command and the command that it runs."""
+
 SPELLINGS: dict[str, str] = _PROGRAMS["spellings"]
 """The usual name of a program, by its other names."""

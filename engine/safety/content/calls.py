@@ -123,17 +123,23 @@ def _find_wrapped_command(call: Call) -> InnerCommand:
 
 _INPUT_MARK = "{}"
 """What stands for the input of xargs and parallel in the command that they run."""
+
 APPENDED_INPUT = "{input}"
 """What stands for their input at the end of a command without a placeholder. It is no argument of the program that runs
 in the end, but may be the program itself, or its script."""
+
 PLACEHOLDER = re.compile(r"(.*/)?\{[-0-9./]*\}")
 """`_INPUT_MARK`, and what else parallel replaces by its input: `{1}`, `{.}`, `{/}`; also in a folder."""
+
 _PLACEHOLDER_OPTIONS = {"xargs": ("-I", "-J", "-i", "--replace"), "parallel": ("-I", "-i", "--replace")}
 """The programs whose input becomes words of a command, with the options that say what stands for it."""
+
 _ATTACHED_VALUES = ("-e", "-l")
 """Options of theirs whose value, if there is one, is the rest of the word."""
+
 _PIPE_OPTIONS = frozenset({"--pipe", "--pipepart", "--pipe-part", "--spreadstdin"})
 """Options by which parallel gives its input to the standard input of the command."""
+
 _ARGUMENT_FILE = re.compile(r"(^| )(-\w*a|--arg-file)[ =]?<\(\)")
 """The option by which xargs reads its words from the output of a command."""
 
@@ -255,6 +261,7 @@ def find_executed_by_find(args: list[str]) -> Iterator[list[str]]:
 
 _CARRYING_OPTIONS = read_option_lists("carrying")
 """By program: the options whose value is a shell command."""
+
 _COMMAND_VARIABLES = re.compile(
     r"(GIT_)?(SSH_COMMAND|SSH|PAGER|EDITOR|SEQUENCE_EDITOR|ASKPASS|EXTERNAL_DIFF|PROXY_COMMAND)|VISUAL|BROWSER|"
     r"BASH_ENV|ENV|PROMPT_COMMAND|PS[0-4]|LESSOPEN|MANPAGER|SHELL|TERMINAL"
@@ -308,6 +315,7 @@ def _find_tmux_commands(args: list[str]) -> list[str]:
 
 _SED_COMMAND = re.compile(r"(?:^|[;}\d/])e\s+([^\n]+)")
 """The instruction `e` of sed, which runs a command."""
+
 _EDITOR_COMMAND = re.compile(r"(?s)[:+]*!(.*)")
 """A command of an editor, as in `vim +!COMMAND`."""
 

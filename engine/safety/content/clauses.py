@@ -16,8 +16,10 @@ from engine.safety.content import read_rules
 
 MAX_CLAUSES = 300
 """Maximum number of clauses of one prompt that are read."""
+
 MAX_QUOTED_PIECES = 100
 """Maximum number of pieces of code and quoted text of one prompt that are read."""
+
 MAX_SENTENCE_CHARS = 4000
 """Maximum number of characters of a sentence that are read."""
 
@@ -28,14 +30,17 @@ _BLANKS = re.compile(r"[ \t]{2,}")
 _QUOTATION_MARK = re.compile("\ue000(\\d{1,4})\ue001")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*")
 """What is between sentences."""
+
 _CLAUSE_SEPARATOR = re.compile(
     r"(,\s+(?:(?:and|but|or|so|also)\s+)?(?:then\s+)?|\s+(?:and\s+then|and\s+also|then|and|but|or|nor|before|&)\s+|"
     r":\s+|\s[-\u2014]\s)",
     re.IGNORECASE,
 )
 """What is between the clauses of a sentence: ", and then " in "build it, and then push it"."""
+
 _LIST_MARK = re.compile(r"^\s*(?:[-*\u2022>]\s+|\d{1,3}[.)]\s+|\[[ xX]?\]\s+|#{1,6}\s+|\$\s+)+")
 """The mark before an item of a list or a heading: "- ", "2. ", "[ ] "."""
+
 _SUBORDINATE_WORD = re.compile(r"\b(?:to|that|which|who|when|where|if|whether|how|why|can|of)\b", re.IGNORECASE)
 """Words that begin a subordinate clause, which "and" continues: "explain how to drop a table and delete a file"."""
 

@@ -251,19 +251,24 @@ def _reads_redirected(simple: SimpleCommand, files: Set[str]) -> bool:
 _RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
 _SCRIPT_FIRST = SHELLS | {"source", ".", "python", "node", "perl", "ruby", "php", "lua", "rscript", "julia"}
 """The programs whose first word after the options is their script. What follows are its arguments."""
+
 _SHELL_FLAGS = re.compile(r"[-+][abd-np-zA-NP-Z]+")
 _INTERPRETER_FLAGS = re.compile(r"-[biquvx]+")
 """Options that take no value. In doubt an option takes one."""
+
 _SHELL_TEXT_OPTIONS = frozenset({"-c", "-lc", "-ec", "-xc", "-s"})
 """Options of shells after which no word is a file that they run."""
+
 _RUNS_ARGUMENTS = re.compile(
     r"\b(exec\w*|eval|runpy|run_path|source|system|popen|spawn\w*|subprocess|load\W*ARGV|require\W*process)\b|"
     r"\bdo\W*\$ARGV",
     re.IGNORECASE,
 )
 """What in a program text may run the file in an argument."""
+
 _MAY_BE_NOTHING = re.compile(r"(\$(\w+|\{\w+\}|\(\)|[@*]))*")
 """Words that the shell may remove, for instance an empty variable."""
+
 _MODULES_THAT_READ = (["-m", "json.tool"], ["-m", "tarfile"], ["-m", "zipfile"])
 """Modules of python that run nothing of the files in their arguments."""
 

@@ -19,6 +19,7 @@ from engine.safety.content.shell import SimpleCommand
 
 MAX_EXEC_WORDS = 60
 """Maximum number of words of a command after `-exec` that are read."""
+
 MAX_PRODUCERS = 20
 """Maximum number of commands of a pipe that are read to find out what xargs deletes."""
 
@@ -36,6 +37,7 @@ _TEMPORARY_NAME = re.compile(
     r"te?mp|build|cache|scratch|dist|out(put)?_?dir|venv|work_?dir|target|staging_?dir", re.IGNORECASE
 )
 """Matches the name of a variable for a temporary folder."""
+
 _LEADING_VARIABLE = re.compile(r"^\$(\(\)|\{?(\w+)[^/}]{0,200}\}?)")
 _HOME_FOLDER = re.compile(r"^(~[a-z_]*|\$\{?HOME\}?|%USERPROFILE%)(/\*?|/\.\*?)?$", re.IGNORECASE)
 _WHOLE_TREES = frozenset({"", "~", "$HOME", "${HOME}", "/home", "/Users"})
@@ -46,12 +48,16 @@ _MACHINE = "root|run|var|System|Library|Applications|private"
 _DATA = "home|Users|opt|srv|mnt|media"
 _NAME_ENDS = r"(?=[/*?\[{]|$)"
 """Matches where the name of a folder ends, or where a glob begins that may stand for nothing."""
+
 _SYSTEM_FOLDER = re.compile(rf"/({_SYSTEM}){_NAME_ENDS}", re.IGNORECASE)
 """Matches a path of the operating system's programs, settings and devices: no file is deleted there."""
+
 _SEARCHED_SYSTEM_FOLDER = re.compile(rf"/({_SYSTEM}|root){_NAME_ENDS}", re.IGNORECASE)
 """Matches a path where no search may delete."""
+
 _MACHINE_FOLDER = re.compile(rf"/({_SYSTEM}|{_MACHINE}){_NAME_ENDS}|/({_DATA})(/?$|.*\*)", re.IGNORECASE)
 """Matches a path that belongs to the machine, or to all users: no file is emptied there."""
+
 _DEEP_DATA_FOLDER = re.compile(rf"/({_DATA}|workspace|app|code|data)/[^/*]+/[^/*]+", re.IGNORECASE)
 """Matches a folder at least two levels below a folder for data."""
 
@@ -61,6 +67,7 @@ _DELETING_PROGRAMS = read_word_list("deleters")
 _FILTER_PROGRAMS = read_word_list("filters")
 _SELECTING_PROGRAMS = frozenset({"grep", "rg", "locate", "mlocate", "fd", "ag"})
 """Programs that select files by themselves at the beginning of a pipe."""
+
 _DELETING_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm|unlink|shred|srm|rimraf)\s")
 _RECURSIVE_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm\s+(?:-\S+\s+)*-[a-zA-Z]*[rR]|rimraf)")
 

@@ -30,17 +30,22 @@ SECRET_PATH = re.compile(
 _SENDING_PROGRAMS = read_word_list("senders")
 _SECRET_PRINTERS = read_word_list("secret_printers")
 """Programs whose output without arguments may contain secrets."""
+
 _UNSENT_FILES = read_option_lists("own_files")
 """By program: options whose file the program reads for itself and does not send."""
+
 _NETWORK_DEVICES = ("/dev/tcp/", "/dev/udp/")
 _WORD_PIECE = re.compile(r"[^\s'\"|;<>()`]+")
 _METADATA_READERS = read_word_list("metadata_readers")
 """Programs of which it is assumed that they print nothing of the files in their words."""
+
 _SEARCHERS = read_word_list("searchers")
 _COUNTING_OPTIONS = read_word_list("counting_options")
 """Programs that print what matches their first word, and their options with which they print nothing of files."""
+
 _PATTERN_OPTION = re.compile(r"--|-\w*[ef]")
 """Matches the beginning of an option of theirs that may give the pattern, so that their first word may be a file."""
+
 _SERVICE_CLIENTS = read_word_list("service_clients")
 _UPLOADING_WORDS = read_word_list("uploads")
 """The sub-commands by which service clients send a file."""

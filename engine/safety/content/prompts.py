@@ -23,6 +23,7 @@ from engine.safety.content.shell import MAX_COMMAND_LINE_CHARS
 
 MAX_PROMPT_CHARS = 24_000
 """Maximum number of characters of a prompt that is judged; for a longer one the verdict is `ask`."""
+
 MAX_COMMAND_CHARS = 12_000
 """Maximum number of characters of commands in one prompt that are judged; if there are more, the verdict is `ask`."""
 
@@ -163,29 +164,36 @@ _ENGLISH_NAMES = """
 _ENGLISH_PROGRAMS = "|".join(_ENGLISH_NAMES.split())
 """Programs whose names are also English words. They are commands only if options or paths follow, which no sentence
 has."""
+
 _ENGLISH_PROGRAMS_WITHIN = "find|kill|vault"
 """Those of `_ENGLISH_PROGRAMS` that are searched in the middle of a clause too."""
+
 _COMMAND_AT_START = re.compile(
     r"^(?:(?:run|execute|type|do|use|call|invoke|launch|issue|try|enter|paste)\s+)?(?:\$\s+)?"
     rf"((?:\S{{0,60}}/)?(?:{_PLAIN_PROGRAMS}|{_ENGLISH_PROGRAMS})\s+[^\n]{{1,4000}})",
     re.IGNORECASE,
 )
 """A text that begins with a program: "run git push", "/usr/bin/rm -rf build"."""
+
 _COMMAND_WITHIN = re.compile(
     rf"(?:^|[\s(=:|&])((?:/\S{{0,60}}/)?(?:{_PLAIN_PROGRAMS}|{_ENGLISH_PROGRAMS_WITHIN})\s+[^\n]{{1,4000}})"
 )
 """A program in the middle of a text: "free some space with rm -rf build"."""
+
 _OPTION_OR_PATH = re.compile(r"(?:^|\s)(?:-{1,2}\w|[/~.*$][\w/*.{(]|[/~*]$|[/~*]\s|\w+=)|://|[|;`]|\S:\w|\w:$")
 """What commands have and sentences have not: an option, path, URL, assignment or pipe: "-rf", "~/src", "of=disk"."""
+
 _SENTENCE_WORDS = re.compile(
     r"\b(?:fails?|failing|failed|is|are|was|were|does|doesn't|takes|took|hangs?|broke|breaks|step|steps|errors?|should|"
     r"because|when|why|instead|could|would|history|command|docs)\b",
     re.IGNORECASE,
 )
 """Words of sentences about a program: "git push fails"."""
+
 _STARTS_AS_ENGLISH = re.compile(rf"^(?:{_ENGLISH_PROGRAMS})\b", re.IGNORECASE)
 _AWAITS_SCRIPT = re.compile(r"\s-\w*c$")
 """A command that ends before its script: "sh -c"."""
+
 _ENCODED = re.compile(r"\b[A-Za-z0-9+/]{12,4000}={0,2}")
 """A word that may be a text in base64."""
 

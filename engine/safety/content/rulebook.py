@@ -36,6 +36,7 @@ _VALUED_ANYWHERE = read_option_lists("values_anywhere")
 _LATEST_SUBCOMMAND = 3
 """The last index among the plain words at which the sub-command of other programs may begin. Some of the words before
 it may be values of options."""
+
 _PROGRAMS_WITHOUT_ABBREVIATIONS = read_word_list("unabbreviated")
 
 
@@ -115,6 +116,7 @@ def _follow_each_other(words: list[str], wanted: tuple[re.Pattern[str], ...], la
 
 MIN_ABBREVIATION = 6
 """Minimum number of characters of an abbreviated long option, dashes included."""
+
 MAX_CLUSTER = 8
 """Maximum number of characters of short options written together, dash included. A longer word is a long option with
 one dash."""
@@ -190,6 +192,7 @@ _DESTROYING_VERBS = frozenset(verb for verb in read_word_list("destroying_verbs"
 _VERB_GLOBS = compile_globs("|".join(sorted(verb for verb in read_word_list("destroying_verbs") if "*" in verb)))
 _LAST_VERB_WORD = 4
 """Maximum number of plain words of an unlisted program that are read."""
+
 _TEXT_PROGRAMS = read_word_list("text_programs")
 _TARGET_RUNNERS = read_word_list("target_runners")
 

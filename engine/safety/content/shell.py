@@ -68,6 +68,7 @@ _BRACKETS = {
 }
 """What opens, closes or quotes between brackets, by the opening one. `"{` is `${x:-…}` in double quotes, where `'` is
 a plain character."""
+
 _QUOTE_END = re.compile(r'["\\$`]')
 _REDIRECTION = re.compile(r"<<<|<<-|<<|<>|<&|>>|>&|>\||>|<")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -79,26 +80,33 @@ _PARAMETER = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9
 _DEFAULT_VALUE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):?[-=]([^${}`()]*)\}")
 _AS_PROMPT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)@P\}")
 """A parameter that the shell expands a second time, as it does with its prompt."""
+
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPED_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "E": "", "f": "", "v": ""}
 _BRACES = re.compile(
     r"([^{}]*(?:[{}][^{}]*)*?)\{(?:([^{},]*,[^{}]*)|([A-Za-z])\.\.([A-Za-z])(?:\.\.-?\d+)?)\}(.*)", re.DOTALL
 )
 """An innermost group of braces, as `{rm,-rf}` or `{a..e}`."""
+
 _MASK = str.maketrans("{},.", "\ue000\ue001\ue002\ue003")
 """Hides what is quoted or expanded from `_BRACES`."""
+
 _UNMASK = {mask: character for character, mask in _MASK.items()}
 _MAX_BRACE_WORDS = 250
 """Maximum number of words that the braces of one text are expanded to."""
+
 _MAX_EXPANSIONS = 3
 """Maximum number of `${…}` and `$((…))` around a substitution that are read."""
+
 _EVALUATING_PROGRAMS = frozenset(
     {"let", "declare", "typeset", "local", "export", "readonly", "read", "unset", "test", "[", "[[", "env", "sudo"}
 )
 """Programs that evaluate the subscript of an array in a word, also in a quoted one, or pass it on to one that may."""
+
 _SCRIPT_IN_SUBSCRIPT = re.compile(r"[^\[]*\[.*(?:\$\([^)]|`)", re.DOTALL)
 _GROUP_ENDS = {"{": "}", "if": "fi", "while": "done", "until": "done", "for": "done", "select": "done", "case": "esac"}
 """The words that begin a group of commands, with the word at its end."""
+
 _KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "coproc"})
 """Words before a command that are no part of it."""
 

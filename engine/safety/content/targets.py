@@ -27,6 +27,7 @@ _HARMLESS_SETTINGS = re.compile(
     re.IGNORECASE,
 )
 """Matches the settings of git that run nothing."""
+
 _GLOB_OF_ALL = re.compile(r"(\S*/)?(\*|\*\*|\*\*/\*|\*\.\*)")
 
 
@@ -107,6 +108,7 @@ def _find_input_text(call: Call) -> list[str]:
 
 _DATA_OPTIONS = read_word_list("data_options")
 """Options of HTTP clients before data that a request writes."""
+
 _CLIENT_METHODS = frozenset({"DELETE", "POST", "PUT", "PATCH"})
 _LOCAL_ADDRESS = re.compile(
     r"^(https?://)?(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:(3|4|5|8)\d{3})?(/|$)", re.IGNORECASE

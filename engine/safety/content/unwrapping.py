@@ -48,6 +48,7 @@ from engine.safety.content.shell import MAX_COMMANDS, SimpleCommand, parse
 
 MAX_DEPTH = 10
 """Maximum number of scripts and programs around a command that is read."""
+
 MAX_NESTED_CHARS = 30_000
 """Maximum number of characters of nested text that are parsed for one command, and of program text that is judged; if
 there are more, the verdict is `ask`."""
