@@ -60,13 +60,17 @@ ALWAYS_ASK = frozenset({SUGGESTED_KIND, BLOCKING_TASK, STALE_TASK, OPEN_TASK})
 written them."""
 
 MEETING_KIND = "prepare_meeting"
+"""The kind of cards that prepare a meeting."""
 
 OWN_PROMPT = "own"
 """The kind of the operator's own prompts: approving one earns no card the right to run by itself (SPEC 2.5)."""
 
 
 _USUAL_HOURS = {Tier.AT_RISK: 2.0, Tier.BLOCKS: 12.0, Tier.CHECK: 8.0, Tier.UPKEEP: 72.0}
+"""See `Kind.usual_hours`."""
+
 _STRENGTH_OF_TIER = {Tier.AT_RISK: 1.0, Tier.BLOCKS: 0.8, Tier.CHECK: 0.5, Tier.UPKEEP: 0.3}
+"""See `Kind.strength`."""
 
 
 @frozen

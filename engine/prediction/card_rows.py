@@ -368,6 +368,7 @@ def load_card(session: Session, card_id: str) -> CardRow:
 
 
 _PENDING = f"WHERE status = '{Status.PENDING}' ORDER BY created_at, id"
+"""Selects the pending cards, the oldest first."""
 
 
 def load_pending(session: Session) -> list[CardRow]:

@@ -76,6 +76,7 @@ class Seating:
 
 
 NO_PLACE = Seating(False)
+"""The answer if there is no place."""
 
 
 class Room:

@@ -59,11 +59,18 @@ class TaskRow(Row, table=True):
 _WHERE_OF_HEARTBEATS = f"""
     WHERE source IN ('{HEARTBEAT}', '{HEARTBEAT_ORDER}') AND (state = '{TaskState.OPEN}' OR note = '{ITEM_REMOVED}')
 """
+"""Selects the tasks of heartbeats that are open, or done because their item is gone."""
+
 _SELECT_OFFERS = (
     f"SELECT 1 FROM predictions WHERE task_id = :task AND status IN ('{Status.PENDING}', '{Status.APPROVED}')"
 )
+"""Whether a card that is pending or approved is about a task."""
+
 _WHERE_OF_FILES = f"WHERE source = '{FILE}'"
+"""Selects the tasks of files."""
+
 _WHERE_NEEDS = """WHERE instr(needs, '"' || :task || '"')"""
+"""Selects the tasks that need a task."""
 
 FileTask = tuple[str, str]
 """The workspace and the title of a task in a file."""

@@ -27,6 +27,7 @@ from engine.files import write_json
 from engine.frozen import frozen
 
 FILE_NAME = "STOP"
+"""The name of the stop file."""
 
 STOPPED = "stopped by `clawpy stop`"
 """The reason of a stop without a given reason."""

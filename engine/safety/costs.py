@@ -29,6 +29,8 @@ from engine.wording import MICRO, to_microusd
 log = logging.getLogger(__name__)
 
 RAIL = "cost"
+"""The name of the rail in verdicts."""
+
 AGENT_BUDGET = "agent-budget"
 """The rule for an agent's own daily budget."""
 
@@ -49,15 +51,19 @@ _SELECT_SUMS = """
     FROM cost_entries
     WHERE (state = 'reserved' OR (state = 'settled' AND at >= min(:hour, :month))) AND agent = ifnull(:agent, agent)
 """
+"""The cost in each window, of all agents or of one."""
 
 _SELECT_PRICES = """
     SELECT at, amount_microusd FROM cost_entries
     WHERE state = 'settled' AND at >= :oldest AND amount_microusd > 0 ORDER BY at
 """
+"""The settled prices since a time, the oldest first."""
 
 _SUM_RESERVED = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'reserved'"
+"""The cost of all reservations."""
 
 _SUM_SETTLED = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'settled' AND at > :instant"
+"""The cost of what was settled after a time."""
 
 
 @frozen
@@ -384,6 +390,7 @@ def _release(entry: CostEntry) -> None:
 # -- the figures of `Costs.read_spending`, which are pure
 
 BUCKET_LENGTH = timedelta(minutes=5)
+"""The length of a bucket of the hour."""
 
 PACE_SPAN = {"hour": timedelta(minutes=15), "day": timedelta(hours=3), "month": timedelta(days=7)}
 """The span of time over which the pace of a window is measured. It may begin before the window."""

@@ -43,6 +43,7 @@ _CONTENT_WORDS = {
     Verdict.BLOCK: "blocked by the content filter, and kept for review",
     Verdict.ASK: "the content filter asks for your decision",
 }
+"""The reason by what the content filter says."""
 
 
 @frozen_kw_only

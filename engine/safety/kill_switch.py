@@ -46,11 +46,16 @@ BY_COST_CAP = "cost cap"
 """The value of `by` of a pause or month stop because a cost cap was reached."""
 
 PAUSE_DURATION = timedelta(hours=2)
+"""How long a pause lasts."""
+
 WATCH_INTERVAL_S = 0.2
 """Seconds between two checks of the stop file and the settings. At 0.1 they were two thirds of the cost of idling."""
 
 _LAST_DECISION_AT_RESUME = "safety.last_decision_at_resume"
+"""Key in the state table: the id of the last decision when the last pause ended."""
+
 _RESUMED_BY_OPERATOR = "safety.lifted_by_hand"
+"""Key in the state table: whether the operator ended the last pause or month stop."""
 
 
 @frozen

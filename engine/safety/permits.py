@@ -34,10 +34,13 @@ class PermitRow(Row, table=True):
 
 
 _IS_UNUSED = (col(PermitRow.consumed_at).is_(None), col(PermitRow.revoked_at).is_(None))
+"""The conditions of a permit that was neither used nor revoked."""
+
 _REVOKE_EXPIRED = """
     UPDATE permits SET revoked_at = :now
     WHERE consumed_at IS NULL AND revoked_at IS NULL AND expires_at <= :now RETURNING prediction_id
 """
+"""Revokes the unused permits whose time is over; returns their cards."""
 
 
 @frozen

@@ -71,6 +71,8 @@ log = logging.getLogger(__name__)
 
 LOCAL_USER = "local"
 LOOP_COUNT_KEY = "safety.loop_detections"
+"""Key in the state table: the number of all blocked loops."""
+
 HELD_BACK_LOG_INTERVAL = timedelta(hours=24)
 """Time after which work that is still held back is logged again."""
 
@@ -78,6 +80,7 @@ ALLOWANCE_LIFETIME = timedelta(hours=24)
 """Time in which work that was allowed once must be approved."""
 
 RAIL_ORDER = (LOOP_RAIL, RATE_RAIL, costs.RAIL, CONTENT, gate.RAIL, KILL)
+"""The names of the rails, in the order in which they decide."""
 
 
 class CrosspollLog(Row, table=True):
@@ -123,6 +126,7 @@ _OPEN_ALLOWANCES = """
         SELECT 1 FROM permits WHERE digest = allowance.digest AND issued_at >= granted_at AND revoked_at IS NULL
     )
 """
+"""Selects the digests that were allowed once since a time and did not run since."""
 
 _SELECT_PASSED_PAIR = """
     SELECT 1 FROM crosspoll_log

@@ -48,11 +48,13 @@ MAX_READ_LINKS = 500
 _SELECT_LAST_UNATTENDED = """
     SELECT created_at FROM crosspoll_log WHERE unattended IS 1 AND blocked IS 0 ORDER BY created_at DESC LIMIT 1
 """
+"""The time of the last trigger that passed without an operator's approval."""
 
 _SELECT_NEWEST_LINKS = f"""
     SELECT from_channel, to_channel, prediction_id, workspace, at, ran FROM chain_links
     ORDER BY at DESC, id DESC LIMIT {MAX_READ_LINKS}
 """
+"""The newest links, whether they ran or not."""
 
 
 def is_by_operator(trigger: Trigger) -> bool:

@@ -66,6 +66,7 @@ class Objection(NamedTuple):
 
 BLOCK, ASK = Verdict.BLOCK, Verdict.ASK
 STRICTNESS = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.BLOCK: 2}
+"""The order of verdicts, the strictest last."""
 
 
 def find_strictest(objections: Iterable[Objection | None]) -> Objection | None:
@@ -82,6 +83,7 @@ def judge_folded(text: str, max_chars: int, judge: Callable[[str], Objection | N
 
 
 _WORD = re.compile(r"<(\w+)>")
+"""Matches the name of a text in a rule."""
 
 
 @frozen_kw_only
@@ -124,6 +126,7 @@ def _fill(value: Any, words: dict[str, str]) -> Any:
 
 
 _PROGRAMS = read_rules("programs.toml")
+"""The word lists about programs; the file explains each."""
 
 
 def read_word_list(name: str) -> frozenset[str]:

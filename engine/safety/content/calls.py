@@ -266,11 +266,16 @@ _COMMAND_VARIABLES = re.compile(
     r"(GIT_)?(SSH_COMMAND|SSH|PAGER|EDITOR|SEQUENCE_EDITOR|ASKPASS|EXTERNAL_DIFF|PROXY_COMMAND)|VISUAL|BROWSER|"
     r"BASH_ENV|ENV|PROMPT_COMMAND|PS[0-4]|LESSOPEN|MANPAGER|SHELL|TERMINAL"
 )
+"""Variables whose value is a command that other programs run."""
+
 _CRON_LINE = re.compile(r"^\s*(?:@\w+|(?:[\d*/,-]+\s+){5})\s*", re.MULTILINE)
+"""Matches the time at the beginning of a line for cron."""
+
 _TMUX_KEYS = read_word_list("tmux_keys")
 _GIT_COMMAND = re.compile(
     r"(?:[a-z]+\.)?[\w.-]+=!(.+)|(?:core|diff|merge|credential|sequence|gpg)\.[\w.]+=(.+)|!(.+)", re.S
 )
+"""Matches a setting of git whose value is a command."""
 
 
 def find_carried_commands(call: Call) -> list[str]:
@@ -328,9 +333,12 @@ _COMMANDS_IN_ARGUMENTS: dict[str, Callable[[list[str]], list[str]]] = {
         lambda args: [match[1] for word in args if (match := _EDITOR_COMMAND.match(word))],
     ),
 }
+"""By program: finds the commands in its arguments."""
+
 _COMMANDS_IN_INPUT: dict[str, Callable[[str], str]] = {
     "at": str,
     "batch": str,
     "crontab": lambda text: _CRON_LINE.sub("", text),
     "make": lambda text: re.sub(r"^[^\n:]*:", "", text).replace("\t", " "),
 }
+"""By program: makes its input a script."""

@@ -28,6 +28,8 @@ _CODE_IN_TICKS = re.compile(r"`([^`\n]{1,1000})`")
 _QUOTED_TEXT = re.compile(r"\"([^\"\n]{1,600})\"|(?:(?<=^)|(?<=[\s(:]))'([^'\n]{2,600})'(?=$|[\s.,;:!?)])")
 _BLANKS = re.compile(r"[ \t]{2,}")
 _QUOTATION_MARK = re.compile("\ue000(\\d{1,4})\ue001")
+"""Matches the mark that stands for a quotation; the number is its index."""
+
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*")
 """What is between sentences."""
 
@@ -184,6 +186,8 @@ def _make_clause(bare: str, pieces: list[_Quotation], *, asks: bool) -> Clause:
 
 
 _CONDITION_WORD = re.compile(r"(?:if|when|while|unless|once|after|before|because|since)\b", re.IGNORECASE)
+"""Matches a word at the beginning of a clause that says when something is to be done."""
+
 _JOINING_WORDS = ("and", "or", "nor", "&", ",")
 """Conjunctions that continue the clause before them."""
 

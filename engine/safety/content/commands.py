@@ -148,6 +148,7 @@ _JOIN = re.compile(r"(['\"])\s*(?:\+|\.\.?)\s*[rbuf]?\1")
 """What is between two strings that are joined, as in `"r" + "m"`."""
 
 _BASE64 = re.compile(r"['\"]([A-Za-z0-9+/_-]{8,4000}={0,2})['\"]")
+"""A string that may be base64."""
 
 
 @frozen_kw_only
@@ -204,6 +205,8 @@ def _find_decoded_texts(source: str) -> list[str]:
 # -- SQL
 
 _COMMENT = re.compile(r"/\*.{0,200}?\*/", re.DOTALL)
+"""A comment of SQL."""
+
 _DATABASE_CLIENTS = read_word_list("database_clients")
 
 

@@ -48,7 +48,10 @@ def find_program(simple: SimpleCommand) -> str:
 _DECODING_PROGRAMS = read_word_list("decoders")
 _DECODER_OPTIONS = read_word_list("decoder_options")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{8,}")
+"""Matches what may be base64."""
+
 _PRINTF_PLACEHOLDER = re.compile(r"%(?:b|s|q)")
+"""Matches what printf replaces by a text."""
 
 MAX_PIPE_LENGTH = 7
 """Maximum number of commands of a pipe that are read to find its output."""
@@ -249,6 +252,8 @@ def _reads_redirected(simple: SimpleCommand, files: Set[str]) -> bool:
 # -- which files are run
 
 _RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
+"""Programs that run the files in their words."""
+
 _SCRIPT_FIRST = SHELLS | {"source", ".", "python", "node", "perl", "ruby", "php", "lua", "rscript", "julia"}
 """The programs whose first word after the options is their script. What follows are its arguments."""
 

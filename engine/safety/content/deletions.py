@@ -30,16 +30,24 @@ _THROWAWAY_FOLDER = re.compile(
     r"\.DS_Store|Thumbs\.db|vendor|\.svn|CMakeFiles|_build|\.eggs|test-results?|report?s?)/*$",
     re.IGNORECASE,
 )
+"""Matches a folder that tools make again."""
+
 _TEMPORARY_FOLDER = re.compile(
     r"^(/private)?(/tmp|/var/tmp|/dev/shm|\$\{?TMPDIR\}?|\$\{TMPDIR:-/tmp\}|\$\{?TMP\}?)/[^/*]"
 )
+"""Matches a path below a folder for temporary files."""
+
 _TEMPORARY_NAME = re.compile(
     r"te?mp|build|cache|scratch|dist|out(put)?_?dir|venv|work_?dir|target|staging_?dir", re.IGNORECASE
 )
 """Matches the name of a variable for a temporary folder."""
 
 _LEADING_VARIABLE = re.compile(r"^\$(\(\)|\{?(\w+)[^/}]{0,200}\}?)")
+"""Matches a variable at the beginning of a path."""
+
 _HOME_FOLDER = re.compile(r"^(~[a-z_]*|\$\{?HOME\}?|%USERPROFILE%)(/\*?|/\.\*?)?$", re.IGNORECASE)
+"""Matches a home folder, or all that is in it."""
+
 _WHOLE_TREES = frozenset({"", "~", "$HOME", "${HOME}", "/home", "/Users"})
 """A whole disk, or all of the files of users, without a slash at the end."""
 
@@ -69,7 +77,10 @@ _SELECTING_PROGRAMS = frozenset({"grep", "rg", "locate", "mlocate", "fd", "ag"})
 """Programs that select files by themselves at the beginning of a pipe."""
 
 _DELETING_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm|unlink|shred|srm|rimraf)\s")
+"""Matches a deletion in a script."""
+
 _RECURSIVE_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm\s+(?:-\S+\s+)*-[a-zA-Z]*[rR]|rimraf)")
+"""Matches a deletion of folders in a script."""
 
 
 def _is_minor_loss(path: str) -> bool:

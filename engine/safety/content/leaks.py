@@ -35,7 +35,11 @@ _UNSENT_FILES = read_option_lists("own_files")
 """By program: options whose file the program reads for itself and does not send."""
 
 _NETWORK_DEVICES = ("/dev/tcp/", "/dev/udp/")
+"""The beginnings of files that are connections in bash."""
+
 _WORD_PIECE = re.compile(r"[^\s'\"|;<>()`]+")
+"""Matches what may be a path within a word."""
+
 _METADATA_READERS = read_word_list("metadata_readers")
 """Programs of which it is assumed that they print nothing of the files in their words."""
 

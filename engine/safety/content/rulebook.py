@@ -153,6 +153,7 @@ def load_command_rules() -> tuple[CommandRule, ...]:
 
 
 _Entry = tuple[ContentRule, str]
+"""A rule, and one of its patterns as text."""
 
 
 @cache
@@ -218,7 +219,10 @@ def _judge_unlisted(base: str, words: Sequence[str]) -> Objection | None:
 
 
 _PROMPT_PREFIX = "prompt:"
+"""The beginning of an operator's pattern for prompts."""
+
 _UNPREDICTABLE_PARTS = ("..", "$", "`", "()", "~", "{")
+"""Parts of a word that the shell or the program replaces, so that no glob may match them."""
 
 
 @frozen
@@ -260,6 +264,7 @@ class OwnRules:
 
 
 NO_RULES = OwnRules()
+"""No rules of the operator."""
 
 
 @lru_cache(maxsize=16)

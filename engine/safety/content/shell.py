@@ -58,7 +58,11 @@ MAX_COMMANDS = 300
 """Maximum number of simple commands of one text that are read."""
 
 _PLAIN_CHARACTERS = re.compile(r"[^\s'\"\\$`;&|<>(){}#\n~]+")
+"""Matches characters that stand for themselves."""
+
 _WITHOUT_GLOB = re.compile(r"[^*?\[]*|\[\[?")
+"""Matches characters without a glob."""
+
 _BLANK = re.compile(r"[ \t]+")
 _BRACKETS = {
     "(": re.compile(r"[()'\"\\]"),
@@ -70,19 +74,33 @@ _BRACKETS = {
 a plain character."""
 
 _QUOTE_END = re.compile(r'["\\$`]')
+"""Matches what ends double quotes, or is expanded in them."""
+
 _REDIRECTION = re.compile(r"<<<|<<-|<<|<>|<&|>>|>&|>\||>|<")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=(.*)", re.DOTALL)
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _SPECIAL_PARAMETER = re.compile(r"\$[@*#?$!0-9-]")
+"""Matches a parameter of one character, as `$1` or `$?`."""
+
 _TAKES_DEFAULT = re.compile(r"\$\{\w+:?[-=?+]")
+"""Matches the beginning of a parameter with a default or an error."""
+
 _PARAMETER = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+"""Matches `$NAME` or `${NAME}`."""
+
 _DEFAULT_VALUE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):?[-=]([^${}`()]*)\}")
+"""Matches a parameter with a default."""
+
 _AS_PROMPT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)@P\}")
 """A parameter that the shell expands a second time, as it does with its prompt."""
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
+"""Matches a backslash with what it escapes."""
+
 _ESCAPED_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "E": "", "f": "", "v": ""}
+"""The characters that escapes of one letter stand for."""
+
 _BRACES = re.compile(
     r"([^{}]*(?:[{}][^{}]*)*?)\{(?:([^{},]*,[^{}]*)|([A-Za-z])\.\.([A-Za-z])(?:\.\.-?\d+)?)\}(.*)", re.DOTALL
 )
@@ -92,6 +110,8 @@ _MASK = str.maketrans("{},.", "\ue000\ue001\ue002\ue003")
 """Hides what is quoted or expanded from `_BRACES`."""
 
 _UNMASK = {mask: character for character, mask in _MASK.items()}
+"""Shows what `_MASK` hid."""
+
 _MAX_BRACE_WORDS = 250
 """Maximum number of words that the braces of one text are expanded to."""
 
@@ -104,6 +124,8 @@ _EVALUATING_PROGRAMS = frozenset(
 """Programs that evaluate the subscript of an array in a word, also in a quoted one, or pass it on to one that may."""
 
 _SCRIPT_IN_SUBSCRIPT = re.compile(r"[^\[]*\[.*(?:\$\([^)]|`)", re.DOTALL)
+"""Matches a subscript with a script in it."""
+
 _GROUP_ENDS = {"{": "}", "if": "fi", "while": "done", "until": "done", "for": "done", "select": "done", "case": "esac"}
 """The words that begin a group of commands, with the word at its end."""
 

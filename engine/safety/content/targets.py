@@ -29,6 +29,7 @@ _HARMLESS_SETTINGS = re.compile(
 """Matches the settings of git that run nothing."""
 
 _GLOB_OF_ALL = re.compile(r"(\S*/)?(\*|\*\*|\*\*/\*|\*\.\*)")
+"""Matches a glob for all files of a folder."""
 
 
 def judge(call: Call) -> Objection | None:
@@ -113,6 +114,7 @@ _CLIENT_METHODS = frozenset({"DELETE", "POST", "PUT", "PATCH"})
 _LOCAL_ADDRESS = re.compile(
     r"^(https?://)?(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:(3|4|5|8)\d{3})?(/|$)", re.IGNORECASE
 )
+"""Matches the address of a service on this machine."""
 
 
 def _find_sent_request(call: Call) -> list[str]:
@@ -250,4 +252,6 @@ _PROGRAMS_OF_JUDGES: tuple[tuple[Callable[[Call], Objection | None], str], ...] 
     (judge_truncate, "truncate shred"),
     (_judge_edit, "sed gsed perl"),
 )
+"""The functions that judge programs, each with its programs."""
+
 _JUDGE_OF_PROGRAM = {program: function for function, programs in _PROGRAMS_OF_JUDGES for program in programs.split()}

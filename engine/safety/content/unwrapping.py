@@ -54,6 +54,8 @@ MAX_NESTED_CHARS = 30_000
 there are more, the verdict is `ask`."""
 
 _UNRESOLVED_VARIABLE = re.compile(r"\$(?!\$)")
+"""Matches a variable in the name of a program."""
+
 _SUBSTITUTION_MARK = re.compile(r"(\$\(\)|<\(\))")
 """The mark that stands in a word for a script of `SimpleCommand.substitutions`."""
 
@@ -233,6 +235,8 @@ def _normalise_program(word: str) -> str:
 # -- commands and scripts that programs run because that is their purpose
 
 _READS_SCRIPTS = SHELLS | {"su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"}
+"""Programs that run scripts from their words or their input."""
+
 _SSH_VALUES = read_word_list("ssh_values")
 
 
