@@ -349,7 +349,7 @@ def _check_workspace(path: str) -> Check:
     if test_tools:
         return Check("workspace", f"{root}: tests with {'; '.join(test_tools)}")
     first_project = projects[0]
-    reasons = f" ({'; '.join(first_project.searched)})" if first_project.searched else ""
+    reasons = f" ({'; '.join(first_project.searched_places)})" if first_project.searched_places else ""
     return warn(
         "workspace", f"{root}: no tool to run its tests{reasons}", describe_how_to_run_tests(first_project, root)
     )

@@ -61,7 +61,7 @@ class ResolvedPath:
     """None if no file exists there."""
 
     @property
-    def name(self) -> str:
+    def shown_name(self) -> str:
         """The path as results and errors show it."""
         return self.path or "."
 
@@ -72,7 +72,7 @@ class _Place:
 
     path: str
     status: os.stat_result | None
-    following: tuple[str, ...] = ()
+    names_after: tuple[str, ...] = ()
     """The names in the path after it."""
 
 
@@ -92,7 +92,7 @@ class Jail:
     def resolve(self, path: str) -> str:
         """The path relative to the folder, with its links resolved. Neither the file nor its folders need exist."""
         with self._open(path) as files:
-            return self._walk(files, path, _MissingFolders.ASSUME).name
+            return self._walk(files, path, _MissingFolders.ASSUME).shown_name
 
     def read(self, path: str) -> Content:
         """Read a whole regular file."""
@@ -136,9 +136,9 @@ class Jail:
     def _walk(self, files: Beneath, path: str, missing: _MissingFolders) -> ResolvedPath:
         """Resolve `path`. All its folders must exist, or are treated as `missing` says."""
         for place in self._follow_path(files, path):
-            if not place.following:
+            if not place.names_after:
                 break
-            goes_down = ".." not in place.following
+            goes_down = ".." not in place.names_after
             if place.status is None and goes_down and missing is _MissingFolders.ASSUME:
                 return _assume_path(place)
             _enter_folder(files, place, create=goes_down and missing is _MissingFolders.CREATE)
@@ -204,9 +204,9 @@ class Jail:
 
 def _assume_path(place: _Place) -> ResolvedPath:
     """The path to which `place`, which does not exist, and the names that follow it lead."""
-    for name in place.following:
+    for name in place.names_after:
         _check_file_name(name)
-    return ResolvedPath("/".join([place.path, *place.following]), None)
+    return ResolvedPath("/".join([place.path, *place.names_after]), None)
 
 
 def _enter_folder(files: Beneath, place: _Place, *, create: bool) -> None:
@@ -260,11 +260,11 @@ def _replace_file(folder: Beneath, resolved: ResolvedPath, data: bytes, only_if:
 def _check_regular_file(resolved: ResolvedPath) -> None:
     """Raises `Refusal` `not_there` or `not_a_file` if the path is no regular file."""
     if resolved.status is None:
-        raise _make_not_there_refusal(resolved.name)
+        raise _make_not_there_refusal(resolved.shown_name)
     mode = resolved.status.st_mode
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
-        raise Refusal("not_a_file", f"{shorten_path(resolved.name)} is {kind}", "name a file")
+        raise Refusal("not_a_file", f"{shorten_path(resolved.shown_name)} is {kind}", "name a file")
 
 
 def _make_file_stamp(status: os.stat_result) -> tuple[int, ...]:

@@ -79,7 +79,7 @@ class Toolbelt:
         self._view = gate.view
         self._services = gate.services
         self._jail = gate.jail
-        self._writing = threading.Lock()
+        self._write_lock = threading.Lock()
         self._handlers: Mapping[str, Callable[[dict[str, Any]], str | ToolResult]] = {
             "read": self._read,
             "write": self._write,
@@ -151,7 +151,7 @@ class Toolbelt:
         relative = self._pass_gate("write", path, show_change)
         lines = count(len(split_lines(content)), "line")
         self._live.write("tool", f"write {shorten_path(relative)} ({lines})")
-        with self._writing:
+        with self._write_lock:
             new = self._jail.write(path, content.encode())
         return f"wrote {relative}, {lines}" + (", a new file" if new else "")
 
@@ -171,7 +171,7 @@ class Toolbelt:
             return make_unified_diff(before.decode(errors="replace"), after.decode(errors="replace"), path)
 
         relative = self._pass_gate("edit", path, show_change)
-        with self._writing:
+        with self._write_lock:
             before = read_present()
             after, line = replace_once(before.data, old, new)
             self._jail.write(path, after, only_if=before)

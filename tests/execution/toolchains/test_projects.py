@@ -61,7 +61,7 @@ def test_each_folder_with_a_manifest_is_a_project(repository: Repository):
         },
     )
     assert name_tools(projects) == {"": ["pytest"], "packages/py": ["pytest"], "w": ["vitest"], "x": ["go"]}
-    assert projects[""].tool.below == ("packages/py",)
+    assert projects[""].tool.excluded_folders == ("packages/py",)
 
 
 @pytest.mark.usefixtures("every_tool")

@@ -279,13 +279,13 @@ class _VersionHeading:
 class _Style:
     """The style of a change log. The default is that of Keep a Changelog."""
 
-    heading: tuple[str, ...] = ("## [Unreleased]",)
+    heading_lines: tuple[str, ...] = ("## [Unreleased]",)
     """The lines of the heading for unreleased changes."""
-    section: str = "### {}"
+    section_format: str = "### {}"
     """The format of the heading of a section; "" if the file has no sections."""
     bullet: str = "- "
     """The beginning of an entry."""
-    names: Mapping[str, str] = field(default_factory=dict)
+    own_names: Mapping[str, str] = field(default_factory=dict)
     """The names of sections in the file, if they are different."""
 
 
@@ -303,7 +303,7 @@ def add_entries(text: str, entries: Mapping[str, Sequence[str]]) -> str:
     if unreleased is None:
         begin = end = headings[0].line if headings else _find_end_of_text(lines, 0)
         blank = [""] if begin and lines[begin - 1].strip() else []
-        above = [*lines[:begin], *blank, *style.heading]
+        above = [*lines[:begin], *blank, *style.heading_lines]
     else:
         begin = unreleased.line + (1 if unreleased.marks else 2)
         older = (heading.line for heading in headings if heading.line > unreleased.line)
@@ -333,7 +333,7 @@ def _detect_style(lines: Sequence[str], headings: Sequence[_VersionHeading]) -> 
     sections = [match for line in below if (match := _SECTION_HEADING.match(line))]
     bullets = [match["bullet"] for line in lines if (match := _LIST_ITEM.match(line))]
     usual = _Style()
-    heading, section = usual.heading, usual.section
+    heading, section = usual.heading_lines, usual.section_format
     if headings:
         heading = _make_unreleased_heading(lines, headings)
         without_entries = f"{headings[0].marks}# {{}}" if headings[0].marks else "**{}**"
@@ -371,13 +371,13 @@ def _merge_entries(body: Sequence[str], entries: Mapping[str, Sequence[str]], st
     lines = text.split("\n") if text else []
     for section in CHANGELOG_SECTIONS:
         items = [f"{style.bullet}{entry}" for entry in entries.get(section, ())]
-        name = style.names.get(section, section)
-        end = _find_end_of_section(lines, name) if style.section else len(lines)
+        name = style.own_names.get(section, section)
+        end = _find_end_of_section(lines, name) if style.section_format else len(lines)
         if end is not None:
             lines[end:end] = items
         elif items:
-            blank = [""] if style.section.startswith("#") else []
-            lines += [*([""] if lines else []), style.section.format(name), *blank, *items]
+            blank = [""] if style.section_format.startswith("#") else []
+            lines += [*([""] if lines else []), style.section_format.format(name), *blank, *items]
     return lines
 
 

@@ -79,7 +79,7 @@ class NarrowFailures(ProjectFlow):
     def run(self, job: Job) -> FlowResult:
         tool = choose_toolchain(find_toolchains(job, self.project), self.tests, single=True)
         texts: dict[str, str] = {}
-        check = run_tests(job, tool, self.tests, texts=texts)
+        check = run_tests(job, tool, self.tests, failure_texts=texts)
         if check.green or not check.failing:
             why = "the earlier failures depend on earlier tests, are unreliable, or are fixed"
             return FlowResult(capitalised(f"{describe_check(check)} now: {why}"), check=check, facts={"causes": []})

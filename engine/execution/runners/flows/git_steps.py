@@ -163,7 +163,7 @@ class GitTrial:
     """The files in conflict, each with its number of marked places; 0 if the whole file is in conflict."""
     error: str
     """The end of git's error output, if it failed without a conflict."""
-    stop: str
+    stop_in_words: str
     """The commit at which a rebase stopped, in words. The rebase was then aborted."""
 
     @property

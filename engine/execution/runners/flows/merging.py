@@ -86,7 +86,7 @@ class RehearseMerge(ProjectFlow):
             return f"a rebase was not tried: its commits are more than {MAX_REBASED_COMMITS} or include merges"
         reset_worktree(job, target)
         rebased = try_git(job, "rebase", "--no-autosquash", source)
-        outcome = rebased.stop or f"of {count(commits, 'commit')} would be clean"
+        outcome = rebased.stop_in_words or f"of {count(commits, 'commit')} would be clean"
         job.say(f"A rebase {outcome}")
         return f"a rebase {outcome}"
 
@@ -208,10 +208,10 @@ class RehearseAutosquash(ProjectFlow):
         squashed = try_git(
             job, "rebase", "--interactive", "--autosquash", "--no-verify", onto or "--root", environment=_NO_EDITOR
         )
-        if squashed.stop:
+        if squashed.stop_in_words:
             report_conflicts(job, squashed.conflicts)
             job.say(squashed.error)
-            return FlowResult(f"The autosquash {squashed.stop}", has_problem=True)
+            return FlowResult(f"The autosquash {squashed.stop_in_words}", has_problem=True)
         after = _read_commits_since(job, onto)
         if len(after) == len(before):
             return FlowResult(f"Nothing to fold: no fixup of another among {count(len(before), 'commit')}")

@@ -61,7 +61,7 @@ def find_project(job: Job, path: str) -> Project:
     below = [project.path for project in projects if project.tools]
     if not chosen_project.tools and not path and below:
         hint = f"no tests in the top folder: the tests are in {join_names(below, 4)}"
-        return replace(chosen_project, searched=(*chosen_project.searched, hint))
+        return replace(chosen_project, searched_places=(*chosen_project.searched_places, hint))
     return chosen_project
 
 
@@ -75,7 +75,7 @@ def find_toolchains(job: Job, path: str) -> Sequence[Toolchain]:
     if project.tools:
         return project.tools
     name = project.path or "this project"
-    why = f"looked for {', '.join(project.searched)}" if project.searched else project.untested_reason
+    why = f"looked for {', '.join(project.searched_places)}" if project.searched_places else project.untested_reason
     raise CannotRun(f"no way to run the tests of {name}: {why}", describe_how_to_run_tests(project, job.workspace))
 
 
@@ -109,11 +109,11 @@ def run_tests(
     tests: Sequence[str] = (),
     *,
     quiet: bool = False,
-    texts: dict[str, str] | None = None,
+    failure_texts: dict[str, str] | None = None,
     adapt: Callable[[ToolCommand], ToolCommand] = lambda command: command,
 ) -> CheckResult:
     """Run `tests`, by default the whole suite, and return the result. The output about each failing test is put into
-    `texts`. `adapt` may change the command of the tool.
+    `failure_texts`. `adapt` may change the command of the tool.
 
     Raises `CannotRun` if the run says nothing about the project, because the tool broke, found no tests, or all
     failures are caused by missing items (SPEC 2.12).
@@ -134,8 +134,8 @@ def run_tests(
     error = _make_missing_items_error(job, tool, run, check)
     if error is not None:
         raise error
-    if texts is not None:
-        texts.update(read_failures(run, check.failing))
+    if failure_texts is not None:
+        failure_texts.update(read_failures(run, check.failing))
     return replace(check, seconds=round(result.seconds, 3))  # that of the whole command, as its exit line says
 
 
@@ -204,14 +204,16 @@ def run_command(job: Job, command: ToolCommand, folder: Path, *, quiet: bool = F
             file.unlink(missing_ok=True)
 
 
-def run_test_plan(job: Job, plan: Sequence[PlannedTests], texts: dict[str, str] | None = None) -> list[ToolCheck]:
-    """Run the tests of each tool. If there are several, the result of each is reported; the caller words the
-    whole. A tool that cannot run is left out. `texts` is as in `run_tests`. Raises `CannotRun` if no tool could run."""
+def run_test_plan(
+    job: Job, plan: Sequence[PlannedTests], failure_texts: dict[str, str] | None = None
+) -> list[ToolCheck]:
+    """Run the tests of each tool. If there are several, the result of each is reported; the caller words the whole. A
+    tool that cannot run is left out. `failure_texts` is as in `run_tests`. Raises `CannotRun` if no tool could run."""
     results: list[ToolCheck] = []
     failures: list[CannotRun] = []
     for tool, tests in plan:
         try:
-            check = run_tests(job, tool, tests, texts=texts)
+            check = run_tests(job, tool, tests, failure_texts=failure_texts)
         except CannotRun as error:
             failures.append(error)
             if len(plan) > 1:

@@ -200,17 +200,21 @@ class TimeTests(ProjectFlow):
 class TimeComparison:
     """The seconds of one test in each run, at the fast commit and at HEAD."""
 
-    fast: list[float]
-    head: list[float]
+    fast_seconds: list[float]
+    head_seconds: list[float]
 
     @property
     def is_slower(self) -> bool:
         """Whether the test became slower, as `SLOWER_RATIO` says."""
-        return median(self.head) >= SLOWER_RATIO * median(self.fast) and min(self.head) > max(self.fast)
+        return median(self.head_seconds) >= SLOWER_RATIO * median(self.fast_seconds) and min(self.head_seconds) > max(
+            self.fast_seconds
+        )
 
     def describe(self, fast_commit: str) -> str:
         """Both times, and whether the test takes longer now."""
-        times = f"{_format_spread(self.head)} at HEAD and {_format_spread(self.fast)} at {fast_commit[:7]}"
+        times = (
+            f"{_format_spread(self.head_seconds)} at HEAD and {_format_spread(self.fast_seconds)} at {fast_commit[:7]}"
+        )
         return f"{times}: {'' if self.is_slower else 'not '}slower"
 
 
@@ -253,7 +257,7 @@ class Quarantine(ProjectFlow):
         ):
             raise WorkFailed("only pytest tests can be skipped until a date")
         base = store_tree(job)
-        marked = [test for test in self.tests if self._mark(job, tool, test)]
+        marked = [test for test in self.tests if self._add_mark(job, tool, test)]
         if not marked:
             return FlowResult("Nothing changed: these tests are already in quarantine")
         summary = f"{count(len(marked), 'test')} skipped until {self.until}"
@@ -266,7 +270,7 @@ class Quarantine(ProjectFlow):
         summary = f"{summary}; its file: {describe_compared(check)}"
         return FlowResult(summary, check=check, has_problem=not set(marked).isdisjoint(check.failing))
 
-    def _mark(self, job: Job, tool: Toolchain, test: str) -> bool:
+    def _add_mark(self, job: Job, tool: Toolchain, test: str) -> bool:
         """Put the mark above one test. False if it has the same mark already. Raises `WorkFailed` if its file cannot be
         changed."""
         path, _, names = test.partition("::")

@@ -45,7 +45,7 @@ class DetectedTests:
 
     tools: tuple[Toolchain, ...]
     """One for each language, in the order of the table."""
-    searched: tuple[str, ...]
+    searched_places: tuple[str, ...]
     """The places where tools were searched, in words."""
     missing: tuple[tuple[str, str], ...]
     """(language, name) of each tool that was not found."""
@@ -57,7 +57,7 @@ class _Search:
 
     placeholders: Placeholders | None = None
     """Those of its commands; None if the folder does not have or use it."""
-    searched: tuple[str, ...] = ()
+    searched_places: tuple[str, ...] = ()
     """The places where it was searched, in words."""
     missing: str = ""
     """The name of the program that was not found; "" if none is missing."""
@@ -72,7 +72,7 @@ def detect_test_tools(folder: ProjectFolder) -> DetectedTests:
         if row.language in tools or (row.language == FALLBACK and tools):
             continue
         search = _search_runner(folder, row)
-        searched += search.searched
+        searched += search.searched_places
         if search.missing:
             missing.append((row.language, search.missing))
         if search.placeholders is not None:
@@ -105,7 +105,7 @@ def _search_runner(folder: ProjectFolder, row: TestRunnerRow) -> _Search:
         return _Search()
     if row.manifest_pattern and folder.search_files(files, row.manifest_pattern) is None:
         is_fallback = row.language == FALLBACK
-        return _Search(searched=(f"a `test` or `check` target in the {files[0]}",) if is_fallback else ())
+        return _Search(searched_places=(f"a `test` or `check` target in the {files[0]}",) if is_fallback else ())
     match row.detected_by:
         case "module":
             return _search_pytest(folder)
@@ -120,7 +120,7 @@ def _search_runner(folder: ProjectFolder, row: TestRunnerRow) -> _Search:
     searched = (f"{row.program}{ON_PATH}",)
     program = folder.find_program(row.program, own=_list_program_folders(folder, row))
     if program is None:
-        return _Search(searched=searched, missing=row.program)
+        return _Search(searched_places=searched, missing=row.program)
     placeholders: Placeholders = {"program": (program,)}
     if row.detected_by == "target" and (target := folder.search_files(files, row.manifest_pattern)):
         placeholders["target"] = (target["target"],)
@@ -134,7 +134,7 @@ def _search_pytest(folder: ProjectFolder) -> _Search:
         searched.append(f"pytest in {interpreter.where}")
         if folder.has_pytest(interpreter):
             return _Search({"python": (str(interpreter.program),)}, tuple(searched))
-    return _Search(searched=tuple(searched), missing="pytest")
+    return _Search(searched_places=tuple(searched), missing="pytest")
 
 
 def _find_unittest(folder: ProjectFolder, files: Sequence[str]) -> Placeholders | None:
@@ -153,7 +153,7 @@ def _search_script(folder: ProjectFolder, row: ToolRow) -> _Search:
     program accepts any script, except that of `npm init`, which runs no tests."""
     script = folder.scripts.get("test", "")
     if not script or "no test specified" in script:
-        return _Search(searched=("a test script in package.json",))
+        return _Search(searched_places=("a test script in package.json",))
     arguments = [script]
     if runner_words := row.program.split():
         try:
@@ -166,7 +166,7 @@ def _search_script(folder: ProjectFolder, row: ToolRow) -> _Search:
         arguments = script_words[len(runner_words) :]
     manager = _choose_node_manager(folder)
     if not folder.find_program(manager):
-        return _Search(searched=(f"{manager}{ON_PATH}",), missing=manager)
+        return _Search(searched_places=(f"{manager}{ON_PATH}",), missing=manager)
     return _Search({**_make_script_placeholders(manager), "script": tuple(arguments)})
 
 

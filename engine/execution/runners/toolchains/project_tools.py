@@ -49,7 +49,7 @@ class ProjectTool:
     """The same folder in the operator's tree, where the tools are installed. In a worktree it is not `folder`."""
     placeholders: Placeholders = field(default_factory=dict, hash=False)
     """The words in its commands that depend on the project."""
-    install: str = ""
+    install_command: str = ""
     """The command that installs the project's packages."""
 
     @property
@@ -78,13 +78,13 @@ class ProjectTool:
         that is the command which installs the packages."""
         is_packaged = missing.kind == "program" and missing.name not in PROGRAM_FIXES
         if is_packaged and self.row.language == "node" and not self._has_node_packages:
-            return self.install
+            return self.install_command
         registries = {
             host for row in PACKAGE_MANAGERS.values() if row.language == self.row.language for host in row.hosts
         }
         if missing.name in registries and (fix := MISSING_KINDS[missing.kind].get("fix_registry")):
             return str(fix)
-        return find_usual_fix(missing, self.install or "install what the project needs")
+        return find_usual_fix(missing, self.install_command or "install what the project needs")
 
     def _fill_command(self, template: str, placeholders: Placeholders) -> ToolCommand | None:
         """A command of the row with its placeholders replaced; None if one of them is unknown."""
@@ -105,7 +105,7 @@ class Toolchain(ProjectTool):
     """The name of its command on screens."""
     environment_without_tool: str = ""
     """The project's environment that lacks the tool, so that the operator's `interpreter` runs it; "" for none."""
-    below: tuple[str, ...] = ()
+    excluded_folders: tuple[str, ...] = ()
     """Folders whose tests other projects run."""
 
     @property
@@ -139,7 +139,7 @@ class Toolchain(ProjectTool):
             raise ValueError(f"{self.row.name}: its command contains an unknown placeholder")
         argv, environment = command.argv, dict(command.environment)
         if not tests and "pytest" in argv:
-            argv += tuple(f"--ignore={folder}" for folder in self.below)
+            argv += tuple(f"--ignore={folder}" for folder in self.excluded_folders)
         if self.row.language == "python":
             start = [str(self.folder / name) for name in self.placeholders.get("start", ())]
             # The code of the folder is imported, and not that of another tree which is installed as editable.

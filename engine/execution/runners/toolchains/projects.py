@@ -87,7 +87,7 @@ class Project:
     """The path of the project that runs its tests."""
     missing_tool: str = ""
     """The program or folder that its tests need and that does not exist; "" for none."""
-    searched: tuple[str, ...] = ()
+    searched_places: tuple[str, ...] = ()
     """The places where tools were searched, in words."""
 
     @property
@@ -241,7 +241,7 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
     packages = detect_packages(folder)
     detected = detect_test_tools(folder)
     tools = [tool for tool in detected.tools if has_tests(tool.row.language)]
-    searched = detected.searched
+    searched = detected.searched_places
     if detected.tools and not tools:
         searched = (f"files that {detected.tools[0].title} treats as tests",)
     languages = {tool.row.language for tool in tools}
@@ -254,12 +254,12 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
         installs["python"] = make_environment_command(folder.workspace, folder.top)
     return Project(
         path=path,
-        tools=tuple(replace(tool, install=installs.get(tool.row.language, "")) for tool in tools),
-        linters=tuple(replace(linter, install=installs.get(linter.row.language, "")) for linter in linters),
+        tools=tuple(replace(tool, install_command=installs.get(tool.row.language, "")) for tool in tools),
+        linters=tuple(replace(linter, install_command=installs.get(linter.row.language, "")) for linter in linters),
         packages=packages,
         changelog="" if path else find_changelog(folder.folder),
         missing_tool=_find_missing_tool(missing, packages, languages, folder.top),
-        searched=tuple(dict.fromkeys(searched)),
+        searched_places=tuple(dict.fromkeys(searched)),
     )
 
 
@@ -327,7 +327,7 @@ def _remove_nested_tests(project: Project, projects: Sequence[Project], tests: _
             below = tuple(f"{project.path}/{inside}/".removeprefix("/") for inside in nested)
             files = tests.find_by_language("python") or ()
             if any(project.path_inside(file) and not file.startswith(below) for file in files):
-                tools.append(replace(tool, below=nested))
+                tools.append(replace(tool, excluded_folders=nested))
         elif not (nested and tool.row.name == "script" and _DELEGATING_SCRIPT.search(tool.placeholders["script"][0])):
             tools.append(tool)
     has_lost_all = bool(project.tools) and not tools
