@@ -344,7 +344,7 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
     },
     "phase": _read_phase,
     "memory": lambda engine, _: {"layers": engine.read_layers()},
-    "adaptation": lambda engine, _: {"has_candidates": bool(engine.adaptation.candidates())},
+    "adaptation": lambda engine, _: {"has_candidates": bool(engine.adaptation.list_candidates())},
     "learnings": lambda engine, _: {"has_learnings": bool(engine.learnings.list_entries(limit=1))},
 }
 """The topics, each with the function that reads it, in the order in which the first screen needs them."""

@@ -78,7 +78,7 @@ def read_list(engine: Engine, words: str, required_id: str) -> list[ListedRow]:
 
 def _read_candidates(engine: Engine) -> Iterator[ListedRow]:
     """The candidates, those with the highest score first. One that does harm waits for you."""
-    candidates = engine.adaptation.candidates(limit=MAX_LISTED_ITEMS)
+    candidates = engine.adaptation.list_candidates(limit=MAX_LISTED_ITEMS)
     for candidate in sorted(candidates, key=lambda candidate: (-candidate.score, candidate.title)):
         is_active = candidate.status is CandidateStatus.ACTIVE
         lift = engine.adaptation.view(candidate.id).lift if is_active else None

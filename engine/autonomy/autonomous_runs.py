@@ -263,7 +263,7 @@ class AutonomousRuns:
         acting = [workspace for workspace, autonomy in autonomies.items() if autonomy is WorkspaceAutonomy.ACT]
         names = {workspace: PurePath(workspace).name for workspace in acting or autonomies}
         with self._database.read() as session:
-            approvals = self._decisions.count_by_group(session)
+            groups = self._decisions.count_by_group(session)
             decisions = self._decisions.count_decided_cards(session)
         return find_requirements(
             autonomous=settings.autonomous_mode_enabled,
@@ -273,7 +273,7 @@ class AutonomousRuns:
             phase=self._twin.read_phase().number,
             records=[
                 ApprovalRecord(kind, channel, approved, decided, names[workspace] if len(names) > 1 else "")
-                for kind, channel, workspace, approved, decided in approvals
+                for kind, channel, workspace, approved, decided in groups
                 if workspace in names and kind not in ALWAYS_ASK and not get_kind(kind).comes_back
             ],
             threshold=settings.cross_poll_auto_execute_threshold,

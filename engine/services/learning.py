@@ -185,7 +185,7 @@ class _SessionSource:
         """Remove a retracted lesson from the leaders, and roll back or reject candidates that contain it."""
         services = self._services
         remove_lesson(lesson, services.bubbles, services.profiles, services.teaching)
-        for candidate in services.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=ALL_CANDIDATES):
+        for candidate in services.adaptation.list_candidates(type=CandidateType.PROMPT_FRAGMENT, limit=ALL_CANDIDATES):
             effect = candidate.effect
             if not isinstance(effect, PromptFragment) or lesson not in find_lessons(effect.guidance):
                 continue

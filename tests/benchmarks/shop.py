@@ -187,11 +187,11 @@ def approve_candidates(shop: Shop) -> list[Candidate]:
     engine = shop.engine
     for _ in range(8):
         engine.adaptation.run_round()
-        in_review = engine.adaptation.candidates(status=CandidateStatus.REVIEW)
+        in_review = engine.adaptation.list_candidates(status=CandidateStatus.REVIEW)
         if not in_review:
             break
         for candidate in in_review:
             engine.adaptation.approve(candidate.id)
-    for candidate in engine.adaptation.candidates(status=CandidateStatus.ROLLED_BACK):
+    for candidate in engine.adaptation.list_candidates(status=CandidateStatus.ROLLED_BACK):
         engine.adaptation.approve(candidate.id)
-    return engine.adaptation.candidates(status=CandidateStatus.ACTIVE)
+    return engine.adaptation.list_candidates(status=CandidateStatus.ACTIVE)

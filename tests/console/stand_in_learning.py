@@ -68,7 +68,7 @@ class StandInAdaptation(StandInService):
         self.before: dict[str, Candidate] = {}
         self.lift: Lift | None = LIFT
 
-    def candidates(self, **_: object) -> list[Candidate]:
+    def list_candidates(self, **_: object) -> list[Candidate]:
         return list(self.all.values())
 
     def view(self, id: str) -> CandidateView:

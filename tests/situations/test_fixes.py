@@ -106,7 +106,7 @@ def test_a_known_fix_is_applied_and_its_landing_confirms_it(broken_again: Situat
     broken_again.land(session)
     assert (broken_again.path / "cart.py").read_text() == f"# With a discount.\n\n\n{RIGHT_TOTAL}"
     broken_again.engine.adaptation.run_round()
-    (fix,) = broken_again.engine.adaptation.candidates()
+    (fix,) = broken_again.engine.adaptation.list_candidates()
     assert fix.effect.causes == ("ZeroDivisionError: division by zero in cart.py",)
     assert len(fix.corroborated_by) == 1, "another session turned the same test green"
 

@@ -127,7 +127,7 @@ def candidates(
         case "digest":
             reply: Document = {"drafted": document(service.run_round()), "notDrafted": service.not_drafted}
         case _:
-            listed = service.candidates(status, type, limit)
+            listed = service.list_candidates(status, type, limit)
             reply = {"candidates": document(listed), "mode": engine.settings.current.adaptation.mode.value}
     statuses, records = service.count()
     return reply | {"counts": document(statuses), "records": records}
@@ -186,7 +186,7 @@ def _find_lesson_uses(engine: Services, lesson: str) -> Document:
         for leader, profile in profiles.items()
         if any(lesson in (pattern.key, make_lesson_id(pattern.text)) for pattern in profile.patterns)
     ]
-    active = engine.adaptation.candidates(CandidateStatus.ACTIVE, CandidateType.PROMPT_FRAGMENT)
+    active = engine.adaptation.list_candidates(CandidateStatus.ACTIVE, CandidateType.PROMPT_FRAGMENT)
     candidates = [
         candidate.id
         for candidate in active

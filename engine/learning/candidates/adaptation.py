@@ -22,8 +22,8 @@ from engine.learning.candidates import CandidateSources
 from engine.learning.candidates.drafting import NothingToDraft, StillRunning, draft_candidate
 from engine.learning.candidates.effects import is_same_change, list_texts, make_preview
 from engine.learning.candidates.evaluation import (
+    LIVE_STATUSES,
     MIN_OPPORTUNITY_SCORE,
-    PROPOSED,
     Evaluation,
     Opportunity,
     evaluate,
@@ -114,20 +114,21 @@ class Adaptation:
 
     # -- reading
 
-    def candidates(
+    def list_candidates(
         self, status: CandidateStatus | None = None, type: CandidateType | None = None, limit: int = 200
     ) -> list[Candidate]:
         """The candidates, latest change first; of one status or type if given."""
-        rows = self._load_present(*([] if status is None else [status]))
-        return [row.value for row in rows if type in (None, row.type)][:limit]
+        rows = self._load_valid(*([] if status is None else [status]))
+        return [row.candidate for row in rows if type in (None, row.type)][:limit]
 
-    def _load_present(self, *statuses: CandidateStatus) -> list[CandidateRow]:
+    def _load_valid(self, *statuses: CandidateStatus) -> list[CandidateRow]:
         """The candidates of these statuses, of all without any. A proposal is left out while the landings that it was
         drafted from are undone."""
         rows = load_candidates(self._database, *statuses)
-        return [row for row in rows if row.status not in PROPOSED or not self._is_undone(row)]
+        return [row for row in rows if row.status not in LIVE_STATUSES or not self._is_undone(row)]
 
     def _is_undone(self, row: CandidateRow) -> bool:
+        """Whether all landings that a repair was drafted from are undone."""
         records = self._records.read_by_ids(row.drafted_from) if row.type is CandidateType.FIX_TEMPLATE else []
         return bool(records) and not any(map(self._still_holds, records))
 
@@ -139,7 +140,7 @@ class Adaptation:
         """A candidate with its details, by its id or a prefix. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
         with self._database.read() as session:
             row = find_candidate(session, candidate_id)
-        candidate, overlays = row.value, row.overlays
+        candidate, overlays = row.candidate, row.overlays
         records = self._records.read_by_ids([*row.drafted_from, *row.corroborated_by, *row.against])
         return CandidateView(
             candidate,
@@ -158,22 +159,22 @@ class Adaptation:
 
     def count(self) -> tuple[dict[CandidateStatus, int], int]:
         """The number of candidates of each status, and of learning records."""
-        statuses = Counter(row.status for row in self._load_present())
+        statuses = Counter(row.status for row in self._load_valid())
         return {status: statuses[status] for status in CandidateStatus}, self._records.read_last_seq()
 
     def find_fixes(self, workspace: str) -> list[KnownFix]:
         """The landed diffs that fixed tests of a workspace, highest score first, then newest. Diffs of candidates that
         were rejected or rolled back are left out."""
-        scores_and_fixes = []
-        for row in load_candidates(self._database, *PROPOSED):
-            effect = row.value.effect
+        scored_fixes: list[tuple[float, KnownFix]] = []
+        for row in load_candidates(self._database, *LIVE_STATUSES):
+            effect = row.candidate.effect
             if row.workspace != workspace or not isinstance(effect, FixTemplate) or not effect.patch:
                 continue
             for record in self._records.read_by_ids(row.drafted_from):
                 if "landed" in record.details and (prompt := self._sources.find_landed_prompt(record.session_id)):
-                    scores_and_fixes.append((row.score, KnownFix(row.id, prompt, record.at, effect)))
-        best_first = sorted(scores_and_fixes, key=lambda pair: (pair[0], pair[1].at), reverse=True)
-        return [fix for _, fix in best_first]
+                    scored_fixes.append((row.score, KnownFix(row.id, prompt, record.at, effect)))
+        scored_fixes.sort(key=lambda pair: (pair[0], pair[1].at), reverse=True)
+        return [fix for _, fix in scored_fixes]
 
     def find_repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str) -> Sequence[str]:
         """Earlier repairs of the tests that fail now, as `Trials.find_repairs`, without those whose landings are
@@ -186,7 +187,7 @@ class Adaptation:
 
     def waiting(self) -> list[Waiting]:
         """The decisions that wait for the operator (SPEC 9.3), on candidates in review and on harmful candidates."""
-        questions = [*map(_make_activation_question, self._load_present(CandidateStatus.REVIEW))]
+        questions = [*map(_make_activation_question, self._load_valid(CandidateStatus.REVIEW))]
         harmful = self._trials.find_harmful()
         rows = load_candidates(self._database, CandidateStatus.ACTIVE) if harmful else []
         active = {row.id: row for row in rows}
@@ -198,7 +199,7 @@ class Adaptation:
 
     def _make_preview(self, candidate: Candidate) -> EffectPreview:
         """The present behaviour with and without a candidate's effect."""
-        healing = self._settings.current.validation
+        limits = self._settings.current.validation
         models = self._sources.find_models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
         effect, overlays = candidate.effect, self._trials.overlays
         active = overlays.find(type(effect), candidate.agent_id, candidate.run_kind, candidate.workspace)
@@ -206,8 +207,8 @@ class Adaptation:
             effect,
             [other for overlay, other in active if overlay.candidate_id != candidate.id],
             model=models.current.model if models else "as configured",
-            tries=healing.tries,
-            cost=to_microusd(healing.cost_cap),
+            tries=limits.tries,
+            cost=to_microusd(limits.cost_cap),
         )
 
     # -- decisions
@@ -242,7 +243,7 @@ class Adaptation:
         def change_row(tx: Transaction) -> Candidate:
             row = find_candidate(tx.session, candidate_id)
             change(tx, row)
-            return row.value
+            return row.candidate
 
         return self._database.write(change_row)
 
@@ -269,7 +270,7 @@ class Adaptation:
         self._evaluate_all()
         if not is_waiting:  # otherwise these records are processed again
             self._database.write(lambda tx: state.put(tx, LAST_PROCESSED_KEY, last_seq))
-        return [row.value for row in load_candidates(self._database) if row.id in ids]
+        return [row.candidate for row in load_candidates(self._database) if row.id in ids]
 
     def _draft(self) -> tuple[list[str], bool]:
         """Draft candidates from the best new opportunities. Returns their ids, and whether other opportunities wait for
@@ -324,18 +325,18 @@ class Adaptation:
         """The id of another candidate of the same scope that reached review and is a duplicate, "" for none. It makes
         the same change, or the record from which this candidate was drafted supports it."""
         scope = (candidate.type, candidate.scope_type, candidate.scope_id)
-        for row in self._load_present():
+        for row in self._load_valid():
             if row.status is CandidateStatus.DRAFTED or row.id == candidate.id:
                 continue
             is_supported = not {*row.corroborated_by}.isdisjoint(candidate.drafted_from)
-            is_same = is_supported or is_same_change(row.value.effect, candidate.effect)
+            is_same = is_supported or is_same_change(row.candidate.effect, candidate.effect)
             if is_same and (row.type, row.scope_type, row.scope_id) == scope:
                 return row.id
         return ""
 
     def _evaluate_all(self) -> None:
         """Evaluate all candidates by the present records, which are read only once."""
-        rows = load_candidates(self._database, *PROPOSED)
+        rows = load_candidates(self._database, *LIVE_STATUSES)
         all_drafted = self._records.read_by_ids({record_id for row in rows for record_id in row.drafted_from})
         of_scope, of_kind = cache(self._records.read_of_scope), cache(self._records.read_of_kinds)
         for row in rows:
@@ -350,10 +351,10 @@ class Adaptation:
     ) -> None:
         """Evaluate a candidate by the `records` of its scope, and store the transition that follows. It was drafted
         from the records `drafted`."""
-        candidate = row.value
+        candidate = row.candidate
         active_since = row.since if row.status is CandidateStatus.ACTIVE else None
         evaluation = evaluate(candidate, drafted, list(filter(self._still_holds, records)), active_since=active_since)
-        move = _move_after(row.status, evaluation)
+        move = _find_next_move(row.status, evaluation)
         if move is CandidateMove.CORROBORATE and (duplicate := self._find_duplicate(candidate)):
             evaluation, move = replace(evaluation, reason=f"{duplicate} already proposes that"), None
         before = (candidate.corroborated_by, candidate.against, candidate.score)
@@ -366,11 +367,11 @@ class Adaptation:
         candidates whose approval the operator undid, or that have as much evidence against them as for them."""
         if not self._sources.read_phase() or self._sources.find_block_reason():
             return
-        for row in self._load_present(CandidateStatus.REVIEW):
+        for row in self._load_valid(CandidateStatus.REVIEW):
             is_disputed = len(row.against) >= len(row.corroborated_by)
             if row.trust is Trust.QUOTED or row.is_undone or is_disputed:
                 continue
-            if reason := self._sources.find_objection(row.value):
+            if reason := self._sources.find_objection(row.candidate):
                 log.info("candidate %s waits for the operator: %s", row.id, reason)
                 continue
             self._decide_by_itself(row.id, CandidateMove.APPROVE)
@@ -390,11 +391,13 @@ class Adaptation:
             log.warning("candidate %s: no %s by itself: %s", candidate_id, move, refusal)
 
 
-def _move_after(status: CandidateStatus, evaluation: Evaluation) -> CandidateMove | None:
+def _find_next_move(status: CandidateStatus, evaluation: Evaluation) -> CandidateMove | None:
     """The transition that follows from an evaluation, if any."""
     if status is CandidateStatus.DRAFTED and evaluation.has_passed:
         return CandidateMove.CORROBORATE
-    return CandidateMove.WEAKEN if status is CandidateStatus.REVIEW and not evaluation.has_passed else None
+    if status is CandidateStatus.REVIEW and not evaluation.has_passed:
+        return CandidateMove.WEAKEN
+    return None
 
 
 def _store_move(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move: CandidateMove | None) -> None:
@@ -406,7 +409,7 @@ def _store_move(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move
 
 def _make_activation_question(row: CandidateRow) -> Waiting:
     """The question about a candidate in review."""
-    effect = row.value.effect
+    effect = row.candidate.effect
     if isinstance(effect, FixTemplate):
         effect = replace(effect, patch="")  # agents do not read the diff
     text = "\n".join(list_texts(effect))

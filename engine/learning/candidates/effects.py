@@ -34,7 +34,7 @@ _FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
 _QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\[^$`]|[^"\\$`])*(\\?[$`]?)(?:\\.|[^"\\])*\"""")
 """A text that a shell takes as it stands, and a variable or command in double quotes that it does not."""
 
-_FOR_A_SHELL = re.compile(
+_NEEDS_SHELL = re.compile(
     r"[|&;<>()$`*?\n]|(?<!\S)[~#]|^!\s|^(?:env\s+)?\w+=|\{[^\s{}]*(?:,|\.\.)[^\s{}]*\}|(?<!\S)(?:(?!::)\S)*\[(?:[!^]|(?:\w-\w)+\])"
 )
 """What a shell does more with than to pass it on, and variables, which a flow sets none of. Brackets count with a
@@ -68,7 +68,7 @@ def validate_effect(effect: Effect) -> Effect:
 
 def needs_shell(command: str) -> bool:
     """Whether a shell would do something else with a command than to pass its words on, or variables are set for it."""
-    return _FOR_A_SHELL.search(_QUOTED.sub(r"_\1", command)) is not None
+    return _NEEDS_SHELL.search(_QUOTED.sub(r"_\1", command)) is not None
 
 
 def split_command(command: str) -> list[str]:

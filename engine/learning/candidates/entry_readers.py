@@ -37,14 +37,15 @@ MAX_ADDED_SENTENCES = 5
 # -- points
 
 
-def _score_each(points: float, most: int, number: int, noun: str, ending: str = "") -> ScorePart:
-    """`points` for each of a `number` of things, of which `most` count."""
-    return points * min(most, number), count(number, noun) + ending
+def _score_each(points: float, max_counted: int, number: int, noun: str, ending: str = "") -> ScorePart:
+    """`points` for each of a `number` of things, of which at most `max_counted` count."""
+    return points * min(max_counted, number), count(number, noun) + ending
 
 
-def _score_earlier(points: float, most: int, number: int, event: str) -> ScorePart:
-    """`points` for each time that an event happened before, of which `most` count."""
-    return points * min(most, number), f"{event} once before" if number == 1 else f"{event} {number} times before"
+def _score_earlier(points: float, max_counted: int, number: int, event: str) -> ScorePart:
+    """`points` for each time that an event happened before, of which at most `max_counted` count."""
+    times = "once" if number == 1 else f"{number} times"
+    return points * min(max_counted, number), f"{event} {times} before"
 
 
 def _score_cost(points: float, cost: int) -> ScorePart:
@@ -123,20 +124,25 @@ def _read_retry(reading: EntryReading) -> Iterator[LearningRecord]:
 
 
 def _read_overlap(reading: EntryReading) -> Iterator[LearningRecord]:
-    """Two agents changed the same files. If both can land: 20 points, 4 for each file up to 20. If only one can: 50
-    points, up to 25 for the share of files that conflict, 4 for each of these up to 20."""
+    """Two agents changed the same files, see `_score_overlap`."""
     agent, files, conflicting = reading.values("agent", "files", "conflicting")
-    common = _score_each(4.0, FULL_BREADTH, len(files), "file", " in common")
-    parts: tuple[ScorePart, ...] = (20.0, "both can land"), common
-    if conflicting:
-        parts = (
-            (50.0, "only one of the two can land"),
-            (25.0 * compute_share(len(conflicting), len(files)), f"{len(conflicting)} of {common[1]} conflict"),
-            _score_each(4.0, FULL_BREADTH, len(conflicting), "conflict"),
-        )
+    parts = _score_overlap(len(files), len(conflicting))
     details = reading.select("files", "conflicting", "other")
     details |= {"change_set": reading.entry.subject, "other_session": reading.entry.payload["other_session_id"]}
     yield reading.record(RecordKind.TASK_CONFLICT, ("agent", agent), parts, details)
+
+
+def _score_overlap(files: int, conflicting: int) -> tuple[ScorePart, ...]:
+    """The points of an overlap in a number of files. If both changes can land: 20 points, 4 for each file up to 20. If
+    only one can: 50 points, up to 25 for the share of files that conflict, 4 for each of these up to 20."""
+    common = _score_each(4.0, FULL_BREADTH, files, "file", " in common")
+    if not conflicting:
+        return (20.0, "both can land"), common
+    return (
+        (50.0, "only one of the two can land"),
+        (25.0 * compute_share(conflicting, files), f"{conflicting} of {common[1]} conflict"),
+        _score_each(4.0, FULL_BREADTH, conflicting, "conflict"),
+    )
 
 
 def _read_exceeded_budget(reading: EntryReading) -> Iterator[LearningRecord]:

@@ -86,7 +86,7 @@ def _rank(opportunity: Opportunity) -> tuple[float, datetime, str]:
 
 # -- the evidence for and against a candidate
 
-PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ACTIVE)
+LIVE_STATUSES = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ACTIVE)
 """Statuses of candidates that were neither rejected nor rolled back."""
 
 MIN_REVIEW_SCORE = 60.0

@@ -92,7 +92,7 @@ class CandidateRow(Row, table=True):
     """When it was reported in this term that sessions go worse with it."""
 
     @property
-    def value(self) -> Candidate:
+    def candidate(self) -> Candidate:
         """The candidate of this row."""
         return value_of(self, Candidate, effect=effect_from_json(self.effect))
 
@@ -305,7 +305,7 @@ class CandidateEraser:
         """The candidates whose effect matches: id and the texts that would be removed."""
         with self._database.read() as session:
             for row, remaining in _find_matching(session, query):
-                texts, remaining_texts = list_texts(row.value.effect), list_texts(remaining)
+                texts, remaining_texts = list_texts(row.candidate.effect), list_texts(remaining)
                 yield row.id, " · ".join(text for text in texts if text not in remaining_texts)
 
     def erase(self, query: SearchTerms, /) -> int:

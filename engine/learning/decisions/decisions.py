@@ -128,6 +128,16 @@ _COUNT_BY_GROUP = f"""
 _CARD_FIELDS = ("prediction_id", "kind", "channel", "workspace", "flow", "confidence", "text_features", "raw")
 
 
+class GroupCounts(NamedTuple):
+    """The number of the operator's decisions on similar cards."""
+
+    kind: str
+    channel: str
+    workspace: str
+    approved: int
+    decided: int
+
+
 class Decisions:
     """Writes and reads decisions. Methods that take a transaction or a session run inside the caller's."""
 
@@ -187,10 +197,10 @@ class Decisions:
         ]
         return next((signal for signal in signals if signal is not DecisionSignal.ORIGINAL), None)
 
-    def load_after(self, id: int, limit: int = 1000) -> list[PastDecision]:
-        """The newest `limit` signals with ids above `id` that count, oldest first, for the Twin to learn from."""
+    def load_after(self, last_id: int, limit: int = 1000) -> list[PastDecision]:
+        """The newest `limit` signals with ids above `last_id` that count, oldest first, for the Twin to learn from."""
         with self.database.read() as session:
-            newest_first = ask(session, _SELECT_AFTER, {"id": id, "limit": limit})
+            newest_first = ask(session, _SELECT_AFTER, {"id": last_id, "limit": limit})
         return [_make_past_decision(row) for row in reversed(newest_first)]
 
     def count_decided_cards(self, session: Session, after: datetime | None = None) -> int:
@@ -212,12 +222,12 @@ class Decisions:
         An approval that was edited, or later undone or discarded, counts as decided but not as approved, because the
         operator did not want the card as it was proposed. All groups are read, because there are few.
         """
-        counts = {tuple(row[:3]): (row[3], row[4]) for row in ask(session, _COUNT_BY_GROUP)}
+        counts = {group[:3]: (group.approved, group.decided) for group in self.count_by_group(session)}
         return counts.get((kind, channel, workspace), (0, 0))
 
-    def count_by_group(self, session: Session) -> list[tuple[str, str, str, int, int]]:
-        """`count_similar` for all decisions: (kind, channel, workspace, approved, decided)."""
-        return [tuple(row) for row in ask(session, _COUNT_BY_GROUP)]
+    def count_by_group(self, session: Session) -> list[GroupCounts]:
+        """`count_similar` for all decisions."""
+        return [GroupCounts(*row) for row in ask(session, _COUNT_BY_GROUP)]
 
     def count_by_kind(self, session: Session, *, since: datetime) -> dict[str, int]:
         """Number of cards of each kind that a person decided since then, here or over the API."""

@@ -65,15 +65,15 @@ class CardFigures:
     channel: str
     confidence: float
     counted_as: CountedAs
-    autonomous: bool
-    undone: bool
+    is_autonomous: bool
+    was_undone: bool
     """Whether its work was undone or discarded."""
     at: datetime
     """In the operator's time zone."""
     cost: int = 0
     """In micro-dollars."""
     kind: str = ""
-    stated: bool = True
+    is_stated: bool = True
     """False if its confidence was that of a cold start."""
 
     @property
@@ -163,12 +163,12 @@ def _make_figures(row: tuple[Any, ...], zone: tzinfo) -> CardFigures:
         channel=channel,
         confidence=confidence,
         counted_as=counted_as,
-        autonomous=is_autonomous,
-        undone=bool(is_undone),
+        is_autonomous=is_autonomous,
+        was_undone=bool(is_undone),
         at=datetime.fromisoformat(at).astimezone(zone),
         cost=cost,
         kind=kind,
-        stated=confidence != COLD_START,
+        is_stated=confidence != COLD_START,
     )
 
 
@@ -194,10 +194,9 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
     decided_by_you = select_decided(predictions)
     by_outcome = group_pairs((card.counted_as, card) for card in decided_by_you)
     approved, rejected = by_outcome.get(CountedAs.APPROVED, []), by_outcome.get(CountedAs.REJECTED, [])
-    auto = [
-        card for card in predictions if card.autonomous and card.counted_as in (CountedAs.APPROVED, CountedAs.DISCARDED)
-    ]
-    undone = sum(card.undone for card in auto)
+    ran = (CountedAs.APPROVED, CountedAs.DISCARDED)
+    autonomous = [card for card in predictions if card.is_autonomous and card.counted_as in ran]
+    undone = sum(card.was_undone for card in autonomous)
     counts = Counter(card.counted_as for card in predictions)
     return Metrics(
         total=len(predictions),
@@ -209,10 +208,10 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
         cannot_run=counts[CountedAs.CANNOT_RUN],
         undecided=counts[CountedAs.PENDING],
         own=len(cards) - len(predictions),
-        auto_executed=len(auto),
+        auto_executed=len(autonomous),
         auto_undone=undone,
         approval_rate=_divide(len(approved), len(decided_by_you)),
-        auto_success_rate=_divide(len(auto) - undone, len(auto)),
+        auto_success_rate=_divide(len(autonomous) - undone, len(autonomous)),
         confidence=_compute_mean_confidence(predictions),
         approved_confidence=_compute_mean_confidence(approved),
         rejected_confidence=_compute_mean_confidence(rejected),
@@ -231,7 +230,7 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
 def select_decided(cards: Iterable[CardFigures]) -> list[CardFigures]:
     """The cards that a person approved or dismissed, including those whose work was discarded later."""
     decided = (CountedAs.APPROVED, CountedAs.REJECTED, CountedAs.DISCARDED)
-    return [card for card in cards if card.counted_as in decided and not card.autonomous and not card.is_own]
+    return [card for card in cards if card.counted_as in decided and not card.is_autonomous and not card.is_own]
 
 
 def make_bucket(low: float, high: float, cards: Iterable[CardFigures]) -> ConfidenceBucket:
@@ -247,7 +246,7 @@ def make_bucket(low: float, high: float, cards: Iterable[CardFigures]) -> Confid
         confidence=_compute_mean_confidence(inside),
         at_least=at_least,
         at_most=at_most,
-        unstated=sum(not card.stated for card in inside),
+        unstated=sum(not card.is_stated for card in inside),
     )
 
 
@@ -329,7 +328,7 @@ def _group_cards(
 
 def _make_group(name: str, cards: Sequence[CardFigures]) -> CardGroup:
     """The group of these cards. Cards that ran by themselves count neither as approved nor as rejected."""
-    by_you = [card for card in cards if not card.autonomous]
+    by_you = [card for card in cards if not card.is_autonomous]
     approved = sum(card.counted_as == CountedAs.APPROVED for card in by_you)
     rejected = sum(card.counted_as in (CountedAs.REJECTED, CountedAs.DISCARDED) for card in by_you)
     approval_rate = _divide(approved, approved + rejected)
@@ -338,7 +337,7 @@ def _make_group(name: str, cards: Sequence[CardFigures]) -> CardGroup:
 
 def _compute_cost_per_accepted(cards: Sequence[CardFigures]) -> float | None:
     """The cost of all cards, divided by the number of cards that were approved and not undone."""
-    accepted = sum(card.counted_as == CountedAs.APPROVED and not card.undone for card in cards)
+    accepted = sum(card.counted_as == CountedAs.APPROVED and not card.was_undone for card in cards)
     return sum(card.cost for card in cards) / accepted if accepted else None
 
 

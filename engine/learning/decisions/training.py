@@ -20,10 +20,10 @@ from engine.learning.decisions.decisions import Preference
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.training_provider import Provider, TrainingError, TrainingJob
 from engine.learning.decisions.training_runs import (
-    ACTIVE,
-    MAX_MEASURED,
-    MEASURED,
-    MIN_MEASURED,
+    ACTIVE_STATES,
+    MAX_MEASURED_PAIRS,
+    MEASURED_STATES,
+    MIN_MEASURED_PAIRS,
     Agreement,
     Batch,
     BudgetReservation,
@@ -51,7 +51,6 @@ log = logging.getLogger(__name__)
 
 COIN_TOSS = Agreement(0.5, 0)
 """The agreement with which the first trained model is compared."""
-
 
 COOL_DOWNS = {RunState.FAILED: timedelta(days=1), RunState.CANCELLED: timedelta(days=7)}
 """Time after a run in this state in which no run begins by itself, because it may fail again and cost money."""
@@ -99,7 +98,7 @@ class Training:
 
     def find_active_run(self) -> TrainingRun | None:
         """The run in progress, None without one."""
-        return self._load_newest(ACTIVE)
+        return self._load_newest(ACTIVE_STATES)
 
     def may_start(self, now: datetime) -> bool:
         """Whether a run may begin by itself: it is due, and the cool-down after a failed or cancelled one is over."""
@@ -151,7 +150,7 @@ class Training:
         write_atomic(self._locate_examples(run_id), batch.data)
 
         def add_run(tx: Transaction) -> TrainingRun:
-            if (active := find_newest_run(tx.session, ACTIVE)) is not None:
+            if (active := find_newest_run(tx.session, ACTIVE_STATES)) is not None:
                 raise _make_active_refusal(active)
             run = TrainingRun(
                 id=run_id,
@@ -215,7 +214,7 @@ class Training:
 
     def _make_batch(self) -> Batch:
         """The examples of the next run. Raises `Refusal` `few_pairs`."""
-        return make_batch(self._exporter, first=self._load_newest(MEASURED) is None)
+        return make_batch(self._exporter, is_first=self._load_newest(MEASURED_STATES) is None)
 
     # -- steps
 
@@ -238,16 +237,17 @@ class Training:
             RunState.STARTED: self._follow,
             RunState.TRAINED: self._measure,
         }
-        stop = self._stop_reason() if _may_cost(run) else ""
-        hold = "" if stop or run.state == RunState.STARTED else self._hold_reason()  # reading a job is free
-        if hold:
-            return self._change_state(run.id, run.state, note=hold)
+        stop_reason = self._stop_reason() if _may_cost(run) else ""
+        is_free = run.state == RunState.STARTED  # a job is only read
+        hold_reason = "" if stop_reason or is_free else self._hold_reason()
+        if hold_reason:
+            return self._change_state(run.id, run.state, note=hold_reason)
         try:
-            with closing(self._twin.open_provider()) as api:
-                if stop:
-                    self._stop(run, api, stop)
+            with closing(self._twin.open_provider()) as provider:
+                if stop_reason:
+                    self._stop(run, provider, stop_reason)
                 else:
-                    steps[run.state](run, api)
+                    steps[run.state](run, provider)
         except TrainingError as error:
             log.warning("training %s: %s", run.id, error)
             if error.transient:
@@ -270,8 +270,8 @@ class Training:
             job = None
             if _may_cost(run):
                 try:
-                    with closing(self._twin.open_provider()) as api:
-                        job = self._end_job(run, api)
+                    with closing(self._twin.open_provider()) as provider:
+                        job = self._end_job(run, provider)
                 except TrainingError as error:
                     raise Refusal("not_cancelled", str(error), "try again, or cancel it at the provider") from error
             return self._change_state(run.id, RunState.CANCELLED, note="cancelled", job=job)
@@ -281,27 +281,27 @@ class Training:
         run = self.find_active_run()
         return set() if run is None or run.cost_entry is None else {run.cost_entry}
 
-    def _upload(self, run: TrainingRun, api: Provider) -> None:
+    def _upload(self, run: TrainingRun, provider: Provider) -> None:
         """Send the examples to the provider."""
         file = self._locate_examples(run.id)
         if not file.exists():
             self._change_state(run.id, RunState.FAILED, note=f"{file} is gone; start a new training")
             return
-        file_id = api.find_file(file.name) or api.upload(file)
+        file_id = provider.find_file(file.name) or provider.upload(file)
         self._change_state(run.id, RunState.UPLOADED, file_id=file_id)
 
-    def _start(self, run: TrainingRun, api: Provider) -> None:
+    def _start(self, run: TrainingRun, provider: Provider) -> None:
         """Reserve money for the job, and start it."""
         if run.cost_entry is None:
             self._database.write(lambda tx: self._reserve(tx, run.id))
-        job = api.find_job(run.file_id) or api.start(
+        job = provider.find_job(run.file_id) or provider.start(
             run.file_id, model=run.base_model, checkpoint=run.checkpoint, method=run.method, suffix=run.id
         )
         self._change_state(run.id, RunState.STARTED, job_id=job.id, note=job.status)
 
-    def _follow(self, run: TrainingRun, api: Provider) -> None:
+    def _follow(self, run: TrainingRun, provider: Provider) -> None:
         """Read the state of the job from the provider."""
-        job = api.job(run.job_id)
+        job = provider.read_job(run.job_id)
         if job.state == "running":
             self._change_state(run.id, RunState.STARTED, note=job.status)
         elif job.state == "done" and job.model:
@@ -310,33 +310,34 @@ class Training:
             state = RunState.CANCELLED if job.state == "cancelled" else RunState.FAILED
             self._change_state(run.id, state, note=f"the provider says {job.status}", job=job)
 
-    def _stop(self, run: TrainingRun, api: Provider, reason: str) -> None:
+    def _stop(self, run: TrainingRun, provider: Provider, reason: str) -> None:
         """End the job at the provider because of the kill switch (SPEC 3.7), since it would go on costing money. A job
         that is over already is handled as usual."""
-        job = self._find_job(run, api)
+        job = self._find_job(run, provider)
         if job is not None and job.state != "running":
-            self._follow(self._change_state(run.id, RunState.STARTED, job_id=job.id), api)
+            self._follow(self._change_state(run.id, RunState.STARTED, job_id=job.id), provider)
         else:
-            self._change_state(run.id, RunState.CANCELLED, note=reason, job=self._end_job(run, api))
+            self._change_state(run.id, RunState.CANCELLED, note=reason, job=self._end_job(run, provider))
 
     @staticmethod
-    def _find_job(run: TrainingRun, api: Provider) -> TrainingJob | None:
+    def _find_job(run: TrainingRun, provider: Provider) -> TrainingJob | None:
         """The job of a run. A crash may have hidden its start from the table."""
-        return api.job(run.job_id) if run.job_id else api.find_job(run.file_id)
+        return provider.read_job(run.job_id) if run.job_id else provider.find_job(run.file_id)
 
-    def _end_job(self, run: TrainingRun, api: Provider) -> TrainingJob | None:
+    def _end_job(self, run: TrainingRun, provider: Provider) -> TrainingJob | None:
         """End the job at the provider, unless it is over, and return it."""
-        job = self._find_job(run, api)
+        job = self._find_job(run, provider)
         if job is None or job.state != "running":
             return job
-        api.cancel(job.id)
-        return api.job(job.id)
+        provider.cancel(job.id)
+        return provider.read_job(job.id)
 
-    def _measure(self, run: TrainingRun, api: Provider) -> None:
+    def _measure(self, run: TrainingRun, provider: Provider) -> None:
         """Measure the trained model on pairs that were held back, and adopt it if it may replace the former one."""
-        pairs = split_pairs(self._exporter.load_preferences())[1][-MAX_MEASURED:]
-        if len(pairs) < MIN_MEASURED:
-            few = f"only {count(len(pairs), 'pair')} of the {MIN_MEASURED} needed to measure it"
+        _, held_back = split_pairs(self._exporter.load_preferences())
+        pairs = held_back[-MAX_MEASURED_PAIRS:]
+        if len(pairs) < MIN_MEASURED_PAIRS:
+            few = f"only {count(len(pairs), 'pair')} of the {MIN_MEASURED_PAIRS} needed to measure it"
             note = f"{few}; to use it anyway: clawpy train adopt"
             self._change_state(run.id, RunState.KEPT_OLD, note=note, held_back=len(pairs))
             return
@@ -345,14 +346,14 @@ class Training:
         current = self._twin.plan().current_model
         former = run.former_model if current == model else current  # adopted already, before a crash
         old = self._measure_agreement(former, pairs) if former else COIN_TOSS
-        better = may_replace(new, old)
+        is_better = may_replace(new, old)
         compared = f"{former} with {old.share:.0%}" if former else "a coin toss with half"
         note = f"agrees with {new.share:.0%} of {new.asked} held-back decisions, {compared}"
-        if better:
+        if is_better:
             self._twin.adopt(model)
         self._change_state(
             run.id,
-            RunState.ADOPTED if better else RunState.KEPT_OLD,
+            RunState.ADOPTED if is_better else RunState.KEPT_OLD,
             note=note,
             held_back=len(pairs),
             agreement=new.share,
@@ -424,7 +425,7 @@ class Training:
             return run
 
         run = self._database.write(update)
-        if state not in ACTIVE:
+        if state not in ACTIVE_STATES:
             self._answers.clear()
             self._locate_examples(run_id).unlink(missing_ok=True)  # the provider has it
         return run
@@ -438,7 +439,7 @@ class Training:
             run.cost_microusd = self._twin.plan().cost_cap if job.dollars is None else to_microusd(job.dollars)
             self._budget.settle(tx, run.cost_entry, run.cost_microusd)
             run.cost_entry = None
-        elif run.state not in ACTIVE:
+        elif run.state not in ACTIVE_STATES:
             self._budget.release(tx, run.cost_entry)
             run.cost_entry = None
 

@@ -105,7 +105,7 @@ class Provider:
         reply = self._call("find_job", file=file)
         return TrainingJob(**reply) if reply else None
 
-    def job(self, job: str) -> TrainingJob:
+    def read_job(self, job: str) -> TrainingJob:
         """Read a job from the provider."""
         return TrainingJob(**self._call("job", job=job))
 

@@ -70,7 +70,7 @@ class RunState(StrEnum):
     CANCELLED = "cancelled"
 
 
-ACTIVE = (RunState.PREPARED, RunState.UPLOADED, RunState.STARTED, RunState.TRAINED)
+ACTIVE_STATES = (RunState.PREPARED, RunState.UPLOADED, RunState.STARTED, RunState.TRAINED)
 """States of a run in progress."""
 
 
@@ -155,13 +155,13 @@ class TwinModel:
 MIN_PAIRS = 50
 """Minimum number of pairs before the first training on pairs."""
 
-AGAIN_FROM = 100
+PAIRS_UNTIL_NEXT_RUN = 100
 """Number of new pairs after which the next run is due."""
 
-AGAIN_AFTER = timedelta(days=7)
+TIME_UNTIL_NEXT_RUN = timedelta(days=7)
 """Time after which the next run is due if there is any new pair."""
 
-MEASURED = (RunState.ADOPTED, RunState.KEPT_OLD)
+MEASURED_STATES = (RunState.ADOPTED, RunState.KEPT_OLD)
 """The states of runs that came to their end. Their pairs count as used for training; those of others do not."""
 
 _LAST_WITH_PAIRS = f"""
@@ -182,9 +182,9 @@ class PairProgress:
 
 def read_progress(session: Session) -> PairProgress:
     """Read how far it is until the next training on pairs."""
-    last_run = load_first(session, TrainingRun, _LAST_WITH_PAIRS, {"states": MEASURED})
+    last_run = load_first(session, TrainingRun, _LAST_WITH_PAIRS, {"states": MEASURED_STATES})
     unused = count_pairs(session, after=last_run.pairs_to if last_run else 0)
-    return PairProgress(unused, AGAIN_FROM if last_run else MIN_PAIRS, last_run)
+    return PairProgress(unused, PAIRS_UNTIL_NEXT_RUN if last_run else MIN_PAIRS, last_run)
 
 
 def describe_missing(progress: PairProgress, now: datetime) -> str:
@@ -196,7 +196,7 @@ def describe_missing(progress: PairProgress, now: datetime) -> str:
     more = count(progress.needed - progress.unused, "more pair")
     if last_run is None:
         return f"{more} until the first training"
-    day = last_run.created_at + AGAIN_AFTER
+    day = last_run.created_at + TIME_UNTIL_NEXT_RUN
     if progress.unused and now >= day:
         return ""
     return f"{more}, or any by {day:%d %B}, until the next training"
@@ -207,7 +207,7 @@ def describe_missing(progress: PairProgress, now: datetime) -> str:
 MIN_CONVERSATIONS = 10
 """Minimum number of conversations before the first training; providers refuse fewer."""
 
-HELD_BACK = 5
+HELD_BACK_DIVISOR = 5
 """One situation in this many is held back."""
 
 
@@ -224,19 +224,19 @@ class Batch:
     """Number of examples that were left out to measure the model."""
 
 
-def make_batch(exporter: Exporter, *, first: bool) -> Batch:
-    """The examples of the next run. For the `first` run they are conversations if there are enough, else pairs.
+def make_batch(exporter: Exporter, *, is_first: bool) -> Batch:
+    """The examples of the next run. For the first run they are conversations if there are enough, else pairs.
 
     Raises `Refusal` `few_pairs`.
     """
     examples = exporter.load_examples()
-    if first and len(examples) >= MIN_CONVERSATIONS:
+    if is_first and len(examples) >= MIN_CONVERSATIONS:
         lines = [format_example(example) for example in examples if not is_held_back(example.situation)]
         return Batch(SFT, len(lines), encode_lines(lines), 0, len(examples) - len(lines))
     pairs = exporter.load_preferences()
     if len(pairs) < MIN_PAIRS:
         message = f"{count(len(pairs), 'pair')}; training on pairs starts at {MIN_PAIRS}"
-        fix = f"or approve {MIN_CONVERSATIONS} cards for a first run on conversations" if first else MORE_PAIRS
+        fix = f"or approve {MIN_CONVERSATIONS} cards for a first run on conversations" if is_first else MORE_PAIRS
         raise Refusal("few_pairs", message, fix)
     training, held_back = split_pairs(pairs)
     distinct = {(pair.context, pair.chosen, pair.rejected): pair for pair in training}
@@ -246,7 +246,7 @@ def make_batch(exporter: Exporter, *, first: bool) -> Batch:
 
 def is_held_back(situation: str) -> bool:
     """Whether the decisions in a situation are never trained on."""
-    return hashlib.sha256(situation.encode()).digest()[0] % HELD_BACK == 0
+    return hashlib.sha256(situation.encode()).digest()[0] % HELD_BACK_DIVISOR == 0
 
 
 def split_pairs(pairs: Iterable[Preference]) -> tuple[list[Preference], list[Preference]]:
@@ -260,10 +260,10 @@ def split_pairs(pairs: Iterable[Preference]) -> tuple[list[Preference], list[Pre
 
 # -- agreement
 
-MAX_MEASURED = 50
+MAX_MEASURED_PAIRS = 50
 """Maximum number of held-back pairs that a model is measured on, the newest."""
 
-MIN_MEASURED = 5
+MIN_MEASURED_PAIRS = 5
 """Minimum number of answers before a model can replace another."""
 
 
@@ -284,13 +284,13 @@ def measure_agreement(pairs: Sequence[Preference], answers: Sequence[str | None]
     points = 0.0
     for pair, answer in zip(pairs, answers, strict=True):
         if answer is not None:
-            difference = similarity(answer, pair.chosen) - similarity(answer, pair.rejected)
+            difference = compute_similarity(answer, pair.chosen) - compute_similarity(answer, pair.rejected)
             points += 0.5 if difference == 0 else float(difference > 0)
     total = len(pairs)
     return Agreement(points / total if total else 0.0, total, sum(answer is None for answer in answers))
 
 
-def similarity(text: str, other: str) -> float:
+def compute_similarity(text: str, other: str) -> float:
     """Similarity of two halves, in [0, 1]: up to one half for the same channel, and one half for the share of common
     words."""
     prompt, _, channel = text.rpartition(SIDE_SEPARATOR)
@@ -301,4 +301,4 @@ def similarity(text: str, other: str) -> float:
 
 def may_replace(new: Agreement, old: Agreement) -> bool:
     """Whether a new model may replace an old one (SPEC 8.4): it answered often enough, and agrees at least as often."""
-    return new.asked - new.unanswered >= MIN_MEASURED and new.share >= old.share
+    return new.asked - new.unanswered >= MIN_MEASURED_PAIRS and new.share >= old.share

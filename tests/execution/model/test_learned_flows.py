@@ -17,7 +17,7 @@ from tests.support.model_world import ModelWorld
 @contextmanager
 def active_flow(engine: Engine, name: str, *commands: str) -> Iterator[None]:
     """Store and activate a candidate with these commands; roll it back at the end."""
-    now, number = engine.clock.now(), len(engine.adaptation.candidates())
+    now, number = engine.clock.now(), len(engine.adaptation.list_candidates())
     effect = FlowOffload(name, "Try it", commands)
     candidate = Candidate(
         f"cand_{number}", effect.kind, "agent", "backend_builder", f"label/{number}", "title", CandidateStatus.REVIEW,

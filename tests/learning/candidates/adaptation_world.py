@@ -219,7 +219,7 @@ class AdaptationWorld:
         self.end_healed_session("sess_1")
         self.end_healed_session("sess_2")
         self.adaptation.run_round()
-        (candidate,) = self.adaptation.candidates(CandidateStatus.REVIEW)
+        (candidate,) = self.adaptation.list_candidates(CandidateStatus.REVIEW)
         return candidate
 
 

@@ -35,7 +35,7 @@ def measure_candidate(world: AdaptationWorld) -> Candidate:
     """A measured candidate, without quotes, that two sessions support."""
     world.record(make_retry_repeated("sess_1"), make_retry_repeated("sess_2"))
     world.adaptation.run_round()
-    (candidate,) = world.adaptation.candidates()
+    (candidate,) = world.adaptation.list_candidates()
     return candidate
 
 
@@ -44,10 +44,10 @@ def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous_world:
     assert measure_candidate(autonomous_world).status is REVIEW
     autonomous_world.sources.phase_number, autonomous_world.sources.hold_reason = 1, "stopped"
     autonomous_world.adaptation.run_round()
-    assert autonomous_world.adaptation.candidates()[0].status is REVIEW
+    assert autonomous_world.adaptation.list_candidates()[0].status is REVIEW
     autonomous_world.sources.hold_reason = ""
     autonomous_world.adaptation.run_round()
-    assert autonomous_world.adaptation.candidates()[0].status is ACTIVE
+    assert autonomous_world.adaptation.list_candidates()[0].status is ACTIVE
 
 
 def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: AdaptationWorld):
@@ -62,7 +62,7 @@ def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: Ad
     [event] = [entry for entry in world.ledger.read_since(0, 100) if entry.kind == "OverlayFoundHarmful"]
     assert (event.payload["candidate_id"], event.payload["with_good"]) == (candidate.id, 3)
     world.adaptation.run_round()
-    assert world.adaptation.candidates()[0].status is ACTIVE  # the operator decides
+    assert world.adaptation.list_candidates()[0].status is ACTIVE  # the operator decides
     world.adaptation.roll_back(candidate.id)
     assert world.adaptation.waiting() == []
 
@@ -74,14 +74,14 @@ def test_in_autonomous_mode_a_harmful_candidate_is_rolled_back_even_while_work_i
     autonomous_world.run_trial(candidate.id, with_good=3, without_good=10)
     autonomous_world.sources.hold_reason, autonomous_world.sources.phase_number = "stopped", 0
     autonomous_world.adaptation.run_round()
-    (candidate,) = autonomous_world.adaptation.candidates()
+    (candidate,) = autonomous_world.adaptation.list_candidates()
     assert (candidate.status, candidate.decided_by) == (CandidateStatus.ROLLED_BACK, "autonomy")
     assert "it makes work worse: 3 of 12 went well with it, 10 of 12 without it" in candidate.reason
     assert autonomous_world.list_active_ids() == []
     autonomous_world.sources.hold_reason, autonomous_world.sources.phase_number = "", 1
     autonomous_world.record(make_retry_repeated("sess_3"))
     autonomous_world.adaptation.run_round()  # it is not activated by itself again
-    assert autonomous_world.adaptation.candidates()[0].status is CandidateStatus.ROLLED_BACK
+    assert autonomous_world.adaptation.list_candidates()[0].status is CandidateStatus.ROLLED_BACK
 
 
 def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: AdaptationWorld):
@@ -96,11 +96,11 @@ def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: A
     assert list(texts.find(SearchTerms(["nobody said this"]))) == []
     assert list(texts.find(SearchTerms(["discount"]))) == [(candidate.id, HEALED_BY)]
     assert texts.erase(SearchTerms(["discount"])) == 1
-    (candidate,) = world.adaptation.candidates()
+    (candidate,) = world.adaptation.list_candidates()
     assert candidate.effect == FixTemplate((TOTAL,), ("it changed cart.py",))
     assert candidate.status is CandidateStatus.REVIEW
     assert texts.erase(SearchTerms(["cart.py"])) == 1
-    (candidate,) = world.adaptation.candidates()
+    (candidate,) = world.adaptation.list_candidates()
     assert (candidate.status, candidate.reason) == (CandidateStatus.REJECTED, "its text was forgotten")
     assert texts.erase(SearchTerms(["cart.py"])) == 0
 
@@ -153,7 +153,7 @@ def test_a_round_that_fails_at_any_write_is_finished_by_the_next(
         except PowerFailure:
             failures += 1
     assert failures >= 3
-    (candidate,) = world.adaptation.candidates()
+    (candidate,) = world.adaptation.list_candidates()
     assert candidate.status is REVIEW
     assert world.read_candidate_events() == ["CandidateDrafted", "CandidateWeighed"]
     assert len(world.adaptation.list_records("successful_heal")) == 2
@@ -164,7 +164,7 @@ def test_a_repair_whose_landing_is_undone_is_not_told_to_agents_until_it_is_land
     world.land_repair("sess_1")
     world.land_repair("sess_2")
     world.adaptation.run_round()
-    (candidate,) = world.adaptation.candidates()
+    (candidate,) = world.adaptation.list_candidates()
     world.adaptation.approve(candidate.id)
 
     def find_repairs() -> Sequence[str]:

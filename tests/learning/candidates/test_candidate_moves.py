@@ -71,10 +71,10 @@ class RandomSteps(RuleBasedStateMachine):
     def run_a_round(self):
         self.world.adaptation.run_round()
 
-    @precondition(lambda self: self.world.adaptation.candidates())
+    @precondition(lambda self: self.world.adaptation.list_candidates())
     @rule(decision=st.sampled_from(["approve", "reject", "roll_back", "undo"]), index=st.integers(0, 3))
     def decide(self, decision: str, index: int):
-        candidates = sorted(self.world.adaptation.candidates(), key=lambda candidate: candidate.id)
+        candidates = sorted(self.world.adaptation.list_candidates(), key=lambda candidate: candidate.id)
         with suppress(Refusal):
             getattr(self.world.adaptation, decision)(candidates[index % len(candidates)].id)
 

@@ -42,11 +42,11 @@ def reader(database: Database, clock: FakeClock) -> InsightsReader:
     )
 
 
-Decide = Callable[..., None]
+AddDecidedCards = Callable[..., None]
 
 
 @pytest.fixture
-def decide(database: Database, clock: FakeClock) -> Decide:
+def add_decided_cards(database: Database, clock: FakeClock) -> AddDecidedCards:
     """Adds cards that were decided `ago`, each with the decision if a person made it."""
     names, decisions = map(str, itertools.count()), Decisions(database, clock)
 
@@ -57,11 +57,11 @@ def decide(database: Database, clock: FakeClock) -> Decide:
             signal = DecisionSignal.DISMISSED if is_dismissed else DecisionSignal.APPROVED
             decisions.record(tx, signal, make_decided_card(row, DecidedBy.OPERATOR), at=row.decided_at)
 
-    def add(number: int = 1, ago: timedelta = timedelta(0), **more: object):
+    def add(number: int = 1, ago: timedelta = timedelta(0), **fields: object):
         at = clock.now() - ago
         for name in itertools.islice(names, number):
             decided = {"status": Status.EXECUTED, "decided_at": at, "decided_by": DecidedBy.OPERATOR}
-            database.write(partial(store, row=make_card_row(f"pred_{name}", at, **decided | more)))
+            database.write(partial(store, row=make_card_row(f"pred_{name}", at, **decided | fields)))
 
     return add
 
@@ -71,29 +71,33 @@ def count_approvals(insights: Insights) -> tuple[int, int]:
     return insights.metrics.approved, sum(part.approved for part in insights.over_time)
 
 
-def test_days_begin_at_local_midnight_and_include_today(decide: Decide, reader: InsightsReader, clock: FakeClock):
-    into_today = clock.local() - clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
-    decide(ago=timedelta(days=6) + into_today)
-    decide(ago=timedelta(days=6) + into_today + timedelta(seconds=1))
+def test_days_begin_at_local_midnight_and_include_today(
+    add_decided_cards: AddDecidedCards, reader: InsightsReader, clock: FakeClock
+):
+    since_midnight = clock.local() - clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
+    add_decided_cards(ago=timedelta(days=6) + since_midnight)
+    add_decided_cards(ago=timedelta(days=6) + since_midnight + timedelta(seconds=1))
     assert count_approvals(reader.read(7)) == (1, 1)
     assert count_approvals(reader.read(8)) == (2, 2)
     assert count_approvals(reader.read(None)) == (2, 2)
     assert len(reader.read(7).over_time) == 7
 
 
-def test_what_was_withdrawn_or_could_not_run_counts_in_no_rate(decide: Decide, reader: InsightsReader):
+def test_what_was_withdrawn_or_could_not_run_counts_in_no_rate(
+    add_decided_cards: AddDecidedCards, reader: InsightsReader
+):
     undecided = {"decided_at": None, "decided_by": None}
-    decide(status=Status.EXPIRED, outcome=Outcome.WITHDRAWN, **undecided)
-    decide(2, status=Status.EXPIRED, **undecided)
-    decide(3, outcome=Outcome.CANNOT_RUN)
+    add_decided_cards(status=Status.EXPIRED, outcome=Outcome.WITHDRAWN, **undecided)
+    add_decided_cards(2, status=Status.EXPIRED, **undecided)
+    add_decided_cards(3, outcome=Outcome.CANNOT_RUN)
     result = reader.read(7).metrics
     assert (result.total, result.expired, result.approved, result.approval_rate) == (6, 2, 0, None)
 
 
-def test_rates_are_of_decisions_of_a_person(decide: Decide, reader: InsightsReader):
-    decide(2, confidence=0.7)
-    decide(status=Status.DISMISSED, confidence=0.4)
-    decide(3, decided_by=DecidedBy.AUTONOMY, confidence=0.9)
+def test_rates_are_of_decisions_of_a_person(add_decided_cards: AddDecidedCards, reader: InsightsReader):
+    add_decided_cards(2, confidence=0.7)
+    add_decided_cards(status=Status.DISMISSED, confidence=0.4)
+    add_decided_cards(3, decided_by=DecidedBy.AUTONOMY, confidence=0.9)
     result = reader.read(7).metrics
     assert (result.total, result.approved, result.rejected, result.auto_executed) == (6, 2, 1, 3)
     assert result.approval_rate == pytest.approx(2 / 3)
@@ -101,13 +105,13 @@ def test_rates_are_of_decisions_of_a_person(decide: Decide, reader: InsightsRead
     assert result.auto_success_rate == 1.0
 
 
-def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, reader: InsightsReader):
+def test_drift_is_of_decisions_of_a_person_however_old(add_decided_cards: AddDecidedCards, reader: InsightsReader):
     old = timedelta(days=90)
-    decide(NEWEST_DECISIONS, old, decided_by=DecidedBy.AUTONOMY, status=Status.DISMISSED)
-    decide(NEWEST_DECISIONS, old, source=Source.OPERATOR)
-    decide(MIN_DRIFT - 1, old, status=Status.DISMISSED)
+    add_decided_cards(NEWEST_DECISIONS, old, decided_by=DecidedBy.AUTONOMY, status=Status.DISMISSED)
+    add_decided_cards(NEWEST_DECISIONS, old, source=Source.OPERATOR)
+    add_decided_cards(MIN_DRIFT - 1, old, status=Status.DISMISSED)
     assert reader.read(7).drift.words == "1 more decision until changes of taste can be detected"
-    decide(status=Status.DISMISSED)
+    add_decided_cards(status=Status.DISMISSED)
     drift = reader.read(7).drift
     assert (drift.decisions, drift.shifts) == (MIN_DRIFT, ())
     assert drift.words == "too few earlier decisions to detect changes of taste"

@@ -12,10 +12,10 @@ from engine.learning.decisions.decisions import PairTexts, import_pairs
 from engine.learning.decisions.exporting import check_preferences
 from engine.learning.decisions.training_provider import TrainingError
 from engine.learning.decisions.training_runs import (
-    AGAIN_AFTER,
-    AGAIN_FROM,
-    MIN_MEASURED,
+    MIN_MEASURED_PAIRS,
     MIN_PAIRS,
+    PAIRS_UNTIL_NEXT_RUN,
+    TIME_UNTIL_NEXT_RUN,
     Agreement,
     RunState,
     may_replace,
@@ -82,11 +82,11 @@ def test_the_next_training_is_due_after_50_pairs_then_100_or_a_week(world: Train
     assert world.training.describe_missing(now) == "a training is in progress"
     world.finish("me/twin-1")
     world.step_until(RunState.ADOPTED)
-    assert world.training.describe_missing(now + AGAIN_AFTER), "there is no new pair"
-    world.add_pairs(AGAIN_FROM - 1, "later")
+    assert world.training.describe_missing(now + TIME_UNTIL_NEXT_RUN), "there is no new pair"
+    world.add_pairs(PAIRS_UNTIL_NEXT_RUN - 1, "later")
     assert world.training.describe_missing(now).startswith("1 more pair, or any by")
-    assert world.training.describe_missing(now + AGAIN_AFTER - timedelta(seconds=1))
-    assert not world.training.describe_missing(now + AGAIN_AFTER)
+    assert world.training.describe_missing(now + TIME_UNTIL_NEXT_RUN - timedelta(seconds=1))
+    assert not world.training.describe_missing(now + TIME_UNTIL_NEXT_RUN)
     world.add_pairs(1, "the hundredth")
     assert not world.training.describe_missing(now)
 
@@ -235,9 +235,9 @@ def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: Training
 
 def test_a_new_model_must_answer_enough_and_agree_as_often():
     old = Agreement(0.6, 50)
-    assert may_replace(Agreement(0.6, MIN_MEASURED), old)
+    assert may_replace(Agreement(0.6, MIN_MEASURED_PAIRS), old)
     assert not may_replace(Agreement(0.59, 50), old)
-    assert not may_replace(Agreement(1.0, MIN_MEASURED - 1), old)
+    assert not may_replace(Agreement(1.0, MIN_MEASURED_PAIRS - 1), old)
     assert not may_replace(Agreement(0.0, 50, 46), Agreement(0.0, 50, 50))
 
 
@@ -254,6 +254,6 @@ def test_the_former_model_can_be_restored_and_the_new_one_adopted_again(world: T
     assert world.current_model == "openai:first"
     view = world.training.view(world.training.list_runs()[0].updated_at)
     assert view.swappable_run.model == "me/twin-1"
-    assert (view.needed, view.pairs) == (AGAIN_FROM, 0)
+    assert (view.needed, view.pairs) == (PAIRS_UNTIL_NEXT_RUN, 0)
     assert world.training.adopt().state == RunState.ADOPTED
     assert world.current_model == "together:me/twin-1"

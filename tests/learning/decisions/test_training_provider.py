@@ -55,7 +55,7 @@ def test_a_file_is_uploaded_once_and_its_job_ends_with_a_model(
     assert provider.find_job(file_id) == job
     assert "dpo" in str(server.jobs[0].parameters)
     server.jobs[0].finish("me/twin-1")
-    done = provider.job(job.id)
+    done = provider.read_job(job.id)
     assert (done.state, done.model) == ("done", "me/twin-1")
     assert done.dollars == (0.42 if api == "together" else None)
     assert server.keys == {KEY}
@@ -68,7 +68,7 @@ def test_a_job_continues_another_one_and_errors_are_transient_or_lasting(server:
     assert server.jobs[0].parameters["from_checkpoint"] == "ft-old"
     assert server.jobs[0].parameters.get("model") is None
     provider.cancel("ft-1")
-    assert provider.job("ft-1").state == "cancelled"
+    assert provider.read_job("ft-1").state == "cancelled"
     server.faults["GET /v1/files"] = [503, 401]
     with pytest.raises(TrainingError) as transient:
         provider.find_file("x")
@@ -80,10 +80,10 @@ def test_a_job_continues_another_one_and_errors_are_transient_or_lasting(server:
 
 def test_a_child_process_that_ends_or_lacks_a_library_is_reported_without_the_key(open_provider: Opens):
     with pytest.raises(TrainingError, match="without an answer") as failed:
-        open_provider("openai", "http://127.0.0.1:9/v1", "/bin/true").job("x")
+        open_provider("openai", "http://127.0.0.1:9/v1", "/bin/true").read_job("x")
     assert failed.value.transient
     reply = '{"error": "together is not installed", "status": 0, "missing": true}'
     with pytest.raises(Refusal, match="`train`, which is not installed") as refused:
-        open_provider("together", "http://127.0.0.1:9", "/bin/sh", "-c", f"read asked; echo '{reply}'").job("x")
+        open_provider("together", "http://127.0.0.1:9", "/bin/sh", "-c", f"read asked; echo '{reply}'").read_job("x")
     assert refused.value.fix == make_extras_command("train")
     assert KEY not in repr(Account("openai", "x", KEY))

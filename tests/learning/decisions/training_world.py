@@ -58,7 +58,7 @@ class StandInProvider:
     def find_job(self, file: str) -> TrainingJob | None:
         return next((replace(RUNNING, id=job) for job, own in self.file_of_job.items() if own == file), None)
 
-    def job(self, job: str) -> TrainingJob:
+    def read_job(self, job: str) -> TrainingJob:
         self._raise_error()
         return replace(self.present, id=job)
 

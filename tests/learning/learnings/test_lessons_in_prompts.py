@@ -61,13 +61,13 @@ def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: M
 
         engine.settings.set("adaptation.withheld", 0)  # no trial leaves the lesson out
         engine.adaptation.run_round()
-        (candidate,) = engine.adaptation.candidates(CandidateStatus.REVIEW)
+        (candidate,) = engine.adaptation.list_candidates(CandidateStatus.REVIEW)
         engine.adaptation.approve(candidate.id)
         assert find_source_kinds(world) == ["overlay"], "learned guidance is nearest"
 
         engine.learnings.retract(LESSON, "it is wrong")
         assert find_source_kinds(world) == []
-        assert [candidate.status for candidate in engine.adaptation.candidates()] == [CandidateStatus.ROLLED_BACK]
+        assert [candidate.status for candidate in engine.adaptation.list_candidates()] == [CandidateStatus.ROLLED_BACK]
         assert not [entry for entry in engine.learnings.list_entries("project") if entry.active]
         correct_card(world, "Describe part 4", "Docs end with a full stop.")
         engine.bubbles.flush()
