@@ -213,10 +213,12 @@ _SELECT_WRITTEN = f"""
     SELECT written FROM change_sets WHERE workspace = :workspace AND decided_at IS NOT NULL
     ORDER BY decided_at DESC LIMIT {MAX_RECENT_LANDINGS}
 """
+"""The times of the files that the newest decisions on change sets of a workspace wrote."""
 _MAY_BE_LANDED = f"""
     WHERE workspace = :workspace AND state IN ('{ChangeState.LANDED}', '{ChangeState.WAITING}')
     ORDER BY decided_at DESC
 """
+"""The change sets of a workspace of which something may be landed, the last decided first."""
 
 
 class ChangeReader:

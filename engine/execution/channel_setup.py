@@ -40,6 +40,7 @@ MAX_MODELS = 9
 """Maximum number of models of a provider."""
 
 _LATE = f"did not list its models within {TIMEOUT_S:g} s"
+"""The end of a sentence about a provider that did not answer in time."""
 
 
 @frozen

@@ -276,8 +276,11 @@ MAX_HUNK_LINE_CHARS = 1_000
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
+"""Characters that are not seen, or that change the direction of text."""
 _TOO_LONG = re.compile(rf"(?m)^(.{{{MAX_HUNK_LINE_CHARS}}})(.+)$")
+"""A line with more characters than are shown."""
 _UNIX_LINE = re.compile(r"(?m)^[ +-].*(?<!\r)$")
+"""A line of a hunk that does not end as on Windows."""
 
 
 def make_file_diffs(git: Git, base: str, result: str, landed: str) -> list[FileDiff]:

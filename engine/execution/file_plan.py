@@ -69,6 +69,7 @@ class Image(NamedTuple):
 
 
 ABSENT = Image(ImageKind.ABSENT)
+"""The image of a path at which nothing is."""
 
 
 def is_spelled_exactly(root: Beneath, path: str) -> bool:
@@ -431,6 +432,8 @@ class _Execution:
 
 
 def _put_image(root: Beneath, entry: PlanEntry, temporary: _Temporary) -> None:
+    """Put the new content of an entry in its place. Without a file there before, a file that appears meanwhile is not
+    overwritten."""
     is_link = entry.after.kind == ImageKind.LINK
     if is_link and not entry.before.exists:
         root.symlink(temporary.target, entry.path)  # fails when the path exists by now
@@ -454,6 +457,7 @@ def _place_new(root: Beneath, temporary: str, path: str) -> None:
 
 
 def _remove_if_empty(root: Beneath, folder: str) -> None:
+    """Remove a folder, unless it has files of somebody else. Raises OSError."""
     try:
         root.rmdir(folder)
     except OSError:

@@ -191,6 +191,7 @@ def find_replaced_folders(root: Beneath, entries: Sequence[PlanEntry]) -> dict[s
 
 
 def _read_modes(root: Beneath, folders: Iterable[str]) -> dict[str, int]:
+    """The permission bits of those of `folders` that exist and are no links, by path."""
     modes = {}
     for folder in folders:
         status = root.lstat(folder)

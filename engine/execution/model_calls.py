@@ -106,17 +106,21 @@ class ModelCallRow(Row, table=True):
 
 _RUNNING = f"WHERE state = '{CallState.RUNNING}'"
 _RUNNING_IN = f"{_RUNNING} AND session_id = :session"
+"""The running calls of all sessions, and of one."""
 _OF_SESSION = "WHERE session_id = :session ORDER BY started_at, rowid"
+"""The calls of a session, the oldest first."""
 _SELECT_MODELS = f"""
     SELECT provider || ':' || model FROM model_calls
     WHERE agent = :agent AND started_at >= :since AND state = '{CallState.DONE}'
     GROUP BY provider, model ORDER BY count(*) DESC, provider, model
 """
+"""The models of the calls of an agent that were answered, the most used first."""
 _WITH_MEMORY = f"""
     WHERE rowid IN (SELECT rowid FROM model_calls ORDER BY rowid DESC LIMIT {MAX_SEARCHED_CALLS})
     AND instr(provenance, :memory) AND NOT instr(provenance, '"{FOLLOWED_CALL_KEY}"')
     ORDER BY rowid DESC LIMIT {MAX_CALLS_WITH_MEMORY}
 """
+"""The newest calls with a memory in their own provenance, not in one that they follow."""
 
 
 class CallerWithoutSession(NamedTuple):

@@ -36,10 +36,12 @@ Hints = Callable[[ModelRun], tuple[str, str] | None]
 """Returns the id of a learned model for a run and the reason for it, or None (SPEC 5.4)."""
 
 FIRST_KEY = SetupStep("no model configured", "clawpy key set openai")
+"""The step if no provider can be used."""
 
 READ_KEYS = SetupStep(
     "the keys cannot be read", "repair the file of keys; `clawpy key list` shows it", "clawpy key list"
 )
+"""The step if the file of keys is damaged."""
 
 
 @frozen
@@ -283,6 +285,7 @@ def describe_setup(steps: Sequence[SetupStep]) -> str:
 
 
 def _make_choice(state: ProviderState, model: str, reason: str) -> ModelChoice:
+    """The choice of a model of this provider."""
     settings = state.settings
     keyless = state.source == KEYLESS
     return ModelChoice(

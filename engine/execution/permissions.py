@@ -76,11 +76,14 @@ class PermissionRow(Row, table=True):
 
 
 _NEWEST = "WHERE session_id = ifnull(:session, session_id) ORDER BY asked_at DESC, id DESC LIMIT :limit"
+"""The newest requests, of one session or of all."""
 _LASTING = (
     "WHERE session_id = :session AND key = :key AND id <> :id "
     "AND answer IN (SELECT value FROM json_each(:lasting)) ORDER BY asked_at"
 )
+"""The requests of a session with the same key that were answered for the whole session."""
 _WAITING = f"WHERE state = '{WAITING}' AND session_id = ifnull(:session, session_id) ORDER BY asked_at, id"
+"""The requests that wait, of one session or of all."""
 
 
 @dataclass(slots=True)
@@ -252,6 +255,7 @@ def _find_lasting_answer(session: Session, row: PermissionRow) -> PermissionRow 
 
 
 def _store_answer(tx: Transaction, row: PermissionRow, answer: PermissionAnswer, by: str) -> None:
+    """Store the answer to a request, and record it. `by` says who gave it."""
     row.state = ANSWERED
     row.answer = answer
     row.answered_by = by
@@ -261,6 +265,7 @@ def _store_answer(tx: Transaction, row: PermissionRow, answer: PermissionAnswer,
 
 
 def _withdraw(tx: Transaction, rows: Iterable[PermissionRow], reason: str) -> None:
+    """Withdraw requests, because nobody waits for their answers any more."""
     for row in rows:
         row.state = WITHDRAWN
         row.answered_at = tx.now
@@ -269,6 +274,7 @@ def _withdraw(tx: Transaction, rows: Iterable[PermissionRow], reason: str) -> No
 
 
 def _load_row(session: Session, request_id: str) -> PermissionRow:
+    """The row of a request. Raises `Refusal` `unknown_permission`."""
     row = session.get(PermissionRow, request_id)
     if row is None:
         message = f"there is no permission request {sanitise(request_id)[:60]}"

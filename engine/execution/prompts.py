@@ -286,6 +286,7 @@ def _make_sub_block(name: str, texts: Sequence[str], source: PromptSource) -> Se
 
 
 def _describe_run(check: CheckResult) -> list[str]:
+    """A test result in lines: its numbers, the first failing tests, and its error."""
     lines = [f"{check.tool}: {check.passed} passed, {check.failed} failed, {check.errors} errors"]
     lines += [f"failing: {name}" for name in check.failing[:MAX_PROMPT_TESTS]]
     if len(check.failing) > MAX_PROMPT_TESTS:

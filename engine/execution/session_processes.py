@@ -322,8 +322,10 @@ _GROUP_SUFFIX = ".group"
 """The ends of the names of the file of a command, and of the file that names a session's control group."""
 
 _MAX_PID_FILE_BYTES = 4096
+"""Maximum number of bytes of a file that are read."""
 
 _SHELL = ["/bin/sh", "-c"]
+"""The beginning of a command line that runs a shell script."""
 
 
 def get_pid_folder(home: Home) -> Path:
@@ -390,6 +392,7 @@ class PidFiles:
                     file.path.unlink()
 
     def _read_files(self) -> Iterator[_PidFile]:
+        """The files of all sessions, each with what it names; none if the folder cannot be read."""
         with contextlib.suppress(OSError):
             paths = sorted(self._folder.iterdir())
             home = identify_home(self._folder)

@@ -185,6 +185,7 @@ def get_continued_session(assignment: Assignment) -> str:
 
 
 _SELECT_TOTALS = "SELECT agent, count(*), sum(tokens), sum(cost_microusd) FROM sessions GROUP BY agent"
+"""The number, tokens and cost of the sessions of each agent."""
 
 _SELECT_USUAL_COST = f"""
     SELECT avg(cost_microusd) FROM (
@@ -194,6 +195,7 @@ _SELECT_USUAL_COST = f"""
         ORDER BY created_at DESC LIMIT {COST_HISTORY_SESSIONS}
     )
 """
+"""The mean cost of the latest sessions of a runner on a channel that were not free."""
 
 
 # -- the store
@@ -407,6 +409,7 @@ class LateEnds:
             self._retry(session_id, store, error)
 
     def _retry(self, session_id: str, store: Callable[[], object], failed: Exception) -> None:
+        """Try again in a thread until the end is stored, and report that."""
         next_try = "it is tried again"
         try:
             self.start_thread(f"clawpy-late-{session_id}", partial(self._store_late, session_id, store))

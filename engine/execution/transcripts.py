@@ -279,6 +279,7 @@ class LineSplitter:
 
 
 def _select_visible_lines(data: bytes) -> list[str]:
+    """The lines that a terminal would show, without escapes."""
     text = data.decode(errors="replace")
     if "\r" in text:
         # Of a line with carriage returns, its last piece that is not empty is visible.

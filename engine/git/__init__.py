@@ -313,6 +313,7 @@ def _clear_hidden_flags(git: Git) -> list[bytes]:
 
 
 def _can_read(git: Git, path: bytes) -> bool:
+    """Whether git can read a file, or records that it is gone."""
     place = git.folder / os.fsdecode(path)
     try:
         if stat.S_ISLNK(place.lstat().st_mode):

@@ -308,6 +308,7 @@ def _read_repository_settings(repository: Repository, root: Path) -> list[Settin
 
 
 def _read_settings(file: Path, repository: Repository, root: Path) -> list[Setting]:
+    """The settings in one configuration file; none if it does not exist. Raises `Refusal` `unsafe_repository`."""
     try:
         text = read_plain(file, MAX_CONFIG_BYTES)
     except FileNotFoundError:
@@ -341,6 +342,8 @@ def _parse_entry(entry: str) -> Setting:
 
 
 def _write_config(folder: Path, settings: list[Setting], common: Path | None = None, attributes: str = "") -> None:
+    """Write the configuration of a shadow folder, of which `_FIXED_CONFIG` is the end. If the repository's folder
+    `common` has no logs, git writes none."""
     lines = []
     for key, value in settings:
         section, _, rest = key.partition(".")

@@ -146,6 +146,7 @@ class GitHub:
         self._background.wait_for(lambda: not self._asking, timeout)
 
     def _refresh(self) -> None:
+        """Ask about all workspaces for which somebody waits."""
         for workspace in sorted(self._asking):
             state = self._ask_server(Path(workspace))
             with self._lock:
@@ -153,6 +154,7 @@ class GitHub:
                 self._asking.discard(workspace)
 
     def _ask_server(self, workspace: Path) -> GitHubState:
+        """The answer about one workspace, or why there is none."""
         try:
             address = find_address(workspace)
         except Refusal as refusal:
@@ -294,6 +296,7 @@ class _ListedPullRequest(BaseModel):
 
 
 _LISTED_PULL_REQUESTS = TypeAdapter(list[_ListedPullRequest])
+"""Parses the output of `gh pr list`."""
 
 
 def parse_pull_requests(document: bytes, login: str = "") -> GitHubState:

@@ -114,6 +114,7 @@ OVERDUE_FACTOR = 1.5
 """A release is overdue after this many times the usual days, and this many times the usual number of commits."""
 
 _RELEASE_TAG = re.compile(r"(?:[\w-]*?[-_@/])?v?\d+(?:\.\d+)+(?:\.?post\d+)?", re.IGNORECASE)
+"""A version with at least two numbers, perhaps after the name of a package."""
 _PREPARES_RELEASE = re.compile(
     r"""(?ix) \s* (?: (?:chore|build|ci|feat|misc) (?:\([^)]*\))? !? :\s* )?
     (?: (?:prepare|cut|tag|make|start|begin)\b .* (?:\brelease\b|\bversion\b|\bv?\d+\.\d+)
@@ -121,7 +122,9 @@ _PREPARES_RELEASE = re.compile(
       | (?:bump|raise|set|update|increase|change)s?(?:ing|ped|d)? \b .* \bversion\b
       | bump\w* \s+ (?:to\s+)? v?\d+\.\d+ | version\b \s* v?\d | v?\d+(?:\.\d+)+ \S* \s* $ )"""
 )
+"""A subject that speaks of a release or of a new version."""
 _BEGINS_DEVELOPMENT = re.compile(r"(?i)\bdev(?:elop(?:ment)?)?\d*\b|-snapshot\b|^\s*(?:start|begin)\b|\bnext\b")
+"""A subject that speaks of the version after a release."""
 
 
 @frozen

@@ -39,10 +39,13 @@ MAX_STASHED_FILES = 300
 """Maximum number of files of a stash that are named."""
 
 _COMMIT_MARK = "\x01"
+"""The beginning of a commit in the output of `git log`."""
 
 _LOG_LINE = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)")
+"""A line of a reflog: old, new, time, and action."""
 
 _FIXUP_PREFIX = re.compile(r"^(?:(?:fixup|squash|amend)! )+")
+"""The prefixes of a fixup commit."""
 
 
 @frozen

@@ -112,6 +112,7 @@ class Inspection:
 
 
 NOTHING_INSPECTED = Inspection()
+"""Stands for the results of a repository that was not inspected."""
 
 
 @frozen
@@ -372,6 +373,7 @@ _QUARANTINE_MARK = re.compile(rf"^\s*(?:@|reason\s*=).*{QUARANTINE_WORDS} (\d{{4
 
 _TEST_DEFINITION = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
 _CLASS_DEFINITION = re.compile(r"^(\s*)class\s+(\w+)")
+"""The lines that define a test or a class, with their indents."""
 
 
 @frozen

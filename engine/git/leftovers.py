@@ -298,6 +298,7 @@ def _walk_statements(text: str) -> Iterator[tuple[list[ast.stmt], ast.stmt]]:
 
 
 def _find_removable_python_lines(text: str) -> set[int]:
+    """The lines of a Python file with nothing but a debugging statement and without a comment."""
     removable: set[int] = set()
     needed: set[int] = set()
     rows = text.split("\n")
@@ -323,6 +324,7 @@ def _find_emptied_blocks(text: str, lines: set[int]) -> dict[int, str]:
 
 
 def _is_whole_statement(rows: list[str], index: int) -> bool:
+    """Whether a line is a debugging statement, between two other statements."""
     bare = re.sub(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`", "", rows[index][: MAX_LINE_CHARS + 1])
     while (shorter := re.sub(r"[(\[{][^()\[\]{}\"'`]*[)\]}]", "…", bare)) != bare:
         bare = shorter

@@ -41,7 +41,9 @@ ONLY_UNREACHABLE = ("--not", "--branches", "--remotes", "--tags")
 """Arguments with which `git rev-list` and `git log` list only commits that are on no branch or tag."""
 
 _MAKING_ACTION = re.compile(r"(commit|cherry-pick|revert|merge|am|rebase)\b")
+"""The action of a reflog entry that made its commit."""
 _REWRITING_ACTION = re.compile(r"commit \(amend\)|.*\((?:start|finish)\)")
+"""The action of a reflog entry that replaced the commit before."""
 
 
 @frozen

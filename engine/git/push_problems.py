@@ -50,8 +50,11 @@ RECENT_AGE = timedelta(days=7)
 """If there is neither a remote nor another branch, commits of at most this age count as unpushed."""
 
 _PATCH_OPTIONS = ("--unified=0", "--no-color", "--find-renames", "--irreversible-delete", "--no-prefix")
+"""Options for patches as `read_patch` needs them, without the lines of deleted files."""
 _SMALL_FILES = ("-c", f"core.bigFileThreshold={MAX_READ_BYTES}")
+"""Options with which git takes large files for binary ones, so that they are not searched."""
 _SECRET_HINT = re.compile(SECRET_HINT.pattern.encode())
+"""`SECRET_HINT` for bytes."""
 
 
 @frozen
@@ -135,6 +138,7 @@ class UnpushedWork:
 
 
 NOTHING_UNPUSHED = UnpushedWork()
+"""Stands for a repository in which everything is pushed."""
 
 
 def find_unpushed_span(state: GitState, now: datetime) -> CommitSpan | None:

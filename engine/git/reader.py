@@ -278,6 +278,7 @@ def _find_partner(workspace: Path, habits: CoChanges, status: GitStatus, ref_sta
 
 
 def _list_touches(git_dir: Path, files: tuple[FileState, ...]) -> tuple[Touch, ...]:
+    """The last writes to the changed files and to the parts of git's folder that a person's commands write."""
     touches = [(file.path, file.modified_at, file.untracked) for file in files]
     touches += [
         (".git/index", read_modified_at(git_dir / "index"), False),

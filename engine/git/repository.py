@@ -156,6 +156,7 @@ def _explain_refusal(folder: Path, nearest: Repository | None, error_text: str) 
 
 
 def _require_utf8(path: Path) -> Path:
+    """Return `path`. Raises `Refusal` `unfit_path` if it is not UTF-8."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -175,6 +176,7 @@ def read_submodule_paths(folder: Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _parse_modules(text: bytes) -> tuple[str, ...]:
+    """The paths in a list of submodules."""
     arguments = ["config", "--file", "-", "--no-includes", "--null", "--get-regexp", r"^submodule\..*\.path$"]
     try:
         completed = run_git(arguments, Path("/"), {"GIT_DIR": os.devnull}, stdin=text, timeout=10)

@@ -119,6 +119,7 @@ def is_secret_file(path: str) -> bool:
 
 
 def _looks_secret(value: str, min_entropy: float = MIN_VALUE_ENTROPY) -> bool:
+    """Whether a value is random enough for a secret, and neither a placeholder nor a name."""
     if _VALUE_PLACEHOLDER.search(value) or _compute_entropy(value) < min_entropy or not re.search(r"\d", value):
         return False
     # Words with dashes or dots are names: `my-app-tls-2024`, `settings.key2`.

@@ -203,6 +203,7 @@ _BYPRODUCT_PATH = re.compile(
     r"|\.(?:log|tmp|temp|bak|orig|rej|swp|swo|pyc|pid|out|class|o)$|~$",
     re.I,
 )
+"""Paths of output, logs, backups and settings."""
 
 
 def is_byproduct(path: str) -> bool:

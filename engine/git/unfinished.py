@@ -35,6 +35,7 @@ _HEAD_FILES: Mapping[str, str] = _TABLE["head"]
 """The files of git's that tell of operations; `unfinished.toml` explains them."""
 
 _COMMIT_ID = re.compile(r"[0-9a-f]{7,64}")
+"""The whole id of a commit, or the beginning of one."""
 
 
 @frozen
@@ -170,6 +171,7 @@ class _Progress:
 
 
 def _read_progress(folder: Path, name: str) -> _Progress:
+    """What git recorded of an operation other than a bisect."""
     theirs = _read_commit_id(folder / _HEAD_FILES[name]) if name in _HEAD_FILES else ""
     if name == "rebase":
         state = folder / "rebase-merge"
@@ -206,6 +208,7 @@ def read_conflicted_files(git: Git) -> dict[str, StagedVersions]:
 
 
 def _read_bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -> GitOperation:
+    """An unfinished bisect."""
     bad_term, good_term = (*_read_state_file(folder / "BISECT_TERMS").split(), "bad", "good")[:2]
     lines = git.lines("for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", "refs/bisect")
     tips = dict(line.split(" ") for line in lines)

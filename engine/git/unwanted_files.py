@@ -29,6 +29,7 @@ FILE_WITH_KEYS = f"{SECRET_KIND}: file that holds keys"
 
 _TOOL_FOLDER = re.compile(r"^(.*?(?:^|/)(?:node_modules|\.venv|venv|__pycache__|site-packages))/")
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|testdata|test[-_]data|fixtures?|examples?|samples?)/", re.I)
+"""Folders that a tool fills; and folders whose files are meant to be there."""
 
 
 @frozen
@@ -74,6 +75,7 @@ _NAME_PATTERNS = (
     _NamePattern("archive", 2_000_000, re.compile(r"\.(?:zip|tar|tgz|tar\.(?:gz|bz2|xz|zst)|7z|rar|iso|war)$", re.I)),
     _NamePattern("core dump", 100_000, re.compile(r"(?:^|/)core(?:\.\d+)?$|\.(?:hprof|dmp|stackdump)$")),
 )
+"""The kinds of unwanted files that are known by their names."""
 
 
 def read_changed_files(git: Git, listing: bytes) -> list[ChangedFile]:

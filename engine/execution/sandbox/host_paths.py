@@ -30,8 +30,10 @@ SYSTEM = tuple(map(Path, HOST_TABLES["system"]))
 """Places that every user of the machine may read. macOS has a list of its own (see `programs`)."""
 
 _SYSTEM_PLACES = frozenset(SYSTEM)
+"""The same, for quick look-ups."""
 
 _CREDENTIALS_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]+@", re.IGNORECASE)
+"""An address with a user or a password."""
 
 
 @frozen
@@ -130,6 +132,7 @@ def find_system_secrets() -> list[Path]:
 
 
 def _list_private_entries(folder: str, *, deep: bool) -> Iterator[Path]:
+    """The entries of a folder that others may not read, with `deep` also those of its folders."""
     try:
         entries = list(os.scandir(folder))
     except OSError:

@@ -23,13 +23,17 @@ from engine.frozen import frozen
 from engine.model import Refusal
 
 HTTPS = 443
+"""The port of an entry that names none."""
 
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
+"""A host name in lower case."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+"""The addresses by which networks without IPv4 reach it."""
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""The part of IPv6 that is the public internet."""
 
 
 @frozen
@@ -91,6 +95,7 @@ def find_local_hosts(entries: Iterable[str]) -> list[str]:
 
 
 def _parse_rule(entry: str) -> HostRule:
+    """The rule of one configured entry. Raises `Refusal` `bad_host`."""
     wildcard = entry.startswith("*.")
     target = entry.removeprefix("*.")
     address = parse_address(target.strip("[]"))

@@ -170,6 +170,7 @@ ESCAPES: Mapping[str, Callable[[_Surroundings], bool]] = {
 """For each escape by name, a function that says whether it succeeded. The report has the same order."""
 
 UNMEASURED = dict.fromkeys(ESCAPES, UNKNOWN)
+"""The results for a rung on which the program did not run to its end."""
 
 
 @functools.cache
@@ -201,6 +202,7 @@ def _measure_rung(rung: Sandbox) -> dict[str, str]:
 
 
 def _make_surroundings(stack: ExitStack, confinement: Confinement) -> _Surroundings:
+    """Make what the program tries to reach. All of it ends with `stack`."""
     confinement.folder.mkdir()
     confinement.make()
     outside = _make_temporary_folder(stack)
@@ -247,6 +249,7 @@ def _make_temporary_folder(stack: ExitStack) -> Path:
 
 
 def _start_listening(family: socket.AddressFamily, address: str | tuple[str, int]) -> socket.socket:
+    """A listening socket that does not wait for connections."""
     listener = socket.socket(family)
     listener.bind(address)
     listener.listen()

@@ -19,9 +19,12 @@ from pathlib import Path
 from typing import NoReturn
 
 SCRIPT = Path(__file__).resolve()
+"""This file, which is run inside the sandbox."""
 _CHUNK_BYTES = 65_536
 _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+"""The variables by which programs find a proxy."""
 _NO_PROXY = "localhost,127.0.0.1,::1"
+"""The hosts for which programs use no proxy."""
 
 
 def make_command(gate: Path, local_hosts: Sequence[str], argv: Sequence[str]) -> list[str]:
@@ -97,6 +100,7 @@ def _serve(openings: Mapping[socket.socket, bytes], gate: str) -> NoReturn:
 
 
 def _forward(client: socket.socket, gate: str, opening: bytes) -> None:
+    """Connect a client to the gate, and copy bytes both ways until both sides have ended."""
     with client, socket.socket(socket.AF_UNIX) as gate_connection:
         try:
             gate_connection.connect(gate)
@@ -124,6 +128,7 @@ def _open_tunnel(gate_connection: socket.socket, opening: bytes) -> bool:
 
 
 def _copy_bytes(source: socket.socket, sink: socket.socket) -> None:
+    """Copy bytes from one side to the other until the first one ends."""
     with contextlib.suppress(OSError):  # if one side is gone, the other is closed as well
         while chunk := source.recv(_CHUNK_BYTES):
             sink.sendall(chunk)

@@ -51,14 +51,18 @@ _KERNEL_SETTINGS = [
 ]
 
 _NO_NAMESPACES = re.compile("namespace|uid map|not permitted|permission denied", re.IGNORECASE)
+"""What bwrap says if the kernel refuses namespaces."""
 _ALLOW_NAMESPACES = (
     "allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` or "
     "`user.max_user_namespaces=10000`; with AppArmor (Ubuntu) a profile for bwrap that has `userns,`"
 )
+"""How to allow namespaces."""
 
 SANDBOX_EXEC = Path("/usr/bin/sandbox-exec")
+"""The program of macOS that confines a command by a profile."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/dtracehelper")
+"""The devices that commands may write."""
 
 
 class Bubblewrap(Sandbox):
@@ -182,6 +186,7 @@ class Bubblewrap(Sandbox):
         return arguments
 
     def _make_mount_options(self, mount: Mount, empty: str) -> list[str]:
+        """The options of bwrap for one mount. `empty` is what is seen in place of a hidden place."""
         at, source = str(mount.at), str(mount.source)
         if mount.kind is MountKind.WRITE:
             return ["--bind", source, at]

@@ -70,6 +70,7 @@ _CALLS_ON_CALLER = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_
 """Calls whose first argument is a process. 0 is the caller itself, and its own group for `kill`."""
 
 _TABLES = read_table(__file__, "syscalls.toml")
+"""The tables of `syscalls.toml`."""
 
 
 @frozen
@@ -93,6 +94,7 @@ class Architecture:
 
 
 ARCHITECTURES = {name: Architecture(**row) for name, row in _TABLES["architectures"].items()}
+"""The kinds of machines for which there are filters, by `platform.machine()`."""
 
 
 @frozen
@@ -227,6 +229,7 @@ instructions to skip."""
 
 _ALLOW: _Program = [(_BPF_RET, 0, 0, _SECCOMP_RET_ALLOW)]
 _PASS_ON: _Program = [(_BPF_RET, 0, 0, _SECCOMP_RET_USER_NOTIF)]
+"""Programs that allow the call, and pass it on to the supervisor."""
 
 
 def _return_error(number: int) -> _Program:

@@ -29,6 +29,7 @@ NAME = b"clawpy-keeper"
 """Its name in lists of processes."""
 
 _MAX_GIT_FILE_BYTES = 4096
+"""Maximum size of a worktree's `.git`, which is a small file."""
 
 
 class Arguments:
@@ -154,6 +155,8 @@ def _run_child(options: Arguments, ruleset: int, listener_write: int, ready_read
 
 
 def _set_limits(options: Arguments) -> None:
+    """Set the limits of resources, and as far as the kernel allows that, the niceness and the score for the case that
+    memory runs out."""
     for kind, requested_limit in options.limits:
         maximum, hard = int(requested_limit), resource.getrlimit(kind)[1]
         maximum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
@@ -253,6 +256,7 @@ def _restore_git_file(path: str, content: bytes) -> None:
 
 
 def _remove_path(path: str) -> None:
+    """Remove whatever is at a path."""
     import shutil
 
     try:

@@ -398,6 +398,7 @@ def _check_is_descendant(pid: int) -> None:
 
 
 def _check_kill(call: _Call) -> None:
+    """Check a signal to a process, or to a group of the command. Raises OSError for others."""
     pid = call.get_signed(0)
     if pid == -1:
         raise OSError(errno.EPERM, "everybody")
