@@ -191,7 +191,8 @@ class Console(TerminalApp):
         """Read topics, and draw what changed. Returns those that could not be read, with the errors."""
         callbacks: list[Callable[[], object]] = []
         if "cards" in topics:
-            callbacks, self._on_cards_read = self._on_cards_read, []
+            callbacks = self._on_cards_read
+            self._on_cards_read = []
         scope = ReadScope(self._session_limit, self._opened_for)
         values, failed = await asyncio.to_thread(read_topics, engine, topics, scope)
         for callback in callbacks:

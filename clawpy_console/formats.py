@@ -39,7 +39,8 @@ def clock_time(at: datetime) -> str:
 
 def moment(at: datetime, now: datetime) -> str:
     """`14:30` today, `Mon 14:30` within a week, else `5 Jan`. For sentences see `engine.wording.moment`."""
-    local, today = at.astimezone(), now.astimezone()
+    local = at.astimezone()
+    today = now.astimezone()
     if local.date() == today.date():
         return local.strftime("%H:%M")
     return local.strftime("%a %H:%M") if abs(today - local) < timedelta(days=6) else f"{local.day} {local:%b}"

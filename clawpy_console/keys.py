@@ -205,7 +205,8 @@ def _list_keys(action_id: str, keymap: Mapping[str, str]) -> list[str]:
 
 def _find_clashes(action_id: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]:
     """The actions that have a key of `action_id` too where both are live, each with that key."""
-    group, keys = ACTION_BY_ID[action_id].group, set(_list_keys(action_id, keymap))
+    group = ACTION_BY_ID[action_id].group
+    keys = set(_list_keys(action_id, keymap))
     clashes = []
     for other in ACTIONS:
         groups = {group, other.group}

@@ -39,7 +39,8 @@ class Presence:
 
     def greet(self) -> None:
         """Show the hints of a first run, or what happened since the last quit. Called once, after the first reading."""
-        app, saved = self._app, self._app.last_screen.saved_at
+        app = self._app
+        saved = app.last_screen.saved_at
         self._active_at = app.now()
         if not app.last_screen.welcomed:
             self._show_first_steps()
@@ -61,8 +62,10 @@ class Presence:
     def note_activity(self, key: str) -> None:
         """Note a key, or a click ("" as the key). The first one after an absence shows what happened: many terminals do
         not say that they lost the focus."""
-        app, now = self._app, self._app.now()
-        active_at, self._active_at = self._active_at, now
+        app = self._app
+        now = app.now()
+        active_at = self._active_at
+        self._active_at = now
         if active_at is not None and now - active_at > ABSENCE:
             self._show_absence(active_at)
         elif self._is_greeting and (app.last_screen.welcomed or key == "escape"):
@@ -87,7 +90,8 @@ class Presence:
 
     def note_focus(self) -> None:
         """Note that the terminal has the focus again; after an absence show what happened."""
-        blurred_at, self._blurred_at = self._blurred_at, None
+        blurred_at = self._blurred_at
+        self._blurred_at = None
         if blurred_at is not None and self._app.now() - blurred_at > ABSENCE:
             self._show_absence(blurred_at)
             self._active_at = self._app.now()

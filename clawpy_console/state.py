@@ -212,7 +212,8 @@ def _read_sessions(engine: Engine, scope: ReadScope) -> StateFields:
 
 def _select_console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, ...]:
     """See `AppState.workspaces`. One that is switched off is left out, unless no other is left."""
-    watched, chosen = engine.workspaces, scope.opened_for
+    watched = engine.workspaces
+    chosen = scope.opened_for
     if not chosen:
         return tuple(watched)
     return tuple(path for path in dict.fromkeys((*chosen, *engine.configured_workspaces)) if path in watched) or chosen
@@ -222,9 +223,12 @@ HOME_GONE_MESSAGE = "the home is gone, and nothing is recorded: quit, and start 
 
 
 def _read_autonomy(engine: Engine, scope: ReadScope) -> StateFields:
-    autonomy, current = engine.autonomy, engine.settings.current
-    view, next_cycle = autonomy.update_state(), autonomy.find_next_cycle()
-    workspaces, all_remarks = _select_console_workspaces(engine, scope), engine.checks.read_remarks()
+    autonomy = engine.autonomy
+    current = engine.settings.current
+    view = autonomy.update_state()
+    next_cycle = autonomy.find_next_cycle()
+    workspaces = _select_console_workspaces(engine, scope)
+    all_remarks = engine.checks.read_remarks()
     remarks = (f"{workspace_name(path)}: {remark}" for path, remark in all_remarks.items() if path in workspaces)
     return {
         "home_error": "" if engine.home.database.exists() else f"{HOME_GONE_MESSAGE} ({engine.home.database})",

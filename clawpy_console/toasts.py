@@ -91,7 +91,8 @@ def _make_training_toast(event: Any) -> Toast | None:
 
 def _make_cost_toast(event: Any) -> Toast:
     share = 100 * event.spent // max(1, event.cap)
-    spent, cap = formats.money(event.spent), formats.money(event.cap)
+    spent = formats.money(event.spent)
+    cap = formats.money(event.cap)
     return Toast(f"cost: {share} % of the {event.window} cap ({spent} of {cap})", "warning")
 
 

@@ -32,7 +32,8 @@ REACHES_OWNER = "reaches the owner"
 
 def make_agent_fields(document: Document) -> Fields:
     """An agent by its folder and the settings; what is wrong with it comes first."""
-    view, folder = document["agent"], document["folder"]
+    view = document["agent"]
+    folder = document["folder"]
     yield text_line(f"{view['id']}  {one_line(view['title'])}", "title")
     if view["broken"]:
         file = find_broken_file(view["broken"])
@@ -179,7 +180,8 @@ def make_edit_fields(document: Document) -> Fields:
 
 def make_move_fields(document: Document) -> Fields:
     """The effect of moving an agent under another leader: tier, chain, guidance."""
-    before, after = document, document["moved"]
+    before = document
+    after = document["moved"]
     pairs = {
         "tier": (str(before["tier"]), str(after["tier"])),
         "chain": (format_chain(before), format_chain(after)),

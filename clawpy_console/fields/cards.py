@@ -105,8 +105,10 @@ def make_hold_field(word: str, reason: str, since: str, how: str, remaining: str
 
 def make_absence_fields(document: Document) -> Fields:
     """Sessions, blocks, decisions, learnings and costs; no fields when nothing happened."""
-    sessions, blocked = document["ran"], document["blocked"]
-    approved, dismissed = document["approved"], document["rejected"]
+    sessions = document["ran"]
+    blocked = document["blocked"]
+    approved = document["approved"]
+    dismissed = document["rejected"]
     learned_counts = document["learnt"]
     learned = ", ".join(
         formats.count(learned_counts[key], *forms) for key, forms in LEARNED_FORMS.items() if learned_counts[key]
@@ -119,7 +121,8 @@ def make_absence_fields(document: Document) -> Fields:
     yield Field("done", ", ".join([formats.count(len(sessions), "session"), *exceptions]))
     if blocked:
         yield Field("blocked", f"{len(blocked)} by the rails")
-    by_itself, decisions = document["approvedByItself"], document["decisions"]
+    by_itself = document["approvedByItself"]
+    decisions = document["decisions"]
     yield Field("approved", ", ".join([f"{approved}", *_count_exceptions({"by itself": by_itself})]))
     yield Field("dismissed", f"{dismissed}")
     basis = f", from {formats.count(decisions, 'decision')}" if decisions else ""
@@ -166,7 +169,8 @@ def make_summary_fields(document: Document) -> Fields:
     counts = [
         f"{document[key]:,} {label}" for key, label in OUTCOME_LABELS.items() if document[key] or key in ALWAYS_COUNTED
     ]
-    total, period = formats.count(document["totalPredictions"], "card"), document["period"].replace("_", " ")
+    total = formats.count(document["totalPredictions"], "card")
+    period = document["period"].replace("_", " ")
     yield Field("cards", f"{period}: {total}{own}, {', '.join(counts)}")
     if document["approvalRate"] is not None:
         trend = TREND_LABELS.get(document["trendDirection"], "no trend yet")
@@ -174,7 +178,8 @@ def make_summary_fields(document: Document) -> Fields:
     if document["autoExecuted"]:
         yield Field("by itself", f"{document['autoExecuted']:,}, {document['autoExecutedUndone']:,} undone")
     if document["approvalRate"] is not None:
-        approved, dismissed = document["avgApprovedConfidence"], document["avgRejectedConfidence"]
+        approved = document["avgApprovedConfidence"]
+        dismissed = document["avgRejectedConfidence"]
         means = f"approved {format_confidence(approved)}, dismissed {format_confidence(dismissed)}"
         yield Field("confidence", f"mean {format_confidence(document['avgConfidence'])}, {means}")
     if document["costPerAccepted"]:
@@ -199,7 +204,8 @@ def make_calibration_fields(insights: Document) -> Fields:
     if buckets:
         yield heading("calibration: approved, 95 % interval, stated")
         yield from map(_make_bucket_field, buckets)
-        error, sign = insights["calibrationError"], "✓ " if insights["calibrationHolds"] else ""
+        error = insights["calibrationError"]
+        sign = "✓ " if insights["calibrationHolds"] else ""
         yield Field("error", "not known yet" if error is None else f"{sign}{error:.3f}")
         yield _make_threshold_field(insights["atThreshold"], insights["autoExecuteThreshold"])
     yield Field("phase", f"{insights['phase']}: {one_line(insights['phaseReason'])}")
@@ -210,7 +216,8 @@ def make_calibration_fields(insights: Document) -> Fields:
 def _make_bucket_field(bucket: Document) -> Field:
     """A range of confidence: how many of its cards were approved, and the verdict on that."""
     stated, tone = judge_calibration(bucket)
-    rate, interval = bucket["approvalRate"], f"{100 * bucket['low']:.0f}–{100 * bucket['high']:.0f}"
+    rate = bucket["approvalRate"]
+    interval = f"{100 * bucket['low']:.0f}–{100 * bucket['high']:.0f}"
     text = f"{draw_bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6} {stated}"
     return Field(bucket["bucket"], text, tone)
 
@@ -255,7 +262,8 @@ def make_table_fields(insights: Document, names: Sequence[str]) -> Fields:
     for name in listed:
         if name != listed[0]:
             yield text_line("")
-        groups, title = insights[name], {"partsOfDay": "part of day"}.get(name, name.removesuffix("s"))
+        groups = insights[name]
+        title = {"partsOfDay": "part of day"}.get(name, name.removesuffix("s"))
         cost_title = "cost" if any(group["costPerAccepted"] for group in groups) else ""
         head = f"{title.upper():<{NAME_CELLS}}{'cards':>6}{'decided':>8}{'approved':>9}{cost_title:>7}"
         yield text_line(head.rstrip(), "faint")

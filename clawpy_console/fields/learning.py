@@ -98,7 +98,8 @@ STEP_SIGNS = SIGNS["step"]
 def make_candidate_fields(document: Document, now: datetime) -> Fields:
     """The details of a candidate without its records."""
     candidate = document["candidate"]
-    label, decided_by = CANDIDATE_STATUS[candidate["status"]], candidate["decidedBy"]
+    label = CANDIDATE_STATUS[candidate["status"]]
+    decided_by = candidate["decidedBy"]
     by = f" by {DECIDED_BY.get(decided_by, decided_by)}" if decided_by else ""
     yield text_line(one_line(candidate["title"]), "title")
     yield text_line(f"{label.sign} {label.words}{by} {format_instant(candidate['changedAt'], now)}", label.tone)
@@ -172,7 +173,8 @@ def _make_runs_field(name: str, good: int, runs: int) -> Field:
 
 def _make_effect_fields(preview: Document, *, removed: bool = False) -> Fields:
     """The lines that a candidate changes; with `removed`, those that rolling it back changes."""
-    before, after = preview["before"], preview["after"]
+    before = preview["before"]
+    after = preview["after"]
     lines = list(make_change_fields(after, before) if removed else make_change_fields(before, after))
     yield from lines or [text_line("It changes nothing right now.", "wants")]
 
@@ -250,7 +252,8 @@ LEARNING_STATUS = LABELS["learning"]
 
 def make_learning_fields(learning: Document, now: datetime) -> Fields:
     """The details of a learning without its links."""
-    label, title = LEARNING_STATUS[learning["status"]], make_learning_title(learning)
+    label = LEARNING_STATUS[learning["status"]]
+    title = make_learning_title(learning)
     if not one_line(learning["text"]).startswith(title.rstrip("…. ")):  # else the text repeats it
         yield text_line(title, "title")
     yield text_line(f"{label.sign} {label.words}, {describe_learning_scope(learning)}, {learning['type']}", label.tone)

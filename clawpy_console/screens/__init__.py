@@ -108,7 +108,8 @@ class BaseScreen(GuardedScreen[Result]):
         """See `Screen.set_focus`."""
         super().set_focus(widget, scroll_visible, from_app_focus)
         if self.focused is not None:
-            text, self.typed_ahead = self.typed_ahead, ""
+            text = self.typed_ahead
+            self.typed_ahead = ""
             type_into(self.focused, text)
 
     def on_screen_resume(self) -> None:
@@ -203,7 +204,8 @@ class BaseScreen(GuardedScreen[Result]):
 
     def on_descendant_focus(self) -> None:
         """The zoom goes with the focus."""
-        zoomed, focused = self.maximized, self.focused
+        zoomed = self.maximized
+        focused = self.focused
         if zoomed is not None and focused is not None and zoomed not in focused.ancestors_with_self:
             self.maximized = self._find_zoomable_pane()
 

@@ -38,7 +38,8 @@ class AgentChanges:
 
     def __init__(self, app: Console, on_changed: Callable[[str], object]) -> None:
         """`on_changed` is called after each change and each undo, with the id of the agent to show, "" for none."""
-        self._app, self._on_changed = app, on_changed
+        self._app = app
+        self._on_changed = on_changed
         self._last: tuple[str, EngineCall[object]] | None = None  # its message, and the call that undoes it
 
     @property

@@ -94,7 +94,8 @@ class EditFile(EditDialog):
 
     def __init__(self, file: AgentFile, on_saved: Callable[[], object]) -> None:
         super().__init__()
-        self._file, self._report_saved = file, on_saved
+        self._file = file
+        self._report_saved = on_saved
         self.original = make_editable(file)
         self._other_version: AgentFile | None = None
 
@@ -113,7 +114,8 @@ class EditFile(EditDialog):
 
     def action_save(self) -> None:
         """Save the text. If another program changed the file meanwhile, show its text, too."""
-        file, text = self._other_version or self._file, self.text
+        file = self._other_version or self._file
+        text = self.text
 
         def on_refusal(refusal: Refusal) -> None:
             if refusal.code == "changed_meanwhile":
@@ -175,7 +177,9 @@ class EditProfile(PreviewDialog[None], EditDialog):  # the first base is the one
     def __init__(self, before: LeaderProfile, text: str, on_saved: Callable[[], object]) -> None:
         """`text` is the profile as it is edited."""
         super().__init__()
-        self._before, self.original, self._report_saved = before, text, on_saved
+        self._before = before
+        self.original = text
+        self._report_saved = on_saved
         self._edits: tuple[ProfileEdit, ...] | None = ()  # None until their preview is shown
 
     def compose(self) -> ComposeResult:
@@ -207,7 +211,8 @@ class EditProfile(PreviewDialog[None], EditDialog):  # the first base is the one
 
     def action_save(self) -> None:
         """Save the edits whose preview is shown."""
-        leader, edits = self._before.leader, self._edits
+        leader = self._before.leader
+        edits = self._edits
         if edits is None:
             self.show_status("Not saved: what it changes is not shown yet.")
         elif not edits:
@@ -255,7 +260,8 @@ class MoveAgent(PreviewDialog[str | None]):
         self._has_preview = False  # whether the preview of that leader is shown
 
     def compose(self) -> ComposeResult:
-        title, subtitle = f"Move {crop(self._agent.id, 40)} under …", f"now under {crop(self._agent.reports_to, 40)}"
+        title = f"Move {crop(self._agent.id, 40)} under …"
+        subtitle = f"now under {crop(self._agent.reports_to, 40)}"
         with self.make_frame(title, subtitle, classes="-whole"):
             with Horizontal(id="body"):
                 with Vertical(id="leaders-pane"):
@@ -292,7 +298,8 @@ class MoveAgent(PreviewDialog[str | None]):
         leader_id = self._rows.current
         if leader_id == self._leader_id:
             return
-        self._leader_id, self._has_preview = leader_id, False
+        self._leader_id = leader_id
+        self._has_preview = False
         self.show([text_line("Working out the preview…", "grey")] if leader_id else [])
         if leader_id:
             request = {"id": self._agent.id, "reportsTo": leader_id}
@@ -335,7 +342,8 @@ class NewAgent(Dialog[None]):
 
     def __init__(self, leader: str, on_created: Callable[[AgentView], object]) -> None:
         super().__init__()
-        self._leader, self._on_created = leader, on_created
+        self._leader = leader
+        self._on_created = on_created
 
     def compose(self) -> ComposeResult:
         with self.make_frame(f"A new agent under {self._leader}"):
@@ -391,7 +399,9 @@ AGENT_KEYS = "123456789abcdefghi"
 
 def _ask_for_agent(app: Console, options: ChannelOptions, on_assigned: Callable[[], object]) -> None:
     """Let the operator choose one of `options`, and say what is missing if there is none."""
-    agents, models, faults = options.agents, options.local.ids, options.local.faults
+    agents = options.agents
+    models = options.local.ids
+    faults = options.local.faults
     if not agents and not models:
         step = f"Run `{options.next_step.shown_command}` to use a model."
         app.show_toast("; ".join((*faults, f"No coding agent on the PATH and no local model. {step}")), "warning")

@@ -32,7 +32,7 @@ FOLD_PREFIX = "+"
 GROUP_PREFIX = "="
 """The prefix of the id of a group's heading; its title follows."""
 
-RETIRED = f"{GROUP_PREFIX}retired"
+RETIRED_ID = f"{GROUP_PREFIX}retired"
 """The id of the heading of the retired agents."""
 
 LEAD_CELLS = 3
@@ -75,10 +75,10 @@ class FoldState:
     show_all: bool = False
     """Whether all unused agents are shown."""
 
-    def is_open(self, id: str) -> bool:
+    def is_open(self, row_id: str) -> bool:
         """Whether the rows below a row are shown."""
-        starts_folded = id.startswith((FOLD_PREFIX, RETIRED))
-        return starts_folded == (id in self.toggled)
+        starts_folded = row_id.startswith((FOLD_PREFIX, RETIRED_ID))
+        return starts_folded == (row_id in self.toggled)
 
     def unfold_to(self, agent: AgentView, leaders: Iterable[str]) -> FoldState:
         """With the rows of its `leaders` unfolded, so that an agent is shown."""
@@ -152,7 +152,8 @@ class _TreeBuilder:
         return [*(self._make_agent_node(agent, node) for agent in members if agent.id in self._visible), folded_row]
 
     def _make_agent_node(self, agent: AgentView, parent: Node) -> Node:
-        reason, is_match = self._reasons.get(agent.id, ""), agent.id in self._matching
+        reason = self._reasons.get(agent.id, "")
+        is_match = agent.id in self._matching
         return Node(agent.id, parent.depth + 1, agent, text=reason, is_match=is_match, parent_id=parent.id)
 
     def _shows_unused(self, node: Node) -> bool:
@@ -165,15 +166,18 @@ class _TreeBuilder:
     def _collect_unused_ids(self, members: Sequence[AgentView]) -> list[str]:
         """The ids of the members that never worked, each followed by those of all agents below it."""
         unused = [agent.id for agent in members if agent.id not in self._visible]
-        return [id for agent_id in unused for id in (agent_id, *sorted(_collect_reached_ids(self._below, agent_id)))]
+        ids: list[str] = []
+        for agent_id in unused:
+            ids += [agent_id, *sorted(_collect_reached_ids(self._below, agent_id))]
+        return ids
 
 
 def find_leaders_above(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
     """The existing leaders above the agents `ids`; those of a single agent in order, its direct leader first."""
     leader_of = {agent.id: agent.reports_to for agent in agents}
     chain: dict[str, None] = {}
-    for id in ids:
-        leader = leader_of.get(id, "")
+    for agent_id in ids:
+        leader = leader_of.get(agent_id, "")
         while leader in leader_of and leader not in chain:
             chain[leader] = None
             leader = leader_of[leader]
@@ -221,7 +225,8 @@ def _place_agents(
     agents: Sequence[AgentView], retired: Sequence[AgentView]
 ) -> tuple[dict[str, list[AgentView]], dict[str, str]]:
     """The agents below each row, and the reasons of those whose chain does not reach the owner."""
-    ids, reached = {agent.id for agent in agents}, _collect_reached_ids(_group_by_leader(agents), OWNER_ID)
+    ids = {agent.id for agent in agents}
+    reached = _collect_reached_ids(_group_by_leader(agents), OWNER_ID)
     under = _group_by_leader(agent for agent in agents if agent.id in reached)
     lost = [agent for agent in agents if agent.id not in reached]
     reasons = {
@@ -300,7 +305,8 @@ def make_node_row(node: Node) -> Row:
     used = f" {formats.tokens(tokens):>6}" if tokens else ""
     needs_attention = agent.activity.state in ("queued", "waiting", "broken")
     right_style = label.tone if needs_attention else "grey"
-    right, style = f"{label.words}{used}", _choose_agent_style(node, agent)
+    right = f"{label.words}{used}"
+    style = _choose_agent_style(node, agent)
     return Row(node.id, text, label.sign, right, style, label.tone, right_style)
 
 
@@ -309,7 +315,7 @@ def _make_row_without_agent(node: Node) -> Row:
     mark = FOLD_MARKS[node.is_open]
     if node.id == OWNER_ID:
         return Row(node.id, f"{mark}{OWNER_ID}", "●", node.text, "ink", "accent", "grey")
-    style = "wants" if node.id.startswith(GROUP_PREFIX) and node.id != RETIRED else "faint"
+    style = "wants" if node.id.startswith(GROUP_PREFIX) and node.id != RETIRED_ID else "faint"
     return Row(node.id, f"{_indent(node)}{'+ ' if node.is_open is None else mark}{node.text}", " ", "", style)
 
 

@@ -161,7 +161,8 @@ def _collect_history_facts(
         approved, decided = similar
         text = f"approved {approved} of {decided} cards like this here"
         yield "decisions", text if decided else "no card like this decided here yet"
-    flow, workspace = card.assignment.flow, card.assignment.workspace
+    flow = card.assignment.flow
+    workspace = card.assignment.workspace
     for session in state.sessions if flow else ():
         if (session.flow, session.workspace) == (flow, workspace) and session.state.over:
             yield "last run", describe_result(session, now)
@@ -172,7 +173,8 @@ def _collect_work_facts(card: Card, sandbox: str, now: datetime) -> list[tuple[s
     """The work: its kind, cost, runner and changes. Facts without a text are not shown."""
     from engine import kind_title  # not before the first frame
 
-    assignment, served = card.assignment, one_line(card.consent_text)
+    assignment = card.assignment
+    served = one_line(card.consent_text)
     changes = card_fields.describe_changes(
         card.changes, check_only=card.check_only, without_sandbox=card.without_sandbox
     )
@@ -243,7 +245,8 @@ class Details(Dialog[None]):
         """Show `card` from now on. Call it while the screen is not open."""
         if card.id != self._card.id:
             self._evidence = Evidence()
-        self._card, self._is_risk_shown = card, False
+        self._card = card
+        self._is_risk_shown = False
         if self.is_mounted:
             self.query_one(Frame).screen_name = self.app.current_mode
             self._show_card()

@@ -96,7 +96,9 @@ class CardStack(Widget, can_focus=True):
         `on_decision` with a card and its decision; `on_reason` with the id of a dismissed card and the reason.
         """
         super().__init__(id="stack")
-        self._on_change, self._on_decision, self._on_reason = on_change, on_decision, on_reason
+        self._on_change = on_change
+        self._on_decision = on_decision
+        self._on_reason = on_reason
         self.cards: tuple[Card, ...] = ()
         """The pending cards, as the engine ranks them."""
         self.chosen_id = ""
@@ -190,7 +192,8 @@ class CardStack(Widget, can_focus=True):
 
     def _draw(self) -> None:
         """Draw the card in front, or the text of the empty stack."""
-        card, view = self.front, self.query_one("#front", CardView)
+        card = self.front
+        view = self.query_one("#front", CardView)
         view.card = card
         view.display = card is not None
         self.query_one("#empty").display = card is None
@@ -212,7 +215,8 @@ class CardStack(Widget, can_focus=True):
 
     def action_decide(self, name: str) -> None:
         """Approve, dismiss or snooze the card in front; `name` is that of a `CardDecision`."""
-        card, decision = self.front, CardDecision(name)
+        card = self.front
+        decision = CardDecision(name)
         if card is None or not self._can_decide():
             return
         self._fly_out(card, EXIT_DIRECTIONS[decision])

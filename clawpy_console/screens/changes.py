@@ -157,7 +157,8 @@ class Changes(Pane):
 
     def show(self, session: SessionView | None, change: ChangeSet | None) -> bool:
         """Show the change set of `session`. False when there is nothing to show, not even a test result."""
-        self._session, self._change = session, change
+        self._session = session
+        self._change = change
         files = change.files if change else ()
         self._files.display = self.diff_view.display = bool(files)
         self._files.can_mark = self.diff_view.can_mark = is_waiting_to_land(change)
@@ -165,7 +166,8 @@ class Changes(Pane):
         if version != self._diff_version:
             if self._diff_version is not None and self.diff_view.files:
                 self._marks.remember(self._diff_version.change_id, self._read_marked_lines())
-            self._diff_version, self._preview = version, None
+            self._diff_version = version
+            self._preview = None
             self.diff_view.show_message("Loading…" if change else "")
             if change is not None:
                 self._read_diff(change)
@@ -250,7 +252,8 @@ class Changes(Pane):
             lines.append(Content.styled(f"▲ {one_line(change.note)}", "$wants"))
         if check:
             lines.append(describe_check(check))
-        width, limit = max(self.size.width - 2, 20), MAX_WARNINGS if self.app.size.height >= 40 else 2
+        width = max(self.size.width - 2, 20)
+        limit = MAX_WARNINGS if self.app.size.height >= 40 else 2
         lines += make_file_warnings(change.files if change else (), width, limit)
         if self.has_comments_to_send:
             key = find_base_screen(self).key_of("work.send_comments")
@@ -286,7 +289,8 @@ class Changes(Pane):
     @property
     def has_comments_to_send(self) -> bool:
         """Whether there are comments that can be sent to the agent that made the changes."""
-        session, change = self._session, self._change
+        session = self._session
+        change = self._change
         if session is None or change is None or session.flow is not None or not session.state.over:
             return False
         return any(not comment.sent for comment in change.comments)

@@ -68,7 +68,8 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
     def make_frame(self, title: str, subtitle: str = "", *, classes: str = "") -> Vertical:
         """The box that holds the widgets of the dialog."""
         frame = Vertical(classes=f"dialog {classes}")
-        frame.border_title, frame.border_subtitle = Content(title), Content(subtitle)
+        frame.border_title = Content(title)
+        frame.border_subtitle = Content(subtitle)
         return frame
 
     def show_status(self, text: str, style: str = "$wants") -> None:
@@ -223,7 +224,8 @@ class Question(Dialog[Answer | None]):
         cancel: Answer = CANCEL,
     ) -> None:
         super().__init__()
-        self.title, self._text = title, Content(text) if isinstance(text, str) else text
+        self.title = title
+        self._text = Content(text) if isinstance(text, str) else text
         self._answers = (*answers, cancel)
         self._current_label = current_label
         current_indexes = (index for index, answer in enumerate(answers) if answer.label == current_label)

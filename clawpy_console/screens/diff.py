@@ -81,14 +81,16 @@ class Hunk:
     @cached_property
     def lines(self) -> list[Line]:
         lines: list[Line] = []
-        old, new = self.old_start, self.new_start
+        old = self.old_start
+        new = self.new_start
         for line in self.text.split("\n"):
             sign = line[:1] or " "
             if sign == "\\":
                 lines[-1] = lines[-1]._replace(has_newline=False)
                 continue
             lines.append(Line(sign, old if sign != "+" else 0, new if sign != "-" else 0, line[1:], len(lines)))
-            old, new = old + (sign != "+"), new + (sign != "-")
+            old += sign != "+"
+            new += sign != "-"
         return lines
 
     @cached_property
@@ -204,7 +206,9 @@ class DiffRows:
         self, files: Sequence[DiffFile], comments: Sequence[DiffComment], *, is_split: bool, comment_width: int
     ) -> None:
         """`is_split`: whether lines stand side by side. `comment_width`: the cells of a line of a comment."""
-        self._comments, self._comment_width, self._is_split = comments, comment_width, is_split
+        self._comments = comments
+        self._comment_width = comment_width
+        self._is_split = is_split
         self._starts: list[int] = []  # the first row of each run
         self._runs: list[DiffEntry] = []  # the entry of that row
         self._count = 0
@@ -258,7 +262,8 @@ class DiffRows:
 
     def _add_lines(self, file: DiffFile, hunk: Hunk, comments: list[DiffComment]) -> list[DiffComment]:
         """Add the lines of a hunk, each with the comments on it below. Returns the other comments."""
-        row_count, start = hunk.count_rows(is_split=self._is_split), 0
+        row_count = hunk.count_rows(is_split=self._is_split)
+        start = 0
         for row in range(row_count if comments else 0):
             line = DiffEntry("line", file, hunk, row, self._is_split)
             if on_line := [comment for comment in comments if line.shows_line_of(comment)]:

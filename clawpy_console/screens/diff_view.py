@@ -66,7 +66,8 @@ class DiffPainter:
 
     def __init__(self, get_style: Callable[[str], Style], is_ansi: Callable[[], bool]) -> None:
         """`get_style` gives the style of a name; `is_ansi` says whether the terminal has only 16 colours."""
-        self._get_style, self._is_ansi = get_style, is_ansi
+        self._get_style = get_style
+        self._is_ansi = is_ansi
         self.digits = 3
         """Cells of a line number."""
         self.shift = 0
@@ -77,7 +78,8 @@ class DiffPainter:
         """Draw these files from now on, not shifted."""
         last_hunks = [file.hunks[-1] for file in files if file.hunks]
         last_line = max((max(hunk.old_start, hunk.new_start) + len(hunk.signs) for hunk in last_hunks), default=0)
-        self.digits, self.shift = max(3, len(str(last_line))), 0
+        self.digits = max(3, len(str(last_line)))
+        self.shift = 0
         self._tokens.clear()
 
     def move(self, by: int, rows: Iterable[LineRow], width: int, *, is_split: bool) -> None:
@@ -93,7 +95,8 @@ class DiffPainter:
         """A row in `width` cells: the head of a file or a hunk, a line, a comment or a note. `marked` are those that
         land."""
         cursor = Strip([Segment("▸" if has_cursor else " ", base + self._get_style("accent"))])
-        width, file = width - 1, entry.file
+        width -= 1
+        file = entry.file
         if entry.kind == "file":
             style = base + self._get_style("file")
             right = " binary " if file.change.added is None else f" +{file.change.added} -{file.change.removed} "
@@ -104,10 +107,12 @@ class DiffPainter:
         if entry.kind == "line":
             return Strip.join([cursor, self._draw_line(entry, width, style)])
         if entry.hunk is not None and entry.kind == "hunk":
-            text, tone = _describe_hunk(file, entry.hunk, marked), "faint"
+            text = _describe_hunk(file, entry.hunk, marked)
+            tone = "faint"
         else:
             indent = " " * (2 * self.digits + 2) + "┃ " if entry.kind == "comment" else "    "
-            text, tone = indent + entry.text, entry.tone
+            text = indent + entry.text
+            tone = entry.tone
         return Strip.join([cursor, Strip([Segment(fit_to_width(text, width), style + self._get_style(tone))])])
 
     def _draw_line(self, entry: DiffEntry, width: int, base: Style) -> Strip:
@@ -162,7 +167,9 @@ class DiffPainter:
 
     def _highlight_line(self, entry: DiffEntry, line: Line) -> list[tuple[str, str]]:
         """The tokens of `line`, each with its tone; highlighted with the lines around it, and kept."""
-        hunk, side, block = entry.hunk, "-" if line.sign == "-" else "+", line.number // HIGHLIGHT_LINES
+        hunk = entry.hunk
+        side = "-" if line.sign == "-" else "+"
+        block = line.number // HIGHLIGHT_LINES
         assert hunk is not None  # a line has one
         key = (hunk, side, block)
         if key not in self._tokens:
@@ -232,7 +239,9 @@ class DiffView(CursorView, can_focus=True):
         self, files: Sequence[DiffFile], comments: tuple[DiffComment, ...] = (), marked: Collection[Mark] = ()
     ) -> None:
         """Show `files` from the top."""
-        self.files, self._comments, self.marked = files, comments, set(marked)
+        self.files = files
+        self._comments = comments
+        self.marked = set(marked)
         self._painter.begin(files)
         self._rebuild_rows(None)
 
@@ -339,7 +348,8 @@ class DiffView(CursorView, can_focus=True):
     def action_mark(self) -> None:
         """Mark the hunk under the cursor to be landed, or no longer; on a file all of it."""
         if (entry := self.current) is not None:
-            file, hunk = entry.file, entry.hunk
+            file = entry.file
+            hunk = entry.hunk
             self.toggle_marks(file.marks if hunk is None or file.all_or_nothing else {(file.change.path, hunk.number)})
 
     def toggle_marks(self, marks: set[Mark]) -> None:

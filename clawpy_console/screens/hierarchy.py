@@ -127,7 +127,8 @@ class HierarchyScreen(FilteredScreen):
             rows.select(matches[0])
 
     def _draw_tree(self) -> None:
-        state, agent_id = self.state, self._agent_to_select
+        state = self.state
+        agent_id = self._agent_to_select
         agent = next((agent for agent in state.agents if agent.id == agent_id), None)
         if agent is not None:
             self._folds = self._folds.unfold_to(agent, [OWNER_ID, *find_leaders_above(state.agents, [agent_id])])
@@ -140,7 +141,8 @@ class HierarchyScreen(FilteredScreen):
 
     def _draw_tree_title(self, match_count: int) -> None:
         """Draw how many agents there are, how many match the filter, and how many are running, waiting and broken."""
-        state, badges = self.state, []
+        state = self.state
+        badges = []
         total = f"{len(state.agents):,}"
         if self.filter_words:
             total = f"{match_count:,} of {total}"
@@ -274,7 +276,7 @@ class HierarchyScreen(FilteredScreen):
     def action_everyone(self) -> None:
         """Show agents that never worked, or fold them again."""
         show_all = not self._folds.show_all
-        folded = frozenset(id for id in self._folds.toggled if not id.startswith(FOLD_PREFIX))
+        folded = frozenset(row_id for row_id in self._folds.toggled if not row_id.startswith(FOLD_PREFIX))
         self._folds = FoldState(self._folds.toggled if show_all else folded, show_all)
         self._draw_tree()
         self.app.show_toast("Showing all agents." if show_all else "Agents that have not worked yet are folded.")
@@ -362,7 +364,8 @@ class HierarchyScreen(FilteredScreen):
 
     def action_edit(self) -> None:
         """Edit the profile of a leader where it is shown, else the file."""
-        agent, name = self.agent, find_editable_file(self.agent)
+        agent = self.agent
+        name = find_editable_file(self.agent)
         if agent is None or not name:
             return
         if self.tab == "guidance" and self._detail and "profile" in self._detail.contents["guidance"]:
@@ -400,10 +403,10 @@ class Tab(NamedTuple):
 
 def _make_finding_groups(findings: Sequence[Bubble], screen: HierarchyScreen) -> Mapping[str, Sequence[Row]]:
     """The findings of an agent itself, and those that others sent up to it, by their headings."""
-    id = screen.detail_id
-    own = [finding for finding in findings if finding.learning.agent == id]
-    others = [finding for finding in findings if finding.learning.agent != id]
-    titles = {"FOUND BY IT": own, "ON THEIR WAY UP" if id == OWNER_ID else "SENT UP TO IT": others}
+    agent_id = screen.detail_id
+    own = [finding for finding in findings if finding.learning.agent == agent_id]
+    others = [finding for finding in findings if finding.learning.agent != agent_id]
+    titles = {"FOUND BY IT": own, "ON THEIR WAY UP" if agent_id == OWNER_ID else "SENT UP TO IT": others}
     return {
         f"{title}  {len(group)}": [_make_finding_row(finding, screen.now) for finding in group]
         for title, group in titles.items()
@@ -413,9 +416,11 @@ def _make_finding_groups(findings: Sequence[Bubble], screen: HierarchyScreen) ->
 def _make_finding_row(finding: Bubble, now: datetime) -> Row:
     label = agent_fields.FINDING_STATES[finding.state]
     if finding.refused_by:
-        state, state_style = f"gate {finding.refused_by.number}", label.tone
+        state = f"gate {finding.refused_by.number}"
+        state_style = label.tone
     else:
-        state, state_style = label.words, "grey"
+        state = label.words
+        state_style = "grey"
     right = f"{state:<8} {formats.age(now - finding.at):>4}"
     return Row(finding.id, one_line(finding.learning.text), label.sign, right, "ink", label.tone, state_style)
 
@@ -435,8 +440,10 @@ def _make_session_groups(sessions: Sequence[SessionView], screen: HierarchyScree
     """The sessions of an agent, below the sums of all of them."""
     if screen.agent is None:
         return {}
-    activity, prefix = screen.agent.activity, screen.state.make_place_prefix
-    session_count, cost = formats.count(activity.sessions, "session"), formats.money(activity.total_cost)
+    activity = screen.agent.activity
+    prefix = screen.state.make_place_prefix
+    session_count = formats.count(activity.sessions, "session")
+    cost = formats.money(activity.total_cost)
     title = f"{session_count}  {activity.total_tokens:,} tokens  {cost}"
     return {title: [make_session_row(session, screen.now, prefix(session.workspace)) for session in sessions]}
 
@@ -456,20 +463,21 @@ TABS: Mapping[str, Tab] = {
 first, its part `teaching`, and sessions newest first."""
 
 
-def read_agent(engine: Engine, id: str) -> AgentDetail:
+def read_agent(engine: Engine, agent_id: str) -> AgentDetail:
     """The detail of an agent or of the owner. Blocking. Raises `Refusal` `unknown_agent`."""
-    if id == OWNER_ID:
+    if agent_id == OWNER_ID:
         queued = engine.bubbles.list(state=BubbleState.QUEUED, limit=MAX_ITEMS)
         problems = agent_fields.make_problem_fields(dispatch(engine, "agents", {})["problems"])
-        return AgentDetail(id, {"who": [Field("folder", str(engine.home.agents)), *problems], "findings": queued})
-    agent = dispatch(engine, "agents", {"action": "show", "id": id})
+        return AgentDetail(agent_id, {"who": [Field("folder", str(engine.home.agents)), *problems], "findings": queued})
+    agent = dispatch(engine, "agents", {"action": "show", "id": agent_id})
     contents: dict[str, Any] = {"who": [*agent_fields.make_agent_fields(agent)]}
     if agent.get("retired"):
-        return AgentDetail(id, contents)
+        return AgentDetail(agent_id, contents)
     block = None
     if not agent["agent"]["broken"]:
-        guidance, block = dispatch(engine, "guidance", {"id": id}), engine.cascade.guidance(id)
+        guidance = dispatch(engine, "guidance", {"id": agent_id})
+        block = engine.cascade.guidance(agent_id)
         contents |= {"guidance": guidance, "teaching": guidance["teaching"]}
-    contents["findings"] = engine.bubbles.list(agent=id, limit=MAX_ITEMS)
-    contents["work"] = engine.sessions.list_newest(agent=id, limit=MAX_ITEMS)
-    return AgentDetail(id, {name: contents[name] for name in TABS if name in contents}, block)
+    contents["findings"] = engine.bubbles.list(agent=agent_id, limit=MAX_ITEMS)
+    contents["work"] = engine.sessions.list_newest(agent=agent_id, limit=MAX_ITEMS)
+    return AgentDetail(agent_id, {name: contents[name] for name in TABS if name in contents}, block)

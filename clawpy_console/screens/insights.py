@@ -69,7 +69,8 @@ class InsightsScreen(ConsoleScreen):
 
     def read_again(self, wait: float = 0.0) -> None:
         """Read the figures of the chosen period and workspace, after `wait` seconds."""
-        days, workspace = self._days, self._workspace
+        days = self._days
+        workspace = self._workspace
         self.read(lambda engine: engine.insights.read(days, workspace), self._show, group="insights", wait=wait)
 
     def _show(self, insights: Insights) -> None:

@@ -116,7 +116,8 @@ class Jump(Dialog[Spot | None]):
         for label, spot in self._spots.items():
             x, y = spot.on_screen
             if label.startswith(self._typed) and y < len(picture):  # a smaller terminal closes it after this drawing
-                line, letters = picture[y], label[len(self._typed) :]
+                line = picture[y]
+                letters = label[len(self._typed) :]
                 if x >= len(letters) and not line.crop(x - len(letters), x).text.strip():
                     x -= len(letters)
                 line_after = line.crop(x + len(letters), line.cell_length)
@@ -135,7 +136,8 @@ class Jump(Dialog[Spot | None]):
         if event.is_printable and typed in self._spots:
             self.dismiss(self._spots[typed])
         elif event.is_printable and any(label.startswith(typed) for label in self._spots):
-            self._typed, self._picture = typed, None
+            self._typed = typed
+            self._picture = None
             self.refresh()
         else:
             self.dismiss(None)

@@ -72,7 +72,8 @@ class ReasonDialog(PreviewDialog[str | None]):
     def __init__(self, title: str, preview: list[Field]) -> None:
         """`preview`: what the decision changes."""
         super().__init__()
-        self._title, self._preview = title, preview
+        self._title = title
+        self._preview = preview
 
     def compose(self) -> ComposeResult:
         with self.make_frame(self._title):
@@ -148,8 +149,9 @@ class LearningScreen(FilteredScreen):
             self._draw_record()
 
     def read_again(self, wait: float = 0.0) -> None:
-        words, id = " ".join(self.filter_words), self._id_to_select
-        self.read(lambda engine: read_list(engine, words, id), self._show_list, group="list", wait=wait)
+        words = " ".join(self.filter_words)
+        required_id = self._id_to_select
+        self.read(lambda engine: read_list(engine, words, required_id), self._show_list, group="list", wait=wait)
 
     def _show_list(self, listed: list[ListedRow]) -> None:
         self._listed = listed
@@ -162,13 +164,13 @@ class LearningScreen(FilteredScreen):
         self._read_view()
 
     def _read_view(self, wait: float = 0.0) -> None:
-        id = self.current
-        if not id or id.startswith(FAULT_PREFIX):
+        item_id = self.current
+        if not item_id or item_id.startswith(FAULT_PREFIX):
             self._show_view(None)
             return
 
         self.read(
-            lambda engine: engine.adaptation.view(id) if is_candidate(id) else engine.learnings.view(id),
+            lambda engine: engine.adaptation.view(item_id) if is_candidate(item_id) else engine.learnings.view(item_id),
             self._show_view,
             self._on_view_refused,
             group="view",
@@ -183,7 +185,8 @@ class LearningScreen(FilteredScreen):
             self.app.show_toast(refusal, "error")
 
     def _show_view(self, view: ItemView | None) -> None:
-        before, self._view = self._view, view
+        before = self._view
+        self._view = view
         self._draw_view()
         if before is None or view is None or find_subject(before).id != find_subject(view).id:
             self.query_one("#detail").scroll_home(animate=False)
@@ -200,9 +203,9 @@ class LearningScreen(FilteredScreen):
         """The candidate or learning under the cursor, None until it was read."""
         return self._view if self._view is not None and find_subject(self._view).id == self.current else None
 
-    def show(self, id: str) -> None:
+    def show(self, item_id: str) -> None:
         """Put the cursor on a candidate or a learning as soon as it was read; the filters are cleared."""
-        self._id_to_select = id
+        self._id_to_select = item_id
         self._shown_heading = self._shown_kind = ""
         self.filter.close()
         self.read_again()
@@ -228,7 +231,9 @@ class LearningScreen(FilteredScreen):
 
     def _draw_view(self) -> None:
         """Draw the candidate or learning under the cursor, and its links."""
-        view, current, now = self.view, self.current, self.now
+        view = self.view
+        current = self.current
+        now = self.now
         fields: list[Field] = []
         if isinstance(view, CandidateView):
             fields = [*learning_fields.make_candidate_fields(document(view), now)]
@@ -281,12 +286,12 @@ class LearningScreen(FilteredScreen):
     @on(Rows.Opened, "#links")
     def _on_link_opened(self, message: Rows.Opened) -> None:
         """Go to a linked learning, or to the session of a link."""
-        kind, id = message.row_id.split(":")[:2]
+        kind, linked_id = message.row_id.split(":")[:2]
         if kind == "learning":
-            self.show(id)
+            self.show(linked_id)
             return
         record = self._record
-        if session := record.session_id if record is not None else id:
+        if session := record.session_id if record is not None else linked_id:
             self.app.open("work", session)
         else:
             self.app.show_toast("It does not come from a session.", "warning")
@@ -295,7 +300,8 @@ class LearningScreen(FilteredScreen):
         """Show the next "group", or the next "kind" of learning, alone; after the last, all."""
         if filter_by == "group":
             headings = dict.fromkeys(("", *CANDIDATE_HEADINGS.values()))
-            self._shown_heading, self._shown_kind = find_next_choice([*headings], self._shown_heading), ""
+            self._shown_heading = find_next_choice([*headings], self._shown_heading)
+            self._shown_kind = ""
         else:
             kinds = ["", *learning_fields.LEARNING_KINDS]
             self._shown_heading, self._shown_kind = "", find_next_choice(kinds, self._shown_kind)
@@ -326,7 +332,8 @@ class LearningScreen(FilteredScreen):
         view = self.view
         if view is None or self._refuse_while_undoing():
             return
-        decision, subject = DECISIONS[name], find_subject(view)
+        decision = DECISIONS[name]
+        subject = find_subject(view)
 
         def decide(reason: str) -> None:
             self.app.call_engine(
@@ -340,7 +347,8 @@ class LearningScreen(FilteredScreen):
 
     def _ask_before(self, name: str, view: ItemView, decide: Callable[[str], None]) -> None:
         """Show what a decision changes, and ask for its reason or its confirmation before `decide`."""
-        decision, subject = DECISIONS[name], find_subject(view)
+        decision = DECISIONS[name]
+        subject = find_subject(view)
         text = subject.text if isinstance(subject, LearningEntry) else ""
         title = f"{decision.question} {crop(learning_fields.make_title_or_excerpt(subject.title, text), 60)}"
         make_effect = decision.make_effect or partial(learning_fields.make_candidate_decision_fields, move=name)
@@ -373,12 +381,13 @@ class LearningScreen(FilteredScreen):
 
     def action_undo(self) -> None:
         """Undo the last decision about a candidate."""
-        id = self._last_decided_id
+        candidate_id = self._last_decided_id
         if self._refuse_while_undoing():
             return
 
         def on_undone(restored: Candidate) -> None:
-            self._last_decided_id, self._is_undoing = "", False
+            self._last_decided_id = ""
+            self._is_undoing = False
             self.app.show_toast(f"Undone: {learning_fields.CANDIDATE_STATUS[restored.status].words}, as before")
             self._refresh_all()
 
@@ -387,7 +396,7 @@ class LearningScreen(FilteredScreen):
             self.app.show_toast(refusal, "error")
 
         self._is_undoing = True
-        self.app.call_engine(lambda engine: engine.adaptation.undo(id), on_undone, on_refusal)
+        self.app.call_engine(lambda engine: engine.adaptation.undo(candidate_id), on_undone, on_refusal)
 
     def action_chain(self) -> None:
         """Run the promotion chain now: learnings that recur in several sessions are promoted."""

@@ -50,9 +50,9 @@ FAULT_PREFIX = "fault: "
 """The prefix of the id of a row for a file that cannot be read."""
 
 
-def is_candidate(id: str) -> bool:
+def is_candidate(row_id: str) -> bool:
     """Whether a row with this id is a candidate, not a learning or a fault."""
-    return id.startswith("cand_")
+    return row_id.startswith("cand_")
 
 
 class ListedRow(NamedTuple):
@@ -144,7 +144,8 @@ def make_candidate_row(candidate: Candidate, lift: Lift | None) -> Row:
         is_measured = lift.verdict is not LiftVerdict.NOT_ENOUGH
         right = f"lift {formats.percentage_points(lift.difference) if is_measured else '…'}"
     if harms := _does_harm(lift):
-        sign, tone = "▲", "wants"  # you may want to roll it back
+        sign = "▲"  # you may want to roll it back
+        tone = "wants"
     text_style = "ink" if candidate.status in (CandidateStatus.REVIEW, CandidateStatus.ACTIVE) else "grey"
     text = f"{learning_fields.CANDIDATE_TYPES[candidate.type].short:<8}{one_line(candidate.title)}"
     right_style = "wrong" if harms else "grey"
@@ -155,7 +156,8 @@ def make_learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> 
     """A learning in a list: its kind, its title, when it was found."""
     sign, tone, _ = learning_fields.LEARNING_STATUS[entry.status]
     if _needs_review(entry):
-        sign, tone = "▲", "wants"
+        sign = "▲"
+        tone = "wants"
     title = learning_fields.make_title_or_excerpt(entry.title, entry.text)
     text = f"{learning_fields.LEARNING_KINDS[entry.kind].short:<6}{title}"
     found_at = formats.moment(entry.created_at, now) if entry.created_at else ""
@@ -178,7 +180,8 @@ def make_link_rows(view: ItemView, prompts: Mapping[str, str], now: datetime) ->
 
 def _make_record_rows(view: CandidateView, now: datetime) -> dict[str, list[Row]]:
     """The records of a candidate by what they say of it."""
-    candidate, titles = view.candidate, learning_fields.EVIDENCE_TITLES.values()
+    candidate = view.candidate
+    titles = learning_fields.EVIDENCE_TITLES.values()
     evidence = zip(titles, (candidate.drafted_from, candidate.corroborated_by, candidate.against), strict=True)
     return {title: [_make_record_row(record, candidate, now) for record in view.records if record.id in ids]
             for title, ids in evidence}  # fmt: skip
@@ -204,7 +207,7 @@ def _make_provenance_rows(view: LearningView, prompts: Mapping[str, str], now: d
     return {
         "came from": [make_learning_row(entry, now, "learning:") for entry in view.promoted_from],
         "became": [make_learning_row(entry, now, "learning:") for entry in view.promoted_to],
-        "sessions": [Row(f"session:{id}", prompts.get(id, id), "○") for id in view.sessions],
+        "sessions": [Row(f"session:{session}", prompts.get(session, session), "○") for session in view.sessions],
         f"reached {formats.count(view.prompts, 'prompt')}, the newest": reached,
     }
 

@@ -120,13 +120,17 @@ class MemoryScreen(FilteredScreen):
     def _draw_entries(self) -> None:
         count = f"  {len(self._entries)}{'+' if self._has_more else ''}" if self._entries else ""
         title = f"{self._layer.value} {LAYER_NAMES[self._layer][0].upper()}"
-        words, origin, empty = " ".join(self.filter_words), "", "None yet."
+        words = " ".join(self.filter_words)
+        origin = ""
+        empty = "None yet."
         if self._is_single:
             origin = "  from another screen"
         elif words and self._filters_by_meaning:
-            origin, empty = f"  meaning “{words}”", "Nothing similar."
+            origin = f"  meaning “{words}”"
+            empty = "Nothing similar."
         elif words:
-            origin, empty = f"  with “{words}”", f"No match. {self.key_of('memory.meaning')} searches by meaning."
+            origin = f"  with “{words}”"
+            empty = f"No match. {self.key_of('memory.meaning')} searches by meaning."
         self.show_content("#entries-title", Content.assemble(title, (count, "$grey"), (origin, "not bold $grey")))
         draft_keys = f"{self.key_of('memory.promote')} keeps, {self.key_of('memory.reject')} dismisses"
         self._entry_rows.show(_make_entry_rows(self._entries, self.now, draft_keys), empty=empty)
@@ -154,7 +158,8 @@ class MemoryScreen(FilteredScreen):
         screen opened, stays."""
         if self._is_single:
             return
-        layer, words = self._layer, " ".join(self.filter_words)
+        layer = self._layer
+        words = " ".join(self.filter_words)
         by_meaning = self._filters_by_meaning and bool(words)
 
         def read(engine: Engine) -> tuple[list[Entry], tuple[str, ...]]:
@@ -191,8 +196,11 @@ class MemoryScreen(FilteredScreen):
     def _go_to_layer(self, layer: Layer, *, is_single: bool = False) -> None:
         """Select a layer, for pages of it or for a single entry. The entries are still to be read."""
         self.workers.cancel_group(self, "detail")
-        self._layer, self._entries, self._is_single = layer, (), is_single
-        self._detail_entry, self._links = None, ()
+        self._layer = layer
+        self._entries = ()
+        self._is_single = is_single
+        self._detail_entry = None
+        self._links = ()
         self.filter.close()
         self._draw_lists()
         self._draw_detail()
@@ -206,7 +214,9 @@ class MemoryScreen(FilteredScreen):
     @on(Rows.Moved, "#entries")
     def _on_entry_moved(self) -> None:
         self._read_detail()
-        layer, before, words = self._layer, self._entries, " ".join(self.filter_words)
+        layer = self._layer
+        before = self._entries
+        words = " ".join(self.filter_words)
         if self._has_more and self.entry is before[-1]:
             self.read(
                 lambda engine: [*before, *memory_entries.read_page(engine, layer, words, before)],
@@ -218,7 +228,8 @@ class MemoryScreen(FilteredScreen):
         entry = self.entry
         self.refresh_bindings()
         if entry is None:
-            self._detail_entry, self._links = None, ()
+            self._detail_entry = None
+            self._links = ()
             self._draw_detail()
         else:
             self.read(
@@ -250,7 +261,7 @@ class MemoryScreen(FilteredScreen):
         elif link is not None:
             self.app.open("work", link.id)
 
-    def show(self, layer: Layer, id: str) -> None:
+    def show(self, layer: Layer, entry_id: str) -> None:
         """Show a single entry; Escape leads back to all entries of its layer."""
 
         def on_entry(entry: Entry) -> None:
@@ -261,7 +272,7 @@ class MemoryScreen(FilteredScreen):
             self._show_entries([entry])
             self.go_to("entries")
 
-        self.read(lambda engine: memory_entries.find_entry(engine, layer, id), on_entry, group="single")
+        self.read(lambda engine: memory_entries.find_entry(engine, layer, entry_id), on_entry, group="single")
 
     # Filter and meaning
 
@@ -276,7 +287,8 @@ class MemoryScreen(FilteredScreen):
         self._open_filter(by_meaning=True)
 
     def _open_filter(self, *, by_meaning: bool) -> None:
-        self._is_single, self._filters_by_meaning = False, by_meaning
+        self._is_single = False
+        self._filters_by_meaning = by_meaning
         super().action_filter()
 
     @on(Input.Submitted, "#filter")
@@ -360,7 +372,8 @@ class MemoryScreen(FilteredScreen):
 
     def action_recall(self) -> None:
         """Show what would be recalled for the task under the cursor, or for the first card."""
-        value, card = self._value, next(iter(self.state.cards), None)
+        value = self._value
+        card = next(iter(self.state.cards), None)
         request = PromptRequest("", "", next(iter(self.state.workspaces), ""), "")
         if card is not None:
             assignment = card.assignment
@@ -414,7 +427,8 @@ def _make_entry_rows(entries: Sequence[Entry], now: datetime, draft_keys: str = 
     label_width = min(MAX_LABEL_CELLS, max(label_lengths, default=0))
     groups: dict[str, list[Row]] = {}
     for entry in entries:
-        text, age = one_line(entry.text[:400]), formats.age(now - entry.at) if entry.at else ""
+        text = one_line(entry.text[:400])
+        age = formats.age(now - entry.at) if entry.at else ""
         if isinstance(entry.value, RecallMatch):
             row = Row(entry.key, text, f"{entry.value.score:.2f}", age, "ink", "accent")
         else:

@@ -52,9 +52,9 @@ class Entry:
     """None for a session."""
     id: str
     text: str
-    label: str
+    label: str = ""
     """The word before the text: the kind, the state or the relation."""
-    at: datetime | None
+    at: datetime | None = None
     group: str = ""
     """The heading above it, "" for none."""
     mark: str = ""
@@ -110,16 +110,7 @@ def _make_plain_entry(value: EntryValue) -> Entry:
         case ParaFact():
             return _make_fact_entry(value)
         case FactDraft():
-            return Entry(
-                Layer.PARA,
-                value.id,
-                sanitise(value.fact),
-                label="draft",
-                at=value.created_at,
-                group=DRAFTS_HEADING,
-                mark="▲",
-                mark_style="wants",
-            )
+            return _make_draft_entry(value)
         case LedgerEntry():
             return _make_ledger_entry(value)
 
@@ -129,12 +120,17 @@ def _make_file_entry(file: AgentFile) -> Entry:
         Layer.MARKDOWN,
         f"{file.agent}/{file.name}",
         file.problem or sanitise(file.text),
-        label=file.name,
-        at=file.written,
+        file.name,
+        file.written,
         group=file.agent,
         mark="✗" if file.problem else "",
         mark_style="wrong",
     )
+
+
+def _make_draft_entry(draft: FactDraft) -> Entry:
+    entry = Entry(Layer.PARA, draft.id, sanitise(draft.fact), "draft", draft.created_at)
+    return replace(entry, group=DRAFTS_HEADING, mark="▲", mark_style="wants")
 
 
 def _make_ledger_entry(row: LedgerEntry) -> Entry:
@@ -241,28 +237,28 @@ def search_by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Ent
     return [make_entry(item) for item in recall.items], recall.left_out
 
 
-def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
+def find_entry(engine: Engine, layer: Layer, entry_id: str) -> Entry:
     """One entry by its id. Raises `Refusal` `unknown_memory` when there is none (any more)."""
     knowledge = engine.knowledge
     value: EntryValue | None = None
     match layer:
         case Layer.MARKDOWN:
-            agent, _, name = id.partition("/")
+            agent, _, name = entry_id.partition("/")
             value = engine.agent_files.read(agent, name)
         case Layer.VECTORS | Layer.CONTEXT:
-            value = engine.memory.find_entry(layer, id)
+            value = engine.memory.find_entry(layer, entry_id)
         case Layer.CAPTURE:
-            value = knowledge.captures.find_entry(id)
+            value = knowledge.captures.find_entry(entry_id)
         case Layer.GRAPH:
-            value = knowledge.graph.get(id)
+            value = knowledge.graph.get(entry_id)
         case Layer.PARA:
-            drafts = (draft for draft in knowledge.drafts.waiting() if draft.id == id)
-            value = next(drafts, None) or knowledge.para.get(id)
-        case Layer.LEDGER if id.isdigit():
-            value = next(iter(engine.ledger.read_newest(1, before=int(id) + 1)), None)
+            drafts = (draft for draft in knowledge.drafts.waiting() if draft.id == entry_id)
+            value = next(drafts, None) or knowledge.para.get(entry_id)
+        case Layer.LEDGER if entry_id.isdigit():
+            value = next(iter(engine.ledger.read_newest(1, before=int(entry_id) + 1)), None)
     if value is None:
         raise Refusal(
-            "unknown_memory", f"layer {layer.value} has no {sanitise(id)}", "it has been forgotten or has expired"
+            "unknown_memory", f"layer {layer.value} has no {sanitise(entry_id)}", "it has been forgotten or has expired"
         )
     return make_entry(value)
 
@@ -305,16 +301,16 @@ def _read_links(engine: Engine, value: EntryValue | None) -> list[Entry]:
     return []
 
 
-def _make_entry_link(layer: Layer, id: str, heading: str) -> list[Entry]:
+def _make_entry_link(layer: Layer, entry_id: str, heading: str) -> list[Entry]:
     """A link to the entry with this id; no link for ""."""
-    return [Entry(layer, id, id, label="", at=None, group=heading)] if id else []
+    return [Entry(layer, entry_id, entry_id, group=heading)] if entry_id else []
 
 
-def _make_session_link(id: str, heading: str) -> list[Entry]:
+def _make_session_link(session_id: str, heading: str) -> list[Entry]:
     """A link to the session with this id; no link if the id is no session's."""
-    if not id.startswith("sess_"):
+    if not session_id.startswith("sess_"):
         return []
-    return [Entry(None, id, id, label="session", at=None, group=heading, mark="▸", mark_style="grey")]
+    return [Entry(None, session_id, session_id, "session", group=heading, mark="▸", mark_style="grey")]
 
 
 def _read_neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
@@ -345,10 +341,10 @@ def _read_correction_links(engine: Engine, fact_id: str, heading: str) -> list[E
     return links
 
 
-def _read_using_sessions(engine: Engine, id: str) -> list[Entry]:
+def _read_using_sessions(engine: Engine, entry_id: str) -> list[Entry]:
     """The sessions whose prompts contained the entry, newest first."""
     link_by_session: dict[str, Entry] = {}
-    for call in engine.calls.find_calls_with_memory(id):
+    for call in engine.calls.find_calls_with_memory(entry_id):
         text = f"{call.agent} · {call.model} · {call.session_id}"
         link = Entry(
             None, call.session_id, text, call.run_kind, call.started_at, group="USED BY", mark="▸", mark_style="grey"

@@ -139,7 +139,8 @@ class MissionScreen(ConsoleScreen):
             self._draw_lists()
 
     def _draw_lists(self) -> None:
-        state, shown = self.state, self._shown_state
+        state = self.state
+        shown = self._shown_state
         now = self.now.replace(microsecond=0)  # so that all clocks change in the same frame
         for name, make_rows in ROW_MAKERS.items():
             rows = self.query_one(f"#{name}", Rows)
@@ -205,7 +206,8 @@ class MissionScreen(ConsoleScreen):
 
     def _list_filters(self) -> list[str | None]:
         """The choices of `workspace_filter`."""
-        own, others = self.state.workspaces, self._count_other_workspaces()
+        own = self.state.workspaces
+        others = self._count_other_workspaces()
         return [None, *(own if len(own) > 1 else ()), *others, *([""] if others else ())]
 
     def _select_shown(self, cards: Iterable[Card]) -> tuple[Card, ...]:
@@ -215,7 +217,8 @@ class MissionScreen(ConsoleScreen):
     @property
     def _shown_state(self) -> AppState:
         """The state with the sessions and the checks of the workspaces that are shown, and no others."""
-        state, shows = self.state, self.app.shows
+        state = self.state
+        shows = self.app.shows
         checked = tuple((place, at) for place, at in state.autonomy.last_checked if shows(place))
         sessions = tuple(session for session in state.sessions if shows(session.workspace))
         return replace(state, sessions=sessions, autonomy=replace(state.autonomy, last_checked=checked))
@@ -235,7 +238,8 @@ class MissionScreen(ConsoleScreen):
         if not self.is_ready:
             return
         stack = self._stack
-        front, rows = stack.front, self.query_one("#cards", Rows)
+        front = stack.front
+        rows = self.query_one("#cards", Rows)
         if self._message.error_card_id not in (None, self._front_id):
             self._message.clear()
         self._draw_stack_title()
@@ -399,7 +403,8 @@ class MissionScreen(ConsoleScreen):
             self.app.open("hierarchy", message.row_id)
 
     def find_text_to_copy(self) -> str:
-        focused, front = self.focused, self._stack.front
+        focused = self.focused
+        front = self._stack.front
         if isinstance(focused, Transcript):
             return focused.session_id
         if isinstance(focused, Rows):

@@ -130,7 +130,8 @@ class EvidencePane(Pane):
         screen = find_base_screen(self)
         details_hint = (f"  {screen.key_of('stack.details')} shows all", "not bold $faint")
         screen.show_content("#why-title", Content.assemble("WHY", details_hint))
-        evidence, in_full = self._evidence or Evidence(), card.has_stated_confidence
+        evidence = self._evidence or Evidence()
+        in_full = card.has_stated_confidence
         fields = [*make_evidence_fields(card, evidence, self.app.state, screen.now, in_full=in_full)]
         if card.assignment.flow and (parameters := format_parameters(card.assignment.parameters)):
             fields += [heading("parameters"), *(text_line(item, "grey") for item in parameters.split("\n"))]
@@ -189,7 +190,8 @@ def make_waiting_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     workspaces = {session.id: session.workspace for session in state.sessions}
     rows = []
     for waiting in state.waiting:
-        mark, age = QUEUE_SIGNS.get(waiting.kind, "▲"), formats.age(now - waiting.since)
+        mark = QUEUE_SIGNS.get(waiting.kind, "▲")
+        age = formats.age(now - waiting.since)
         title = state.make_place_prefix(workspaces.get(waiting.session_id or "", "")) + one_line(waiting.title)
         first, *_ = Content(title).wrap(max(8, width - 4 - len(age)))
         rows.append(Row(waiting.id, first.plain, mark, age, "ink", "wants", "wants"))
@@ -227,7 +229,8 @@ def make_glance(last_line: str, session: SessionView | None, place: str, width: 
 
 def describe_hidden_panes(state: AppState, now: datetime, key: str) -> Content:
     """The counts of the panes that a narrow terminal does not show; `key` leads there."""
-    running_count, waiting_count = len(state.running), len(state.waiting)
+    running_count = len(state.running)
+    waiting_count = len(state.waiting)
     oldest = ""
     if state.waiting:
         age = formats.age(now - min(waiting.since for waiting in state.waiting))
@@ -286,12 +289,14 @@ def describe_empty_stack(state: AppState, now: datetime, keymap: Mapping[str, st
 
 def _make_empty_title(state: AppState, keymap: Mapping[str, str]) -> str:
     """What needs the operator although there is no card, and why the last run went wrong; else that nothing does."""
-    bad_run, needs = _find_last_bad_run(state), []
+    bad_run = _find_last_bad_run(state)
+    needs = []
     if state.waiting:
         items = formats.count(len(state.waiting), "item")
         needs.append(f"{items} waiting for you: press {format_key('panes.next', keymap)}")
     if bad_run is not None:
-        label, place = make_session_label(bad_run).words, workspace_name(bad_run.workspace)
+        label = make_session_label(bad_run).words
+        place = workspace_name(bad_run.workspace)
         needs.append(f"the last run in {place}, {label}: press {format_key('app.work', keymap)}")
     title = " · ".join(["No cards", *needs])
     if bad_run is not None:

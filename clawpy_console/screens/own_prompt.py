@@ -117,7 +117,8 @@ def open_prompt_box(
     `start` approves it; without them the card waits among the others. Nothing happens if the box is open already,
     because its key was pressed twice."""
     if not isinstance(app.screen, PromptBox):
-        workspaces, last = app.state.workspaces, app.last_screen
+        workspaces = app.state.workspaces
+        last = app.last_screen
         workspace = workspace or next(iter(workspaces), "")
         workspaces = tuple(dict.fromkeys((*workspaces, workspace)))
         if last.draft and last.draft_of not in ("", workspace):  # ↑ shows it
@@ -303,7 +304,8 @@ class PromptBox(Dialog[None]):
     # Sending
 
     def action_send(self) -> None:
-        text, workspace = self._area.text.strip(), self._workspace
+        text = self._area.text.strip()
+        workspace = self._workspace
         if text:
             self.show_status("Sending…", "$grey")
             self.app.save_prompt(self._area.text, workspace)

@@ -108,7 +108,8 @@ class Help(Dialog[None]):
         return has_words(text, words)
 
     def _make_row(self, action: Action, width: int) -> Content:
-        key, id_cells = format_key_with_letters(action.id, self.app.keymap), ID_CELLS if width >= 80 else 0
+        key = format_key_with_letters(action.id, self.app.keymap)
+        id_cells = ID_CELLS if width >= 80 else 0
         room = width - 2 - max(KEY_CELLS, cell_len(key) + 1) - id_cells
         return Content.assemble(
             (f"  {key}{' ' * max(1, KEY_CELLS - cell_len(key))}", "bold $ink"),
@@ -125,7 +126,8 @@ class Help(Dialog[None]):
         self._pane.scroll_home(animate=False)
 
     def on_key(self, event: events.Key) -> None:
-        pane, line = self._pane, self._filter
+        pane = self._pane
+        line = self._filter
         match event.key:
             case "escape" if line.value:
                 line.value = ""
@@ -221,7 +223,8 @@ class CommandProvider(SystemCommandsProvider):
 
     async def search(self, query: str) -> Hits:
         """The commands for a search, those with the words in their names first."""
-        matcher, words = self.matcher(query), query.lower().split()
+        matcher = self.matcher(query)
+        words = query.lower().split()
         for name, explanation, callback, *_ in self.app.get_system_commands(self.screen):
             if has_words(f"{name} {explanation}", words):
                 yield Hit(matcher.match(name), matcher.highlight(name), callback, help=explanation)
@@ -250,7 +253,8 @@ def _make_commands_elsewhere(app: CardConsole, bound: Collection[Action]) -> Ite
         modes = [mode for mode in SCREENS if is_on_screen(action, mode)]
         is_offered = action in bound or action.id in OMITTED_ELSEWHERE or action.group == app.current_mode
         if action.label and len(modes) == 1 and not is_offered:
-            place, key = GROUP_TITLES[action.group], format_key(action.id, app.keymap)
+            place = GROUP_TITLES[action.group]
+            key = format_key(action.id, app.keymap)
             title = f"{modes[0].capitalize()}: {action.tooltip}"
             lead = partial(_lead_to, app, modes[0], f"{key}: {action.tooltip} ({place})")
             yield SystemCommand(title, f"key {key} · {place}", lead)

@@ -111,12 +111,14 @@ class PermissionPane(Vertical):
             self._shown_id = self._selected_id = ""
             return
         self._selected_id = request.id
-        number, total = self.requests.index(request) + 1, len(self.requests)
+        number = self.requests.index(request) + 1
+        total = len(self.requests)
         self.border_title = Content(f"▲ {request.agent} asks{f'  {number} of {total}' if total > 1 else ''}")
         waits = formats.duration(self.app.now() - request.asked_at)
         self.border_subtitle = Content(f"{request.tool} · waits {waits} · {request.id}")
         if request.id != self._shown_id:
-            self._shown_id, self._changed_at = request.id, self.clock()
+            self._shown_id = request.id
+            self._changed_at = self.clock()
             self._show_detail(request.detail)
             self._lay_out_detail(request)
         self.query_one("#asked-head", ReflowingText).show(lambda width: self._make_head_lines(request, width))
@@ -129,7 +131,8 @@ class PermissionPane(Vertical):
 
     def answer(self, answer: PermissionAnswer) -> None:
         """Answer the request on screen, unless it came only just now."""
-        request, app = self.current, self.app
+        request = self.current
+        app = self.app
         is_new = self.clock() - self._changed_at < REQUEST_GUARD_S
         if request is None or request.id != self._shown_id or is_new:
             return
@@ -156,7 +159,8 @@ class PermissionPane(Vertical):
     def _lay_out_detail(self, request: PermissionRequest) -> None:
         """Hide the detail if the title shows all of it; else give it the room that the other lines leave, so that
         these are always in sight."""
-        title, detail = one_line(request.title), request.detail.strip()
+        title = one_line(request.title)
+        detail = request.detail.strip()
         verb, _, subject = title.partition(" ")
         shown_texts = (title, subject) if verb in OWN_VERBS else (title,)  # an agent may hide a command among words
         self._detail.display = bool(detail) and (cell_len(title) > self._width or detail not in shown_texts)

@@ -20,7 +20,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from clawpy_console import external_programs, formats
-from clawpy_console.fields import TONES, Field, Fields, draw_bar, heading, text_line
+from clawpy_console.fields import TONES, WORDS, Field, Fields, draw_bar, heading, text_line
 from clawpy_console.fields.learning import make_memory_fields
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import make_bindings
@@ -45,9 +45,7 @@ from engine.model import (
     Refusal,
     SessionView,
     SourceKind,
-    Trust,
 )
-from engine.model.prompts import APPROVED_LABEL
 from engine.text import sanitise
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ Result = TypeVar("Result")
 SOURCE_CELLS = 17
 """Cells for the name of a source, with the sign after it."""
 
-TRUST_SIGNS = {Trust.QUOTED.value: "”", APPROVED_LABEL: "✓", Trust.MEASURED.value: "="}
+TRUST_SIGNS = WORDS["trust"]
 """The sign before a line that says how far it may be followed; `▲` where the content filter objects to it."""
 
 SOURCE_TONES = TONES["source"]
@@ -107,7 +105,8 @@ class PromptLines(LinesView, CursorView):
         source = self.source
         if source is None:
             return ""
-        label, objections = source.standing or "text from Clawpy Console", self._origins[self.cursor].objections
+        label = source.standing or "text from Clawpy Console"
+        objections = self._origins[self.cursor].objections
         return f"{label}, ▲ hostile: {objections}" if objections else label
 
     @property
@@ -415,7 +414,8 @@ class RecallPreview(
     @property
     def current(self) -> RecallMatch | None:
         """The memory under the cursor."""
-        source, recall = self.prompt.source, self._recall
+        source = self.prompt.source
+        recall = self._recall
         if source is None or recall is None:
             return None
         return next((memory for memory in (*recall.items, *recall.dropped) if memory.id == source.ref), None)

@@ -127,7 +127,9 @@ class SafetyScreen(FilteredScreen):
 
     def _draw_standing(self) -> None:
         """Draw the rails, the state and the costs, which change with the time."""
-        state, now, rows = self.state, self.now, self.query_one("#rails", Rows)
+        state = self.state
+        now = self.now
+        rows = self.query_one("#rails", Rows)
         rows.show(list(safety_fields.make_rail_rows(state, now)))
         rail = next((rail for rail in state.rails if rail.rail == rows.current), None)
         fields = [
@@ -145,7 +147,8 @@ class SafetyScreen(FilteredScreen):
         return {"left": "rails", "right": f"blocked {len(self.state.blocked_work)}", "third": "switches"}
 
     def _draw_blocked(self) -> None:
-        words, total = self.filter_words, len(self.state.blocked_work)
+        words = self.filter_words
+        total = len(self.state.blocked_work)
         matching = [
             entry for entry in self.state.blocked_work if has_words(safety_fields.make_search_text(entry), words)
         ]
@@ -161,7 +164,8 @@ class SafetyScreen(FilteredScreen):
     @on(Rows.Moved, "#blocked")
     def _draw_why(self) -> None:
         """Draw why the entry under the cursor was blocked."""
-        entry, key = self._blocked_entry, self.key_of("safety.allow_once")
+        entry = self._blocked_entry
+        key = self.key_of("safety.allow_once")
         self.show_fields("#why", safety_fields.make_blocked_fields(entry, self.now, key) if entry else ())
         self.refresh_bindings()
 

@@ -247,7 +247,8 @@ def make_blocked_row(entry: LogEntry, now: datetime) -> Row:
     decisive = find_decisive_verdict(entry.verdicts)
     sign, style = VERDICT_SIGNS[decisive.verdict if decisive else Verdict.BLOCK]
     if entry.allowed_once:
-        sign, style = "◌", "accent"
+        sign = "◌"
+        style = "accent"
     text = f"{name_rail(decisive.rail) if decisive else '':<11} {one_line(entry.prompt)}"
     return Row(str(entry.id), text, sign, formats.moment(entry.at, now), "ink", style)
 

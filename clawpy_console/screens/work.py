@@ -29,10 +29,13 @@ from clawpy_console.widgets.texts import Filter, Heading, ReflowingText, ReplyLi
 from clawpy_console.widgets.transcript import Transcript
 from engine.model import Card, ChangeSet, ModelCall, PermissionAnswer, Refusal, SessionState, SessionView
 
-OLDER = "=older"
+OLDER_ROW_ID = "=older"
 """The id of the row that lists older sessions."""
 
-ASKING, RUNNING, TO_LAND, FINISHED = "ASKING YOU", "RUNNING", "WAITING TO LAND", "FINISHED"
+ASKING = "ASKING YOU"
+RUNNING = "RUNNING"
+TO_LAND = "WAITING TO LAND"
+FINISHED = "FINISHED"
 """The headings of the list, in their order."""
 
 WAITING_MARKS = {ASKING: "▲", TO_LAND: "▼"}
@@ -70,7 +73,7 @@ class WorkScreen(FilteredScreen):
         self._oldest_listed = ""  # the oldest session in the list when the operator asked for older ones
         self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
         self._calls_session: SessionView | None = None  # the session as it was when its calls were read
-        self._viewed: set[str] = set()  # sessions that ran by themselves and were looked at
+        self._viewed_ids: set[str] = set()  # sessions that ran by themselves and were looked at
         self._sends_comments_of: set[str] = set()  # change sets whose comments are on their way to the agent
 
     def compose_body(self) -> ComposeResult:
@@ -108,7 +111,8 @@ class WorkScreen(FilteredScreen):
         self._draw_sessions()
 
     def _select_when_listed(self, session_or_card_id: str) -> None:
-        self._session_to_select, self._keeps_cursor = session_or_card_id, True
+        self._session_to_select = session_or_card_id
+        self._keeps_cursor = True
         self.app.cards.last_approved_id = ""
 
     def on_screen_resume(self) -> None:
@@ -135,7 +139,8 @@ class WorkScreen(FilteredScreen):
 
     def _make_session_rows(self, groups: SessionGroups) -> list[Row]:
         """The sessions as rows, and a row that reads older ones."""
-        state, now = self.state, self.now
+        state = self.state
+        now = self.now
         rows = {
             heading: [
                 make_session_row(
@@ -146,7 +151,7 @@ class WorkScreen(FilteredScreen):
             for heading, sessions in groups.items()
         }
         effect = "looks further" if self.filter_words else f"lists {SESSIONS_PER_PAGE} more"
-        older = Row(OLDER, f"older: {self.key_of('rows.open')} {effect}", "▾", style="grey")
+        older = Row(OLDER_ROW_ID, f"older: {self.key_of('rows.open')} {effect}", "▾", style="grey")
         return group_rows({**rows, "": [older] if state.has_older_sessions else []})
 
     def _select_waiting_session(self, groups: SessionGroups) -> None:
@@ -164,7 +169,8 @@ class WorkScreen(FilteredScreen):
         """Put the cursor on the session that was asked for, or on the first older one, as soon as it is listed."""
         ids = [session.id for session in self.state.sessions]
         if self._oldest_listed in ids[:-1]:
-            self._session_to_select, self._oldest_listed = ids[ids.index(self._oldest_listed) + 1], ""
+            self._session_to_select = ids[ids.index(self._oldest_listed) + 1]
+            self._oldest_listed = ""
         for session in self.state.sessions if self._session_to_select else ():
             if self._session_to_select in (session.id, session.prediction_id):
                 self._rows.select(session.id)
@@ -178,7 +184,7 @@ class WorkScreen(FilteredScreen):
 
     @on(Rows.Opened, "#sessions")
     def _on_session_opened(self, message: Rows.Opened) -> None:
-        if message.row_id != OLDER:
+        if message.row_id != OLDER_ROW_ID:
             self._keeps_cursor = True
             self.go_to("transcript")
         elif self.state.sessions:
@@ -202,7 +208,8 @@ class WorkScreen(FilteredScreen):
 
     def _draw_session(self) -> None:
         """Draw the session under the cursor: its heading, its request, its output and its changes."""
-        session, change = self.session, self.change
+        session = self.session
+        change = self.change
         self._read_calls()
         self._draw_about()
         self._draw_asked()
@@ -219,7 +226,9 @@ class WorkScreen(FilteredScreen):
 
     def _draw_about(self) -> None:
         """Draw the heading of the session under the cursor."""
-        session, calls, now = self.session, self._calls, self.now
+        session = self.session
+        calls = self._calls
+        now = self.now
         self.query_one("#about", ReflowingText).show(
             lambda width: make_heading_lines(session, calls, now, width) if session else []
         )
@@ -234,14 +243,15 @@ class WorkScreen(FilteredScreen):
 
     def _mark_viewed(self, session: SessionView) -> None:
         """Report that the operator looked at a session that ran by itself: only then do its changes count as kept."""
-        is_unseen = session.mode == "autonomous" and session.state.over and session.id not in self._viewed
+        is_unseen = session.mode == "autonomous" and session.state.over and session.id not in self._viewed_ids
         if is_unseen and self.app.engine is not None:
-            self._viewed.add(session.id)
+            self._viewed_ids.add(session.id)
             self.app.call_engine(lambda engine: engine.cards.mark_reviewed(session.prediction_id))
 
     def _read_calls(self) -> None:
         """Read the calls of the session under the cursor, for its heading: again when it spent more, or ended."""
-        session, before = self.session, self._calls_session
+        session = self.session
+        before = self._calls_session
         if session is None or before is None or session.id != before.id:
             self._calls = ()
         elif (session.tokens, session.state.over) == (before.tokens, before.state.over):
@@ -354,9 +364,12 @@ class WorkScreen(FilteredScreen):
     def _open_reply_line(self, session: SessionView) -> None:
         """Open the line for a reply to `session`."""
         agent = session.agent or session.channel
-        title, enter_hint, placeholder = f"tell {agent}", "send", "read at its next turn"
+        title = f"tell {agent}"
+        enter_hint = "send"
+        placeholder = "read at its next turn"
         if session.state.over:
-            title, enter_hint = f"continue {agent}", "creates a card that continues it"
+            title = f"continue {agent}"
+            enter_hint = "creates a card that continues it"
             placeholder = "what should it do next?"
         self._reply_line.open(
             session.id,
@@ -394,7 +407,8 @@ class WorkScreen(FilteredScreen):
 
     def action_comment(self) -> None:
         """Open the line for a comment on the line of the diff under the cursor."""
-        change, place = self.change, self._diff.comment_place
+        change = self.change
+        place = self._diff.comment_place
         if change is None or place is None:
             return
 
@@ -424,7 +438,8 @@ class WorkScreen(FilteredScreen):
 
     def action_send_comments(self) -> None:
         """Make a card that sends all comments to the agent."""
-        change, session = self.change, self.session
+        change = self.change
+        session = self.session
         if change is None or session is None or change.id in self._sends_comments_of:
             return
         self._sends_comments_of.add(change.id)

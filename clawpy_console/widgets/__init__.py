@@ -140,7 +140,8 @@ class RowView(ScrollView, ScrollKeys):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
+        number = y + self.scroll_offset.y
+        width = self.scrollable_content_region.width
         base = self.visual_style.rich_style
         if number < self.row_count:
             return self.draw_row(number, width, base)
@@ -162,7 +163,8 @@ class RowView(ScrollView, ScrollKeys):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        before, self._styles_by_tone = self._styles_by_tone, {}
+        before = self._styles_by_tone
+        self._styles_by_tone = {}
         if any(self.get_style(name) != style for name, style in before.items()):
             self.refresh()
 
@@ -343,7 +345,9 @@ class Rows(CursorView, can_focus=True):
         if list(rows) == list(self.rows) and empty in (None, self.empty):
             return
         self.empty = self.empty if empty is None else empty
-        current, cursor, self.rows = self.current, self.cursor, rows
+        current = self.current
+        cursor = self.cursor
+        self.rows = rows
         numbers = [number for number, row in enumerate(rows) if row.id]
         nearest = min(numbers, key=lambda number: (rows[number].id != current, abs(number - cursor)), default=0)
         self.set_reactive(Rows.cursor, nearest)
@@ -367,7 +371,8 @@ class Rows(CursorView, can_focus=True):
         right = f" {row.right}" if row.right else ""
         text_width = width - 1 - cell_len(mark) - cell_len(right)
         if text_width < MIN_TEXT_CELLS and right:
-            text_width, right = text_width + cell_len(right), ""
+            text_width += cell_len(right)
+            right = ""
         parts = (
             ("▸" if has_cursor else " ", "accent"),
             (mark, row.mark_style or row.style),

@@ -71,8 +71,11 @@ class Frame(Widget):
 
     def draw(self) -> None:
         """Draw the state of the console."""
-        app, now = self.app, self.app.now()
-        state, hold, key = app.state, find_gravest_hold(app.holds), format_key("app.resume", app.keymap)
+        app = self.app
+        now = app.now()
+        state = app.state
+        hold = find_gravest_hold(app.holds)
+        key = format_key("app.resume", app.keymap)
         place = " ".join(part for part in ("DEMO" if app.demo else "", describe_place(state)) if part)
         shown = ALWAYS_SHOWN.union(state.used_screens, app.visited_screens, [self.screen_name])
         is_stopped = hold is not None and hold.word == "stop"
@@ -173,7 +176,8 @@ def _make_state_parts(
     """The parts before the stop key, with `full` in their longer form; the last ones are left out first."""
     if opening_step:
         return [Content.assemble(("◌ ", "$accent"), (opening_step, "$grey")), *_make_cost_parts(state, full=full)]
-    autonomy, gap = state.autonomy, "   " if full else "  "
+    autonomy = state.autonomy
+    gap = "   " if full else "  "
     parts = [_make_state_part(autonomy.state, is_stopped=is_stopped)]
     if (
         full
@@ -203,9 +207,13 @@ AUTONOMY_SIGNS = SIGNS["autonomy"]
 
 def _make_state_part(state: AutonomyState | None, *, is_stopped: bool) -> Content:
     """Sign and word of the state of the engine's autonomy, or that it is stopped."""
-    sign, tone, label = "○", "grey", "…"
+    sign = "○"
+    tone = "grey"
+    label = "…"
     if is_stopped:
-        sign, tone, label = "■", "wrong", "STOPPED"
+        sign = "■"
+        tone = "wrong"
+        label = "STOPPED"
     elif state is not None:
         (sign, tone), label = AUTONOMY_SIGNS[state], state.value
     return Content.assemble((f"{sign} ", f"${tone}"), (label, "bold $ink" if tone == "grey" else f"bold ${tone}"))
@@ -218,8 +226,10 @@ def _make_cost_parts(state: AppState, *, full: bool) -> list[Content]:
         return []
     parts = []
     for name in ("hour", "day", "month"):
-        spent, cap = getattr(costs, name), getattr(costs, f"{name}_cap")
-        amount, tone = f"{spent / MICRO:.2f}/{cap_amount(cap)}", choose_cost_tone(spent, cap)
+        spent = getattr(costs, name)
+        cap = getattr(costs, f"{name}_cap")
+        amount = f"{spent / MICRO:.2f}/{cap_amount(cap)}"
+        tone = choose_cost_tone(spent, cap)
         gap = "  " if name == "hour" else " "
         lead = f"   {name} " if full else f"{gap}{name[0]} "
         parts.append(
@@ -257,7 +267,9 @@ class Tabs(Widget):
 
     def show(self, tabs: Sequence[tuple[str, str]], current: str, hint: str = "") -> None:
         """Show `tabs`, each a name and its text. `current` is the name of the one in brackets."""
-        self.tabs, self.current, self.hint = tuple(tabs), current, hint
+        self.tabs = tuple(tabs)
+        self.current = current
+        self.hint = hint
 
     def render(self) -> Content:
         parts = [

@@ -35,7 +35,8 @@ def is_waiting_to_land(change: ChangeSet | None) -> bool:
 
 def make_session_label(session: SessionView) -> Label:
     """How a session stands."""
-    check, state = session.check, "discarded" if session.discarded_at else session.state
+    check = session.check
+    state = "discarded" if session.discarded_at else session.state
     failed, errors = (check.failed, check.errors) if check else (0, 0)
     return card_fields.make_outcome_label(state, session.result, session.flow, failed, errors)
 
@@ -50,7 +51,8 @@ def describe_result(session: SessionView, now: datetime) -> str:
     outcome = make_session_label(session).words
     detail = one_line(session.error or session.summary)
     if session.result is Result.SUCCEEDED and session.discarded_at is None:
-        outcome, detail = detail or "finished", ""
+        outcome = detail or "finished"
+        detail = ""
     elif session.discarded_at or (session.has_problem and session.flow in card_fields.TEST_FLOWS):
         detail = ""  # the word says it: discarded, or how many tests failed
     outcome = f"{outcome}: {detail}" if detail else outcome
@@ -222,7 +224,8 @@ def describe_check(check: CheckResult) -> Content:
     parts.append(f"{check.passed} passed")
     sign, style = ("✓", "$grey") if check.green else ("✗", "$wrong")
     if check.faults and not check.has_new_failures:
-        sign, style = "✓", "$grey"
+        sign = "✓"
+        style = "$grey"
         parts.insert(0, "nothing new fails")
     head = Content.assemble(
         (f"{sign} {check.tool}: {', '.join(parts)}", style), (f"  {seconds_in_words(check.seconds)}", "$faint")

@@ -80,7 +80,8 @@ class ReflowingText(Widget):
 
     def _get_lines(self, width: int) -> Sequence[Content]:
         if width != self._width and width:
-            self._width, self._lines = width, self._renderer(width)
+            self._width = width
+            self._lines = self._renderer(width)
         return self._lines
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -103,18 +104,18 @@ STYLE_OF_TONE = {"title": "bold $ink", "heading": "bold $faint"}
 """Styles of the tones that are no colour."""
 
 
-def wrap_text(text: str, style: str, width: int, limit: int) -> list[Content]:
-    """`text` as at most `limit` lines of `width` cells; no lines for an empty text."""
-    return limit_lines(Content.styled(one_line(text), style).wrap(width), limit, width) if text else []
+def wrap_text(text: str, style: str, width: int, max_lines: int) -> list[Content]:
+    """`text` as at most `max_lines` lines of `width` cells; no lines for an empty text."""
+    return limit_lines(Content.styled(one_line(text), style).wrap(width), max_lines, width) if text else []
 
 
-def limit_lines(lines: list[Content], limit: int, width: int) -> list[Content]:
-    """At most `limit` of the lines; the last one ends with an ellipsis where more follow."""
-    if len(lines) <= limit:
+def limit_lines(lines: list[Content], max_lines: int, width: int) -> list[Content]:
+    """At most `max_lines` of the lines; the last one ends with an ellipsis where more follow."""
+    if len(lines) <= max_lines:
         return lines
-    if not limit:
+    if not max_lines:
         return []
-    return [*lines[: limit - 1], (lines[limit - 1].rstrip() + " …").truncate(width, ellipsis=True)]
+    return [*lines[: max_lines - 1], (lines[max_lines - 1].rstrip() + " …").truncate(width, ellipsis=True)]
 
 
 def render_fields(fields: Iterable[Field], width: int) -> list[Content]:
@@ -200,8 +201,10 @@ class ReplyLine(Input):
         """Open the line with what was left there about the same thing. `on_text` gets what is sent."""
         if about != self._about:
             self._drafts[self._about], self.value = self.value, self._drafts.pop(about, "")
-        self._about, self._on_text = about, on_text
-        self.border_title, self.border_subtitle = Content(title), Content(f"⏎ {enter_hint}")
+        self._about = about
+        self._on_text = on_text
+        self.border_title = Content(title)
+        self.border_subtitle = Content(f"⏎ {enter_hint}")
         self.placeholder = placeholder
         self.add_class("-shown")
         self.screen.set_focus(self)  # at once: the next key is text

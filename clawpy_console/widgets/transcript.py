@@ -91,13 +91,15 @@ class LinesView(RowView, can_focus=True):
     def clear(self, *, empty: str | None = None) -> None:
         """Remove every line."""
         self._lines.clear()
-        self._first_rows, self._result_line = [0], None
+        self._first_rows = [0]
+        self._result_line = None
         self.empty = self.empty if empty is None else empty
         self._scroll(to_end=False, top=0)
 
     def extend(self, lines: Iterable[tuple[str, str]]) -> None:
         """Add lines at the end."""
-        to_end, top = self._follow_end and self.is_at_end, self._first_rows[0] + self.scroll_offset.y
+        to_end = self._follow_end and self.is_at_end
+        top = self._first_rows[0] + self.scroll_offset.y
         for kind, text in lines:
             self._lines.append((kind, text))
             self._first_rows.append(self._first_rows[-1] + len(self._find_row_starts(text)))
@@ -106,7 +108,8 @@ class LinesView(RowView, can_focus=True):
         self._scroll(to_end=to_end, top=top - self._first_rows[0])
 
     def on_resize(self) -> None:
-        to_end, top = self._follow_end and self.is_at_end, self.scroll_offset.y
+        to_end = self._follow_end and self.is_at_end
+        top = self.scroll_offset.y
         line = self.find_line(top)
         width, self._visible_rows = self.scrollable_content_region.size
         if width != self._width:
@@ -148,7 +151,8 @@ class LinesView(RowView, can_focus=True):
         line = self.find_line(number)
         part = number + self._first_rows[0] - self._first_rows[line]
         kind, text = self._lines[line]
-        base, sign = self.choose_base_style(line, base), self.choose_sign(line)
+        base = self.choose_base_style(line, base)
+        sign = self.choose_sign(line)
         start, end = (*self._find_row_starts(text), None)[part : part + 2]
         position = len(sign) + (start or 0)
         lead: Iterable[Segment] = self.make_lead_segments(line, part, base)
@@ -299,9 +303,12 @@ class Transcript(LinesView):
             return
         self._session = session
         if session.id != self.session_id:
-            self.session_id, self.last_line = session.id, ""
+            self.session_id = session.id
+            self.last_line = ""
             self._last_number = max(0, session.lines - self._max_lines)
-            self._progress, self._has_summary, self._ends_unfinished = Progress(), False, False
+            self._progress = Progress()
+            self._has_summary = False
+            self._ends_unfinished = False
             self.clear()
         is_readable = self.app.engine is not None or not session.lines
         self.empty = "No output yet." if is_readable else "Its output is shown once the engine is open."
@@ -340,7 +347,8 @@ class Transcript(LinesView):
     def _add_lines(self, lines: Sequence[TranscriptLine], unfinished: TranscriptLine | None) -> None:
         """Show `lines`, then the line that is not complete; consecutive lines of progress become one row."""
         if lines:
-            self._last_number, self.last_line = lines[-1].number, lines[-1].text
+            self._last_number = lines[-1].number
+            self.last_line = lines[-1].text
         if unfinished:
             self.last_line = unfinished.text[-LAST_LINE_CHARS:]
         new_lines = self._remove_open_lines()

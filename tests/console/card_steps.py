@@ -10,8 +10,11 @@ from tests.console import stand_in_data
 from tests.console.stand_in import StandIn
 from tests.console.stories import Given, Step, Until, find_stand_in
 
-FIRST, SECOND, RISKY = "pred_000000000001", "pred_000000000002", "pred_000000000003"
-BLOG_CARD, CHECK = "pred_000000000004", "pred_000000000005"
+FIRST = "pred_000000000001"
+SECOND = "pred_000000000002"
+RISKY = "pred_000000000003"
+BLOG_CARD = "pred_000000000004"
+CHECK_CARD = "pred_000000000005"
 """The cards as they lie. All but the fourth are of the shop."""
 
 RISK_SHOWN = Until("the risk", lambda app: find_stack(app).is_risk_shown)
@@ -34,13 +37,13 @@ def in_front(card: str) -> Until:
     return Until(f"card {card}", lambda app: find_front_id(app) == card)
 
 
-NEW = stand_in_data.make_card(77, "Something hotter", confidence=0.79)
+NEW_CARD = stand_in_data.make_card(77, "Something hotter", confidence=0.79)
 """A card that the stack does not have yet."""
 
-NEXT_STEP = replace(NEW, id="pred_000000000078", source=Source.FOLLOW_UP)
+FOLLOW_UP_CARD = replace(NEW_CARD, id="pred_000000000078", source=Source.FOLLOW_UP)
 
 
-def change_cards(card: Card | None, *gone: str) -> Step:
+def engine_replaces_cards(card: Card | None, *gone: str) -> Step:
     """The engine adds a card before the others, None for no card; the cards `gone` are pending no more."""
 
     def change(app: ConsoleApp):

@@ -48,7 +48,8 @@ def accept_slow_typing(patch: pytest.MonkeyPatch):
 def draw_frames_on_demand(patch: pytest.MonkeyPatch):
     """Draw no frame that nobody sees: that took a quarter of the time. A test that reads the screen draws it then, and
     the last screen of each test is drawn, so that a fault in drawing is found."""
-    render_update, run_test = Compositor.render_update, App.run_test
+    render_update = Compositor.render_update
+    run_test = App.run_test
 
     def render_full_update(
         self: Compositor, full: bool = False, screen_stack: list[Screen[Any]] | None = None, simplify: bool = False

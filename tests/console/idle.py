@@ -27,7 +27,8 @@ MAX_BATCH_S = 0.05
 async def until_idle(*_: object) -> bool:
     """Let the app do its messages, its calls in threads, and the frame that is due. Calls that a test blocks are not
     waited for. Takes and returns what the functions of Textual do whose place it takes."""
-    loop, app = asyncio.get_running_loop(), active_app.get()
+    loop = asyncio.get_running_loop()
+    app = active_app.get()
     calls_end = loop.time() + MAX_CALLS_S
     batch_end = loop.time() + MAX_BATCH_S
     while True:
@@ -91,5 +92,6 @@ def _is_blocked_by_test(threads: list[int]) -> bool:
     frame = sys._current_frames().get(threads[-1]) if threads else None
     is_waiting = False
     while frame is not None and frame.f_code.co_filename == threading.__file__:
-        frame, is_waiting = frame.f_back, True
+        frame = frame.f_back
+        is_waiting = True
     return frame is not None and is_waiting and Path(frame.f_code.co_filename).is_relative_to(TESTS)

@@ -30,7 +30,8 @@ T = TypeVar("T")
 
 NOW = datetime(2026, 1, 5, 14, 12, 30, tzinfo=UTC)
 """The time that the console shows."""
-SHOP, BLOG = "/home/ada/src/shop", "/home/ada/src/blog"
+SHOP = "/home/ada/src/shop"
+BLOG = "/home/ada/src/blog"
 AGENT = "sess_000000000009"
 """The session of an agent."""
 

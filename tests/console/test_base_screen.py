@@ -50,7 +50,8 @@ async def test_every_pane_zooms_and_returns(console: ConsoleApp, mode: str):
         for pane in reached:
             screen.go_to(pane)
             await pilot.pause()
-            focused, before = screen.focused, {widget: widget.region for widget in screen.query("*")}
+            focused = screen.focused
+            before = {widget: widget.region for widget in screen.query("*")}
             offset = focused.scroll_offset
             await pilot.press("z")
             assert screen.maximized.region.size == (120, 37), pane
@@ -139,7 +140,8 @@ async def test_a_label_goes_to_a_screen_and_a_row(console: ConsoleApp):
         await until(pilot, lambda: console.screen.focused is rows)
 
 
-STATE_LINE, KEY_LINE = 0, 39
+STATE_LINE = 0
+KEY_LINE = 39
 """The lines of the screen, from 0."""
 
 

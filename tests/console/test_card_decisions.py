@@ -11,7 +11,7 @@ from tests.console.card_steps import (
     RISK_SHOWN,
     RISKY,
     SECOND,
-    change_cards,
+    engine_replaces_cards,
     find_front_id,
     find_stack,
     in_front,
@@ -222,7 +222,9 @@ async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp,
         await until(pilot, lambda: find_calls(engine, "undo") and not is_reading(console))
         assert [call[0] for call in find_calls(engine, "snooze", "undo")] == ["snooze", "undo"]
         assert (find_front_id(console), len(find_stack(console).cards)) == (FIRST, 5)
-        await carry_out(pilot, change_cards(None, FIRST), in_front(SECOND))  # what was taken back does not outlive that
+        await carry_out(
+            pilot, engine_replaces_cards(None, FIRST), in_front(SECOND)
+        )  # what was taken back does not outlive that
 
 
 REASONS = {"t": "not-now", "x": "wrong", "d": "already-done", "v": "never-here", "V": "never-anywhere"}

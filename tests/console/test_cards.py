@@ -10,14 +10,14 @@ from engine.model import GateRuleName, RailVerdict, Verdict
 from tests.console import stand_in_data
 from tests.console.card_steps import (
     BLOG_CARD,
-    CHECK,
+    CHECK_CARD,
     FIRST,
-    NEW,
-    NEXT_STEP,
+    FOLLOW_UP_CARD,
+    NEW_CARD,
     RISK_SHOWN,
     RISKY,
     SECOND,
-    change_cards,
+    engine_replaces_cards,
     find_front_id,
     find_stack,
     in_front,
@@ -104,25 +104,29 @@ STORIES: Stories = {
     ),
     "a new card does not take the place of a card that was chosen": (
         press("j"),
-        change_cards(NEW),
+        engine_replaces_cards(NEW_CARD),
         sees("CARDS  3 of 6"),
         in_front(SECOND),
     ),
-    "until a key is pressed the first card is in front": (change_cards(NEW), sees("CARDS  1 of 6"), in_front(NEW.id)),
+    "until a key is pressed the first card is in front": (
+        engine_replaces_cards(NEW_CARD),
+        sees("CARDS  1 of 6"),
+        in_front(NEW_CARD.id),
+    ),
     "the next step of a result comes in front": (
         press("right"),
         in_front(SECOND),
-        change_cards(NEXT_STEP),
-        in_front(NEXT_STEP.id),
+        engine_replaces_cards(FOLLOW_UP_CARD),
+        in_front(FOLLOW_UP_CARD.id),
     ),
     "nor while its details were open, after another pane had the focus, or while its risk is shown": (
         press("enter"),
-        change_cards(NEW),
+        engine_replaces_cards(NEW_CARD),
         press("escape"),
         in_front(FIRST),
         press("left left right"),
         in_front(RISKY),
-        change_cards(NEXT_STEP),
+        engine_replaces_cards(FOLLOW_UP_CARD),
         in_front(RISKY),
         RISK_SHOWN,
     ),
@@ -147,8 +151,8 @@ async def test_keys_are_ignored_for_a_moment_after_the_engine_replaced_the_card(
     async with running(console) as pilot:
         seconds = 100.0
         find_stack(console).clock = lambda: seconds
-        await carry_out(pilot, change_cards(None, FIRST), in_front(SECOND))
-        for passed, card_in_front in ((0.399, SECOND), (0.002, RISKY), (0.0, CHECK)):
+        await carry_out(pilot, engine_replaces_cards(None, FIRST), in_front(SECOND))
+        for passed, card_in_front in ((0.399, SECOND), (0.002, RISKY), (0.0, CHECK_CARD)):
             seconds += passed
             await pilot.press("left")
             assert find_front_id(console) == card_in_front
@@ -181,7 +185,7 @@ async def test_hostile_text_is_shown_literally_and_breaks_no_column(
                 "signals": (replace(card.signals[4], evidence=(text,)),),
                 "verdicts": (RailVerdict("content", Verdict.BLOCK, text, text),),
             }  # fmt: skip
-            await carry_out(pilot, change_cards(replace(card, **hostile), FIRST))
+            await carry_out(pilot, engine_replaces_cards(replace(card, **hostile), FIRST))
             await until(pilot, lambda text=text: find_stack(console).front.assignment.prompt == text)
             await pilot.pause()
             assert {sum(segment.cell_length for segment in line) for line in read_lines(console)} == {size[0]}

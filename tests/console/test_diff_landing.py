@@ -61,7 +61,7 @@ def land_elsewhere(until: threading.Event) -> Step:
 
     def act(app: ConsoleApp):
         engine = find_stand_in(app)
-        hold_back(engine.changes, "diff", release=until)
+        hold_back(engine.changes, "read_diff", release=until)
         set_change(engine, landed=1, landings=1)
         app.reload(["changes"])
 

@@ -20,7 +20,10 @@ from tests.support.sessions import make_session_ended
 
 
 async def test_many_events_at_once_are_a_few_messages_and_each_toast_comes_in_order():
-    bus, posted, toasts, last = EventBus(), list[EngineChanged](), list[str](), asyncio.Event()
+    bus = EventBus()
+    posted = list[EngineChanged]()
+    toasts = list[str]()
+    last = asyncio.Event()
 
     def post(message: EngineChanged):
         posted.append(message)

@@ -15,7 +15,7 @@ from engine.home import Home
 from engine.installed import LocalModels
 from engine.model import BubbleState, OfferedFinding, Score, SessionState, Trust
 from engine.model.sessions import HAS_PROBLEM
-from tests.console.card_steps import FIRST, NEXT_STEP, SECOND, change_cards, in_front
+from tests.console.card_steps import FIRST, FOLLOW_UP_CARD, SECOND, engine_replaces_cards, in_front
 from tests.console.driving import make_console, running, until, until_shown
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, NOW, SHOP, make_found_agent
@@ -164,14 +164,14 @@ def make_console_for_shop(home: Home, engine: StandIn) -> ConsoleApp:
 
 
 async def test_a_console_shows_its_own_repository_and_counts_the_cards_of_others(home: Home, engine: StandIn):
-    elsewhere = replace(NEXT_STEP, assignment=replace(NEXT_STEP.assignment, workspace=BLOG))
+    elsewhere = replace(FOLLOW_UP_CARD, assignment=replace(FOLLOW_UP_CARD.assignment, workspace=BLOG))
     ended = make_session_ended("sess_x", workspace=BLOG, summary="1 test passed")
     await play(
         make_console_for_shop(home, engine),
         sees("CARDS  1 of 4   +1 in 1 other repository: w"),
         press("right"),
         in_front(SECOND),
-        change_cards(elsewhere),
+        engine_replaces_cards(elsewhere),
         sees("CARDS  1 of 3   +2 in 1 other repository: w"),
         in_front(SECOND),
         lambda app: engine.bus.publish(ended),

@@ -27,13 +27,16 @@ def use_theme(name: str) -> Callable[[StandIn], object]:
 
 
 def remove_cards_and_changes(engine: StandIn):
-    engine.cards.all, engine.changes.all = {}, []
+    engine.cards.all = {}
+    engine.changes.all = []
 
 
 def begin_anew(engine: StandIn):
     """Before the first session: no model serves a channel, and the Twin has not learned yet."""
     engine.cards.all = {card.id: card for card in read_stack(stated=False)}
-    engine.sessions.all, engine.changes.all, engine.channel_setup.serves = [], [], ""
+    engine.sessions.all = []
+    engine.changes.all = []
+    engine.channel_setup.serves = ""
     engine.tasks.list = lambda **_: []
 
 
@@ -45,7 +48,8 @@ def remove_model(engine: StandIn):
 
 def forget_learnings(engine: StandIn):
     """Nothing was learned yet."""
-    engine.adaptation.all, engine.learnings.all = {}, {}
+    engine.adaptation.all = {}
+    engine.learnings.all = {}
     engine.learnings.list_scopes = list
 
 

@@ -34,7 +34,8 @@ from tests.console.stories import (
     type_text,
 )
 
-PUSH, WRITE = "perm_000000000001", "perm_000000000002"
+PUSH = "perm_000000000001"
+WRITE = "perm_000000000002"
 
 
 def find_permission_pane(app: ConsoleApp) -> PermissionPane:

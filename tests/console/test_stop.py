@@ -59,7 +59,8 @@ async def test_f12_shows_at_once_without_waiting_for_the_engine(console: Console
 
 @pytest.mark.long
 async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home):
-    opened, engine = threading.Event(), StandIn()
+    opened = threading.Event()
+    engine = StandIn()
 
     def open_engine() -> StandIn:
         opened.wait(10)

@@ -29,7 +29,8 @@ from tests.console.stories import (
     type_text,
 )
 
-RUNNING, LINT_FAILED = "sess_000000000001", "sess_000000000004"
+RUNNING = "sess_000000000001"
+LINT_FAILED = "sess_000000000004"
 
 
 def shows_session(id: str) -> Until:
@@ -39,7 +40,8 @@ def shows_session(id: str) -> Until:
 
 def remove_changes(engine: StandIn):
     """No changes, and no session that made some."""
-    engine.sessions.all, engine.changes.all = engine.sessions.all[2:], []
+    engine.sessions.all = engine.sessions.all[2:]
+    engine.changes.all = []
 
 
 def add_old_sessions(engine: StandIn):
