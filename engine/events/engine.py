@@ -1,12 +1,11 @@
-"""Events about the engine and its agents: its start, end, settings, gateway, notifications and faults, what its rails
-decided, the guidance of leaders and the findings that they receive, and the exchange with other machines
-(SPEC 1, 3, 7, 10)."""
+"""Events about the engine, its rails and its agents (SPEC 1, 3, 7, 10): its start, end, settings, gateway,
+notifications and faults, the exchange with other machines, what a rail decided, and who reports to whom."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.events import Event, list_names
+from engine.events import Event
 from engine.model.rails import split_reasons
 from engine.wording import because, count, describe_first, money
 
@@ -85,6 +84,16 @@ class FaultReported(Event, topics="settings"):
     message: str
 
     template = "fault in {where}: {message}"
+
+
+class CloudSyncFailed(Event):
+    """An exchange with the shared database failed (SPEC 1.8, 1.9, 4.5). `subject` is "leadership" or "summaries";
+    `unsent` rows wait."""
+
+    message: str
+    unsent: int
+
+    template = "{subject} not shared with other machines: {message}; {unsent} unsent"
 
 
 class RowsLetGo(Event):
@@ -228,141 +237,3 @@ class TierAssigned(Event, topics="agents"):
         if self.tier is None:
             return f"the rules decide the tier of {self.subject} again"
         return f"you set the tier of {self.subject} to {self.tier}"
-
-
-# -- guidance
-
-
-class GuidanceApplied(Event):
-    """The prompt of a model call of an agent (`subject`) had guidance of its leaders (SPEC 1.10). `items` are the
-    references of the guidance, for instance `cto#patterns/api_first`, and `wordings` the versions of their texts, in
-    the same order."""
-
-    session_id: str
-    call: str
-    chain: tuple[str, ...]
-    sources: tuple[str, ...]
-    items: tuple[str, ...]
-    wordings: tuple[str, ...]
-    tokens: int
-
-
-class SoulRewritten(Event, topics="agents"):
-    """The section "Inherited Wisdom" in an agent's `soul.md` was written again (SPEC 1.6)."""
-
-    leaders: tuple[str, ...]
-
-    def sentence(self) -> str:
-        return f"the soul of {self.subject} was updated from {list_names(self.leaders)}"
-
-
-class TeachingRefreshed(Event):
-    """A round of soul enrichment handled every worker (SPEC 1.6): `taught` souls were rewritten, and `unchanged` souls
-    had the same text already."""
-
-    taught: int
-    unchanged: int
-
-
-class GuidanceFoundNoisy(Event):
-    """An agent works worse with an item of guidance (`subject`, for instance `cto#patterns/api_first`) than without it.
-
-    `told` is the number of sessions with the item in their prompts; `told_bad` of them ended badly. `untold` and
-    `untold_bad` are the same for sessions without the item. `wording` is the version of its text. With 95 % confidence
-    over all checks, the share of bad sessions is larger by more than `harm`, from 0 to 1 (see
-    `hierarchy.guided_sessions`).
-    """
-
-    leader: str
-    agent: str
-    wording: str
-    told: int
-    told_bad: int
-    untold: int
-    untold_bad: int
-    harm: float
-
-    def sentence(self) -> str:
-        harm = f"{self.told_bad} of {self.told} sessions with it failed, {self.untold_bad} of {self.untold} without"
-        return f"guidance {self.subject} may harm {self.agent}: {harm}"
-
-
-class GuidanceFoundStale(Event):
-    """An item of guidance (`subject`) is too old (see `hierarchy.guided_sessions`).
-
-    `days` is its age, and `most` the maximum age for its kind, in days. `told` is the number of sessions of the last 30
-    days that had it in their prompts. `wording` is the version of its text.
-    """
-
-    leader: str
-    wording: str
-    days: int
-    most: int
-    told: int
-
-    def sentence(self) -> str:
-        return f"guidance {self.subject} of {self.leader} is {count(self.days, 'day')} old; the limit is {self.most}"
-
-
-# -- findings and profiles
-
-
-class BubbleQueued(Event, topics="changes agents"):
-    """A finding of `agent` passed all gates of SPEC 1.7 and waits to go up to `leader`."""
-
-    agent: str
-    leader: str
-
-    template = "a finding of {agent} is waiting to go to {leader}"
-
-
-class BubbleApproved(Event, topics="changes agents"):
-    """The operator approved a finding for `leader`; the next round takes it."""
-
-    agent: str
-    leader: str
-
-    template = "you approved a finding of {agent} for {leader}"
-
-
-class BubbleRefused(Event, topics="changes agents"):
-    """The gate `gate` refused a finding of `agent`, for `reason`."""
-
-    agent: str
-    gate: str
-    reason: str
-
-    template = "a finding of {agent} was refused by {gate}: {reason}"
-
-
-class MemoryBubbleFlushed(Event, topics="changes agents"):
-    """Findings became patterns of a leader (`subject`) or were merged into some (SPEC 1.8). All fields are in the same
-    order. The confidences and importances, 0 to 1, are those with which the findings passed the gates."""
-
-    bubbles: tuple[str, ...]
-    patterns: tuple[str, ...]
-    agents: tuple[str, ...]
-    confidences: tuple[float, ...]
-    importances: tuple[float, ...]
-
-    def sentence(self) -> str:
-        return f"{count(len(self.bubbles), 'finding')} of {list_names(self.agents)} went to {self.subject}"
-
-
-class ProfileEdited(Event, topics="agents"):
-    """The operator changed an item in the profile of a leader (`subject`)."""
-
-    section: str
-    key: str
-
-    template = "the profile of {subject} was edited: {section}, {key}"
-
-
-class CloudSyncFailed(Event):
-    """An exchange with the shared database failed (SPEC 1.8, 1.9, 4.5). `subject` is "leadership" or "summaries";
-    `unsent` rows wait."""
-
-    message: str
-    unsent: int
-
-    template = "{subject} not shared with other machines: {message}; {unsent} unsent"

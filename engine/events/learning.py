@@ -1,10 +1,141 @@
-"""Events about memory, learnings, candidates, and the Twin's examples, answers and training (SPEC 4, 5, 6, 8)."""
+"""Events about what is learned (SPEC 1, 4, 5, 6, 8): guidance of leaders and findings that go up to them, memory,
+learnings, candidates, and the Twin's examples, answers and training."""
 
 from __future__ import annotations
 
-from engine.events import Event
+from engine.events import Event, list_names
 from engine.model.rails import describe_decider
 from engine.wording import because, count, in_words
+
+# -- guidance
+
+
+class GuidanceApplied(Event):
+    """The prompt of a model call of an agent (`subject`) had guidance of its leaders (SPEC 1.10). `items` are the
+    references of the guidance, for instance `cto#patterns/api_first`, and `wordings` the versions of their texts, in
+    the same order."""
+
+    session_id: str
+    call: str
+    chain: tuple[str, ...]
+    sources: tuple[str, ...]
+    items: tuple[str, ...]
+    wordings: tuple[str, ...]
+    tokens: int
+
+
+class SoulRewritten(Event, topics="agents"):
+    """The section "Inherited Wisdom" in an agent's `soul.md` was written again (SPEC 1.6)."""
+
+    leaders: tuple[str, ...]
+
+    def sentence(self) -> str:
+        return f"the soul of {self.subject} was updated from {list_names(self.leaders)}"
+
+
+class TeachingRefreshed(Event):
+    """A round of soul enrichment handled every worker (SPEC 1.6): `taught` souls were rewritten, and `unchanged` souls
+    had the same text already."""
+
+    taught: int
+    unchanged: int
+
+
+class GuidanceFoundNoisy(Event):
+    """An agent works worse with an item of guidance (`subject`, for instance `cto#patterns/api_first`) than without it.
+
+    `told` is the number of sessions with the item in their prompts; `told_bad` of them ended badly. `untold` and
+    `untold_bad` are the same for sessions without the item. `wording` is the version of its text. With 95 % confidence
+    over all checks, the share of bad sessions is larger by more than `harm`, from 0 to 1 (see
+    `hierarchy.guided_sessions`).
+    """
+
+    leader: str
+    agent: str
+    wording: str
+    told: int
+    told_bad: int
+    untold: int
+    untold_bad: int
+    harm: float
+
+    def sentence(self) -> str:
+        harm = f"{self.told_bad} of {self.told} sessions with it failed, {self.untold_bad} of {self.untold} without"
+        return f"guidance {self.subject} may harm {self.agent}: {harm}"
+
+
+class GuidanceFoundStale(Event):
+    """An item of guidance (`subject`) is too old (see `hierarchy.guided_sessions`).
+
+    `days` is its age, and `most` the maximum age for its kind, in days. `told` is the number of sessions of the last 30
+    days that had it in their prompts. `wording` is the version of its text.
+    """
+
+    leader: str
+    wording: str
+    days: int
+    most: int
+    told: int
+
+    def sentence(self) -> str:
+        return f"guidance {self.subject} of {self.leader} is {count(self.days, 'day')} old; the limit is {self.most}"
+
+
+# -- findings and profiles
+
+
+class BubbleQueued(Event, topics="changes agents"):
+    """A finding of `agent` passed all gates of SPEC 1.7 and waits to go up to `leader`."""
+
+    agent: str
+    leader: str
+
+    template = "a finding of {agent} is waiting to go to {leader}"
+
+
+class BubbleApproved(Event, topics="changes agents"):
+    """The operator approved a finding for `leader`; the next round takes it."""
+
+    agent: str
+    leader: str
+
+    template = "you approved a finding of {agent} for {leader}"
+
+
+class BubbleRefused(Event, topics="changes agents"):
+    """The gate `gate` refused a finding of `agent`, for `reason`."""
+
+    agent: str
+    gate: str
+    reason: str
+
+    template = "a finding of {agent} was refused by {gate}: {reason}"
+
+
+class MemoryBubbleFlushed(Event, topics="changes agents"):
+    """Findings became patterns of a leader (`subject`) or were merged into some (SPEC 1.8). All fields are in the same
+    order. The confidences and importances, 0 to 1, are those with which the findings passed the gates."""
+
+    bubbles: tuple[str, ...]
+    patterns: tuple[str, ...]
+    agents: tuple[str, ...]
+    confidences: tuple[float, ...]
+    importances: tuple[float, ...]
+
+    def sentence(self) -> str:
+        return f"{count(len(self.bubbles), 'finding')} of {list_names(self.agents)} went to {self.subject}"
+
+
+class ProfileEdited(Event, topics="agents"):
+    """The operator changed an item in the profile of a leader (`subject`)."""
+
+    section: str
+    key: str
+
+    template = "the profile of {subject} was edited: {section}, {key}"
+
+
+# -- memory
 
 
 class CloudMemoryRecalled(Event):
@@ -15,6 +146,50 @@ class CloudMemoryRecalled(Event):
     call: str
     memories: tuple[str, ...]
     origins: tuple[str, ...]
+
+
+class FactPromoted(Event, topics="memory changes"):
+    """A fact (`subject`) was added to layer G (SPEC 4.8). `by` is "operator" or "nightly". `draft` is the id of its
+    draft, "" for none."""
+
+    by: str
+    draft: str = ""
+
+    def sentence(self) -> str:
+        return f"fact {self.subject} was kept by {describe_decider(self.by)}"
+
+
+class FactRejected(Event, topics="memory changes"):
+    """The operator dismissed the draft of a fact (`subject`)."""
+
+    template = "the draft {subject} was dismissed"
+
+
+class NightlyFinished(Event, topics="memory changes"):
+    """The night work for the local day `subject` (`2026-01-05`) ended (SPEC 4.8). A model promoted `promoted` facts,
+    `drafted` drafts wait for the operator, and the `cost` is in micro-dollars. `reason` says why nothing was
+    promoted."""
+
+    promoted: int
+    drafted: int
+    cost: int
+    reason: str = ""
+
+    def sentence(self) -> str:
+        facts = f"{count(self.promoted, 'fact')} kept, {self.drafted} drafted"
+        return f"night of {self.subject}: {facts}{because(self.reason)}"
+
+
+class MemoryForgotten(Event, topics="memory cards permissions sessions changes tasks agents log learnings adaptation"):
+    """The operator deleted memories (SPEC 4.10). The event has only the number of places that had them."""
+
+    places: int
+
+    def sentence(self) -> str:
+        return f"you deleted memory in {count(self.places, 'place')}"
+
+
+# -- learnings
 
 
 class LearningsExtracted(Event, topics="learnings"):
@@ -87,45 +262,7 @@ class LearningKept(Event, topics="learnings changes"):
     template = "you kept learning {subject}"
 
 
-class FactPromoted(Event, topics="memory changes"):
-    """A fact (`subject`) was added to layer G (SPEC 4.8). `by` is "operator" or "nightly". `draft` is the id of its
-    draft, "" for none."""
-
-    by: str
-    draft: str = ""
-
-    def sentence(self) -> str:
-        return f"fact {self.subject} was kept by {describe_decider(self.by)}"
-
-
-class FactRejected(Event, topics="memory changes"):
-    """The operator dismissed the draft of a fact (`subject`)."""
-
-    template = "the draft {subject} was dismissed"
-
-
-class NightlyFinished(Event, topics="memory changes"):
-    """The night work for the local day `subject` (`2026-01-05`) ended (SPEC 4.8). A model promoted `promoted` facts,
-    `drafted` drafts wait for the operator, and the `cost` is in micro-dollars. `reason` says why nothing was
-    promoted."""
-
-    promoted: int
-    drafted: int
-    cost: int
-    reason: str = ""
-
-    def sentence(self) -> str:
-        facts = f"{count(self.promoted, 'fact')} kept, {self.drafted} drafted"
-        return f"night of {self.subject}: {facts}{because(self.reason)}"
-
-
-class MemoryForgotten(Event, topics="memory cards permissions sessions changes tasks agents log learnings adaptation"):
-    """The operator deleted memories (SPEC 4.10). The event has only the number of places that had them."""
-
-    places: int
-
-    def sentence(self) -> str:
-        return f"you deleted memory in {count(self.places, 'place')}"
+# -- candidates
 
 
 class OverlayFoundHarmful(Event, topics="adaptation changes"):
@@ -222,6 +359,9 @@ class CandidateDecisionUndone(Event, topics="adaptation changes"):
     def sentence(self) -> str:
         state = {"review": "in review", "promoted": "active"}.get(self.status, in_words(self.status))
         return f"your decision was undone: {self.subject}, {self.title}, is {state} again"
+
+
+# -- the Twin
 
 
 class PairsExported(Event):

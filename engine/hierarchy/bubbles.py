@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Field
 
-from engine.events.engine import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
+from engine.events.learning import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
 from engine.frozen import group_pairs
 from engine.hierarchy import CascadeConfig, Lineage, is_leader
 from engine.hierarchy.agents import Agents

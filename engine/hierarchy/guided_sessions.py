@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from sqlmodel import Field
 
 from engine.events import Event
-from engine.events.engine import GuidanceApplied, GuidanceFoundNoisy, GuidanceFoundStale
+from engine.events.learning import GuidanceApplied, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.hierarchy.guidance import select_items
 from engine.hierarchy.profiles import Profiles
 from engine.inference import Arms, compute_difference_interval

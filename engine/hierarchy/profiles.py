@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlmodel import Session
 
-from engine.events.engine import ProfileEdited
+from engine.events.learning import ProfileEdited
 from engine.files import FileCache
 from engine.frozen import group_pairs
 from engine.hierarchy.agents import Agents

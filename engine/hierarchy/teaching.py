@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.events.engine import SoulRewritten, TeachingRefreshed
+from engine.events.learning import SoulRewritten, TeachingRefreshed
 from engine.files import GUIDANCE_MARKS, read_plain, write_atomic, write_section
 from engine.frozen import group_pairs
 from engine.hierarchy import MAX_FILE_BYTES, is_leader

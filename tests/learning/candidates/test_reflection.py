@@ -4,16 +4,17 @@ import pytest
 
 from engine.config import MODEL
 from engine.events import Event
-from engine.events.engine import (
-    BudgetExceeded,
-    CloudSyncFailed,
+from engine.events.engine import BudgetExceeded, CloudSyncFailed
+from engine.events.learning import (
+    CloudMemoryRecalled,
+    FactPromoted,
     GuidanceApplied,
     GuidanceFoundNoisy,
     GuidanceFoundStale,
     MemoryBubbleFlushed,
+    OverlayFoundHarmful,
     TeachingRefreshed,
 )
-from engine.events.learning import CloudMemoryRecalled, FactPromoted, OverlayFoundHarmful
 from engine.events.work import ChangeSetLanded, PermissionAnswered, PredictionConfirmed, WorkOverlapped
 from engine.learning.candidates.reflection import ENTRY_CURSOR
 from engine.storage import state
