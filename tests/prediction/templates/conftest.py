@@ -10,7 +10,7 @@ from tests.support.repository import Repository
 
 
 @pytest.fixture
-def world(repository: Repository) -> SensedWorkspace:
+def workspace(repository: Repository) -> SensedWorkspace:
     """A workspace whose last commit is two days old."""
     repository.commit("one", dict.fromkeys(("cart.py", "tax.py", "b.py", "notes.md"), "1"), at=NOW - timedelta(days=3))
     repository.commit("two", {"cart.py": "2"}, at=NOW - timedelta(days=2))
@@ -18,6 +18,6 @@ def world(repository: Repository) -> SensedWorkspace:
 
 
 @pytest.fixture
-def head(repository: Repository, world: SensedWorkspace) -> str:
-    """Its last commit."""
+def head(repository: Repository, workspace: SensedWorkspace) -> str:
+    """The id of its last commit."""
     return repository.git("rev-parse", "HEAD")

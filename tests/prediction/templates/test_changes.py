@@ -11,8 +11,8 @@ from tests.prediction.sensing import SensedWorkspace
 from tests.support.repository import Repository
 
 
-def test_documentation_is_corrected_once_a_session_showed_it(world: SensedWorkspace):
-    context = world.sense()
+def test_documentation_is_corrected_once_a_session_showed_it(workspace: SensedWorkspace):
+    context = workspace.sense()
     own = OwnChanges(mentions=(Mention("notes.md", 1, "total", "sum_up"), Mention("notes.md", 2, "tax")))
     context = replace(context, inspection=replace(context.inspection, own=own))
     assert update_docs(context) == []
@@ -22,12 +22,12 @@ def test_documentation_is_corrected_once_a_session_showed_it(world: SensedWorksp
 
 
 def test_a_committed_leftover_in_an_uncommitted_file_is_not_called_uncommitted(
-    world: SensedWorkspace, repository: Repository
+    workspace: SensedWorkspace, repository: Repository
 ):
     repository.git("switch", "-qc", "rounding")
     repository.commit("three", {"cart.py": "# TODO"})
     repository.path.joinpath("cart.py").write_text("# TODO\nx = 1")
-    context = world.sense()
+    context = workspace.sense()
     inspection = replace(context.inspection, own=OwnChanges(leftovers=(Leftover("TODO", "cart.py", 1),)))
     card = get_only(leftovers(replace(context, inspection=inspection)))
     assert card.reasoning == "You added a TODO in cart.py:1, not in main yet."

@@ -13,18 +13,18 @@ from tests.support.past_run import PastRun
 CART = "tests/test_cart.py::TestCart::test_cart"
 
 
-def test_a_test_that_a_bisect_explained_is_not_run_alone(world: SensedWorkspace, head: str):
+def test_a_test_that_a_bisect_explained_is_not_run_alone(workspace: SensedWorkspace, head: str):
     bisected = PastRun(head, failing=(CART,), passed=0, full=False, tree="t1", session_id="ses_1", changed=False)
-    world.runs = [PastRun(head, failing=(CART,), tree="t2", ran_at=bisected.ran_at + timedelta(hours=1)), bisected]
-    world.sessions = [make_session("bisect", facts={"culprit": "0" * 40, "subject": "Faster cart"})]
-    assert still_red(*world.sense_top()) == []
-    world.runs[1] = replace(bisected, tree="t2")
-    world.sessions = [make_session("bisect", facts={})]
-    assert get_only(still_red(*world.sense_top())).prompt.startswith("Run `test_cart` alone")
+    workspace.runs = [PastRun(head, failing=(CART,), tree="t2", ran_at=bisected.ran_at + timedelta(hours=1)), bisected]
+    workspace.sessions = [make_session("bisect", facts={"culprit": "0" * 40, "subject": "Faster cart"})]
+    assert still_red(*workspace.sense_top()) == []
+    workspace.runs[1] = replace(bisected, tree="t2")
+    workspace.sessions = [make_session("bisect", facts={})]
+    assert get_only(still_red(*workspace.sense_top())).prompt.startswith("Run `test_cart` alone")
 
 
-def test_the_installation_that_brings_what_lacks_is_offered(world: SensedWorkspace):
-    context, part = world.sense_top()
+def test_the_installation_that_brings_what_lacks_is_offered(workspace: SensedWorkspace):
+    context, part = workspace.sense_top()
     python = PackageSetup("pip", "python", "", "", (("pip", "install", "."),), ("pypi.org",), environment=".venv")
     node = PackageSetup("npm", "node", "", "package-lock.json", (("npm", "ci"),), ("registry.npmjs.org",))
     project = replace(part.project, tools=(), missing_tool="node_modules", packages=(python, node))

@@ -17,13 +17,13 @@ CART = "tests/test_cart.py::TestCart::test_cart"
 HOUR = timedelta(hours=1)
 
 
-def test_failing_ci_offers_a_run_here(world: SensedWorkspace, repository: Repository, head: str):
+def test_failing_ci_offers_a_run_here(workspace: SensedWorkspace, repository: Repository, head: str):
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
     repository.git("checkout", "-q", "-b", "feature/x")
     state = GitHubState((PullRequest(7, "Carts", "feature/x", ("tests",)),))
-    world.github = SimpleNamespace(get_latest=lambda workspace: state)
-    world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"), full=False)]
-    assert get_only(failing_ci(world.sense())).prompt == "Run the whole suite here: CI fails on feature/x"
+    workspace.github = SimpleNamespace(get_latest=lambda workspace: state)
+    workspace.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"), full=False)]
+    assert get_only(failing_ci(workspace.sense())).prompt == "Run the whole suite here: CI fails on feature/x"
 
 
 @pytest.mark.parametrize(
@@ -35,26 +35,26 @@ def test_failing_ci_offers_a_run_here(world: SensedWorkspace, repository: Reposi
     ids=["twice as long", "only in the last run"],
 )
 def test_a_test_is_slower_when_it_took_twice_as_long_in_the_last_two_runs(
-    world: SensedWorkspace, repository: Repository, head: str, times: tuple[float, ...], expected: str
+    workspace: SensedWorkspace, repository: Repository, head: str, times: tuple[float, ...], expected: str
 ):
     older = repository.git("rev-parse", "HEAD~1")
-    world.runs = [
+    workspace.runs = [
         PastRun(head if number < 2 else older, ran_at=NOW - (number + 1) * HOUR, durations=((CART, seconds),))
         for number, seconds in enumerate(times)
     ]
-    proposals = slower_tests(*world.sense_top())
+    proposals = slower_tests(*workspace.sense_top())
     assert [proposal.reasoning for proposal in proposals] == ([expected] if expected else [])
     assert all(proposal.parameters == {"tests": [CART], "fast": older} for proposal in proposals)
 
 
-def test_the_whole_suite_does_not_run_again_on_the_same_files(world: SensedWorkspace, head: str):
-    world.runs = [PastRun(head, failing=(CART,) * 51)]
-    assert rerun_failing(*world.sense_top()) == []
+def test_the_whole_suite_does_not_run_again_on_the_same_files(workspace: SensedWorkspace, head: str):
+    workspace.runs = [PastRun(head, failing=(CART,) * 51)]
+    assert rerun_failing(*workspace.sense_top()) == []
 
 
-def test_a_test_that_passed_and_failed_on_the_same_files_is_run_many_times(world: SensedWorkspace, head: str):
-    world.runs = [PastRun(head, tree="t"), PastRun(head, failing=(CART,), tree="t", ran_at=NOW - 2 * HOUR)]
-    card = get_only(hunt_flakes(*world.sense_top()))
+def test_a_test_that_passed_and_failed_on_the_same_files_is_run_many_times(workspace: SensedWorkspace, head: str):
+    workspace.runs = [PastRun(head, tree="t"), PastRun(head, failing=(CART,), tree="t", ran_at=NOW - 2 * HOUR)]
+    card = get_only(hunt_flakes(*workspace.sense_top()))
     assert (card.prompt, card.reasoning) == (
         "Run test_cart 20 times: unreliable?",
         "Two runs of the same files disagree about it.",

@@ -18,20 +18,20 @@ from tests.support.repository import Repository
 DAY = timedelta(days=1)
 
 
-def test_every_proposal_has_what_a_card_needs(world: SensedWorkspace, repository: Repository):
+def test_every_proposal_has_what_a_card_needs(workspace: SensedWorkspace, repository: Repository):
     repository.git("branch", "done", "main~1")
     repository.git("checkout", "-q", "-b", "feature/x", "main~1")
     repository.commit("x", {"x.py": "1"}, at=NOW - DAY)
     repository.write("cart.py", "4")
     repository.write("cart_new.py", "4")
-    world.sessions = [make_session("lint", facts={"rules": {"F401": 1}})]
-    proposals = propose_all(world.sense())
+    workspace.sessions = [make_session("lint", facts={"rules": {"F401": 1}})]
+    proposals = propose_all(workspace.sense())
     assert len({proposal.kind for proposal in proposals}) >= 6
     assert len({proposal.fingerprint for proposal in proposals}) == len(proposals)
     for proposal in proposals:
         assert proposal.flow == KINDS[proposal.kind].flow
         assert proposal.tier is KINDS[proposal.kind].tier
-        assert proposal.workspace == str(world.path)
+        assert proposal.workspace == str(workspace.path)
         assert [signal.name for signal in proposal.signals] == list(WEIGHTS)
         assert all(0.0 <= signal.relevance <= 1.0 and signal.evidence for signal in proposal.signals)
         assert 0 < len(proposal.prompt) <= 120
@@ -43,7 +43,7 @@ def test_every_proposal_has_what_a_card_needs(world: SensedWorkspace, repository
         FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
 
 
-def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: SensedWorkspace, repository: Repository):
+def test_hostile_names_neither_reach_the_screen_nor_a_parameter(workspace: SensedWorkspace, repository: Repository):
     repository.commit("evil \x1b]0;gone\x07 subject\x1b[2J", {"bad\x1b[31m.py": "1", "-rf.py": "1", "ok.py": "1"})
     repository.git("tag", "v1\u202e2", "HEAD~1")
     repository.write("bad\x1b[31m.py", "2")
@@ -52,7 +52,7 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: SensedWor
     repository.write("ok.py", "2")
     for branch in ("--output=x", "x\u202e"):
         repository.git("update-ref", f"refs/heads/{branch}", "HEAD~1")
-    for proposal in propose_all(world.sense()):
+    for proposal in propose_all(workspace.sense()):
         evidence = [line for signal in proposal.signals for line in signal.evidence]
         text = "".join([proposal.prompt, proposal.reasoning, *evidence])
         assert not any(ord(character) < 32 or character == "\u202e" for character in text)
@@ -85,13 +85,13 @@ TOKEN = "glp" + "at-" + "x7Kq2mWz9RtB4vNc8LpS"
 """Made-up secrets. They are put together here, so that no scanner takes this file for a leak."""
 
 
-def test_another_secret_in_the_same_file_is_another_subject(world: SensedWorkspace, repository: Repository):
+def test_another_secret_in_the_same_file_is_another_subject(workspace: SensedWorkspace, repository: Repository):
     repository.write("cart.py", f'KEY = "{KEY}"\n')
-    [first] = secret(world.sense())
+    [first] = secret(workspace.sense())
     assert first.subject == "AWS access key in cart.py"
     repository.write("cart.py", f'KEY = "{KEY}"\nHOST = "{TOKEN}"\n')
-    [both] = secret(world.sense())
+    [both] = secret(workspace.sense())
     assert both.subject == "AWS access key in cart.py, GitLab token in cart.py"
     repository.commit("Configure")
-    [committed] = secret(world.sense())
+    [committed] = secret(workspace.sense())
     assert committed.subject == both.subject, "a commit does not change the subject"
