@@ -324,7 +324,7 @@ class Autonomy:
             is_autonomous_mode_on=settings.autonomous_mode_enabled,
             silence=self._compute_confirmed_silence(),
             threshold=self._get_silence_threshold(),
-            was_resumed=self._kill_switch.was_resumed_by_operator(),
+            was_resumed=self._kill_switch.was_resumed_by_operator,
             is_paused_for_cost=pause is not None and pause.by == BY_COST_CAP,
         )
 

@@ -165,7 +165,8 @@ class KillSwitch:
         self._watcher: threading.Thread | None = None
         with database.read() as session:
             self._holds = _read_holds(session)
-            self._resumed_by_operator = bool(state.get(session, _RESUMED_BY_OPERATOR, False))
+            self.was_resumed_by_operator = bool(state.get(session, _RESUMED_BY_OPERATOR, False))
+            """Whether the operator ended the last pause or month stop (SPEC 7.1)."""
 
     def start(self) -> None:
         """Watch the stop file and the settings from now on. A stop that was requested before takes effect at once."""
@@ -188,10 +189,6 @@ class KillSwitch:
         switches += [] if facts.is_enabled else [Hold(HoldKind.CONFIG, SETTING_OFF, None)]
         switches += [] if facts.is_enabled_this_run else [Hold(HoldKind.API, SWITCHED_OFF, self._switched_off_at)]
         return list(select_active_holds([*facts.holds, *switches], self._clock.now()))
-
-    def was_resumed_by_operator(self) -> bool:
-        """Whether the operator ended the last pause or month stop (SPEC 7.1)."""
-        return self._resumed_by_operator
 
     def decide_now(self, *, by_operator: bool = False) -> RailVerdict:
         """Whether anything may run now. It does not read the database, so it is cheap enough to ask before each cycle
@@ -393,7 +390,7 @@ class KillSwitch:
         resumed_by_operator = bool(state.get(transaction.session, _RESUMED_BY_OPERATOR, False))
 
         def refresh() -> None:
-            self._holds, self._resumed_by_operator = holds, resumed_by_operator
+            self._holds, self.was_resumed_by_operator = holds, resumed_by_operator
             self._on_change()
 
         return refresh
