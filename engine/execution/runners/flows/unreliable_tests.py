@@ -206,16 +206,13 @@ class TimeComparison:
     @property
     def is_slower(self) -> bool:
         """Whether the test became slower, as `SLOWER_RATIO` says."""
-        return median(self.head_seconds) >= SLOWER_RATIO * median(self.fast_seconds) and min(self.head_seconds) > max(
-            self.fast_seconds
-        )
+        fast, head = self.fast_seconds, self.head_seconds
+        return median(head) >= SLOWER_RATIO * median(fast) and min(head) > max(fast)
 
     def describe(self, fast_commit: str) -> str:
         """Both times, and whether the test takes longer now."""
-        times = (
-            f"{_format_spread(self.head_seconds)} at HEAD and {_format_spread(self.fast_seconds)} at {fast_commit[:7]}"
-        )
-        return f"{times}: {'' if self.is_slower else 'not '}slower"
+        head, fast = _format_spread(self.head_seconds), _format_spread(self.fast_seconds)
+        return f"{head} at HEAD and {fast} at {fast_commit[:7]}: {'' if self.is_slower else 'not '}slower"
 
 
 def _format_spread(seconds: list[float]) -> str:
