@@ -25,6 +25,9 @@ _SURROGATES = re.compile(r"[\ud800-\udfff]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 """Control characters except tab and newline, direction overrides, and the byte order mark."""
 
+MAX_WORD_CHARS = 200
+"""Maximum number of characters of a word that `clip_words` keeps whole."""
+
 
 def sanitise(text: str) -> str:
     """`text` without escape sequences, C0/C1 controls and direction overrides. Newlines stay, a tab becomes up to four
@@ -49,6 +52,16 @@ def plain(text: str, max_length: int = 60) -> str:
 def quote(text: str, max_length: int = 240) -> str:
     """Hostile text in quotes, on one line, without its full stop, cut to `max_length` characters by an ellipsis."""
     return f"“{plain(text, max_length).strip('.')}”"
+
+
+def clip_words(text: str, max_words: int) -> str:
+    """`text` in one line with at most `max_words` words. An ellipsis marks that it was cut."""
+    words = [
+        word if len(word) <= MAX_WORD_CHARS else word[: MAX_WORD_CHARS - 1] + "…" for word in sanitise(text).split()
+    ]
+    if len(words) <= max_words:
+        return " ".join(words)
+    return " ".join(words[:max_words]).rstrip(".,;:") + "…"
 
 
 def shorten_path(path: str, max_length: int = 32) -> str:

@@ -43,7 +43,7 @@ from engine.api_keys import Keys
 from engine.config import find_url_problem
 from engine.config.sections import DESKTOP_SCHEME, SPEAK_SCHEME, Surface
 from engine.config.settings import FixedSettings, Settings
-from engine.config.settings_file import VARIABLES, format_key
+from engine.config.settings_file import SETTING_VARIABLES, format_key
 from engine.git import INSTALL_GIT, MIN_VERSION, Git, find_repository_root, read_git_version
 from engine.home import Home
 from engine.installed import (
@@ -226,7 +226,7 @@ def _check_variables(environment: Iterable[str]) -> list[Check]:
     unknown = sorted(
         name
         for name in environment
-        if name.startswith("CLAWPY_") and name not in VARIABLES and not _OTHER_VARIABLES.fullmatch(name)
+        if name.startswith("CLAWPY_") and name not in SETTING_VARIABLES and not _OTHER_VARIABLES.fullmatch(name)
     )
     fix = "see `clawpy config get`; CLAWPY_CROSS_POLL_ENABLED sets crossPollEnabled"
     return [warn("environment", f"{name} is not a setting and does nothing", fix) for name in unknown]

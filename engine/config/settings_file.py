@@ -197,7 +197,7 @@ def read_settings(text: str, *, file: str, environment: Mapping[str, str]) -> Se
 
 def find_overriding_variables(environment: Mapping[str, str]) -> dict[KeyPath, str]:
     """The keys that the environment sets, each with the name of its variable."""
-    return {path: variable for variable, path in VARIABLES.items() if variable in environment}
+    return {path: variable for variable, path in SETTING_VARIABLES.items() if variable in environment}
 
 
 def _remove_former_keys(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -303,7 +303,7 @@ def suggest_key(path: KeyPath) -> str:
     name = unknown.replace("_", "").lower()
     close = difflib.get_close_matches(name, keys, n=1) or [key for key in keys if name in key][:MAX_SUGGESTED_KEYS]
     likely = [(*section, keys[key]) for key in close]
-    likely = likely or [elsewhere for elsewhere in VARIABLES.values() if elsewhere[-1] == unknown][:1]
+    likely = likely or [elsewhere for elsewhere in SETTING_VARIABLES.values() if elsewhere[-1] == unknown][:1]
     if likely:
         return f"did you mean {' or '.join(map(format_key, likely))}?"
     if section:
@@ -384,5 +384,5 @@ def _collect_variables() -> dict[str, KeyPath]:
     return variables
 
 
-VARIABLES = _collect_variables()
+SETTING_VARIABLES = _collect_variables()
 """Every environment variable that overrides a setting, and the key it sets."""

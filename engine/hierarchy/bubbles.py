@@ -77,10 +77,10 @@ class BubbleRow(Row, table=True):
         return value_of(self, Bubble, learning=value_of(self, OfferedFinding, id=self.learning_id))
 
 
-_QUEUED = f"WHERE state = '{BubbleState.QUEUED}' ORDER BY json_extract(importance, '$.value') DESC, at, id"
+_WHERE_QUEUED = f"WHERE state = '{BubbleState.QUEUED}' ORDER BY json_extract(importance, '$.value') DESC, at, id"
 """The findings that wait, the most important first."""
 
-_ACCEPTED = f"WHERE state = '{BubbleState.FLUSHED}' AND workspace = :workspace ORDER BY flushed_at DESC, id"
+_WHERE_ACCEPTED = f"WHERE state = '{BubbleState.FLUSHED}' AND workspace = :workspace ORDER BY flushed_at DESC, id"
 """The findings of a workspace that became patterns, newest first."""
 
 
@@ -153,9 +153,9 @@ class Bubbles:
         """Refuse the queued findings with a lesson that was retracted."""
 
         def refuse(tx: Transaction) -> None:
-            for row in load_all(tx.session, BubbleRow, _QUEUED):
+            for row in load_all(tx.session, BubbleRow, _WHERE_QUEUED):
                 if make_lesson_id(row.text) == lesson:
-                    gate = GateResult(len(GATES), GATES[-1], False, "you retracted it")
+                    gate = GateResult(len(GATE_NAMES), GATE_NAMES[-1], False, "you retracted it")
                     row.state, row.gates = BubbleState.REFUSED, (*row.gates[:-1], gate)
                     _record_refused(tx, row)
 
@@ -176,7 +176,7 @@ class Bubbles:
     def list_accepted(self, workspace: str) -> Sequence[AcceptedFinding]:
         """The findings of a workspace that became patterns, newest first, in their present wording."""
         with self._database.read() as session:
-            rows = read_all(session, BubbleRow, _ACCEPTED, {"workspace": workspace})
+            rows = read_all(session, BubbleRow, _WHERE_ACCEPTED, {"workspace": workspace})
         profiles = self._profiles.read_all(sorted({row.leader for row in rows}))
         accepted: dict[tuple[str, str], AcceptedFinding] = {}
         for row in rows:
@@ -218,9 +218,9 @@ class Bubbles:
 
     def _flush(self, tx: Transaction) -> FlushReport:
         """Flush the queue in one transaction."""
-        for row in load_all(tx.session, BubbleRow, _QUEUED):
+        for row in load_all(tx.session, BubbleRow, _WHERE_QUEUED):
             self._judge_again_if_moved(tx, row)
-        queued = load_all(tx.session, BubbleRow, _QUEUED)
+        queued = load_all(tx.session, BubbleRow, _WHERE_QUEUED)
         max_per_leader = self._agents.config.current.bubble_max_per_cycle
         flushed: dict[str, tuple[str, ...]] = {}
         by_leader = group_pairs((row.leader, row) for row in queued if row.bubble.may_guide)
@@ -289,7 +289,7 @@ class Bubbles:
         row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED, pattern.key, tx.now
 
 
-GATES = ("enabled", "confidence", "importance", "tier", "leader", "domain", "novelty")
+GATE_NAMES = ("enabled", "confidence", "importance", "tier", "leader", "domain", "novelty")
 """The names of the gates in the order in which they are asked."""
 
 
@@ -321,7 +321,7 @@ def ask_gates(
 
     results: list[GateResult] = []
     for number, (passed, reason) in enumerate(answers(), 1):
-        results.append(GateResult(number, GATES[number - 1], passed, clean_item(reason)))
+        results.append(GateResult(number, GATE_NAMES[number - 1], passed, clean_item(reason)))
         if not passed:
             break
     return tuple(results)

@@ -102,10 +102,10 @@ class SessionFollower(Generic[RowT]):
 
 # -- sessions with guidance
 
-CURSOR = "hierarchy.guided"
+CURSOR_NAME = "hierarchy.guided"
 """Name of the cursor in the ledger."""
 
-REPORTED = "hierarchy.reported."
+REPORTED_KEY_PREFIX = "hierarchy.reported."
 """Prefix of a key in the state table for each finding about guidance that was reported."""
 
 MIN_SESSIONS = 10
@@ -122,7 +122,7 @@ MAX_AGES = {"recent-decisions": timedelta(days=30), "patterns": timedelta(days=1
 """Maximum age of an item of guidance by its section: of a decision, and of a pattern since it was last written or
 confirmed. An item of a soul has no date."""
 
-RECENT = timedelta(days=30)
+RECENT_SPAN = timedelta(days=30)
 """Guidance is stale if it was in a session of this time."""
 
 
@@ -163,7 +163,7 @@ class GuidedSessions(SessionFollower[GuidedSession]):
     """Stores guided sessions and their outcomes. Callable from any thread."""
 
     def __init__(self, database: Database, profiles: Profiles, *, ledger: Ledger) -> None:
-        super().__init__(database, ledger, GuidedSession, cursor=CURSOR)
+        super().__init__(database, ledger, GuidedSession, cursor=CURSOR_NAME)
         self._profiles = profiles
 
     def record_applied(
@@ -204,7 +204,7 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         """Report outdated guidance in sessions of the last 30 days, and delete sessions that no longer count."""
 
         def store_review(tx: Transaction) -> None:
-            recent = read_all(tx.session, GuidedSession, "WHERE at > :since", {"since": tx.now - RECENT})
+            recent = read_all(tx.session, GuidedSession, "WHERE at > :since", {"since": tx.now - RECENT_SPAN})
             self._report_stale(tx, Counter(item for row in recent for item in row.items.items()))
             ask(tx.session, "DELETE FROM guided_sessions WHERE at <= :until", {"until": tx.now - MAX_SESSION_AGE})
 
@@ -255,7 +255,7 @@ def _report_noisy(tx: Transaction, agent: str) -> None:
 
 def _report_once(tx: Transaction, event: Event, *about: str) -> None:
     """Record an event once for each item, wording and agent."""
-    key = REPORTED + " ".join((event.kind, event.subject, *about))
+    key = REPORTED_KEY_PREFIX + " ".join((event.kind, event.subject, *about))
     if not state.get(tx.session, key):
         state.put(tx, key, value=True)
         tx.record(event)

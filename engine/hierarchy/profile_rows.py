@@ -31,7 +31,7 @@ MAX_DECISIONS = 5
 _NO_DATE = datetime.min.replace(tzinfo=UTC)
 """Stands for the date of an item of a soul, which counts as the oldest."""
 
-TOPIC = "profiles"
+SHARED_TOPIC = "profiles"
 """The name of profiles in the shared database. It is stored, so it stays."""
 
 
@@ -147,9 +147,9 @@ class ProfileSharing(Exchange):
 
     def _send_and_fetch(self, shared: SharedDatabase) -> None:
         if rows := self._read_unsent(shared):
-            shared.push(TOPIC, list(map(_to_shared, rows)))
+            shared.push(SHARED_TOPIC, list(map(_to_shared, rows)))
             self._database.write(lambda tx: _mark_sent(tx, rows, shared.name))
-        self._fetch(shared, TOPIC, partial(self._store_fetched, shared.name))
+        self._fetch(shared, SHARED_TOPIC, partial(self._store_fetched, shared.name))
 
     def _count_unsent(self, shared: SharedDatabase) -> int:
         return len(self._read_unsent(shared))

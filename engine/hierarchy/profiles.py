@@ -30,10 +30,10 @@ from engine.storage.erasing import SearchTerms
 LoadDecisions = Callable[[Sequence[str]], Mapping[str, Sequence[ProfileItem]]]
 """Reads the captured decisions of leaders, by leader."""
 
-ORIGIN = "hierarchy.origin"
+ORIGIN_KEY = "hierarchy.origin"
 """Key in the state table: the name of this home in shared rows."""
 
-UNDO = "hierarchy.undo."
+UNDO_KEY_PREFIX = "hierarchy.undo."
 """Prefix of a key in the state table, followed by a leader's id. Its value are the edits that undo the last one."""
 
 _OF_LEADERS = "WHERE leader IN (SELECT value FROM json_each(:leaders))"
@@ -75,11 +75,11 @@ class Profiles:
         self._load_decisions = load_decisions
         self.generation = 0
         with database.read() as session:
-            self.origin: str = state.get(session, ORIGIN, "")
+            self.origin: str = state.get(session, ORIGIN_KEY, "")
             """The name of this home in shared rows."""
         if not self.origin:
             self.origin = randomness.new_id("home")
-            database.write(lambda tx: state.put(tx, ORIGIN, self.origin))
+            database.write(lambda tx: state.put(tx, ORIGIN_KEY, self.origin))
 
     def read(self, leader: str) -> LeaderProfile:
         """The profile of one leader. Raises `Refusal`: `unknown_agent`, `unreadable_file` for its soul."""
@@ -133,7 +133,7 @@ class Profiles:
         """Undo the last edit. Raises `Refusal`: `unknown_agent`, `nothing_to_undo`."""
         self._agents.get(leader)
         with self._database.read() as session:
-            last_edit: Sequence[Sequence[str]] = state.get(session, f"{UNDO}{leader}")
+            last_edit: Sequence[Sequence[str]] = state.get(session, f"{UNDO_KEY_PREFIX}{leader}")
         if not last_edit:
             raise Refusal(
                 "nothing_to_undo",
@@ -226,10 +226,10 @@ class Profiles:
                     self.add_version(tx, row.leader, ProfileEdit(row.section, remaining, row.key))
                 newest = _load_versions(tx, row.leader, row.section, row.key)[0]
                 newest.forgotten, newest.sent_to = True, ""
-            for leader, edits in state.get_all(tx.session, UNDO).items():
+            for leader, edits in state.get_all(tx.session, UNDO_KEY_PREFIX).items():
                 kept = [edit for edit in edits if not any(map(terms.match, _list_texts(edit[1])))]
                 if kept != edits:
-                    state.put(tx, f"{UNDO}{leader}", kept)
+                    state.put(tx, f"{UNDO_KEY_PREFIX}{leader}", kept)
             tx.after_commit(self.bump_generation)  # even without rows: captured decisions may be erased
             return len(rows)
 
@@ -268,7 +268,7 @@ class Profiles:
                 # The words of a captured decision that an undo brings back have the trust that they had.
                 trust = captured.get((change.key, tuple(change.value)), Trust.OPERATOR)
                 self._add_edit(tx, leader, change, trust)
-            state.put(tx, f"{UNDO}{leader}", [[edit.section, edit.value, edit.key] for edit in undo])
+            state.put(tx, f"{UNDO_KEY_PREFIX}{leader}", [[edit.section, edit.value, edit.key] for edit in undo])
 
         self._database.write(store)
         return self.read(leader)

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 LAST_ROUND = "hierarchy.taught"
 """Key in the state table: the time of the last round."""
 
-TITLES = {"principles": "Principles", "patterns": "Patterns", "guardrails": "Guardrails"}
+HEADINGS = {"principles": "Principles", "patterns": "Patterns", "guardrails": "Guardrails"}
 
 
 def format_inherited_section(guidance: Guidance) -> str:
@@ -41,7 +41,7 @@ def format_inherited_section(guidance: Guidance) -> str:
     lines: list[str] = []
     for hop in guidance.hops:
         items = group_pairs((item.section, f"- {format_item(item.text, item.trust)}") for item in hop.kept)
-        sections = [("", f"{title}:", "", *items[section]) for section, title in TITLES.items() if section in items]
+        sections = [("", f"{title}:", "", *items[section]) for section, title in HEADINGS.items() if section in items]
         if sections:
             lines += ["", f"### From {hop.leader}", *itertools.chain(*sections)]
     head = ["## Inherited Wisdom", "", "Written by Clawpy from what your leaders know; edits here are overwritten."]

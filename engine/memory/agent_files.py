@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 Problem = tuple[Sequence[str | int], str]
 """A problem of a JSON document: the keys that lead to it, and the problem in words."""
 
-FILES = ("soul.md", "memory.md", "heartbeat.md", "comms.json", "tools.json")
+AGENT_FILES = ("soul.md", "memory.md", "heartbeat.md", "comms.json", "tools.json")
 """The files in the folder of an agent, in the order in which they are shown."""
 
 MAX_FILE_BYTES = 256 * 1024
@@ -80,7 +80,7 @@ class AgentFiles:
         """The files of all agents. A file that does not exist is empty; one that cannot be read has a `problem`."""
         files = []
         for agent in self.list_agents():
-            for name in FILES:
+            for name in AGENT_FILES:
                 try:
                     files.append(self.read(agent, name))
                 except Refusal as refusal:
@@ -139,9 +139,9 @@ class AgentFiles:
             raise Refusal("unreadable_file", f"{agent}/{name} cannot be read: {reason}", f"see {path}") from error
 
     def _locate(self, agent: str, name: str) -> Path:
-        if not AGENT_ID.fullmatch(agent) or name not in FILES:
+        if not AGENT_ID.fullmatch(agent) or name not in AGENT_FILES:
             name_given = sanitise(f"{agent}/{name}")
-            raise Refusal("unknown_file", f"no agent has a file {name_given}", "files: " + ", ".join(FILES))
+            raise Refusal("unknown_file", f"no agent has a file {name_given}", "files: " + ", ".join(AGENT_FILES))
         return self.folder / agent / name
 
     def _describe_problem(self, agent: str, name: str, text: str) -> str:
@@ -239,7 +239,7 @@ class AgentFiles:
                 self._known = {
                     (agent, name): self._compute_digest_or_problem(agent, name)
                     for agent in self.list_agents()
-                    for name in FILES
+                    for name in AGENT_FILES
                 }
             for changes in watch(
                 self.folder,
@@ -267,7 +267,7 @@ class AgentFiles:
         """Record which of these files other programs changed, and which folders came or went."""
         for agent, *rest in sorted(places):
             name = rest[0] if rest else ""
-            if agent.startswith(".") or len(rest) > 1 or (name and name not in FILES):
+            if agent.startswith(".") or len(rest) > 1 or (name and name not in AGENT_FILES):
                 continue
             with self._lock:
                 state = self._compute_digest_or_problem(agent, name) if name else ""

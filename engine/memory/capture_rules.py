@@ -83,7 +83,8 @@ def _find_sentence_ends(text: str) -> Iterator[int]:
 
 # -- rules
 
-MIN_LENGTH, MAX_LENGTH = 12, 400
+MIN_SENTENCE_CHARS = 12
+MAX_SENTENCE_CHARS = 400
 """Numbers of characters between which a sentence is captured."""
 
 MIN_WORDS = 4
@@ -190,7 +191,7 @@ def has_label(line: str) -> bool:
 
 def classify_sentence(sentence: str, speaker: Speaker = Speaker.AGENT) -> CaptureKind | None:
     """The kind of a sentence, None for one that is not worth keeping."""
-    if not MIN_LENGTH <= len(sentence) <= MAX_LENGTH or len(_WORD.findall(sentence)) < MIN_WORDS:
+    if not MIN_SENTENCE_CHARS <= len(sentence) <= MAX_SENTENCE_CHARS or len(_WORD.findall(sentence)) < MIN_WORDS:
         return None
     plain = _QUOTED_TEXT.sub(_mask, _CODE_IN_TICKS.sub(_mask, sentence))
     is_question = plain.rstrip("\"'”’)]*_ ").endswith("?")

@@ -30,10 +30,10 @@ from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 from engine.text import hex_hash
 
-ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
+ENDING_EVENTS = frozenset({"SessionEnded", "ChangeSetDiscarded"})
 """The events after which the outcome of a session is known: it ended, or its changes were discarded."""
 
-PAGE = 2_000
+LINES_PER_PAGE = 2_000
 """Lines of a transcript that are read at once."""
 
 MAX_PER_SESSION = 200
@@ -195,7 +195,7 @@ class Captures:
 def read_all_lines(transcript: ReadTranscript, session_id: str) -> Iterator[TranscriptLine]:
     """All lines of a session's transcript, which is read page by page."""
     after = 0
-    while page := transcript(session_id, after=after, limit=PAGE):
+    while page := transcript(session_id, after=after, limit=LINES_PER_PAGE):
         yield from page
         after = page[-1].number
 

@@ -34,7 +34,7 @@ from engine.text import plain
 
 log = logging.getLogger(__name__)
 
-INTENT = "forget"
+INTENT_KIND = "forget"
 """The kind of the intents of this service."""
 
 MAX_SHOWN = 20
@@ -140,13 +140,13 @@ class Forgetting:
             terms = self._search_terms(target) if isinstance(target, str) else SearchTerms(target)
             self._refuse_running(terms)
             payload = {"phase": "erase", "wanted": list(terms.texts)}
-            return self._finish(self._database.write(lambda tx: begin_intent(tx, INTENT, "", payload)), terms)
+            return self._finish(self._database.write(lambda tx: begin_intent(tx, INTENT_KIND, "", payload)), terms)
 
     def recover(self) -> list[str]:
         """Finish what a crash left half done."""
         messages = []
         with self._lock:
-            for intent in read_unfinished_intents(self._database, INTENT):
+            for intent in read_unfinished_intents(self._database, INTENT_KIND):
                 texts = intent.payload.get("wanted")
                 self._finish(intent.id, SearchTerms(texts) if texts else None)
                 messages.append("the deletion that was interrupted when the engine stopped is complete")

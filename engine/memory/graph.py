@@ -29,7 +29,7 @@ from sqlmodel import Field, Session
 from engine.files import write_atomic
 from engine.frozen import frozen
 from engine.memory import WorkReader
-from engine.memory.captures import ENDED
+from engine.memory.captures import ENDING_EVENTS
 from engine.model import (
     ACYCLIC,
     PROBLEM_FOUND,
@@ -56,13 +56,14 @@ SEMANTIC_WEIGHT = 0.7
 DECAY_DAYS = 14.0
 """The age in days at which the recency of a task has fallen to a third (1/e)."""
 
-MAX_TITLE, MAX_DESCRIPTION = 200, 600
+TITLE_CHARS = 200
+DESCRIPTION_CHARS = 600
 """Maximum number of characters of a title and of a description in the graph. The session's own record has all of it."""
 
 MAX_NEIGHBOURS = 200
 """Maximum number of neighbours of one task that are shown."""
 
-FOLLOWED_KINDS = ENDED | {"SessionStarted", "TaskAdded", "TaskChanged", "WorkOverlapped"}
+FOLLOWED_KINDS = ENDING_EVENTS | {"SessionStarted", "TaskAdded", "TaskChanged", "WorkOverlapped"}
 """The kinds of events that change the graph."""
 
 SUCCESS_BY_OUTCOME = {"succeeded": True, "failed": False, PROBLEM_FOUND: False}
@@ -185,7 +186,7 @@ class TaskGraph:
         """The newest task with this title in a workspace."""
         clauses = "WHERE workspace = :workspace AND title = :title ORDER BY rowid DESC LIMIT 1"
         with self.database.read() as session:
-            rows = read_all(session, TaskNode, clauses, {"workspace": workspace, "title": _shorten(title, MAX_TITLE)})
+            rows = read_all(session, TaskNode, clauses, {"workspace": workspace, "title": _shorten(title, TITLE_CHARS)})
         return rows[0].value if rows else None
 
     def find_newest(self, *, words: str = "", limit: int = 200) -> list[GraphNode]:
@@ -228,7 +229,7 @@ class TaskGraph:
 
     def put(self, node: GraphNode) -> None:
         """Add or replace a task."""
-        title, description = _shorten(node.title, MAX_TITLE), _shorten(node.description, MAX_DESCRIPTION)
+        title, description = _shorten(node.title, TITLE_CHARS), _shorten(node.description, DESCRIPTION_CHARS)
         row = TaskNode(**shallow_dict(node) | {"title": title, "description": description})
         self.database.write(lambda tx: tx.session.merge(row))
 
@@ -304,7 +305,7 @@ class GraphProducer:
     def handle(self, entry: LedgerEntry) -> None:
         """Put what an event of `FOLLOWED_KINDS` says into the graph. A second call changes nothing."""
         try:
-            if entry.kind in ENDED or entry.kind == "SessionStarted":
+            if entry.kind in ENDING_EVENTS or entry.kind == "SessionStarted":
                 self._put_session(entry.session_id)
             elif entry.kind == "WorkOverlapped":
                 self._relate(entry.payload["session_id"], Relation.RELATED_TO, entry.payload["other_session_id"])

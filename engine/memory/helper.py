@@ -16,7 +16,7 @@ from typing import IO, Any, ClassVar, NamedTuple
 
 from engine.background import HelperGone, HelperProcess, HelperSupervisor
 
-COMMAND = (sys.executable, "-m", "engine.memory.helper_main")
+HELPER_COMMAND = (sys.executable, "-m", "engine.memory.helper_main")
 """The command of the process."""
 
 RESTART_DELAY_S = 10.0
@@ -48,7 +48,7 @@ class Helper(HelperSupervisor["_MemoryProcess"]):
     """Starts the process, and sends it requests."""
 
     def __init__(self) -> None:
-        super().__init__(_MemoryProcess, COMMAND, restart_seconds=RESTART_DELAY_S)
+        super().__init__(_MemoryProcess, HELPER_COMMAND, restart_seconds=RESTART_DELAY_S)
 
     def submit(self, method: str, *arguments: Any, bulk: bool = True) -> Future[Any]:
         """Send a request. The future has the answer, or raises `HelperGone` or `HelperFailed`. Raises `HelperGone`."""

@@ -30,10 +30,10 @@ from engine.storage import state
 from engine.storage.database import Database
 from engine.text import hex_hash, sanitise
 
-IMPORTED = "imported"
+IMPORTED_TAG = "imported"
 """The tag of turns that came from a transcript."""
 
-BATCH = 200
+TURNS_PER_BATCH = 200
 """Turns that are remembered at once."""
 
 MAX_PAIRED = 20_000
@@ -129,7 +129,7 @@ class Importer:
             return 0
         memories = self._read_memories(path, position, problems)  # advances `position` while it is consumed
         turns = 0
-        while batch := list(itertools.islice(memories, BATCH)):
+        while batch := list(itertools.islice(memories, TURNS_PER_BATCH)):
             self._remember(batch)
             turns += len(batch)
         self._database.write(lambda tx: state.put(tx, key, asdict(position)))
@@ -167,7 +167,7 @@ def load_reply_pairs(memories: MemoryStore) -> list[tuple[str, str]]:
     condition = "WHERE instr(tags, ?) AND NOT forgotten ORDER BY seq DESC LIMIT ?"
     replies: dict[str, str] = {}
     pairs = []
-    for turn in reversed(memories.load(condition, (f'"{IMPORTED}"', MAX_PAIRED))):
+    for turn in reversed(memories.load(condition, (f'"{IMPORTED_TAG}"', MAX_PAIRED))):
         reply = replies.pop(turn.session, "")
         if turn.speaker == "assistant":
             replies[turn.session] = turn.text
@@ -200,7 +200,7 @@ def _to_memory(turn: Turn, workspace: str, source: str, secrets: tuple[str, ...]
         agent=turn.agent,
         workspace=workspace,
         source=source[-1_000:],
-        tags=(IMPORTED, turn.agent),
+        tags=(IMPORTED_TAG, turn.agent),
         ref=turn.id,
     )
 

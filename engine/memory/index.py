@@ -37,25 +37,25 @@ CHROMA_KEY = "chroma"
 UNREACHABLE = "ServerUnreachable"
 """How an error of the helper begins when the server cannot be reached or refuses access."""
 
-ADD_BATCH = 16
+VECTORS_PER_REQUEST = 16
 """Vectors of one request. Few, because Chroma holds the helper's interpreter lock while it adds them."""
 
-PAGE = 512
+VECTORS_PER_PAGE = 512
 """Vectors that are read from the database at once."""
 
-IDS_PAGE = 5_000
+IDS_PER_PAGE = 5_000
 """Ids that are read from Chroma at once."""
 
-SAMPLE = 8
+SAMPLE_SIZE = 8
 """Number of vectors that must find themselves when an index is compared with the database."""
 
-SELF_DISTANCE = 1e-3
+MAX_SELF_DISTANCE = 1e-3
 """Squared L2 up to which a vector that was found is the one that was searched for."""
 
-CHURN = 0.3
+MAX_REMOVED_SHARE = 0.3
 """Share of removed entries above which an index is built again, because Chroma no longer finds some of the others."""
 
-MIN_CHURN = 500
+MIN_REMOVED = 500
 """With no more removed entries than this, it is not built again, whatever their share."""
 
 OPEN_TIMEOUT_S = 180.0
@@ -68,13 +68,15 @@ QUERY_TIMEOUT_S = 5.0
 """Seconds of a search."""
 
 MAX_BUILDS = 3
-"""Number of builds in a row that may fail. After that the index stays degraded until `check` is called."""
+"""Number of builds in a row that may fail. After that the index stays degraded until `reopen` is called."""
 
-RETRY_S, REBUILD_S = 15.0, 300.0
-"""Seconds after which a server that was lost is asked again, and after which an index is built again on a server where
-`MAX_BUILDS` failed."""
+RETRY_S = 15.0
+"""Seconds after which a server that was lost is asked again."""
 
-_FAULTS = (HelperGone, HelperFailed, TimeoutError, OSError)
+REBUILD_S = 300.0
+"""Seconds after which an index is built again on a server where `MAX_BUILDS` failed."""
+
+_HELPER_ERRORS = (HelperGone, HelperFailed, TimeoutError, OSError)
 """Errors of the helper, after which the index is opened again."""
 
 
@@ -133,12 +135,12 @@ class _Connection:
         helper: Helper,
         folder: Path,
         *,
-        model: Callable[[], str],
+        embedding_model: Callable[[], str],
         server: Callable[[], ChromaServer | None],
     ) -> None:
         self._helper = helper
         self._folder = folder
-        self._model = model
+        self._get_embedding_model = embedding_model
         self._server = server
         self._opened: _OpenIndex | None = None
         self.is_lost = False
@@ -152,8 +154,8 @@ class _Connection:
         return self._opened is not None and self._opened == self._identify()
 
     def open(self) -> None:
-        """Open the index, or create it. Raises `_FAULTS`."""
-        server, model = self._server(), self._model()
+        """Open the index, or create it. Raises `_HELPER_ERRORS`."""
+        server, model = self._server(), self._get_embedding_model()
         if server is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._helper.call("open", str(self._folder), model, timeout=OPEN_TIMEOUT_S)
@@ -177,7 +179,7 @@ class _Connection:
                 place = (self._folder / "chroma.sqlite3").stat().st_ino
             except OSError:
                 place = 0
-        return _OpenIndex(self._helper.pid, place, self._model())
+        return _OpenIndex(self._helper.pid, place, self._get_embedding_model())
 
 
 class Index:
@@ -190,18 +192,18 @@ class Index:
         helper: Helper,
         folder: Path,
         *,
-        model: Callable[[], str],
+        embedding_model: Callable[[], str],
         server: Callable[[], ChromaServer | None] = lambda: None,
     ) -> None:
         self.folder = folder
         self.state = IndexState(IndexPhase.OFF, "nothing has been indexed yet")
         self._store = store
         self._helper = helper
-        self._model = model
+        self._get_embedding_model = embedding_model
         self._server = server
-        self._background = BackgroundWorker("clawpy-index", self._step)
-        self._connection = _Connection(helper, folder, model=model, server=server)
-        self._compare_wanted = False
+        self._background = BackgroundWorker("clawpy-index", self._take_step)
+        self._connection = _Connection(helper, folder, embedding_model=embedding_model, server=server)
+        self._is_comparison_requested = False
         self._last_chunk = 0
         """The newest chunk that was added."""
         self._removed: Counter[Layer] = Counter()
@@ -213,15 +215,15 @@ class Index:
         """Add new vectors. Returns at once."""
         self._background.wake()
 
-    def compare(self) -> None:
+    def request_comparison(self) -> None:
         """Compare the index with the database, add what is missing, and remove what was deleted; if that is much, build
         the index again. Searches go on meanwhile. Returns at once. Does nothing if the index is not open."""
         if self._connection.is_open:
-            self._compare_wanted = True
+            self._is_comparison_requested = True
             self.wake()
 
-    def check(self) -> None:
-        """Open the index again, and compare it with the database as `compare` does. Returns at once."""
+    def reopen(self) -> None:
+        """Open the index again, and compare it with the database as `request_comparison` does. Returns at once."""
         self._connection.close()
         self._failures = 0
         self.wake()
@@ -236,7 +238,7 @@ class Index:
             hits: list[tuple[int, float]] = self._helper.call(
                 "query", layer.value, vector, k, timeout=QUERY_TIMEOUT_S, bulk=False
             )
-        except _FAULTS as error:
+        except _HELPER_ERRORS as error:
             log.warning("the index did not answer: %s", error)
             self._connection.close()
             if (server := self._server()) is not None:
@@ -258,12 +260,12 @@ class Index:
 
     # -- the thread
 
-    def _step(self) -> float | None:
+    def _take_step(self) -> float | None:
         """One step of the thread; returns the seconds until the next one, None to wait for `wake`."""
         try:
-            self._sync()
+            self._update()
             self._failures = 0
-        except (*_FAULTS, DamagedIndex) as error:
+        except (*_HELPER_ERRORS, DamagedIndex) as error:
             return None if self._background.is_closed else self._recover_from(error)
         except Exception as error:
             log.exception("the index has stopped")
@@ -271,7 +273,7 @@ class Index:
         return None
 
     def _recover_from(self, error: Exception) -> float | None:
-        """Handle an error; returns the seconds until the next attempt, None for no attempt before `check`. A lost
+        """Handle an error; returns the seconds until the next attempt, None for no attempt before `reopen`. A lost
         server is no reason to build again."""
         self._connection.close()
         server = self._server()
@@ -283,12 +285,12 @@ class Index:
         return self._build_again(server, error)
 
     def _build_again(self, server: ChromaServer | None, error: Exception) -> float | None:
-        """Prepare another build, unless too many failed; returns the seconds until it, None for none before `check`."""
+        """Prepare another build, unless too many failed; returns the seconds until it, None for none."""
         self._failures += 1
-        which = f"the index on {server.host}" if server else "the index"
-        log.warning("%s is built again: %s", which, error)
+        title = f"the index on {server.host}" if server else "the index"
+        log.warning("%s is built again: %s", title, error)
         if self._failures > MAX_BUILDS:
-            self.state = IndexState(IndexPhase.DEGRADED, f"{which} cannot be built: {error}")
+            self.state = IndexState(IndexPhase.DEGRADED, f"{title} cannot be built: {error}")
             return REBUILD_S if server else None
         self.state = IndexState(IndexPhase.BUILDING, f"built again: {error}", 0.0)
         if server is not None:
@@ -305,14 +307,14 @@ class Index:
             log.warning("%s", message)
         self.state = IndexState(IndexPhase.DEGRADED, message)
 
-    def _sync(self) -> None:
+    def _update(self) -> None:
         """Open the index if needed, and make it equal to the database."""
         if not self._connection.is_open:
             self._open()
         self._add_new()
-        if self._compare_wanted:
-            self._compare_wanted = False
-            self._reconcile()
+        if self._is_comparison_requested:
+            self._is_comparison_requested = False
+            self._compare_with_database()
         if not self._background.has_next_step:
             self.state = IndexState(IndexPhase.READY)
 
@@ -321,27 +323,28 @@ class Index:
         if self.state.phase is not IndexPhase.BUILDING and not self._connection.is_lost:
             self.state = IndexState(IndexPhase.OPENING, "it is being opened")
         self._connection.open()
-        indexed = self._store.list_indexed(self._model()).values()
+        indexed = self._store.list_indexed(self._get_embedding_model()).values()
         self._last_chunk = max((max(ids, default=0) for ids in indexed), default=0)
         self._removed.clear()
-        self._compare_wanted = True
+        self._is_comparison_requested = True
 
-    def _reconcile(self) -> None:
+    def _compare_with_database(self) -> None:
         """Make the index contain what the database does, a page of ids at a time; searches are answered in between.
         Raises `DamagedIndex`."""
         for layer in sorted(VECTOR_LAYERS):
             indexed = self._read_ids(layer)
             # Vectors that were stored after the last page was added are not missing; they are added next.
-            expected = {
-                number for number in self._store.list_indexed(self._model())[layer] if number <= self._last_chunk
-            }
+            stored = self._store.list_indexed(self._get_embedding_model())[layer]
+            expected = {number for number in stored if number <= self._last_chunk}
             surplus, missing = sorted(indexed - expected), sorted(expected - indexed)
             self._removed[layer] += len(surplus)
-            if self._removed[layer] > max(MIN_CHURN, CHURN * len(indexed)):
+            if self._removed[layer] > max(MIN_REMOVED, MAX_REMOVED_SHARE * len(indexed)):
                 raise DamagedIndex(f"{self._removed[layer]} of its entries were removed")
             self._check_sample(layer, sorted(indexed & expected))
-            for start in range(0, len(surplus), PAGE):
-                self._helper.call("delete", layer.value, surplus[start : start + PAGE], timeout=CHANGE_TIMEOUT_S)
+            for start in range(0, len(surplus), VECTORS_PER_PAGE):
+                self._helper.call(
+                    "delete", layer.value, surplus[start : start + VECTORS_PER_PAGE], timeout=CHANGE_TIMEOUT_S
+                )
             self._add_missing(layer, missing)
 
     def _read_ids(self, layer: Layer) -> set[int]:
@@ -349,31 +352,31 @@ class Index:
         ids: set[int] = set()
         offset = 0
         while not self._background.is_closed:
-            page = self._helper.call("ids", layer.value, offset, IDS_PAGE, timeout=CHANGE_TIMEOUT_S)
+            page = self._helper.call("ids", layer.value, offset, IDS_PER_PAGE, timeout=CHANGE_TIMEOUT_S)
             ids.update(page)
             offset += len(page)
-            if len(page) < IDS_PAGE:
+            if len(page) < IDS_PER_PAGE:
                 break
         return ids
 
     def _add_missing(self, layer: Layer, missing: Sequence[int]) -> None:
         """Add chunks that the index lacks. If they are many, the state says how far it is."""
-        for start in range(0, len(missing), PAGE):
-            if len(missing) > PAGE:
+        for start in range(0, len(missing), VECTORS_PER_PAGE):
+            if len(missing) > VECTORS_PER_PAGE:
                 progress = start / len(missing)
                 self.state = IndexState(IndexPhase.BUILDING, f"{start} of {len(missing)}", progress)
-            self._add(layer, self._store.read_vectors(missing[start : start + PAGE]))
+            self._add(layer, self._store.read_vectors(missing[start : start + VECTORS_PER_PAGE]))
 
     def _check_sample(self, layer: Layer, ids: Sequence[int]) -> None:
         """Search for a few vectors, which must find themselves. Raises `DamagedIndex`."""
-        sample = random.sample(ids, min(SAMPLE, len(ids)))
+        sample = random.sample(ids, min(SAMPLE_SIZE, len(ids)))
         for number, vector in self._store.read_vectors(sample).items():
             nearest = self._helper.call("query", layer.value, vector, 1, timeout=CHANGE_TIMEOUT_S)
-            if not nearest or nearest[0][1] > SELF_DISTANCE:
+            if not nearest or nearest[0][1] > MAX_SELF_DISTANCE:
                 raise DamagedIndex(f"chunk {number} does not find itself")
 
     def _add_new(self) -> None:
-        while page := self._store.read_vector_page(self._model(), self._last_chunk, PAGE):
+        while page := self._store.read_vector_page(self._get_embedding_model(), self._last_chunk, VECTORS_PER_PAGE):
             if self._background.is_closed:
                 return
             for layer in sorted(VECTOR_LAYERS):
@@ -382,10 +385,10 @@ class Index:
 
     def _add(self, layer: Layer, vectors: Mapping[int, bytes]) -> None:
         ids = list(vectors)
-        for start in range(0, len(ids), ADD_BATCH):
+        for start in range(0, len(ids), VECTORS_PER_REQUEST):
             if self._background.is_closed:
                 raise HelperGone("the engine is closing")
-            batch = ids[start : start + ADD_BATCH]
+            batch = ids[start : start + VECTORS_PER_REQUEST]
             body = b"".join(vectors[number] for number in batch)
             self._helper.call("add", layer.value, batch, body, timeout=CHANGE_TIMEOUT_S)
 

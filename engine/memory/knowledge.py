@@ -13,7 +13,7 @@ from collections.abc import Callable
 from engine.home import Home
 from engine.memory import WorkReader
 from engine.memory.agent_files import AgentFiles
-from engine.memory.captures import ENDED, CaptureRow, Captures
+from engine.memory.captures import ENDING_EVENTS, CaptureRow, Captures
 from engine.memory.drafts import DraftRow, Drafts
 from engine.memory.forget import DatabaseRows, ErasableRows, ErasableStore, Forgetting, HomeFiles, OtherTexts
 from engine.memory.graph import FOLLOWED_KINDS, GraphProducer, TaskGraph, TaskNode
@@ -181,9 +181,9 @@ def _list_consumers(
 ) -> list[LedgerConsumer]:
     """What follows the ledger, in the order in which an entry is handled."""
     consumers = (
-        ("capture", ENDED, captures.handle),
+        ("capture", ENDING_EVENTS, captures.handle),
         ("graph", FOLLOWED_KINDS, producer.handle),
-        ("context", ENDED, summariser.handle),  # may ask a model: the others first
+        ("context", ENDING_EVENTS, summariser.handle),  # may ask a model: the others first
         ("likeness", frozenset({"SessionEnded"}), producer.link_similar),
     )
     return [LedgerConsumer(name, ledger, kinds, handle, key="memory.follow") for name, kinds, handle in consumers]

@@ -21,7 +21,7 @@ from engine.memory.helper import Helper
 from engine.memory.index import ChromaServer, Index, IndexPhase
 from engine.memory.search import MemorySearch
 from engine.memory.store import MemoryStore
-from engine.memory.vectors import MAX_EXACT, Vectoriser, Vectors
+from engine.memory.vectors import MAX_EXACT_CHUNKS, Vectoriser, Vectors
 from engine.model import Layer, LayerState, Memory, NewMemory, Recall, RecallQuery, RememberResult
 from engine.storage.database import Database
 
@@ -59,7 +59,9 @@ class MemoryService:
         self.vectoriser = Vectoriser(
             database, self.store, self._helper, embedder=self._get_embedder, on_complete=lambda: self.index.wake()
         )
-        self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model, server=server)
+        self.index = Index(
+            self.store, self._helper, folder, embedding_model=lambda: self.vectoriser.model, server=server
+        )
         self.vectors = Vectors(self.store, self.index, embedder=self._get_embedder, model=lambda: self.vectoriser.model)
         self.search = MemorySearch(database, self.store, self.vectors)
         self.recaller = Recaller([self.search], clock)
@@ -82,7 +84,7 @@ class MemoryService:
         end = time.monotonic() + timeout
         if not self.vectoriser.settle(timeout):
             return False
-        if not indexed and not self.store.has_more_chunks_than(MAX_EXACT):
+        if not indexed and not self.store.has_more_chunks_than(MAX_EXACT_CHUNKS):
             return True
         return self.index.wait(max(0.0, end - time.monotonic()))
 
@@ -141,11 +143,11 @@ class MemoryService:
         self._is_started = True
         if self.store.count():
             self.vectoriser.wake()
-            self.index.check()
+            self.index.reopen()
 
     def housekeeping(self) -> None:
         """Delete expired memories (SPEC 4.3), and compare the index with the database (SPEC 4.10)."""
-        self.index.compare()
+        self.index.request_comparison()
         running = self._running()
         if expired := self.database.write(lambda tx: self.store.expire(tx, running=running)):
             log.info("%d memories have expired", expired)
@@ -167,4 +169,4 @@ class MemoryService:
 
     def _on_erased(self) -> None:
         self.vectors.forget()
-        self.index.compare()
+        self.index.request_comparison()

@@ -30,15 +30,20 @@ from engine.storage.state import begin_intent, finish_intent_now, read_unfinishe
 from engine.text import hex_hash, one_line, sanitise
 from engine.wording import describe_validation_faults
 
-ITEMS, SUMMARY = "items.json", "summary.md"
-"""The files in the folder of a group."""
+ITEMS_FILE = "items.json"
+"""The facts of a group, in its folder."""
+
+SUMMARY_FILE = "summary.md"
+"""The page that is made of them."""
 
 GROUP_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
+"""The form of a group's name."""
 
 MAX_FACT_CHARS = 1_000
 """Maximum number of characters of a fact."""
 
 INTENT_KIND = "para"
+"""The kind of the intents of this service."""
 
 _FACTS = TypeAdapter(list[ParaFact])
 
@@ -262,8 +267,10 @@ class Para:
                 facts = {**group.facts, **{fact.id: fact for fact in changed if self._locate_folder(fact) == folder}}
                 folder.mkdir(parents=True, exist_ok=True)
                 items = _FACTS.dump_python(list(facts.values()), mode="json", exclude={"__all__": {"bucket", "group"}})
-                _write_if_changed(folder / ITEMS, encode_json(items))
-                _write_if_changed(folder / SUMMARY, render_summary(folder, facts.values()).encode(errors="replace"))
+                _write_if_changed(folder / ITEMS_FILE, encode_json(items))
+                _write_if_changed(
+                    folder / SUMMARY_FILE, render_summary(folder, facts.values()).encode(errors="replace")
+                )
 
     def _read_all_facts(self) -> dict[str, ParaFact]:
         return _index_facts(self._list_groups())
@@ -272,7 +279,7 @@ class Para:
         return [self._load_group(path) for path in _list_group_folders(self._folder)]
 
     def _load_group(self, folder: Path) -> _Group:
-        return self._cache.get(folder, (folder / ITEMS,), lambda: _read_group(folder))
+        return self._cache.get(folder, (folder / ITEMS_FILE,), lambda: _read_group(folder))
 
     def _locate_folder(self, fact: ParaFact) -> Path:
         return self._folder / fact.bucket / fact.group
@@ -301,12 +308,12 @@ def _read_group(folder: Path) -> _Group:
     """The group in `folder`, empty if there is none."""
     bucket, group = folder.parts[-2:]
     try:
-        items = json.loads((folder / ITEMS).read_text(encoding="utf-8-sig"))
+        items = json.loads((folder / ITEMS_FILE).read_text(encoding="utf-8-sig"))
         facts = _FACTS.validate_python([item | {"bucket": bucket, "group": group} for item in items])
     except FileNotFoundError:
         return _Group(folder)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        problem = f"para/{bucket}/{group}/{ITEMS} cannot be read: {_describe_fault(error)}"
+        problem = f"para/{bucket}/{group}/{ITEMS_FILE} cannot be read: {_describe_fault(error)}"
         return _Group(folder, broken=sanitise(problem))
     return _Group(folder, {fact.id: fact for fact in facts})
 
@@ -380,7 +387,7 @@ def render_summary(folder: Path, facts: Iterable[ParaFact]) -> str:
         elif not fact.forgotten:
             successor = f", superseded by {fact.superseded_by}" if fact.superseded_by else ""
             history.append(f"- {one_line(fact.fact)} ({fact.id}{successor})")
-    page = [f"# {folder.parent.name.capitalize()}: {folder.name}", "", f"Made from {ITEMS}; edit that one.", ""]
+    page = [f"# {folder.parent.name.capitalize()}: {folder.name}", "", f"Made from {ITEMS_FILE}; edit that one.", ""]
     for category, lines in sorted(by_category.items()):
         page += [f"## {category}", "", *lines, ""]
     if history:

@@ -23,10 +23,13 @@ from engine.memory.store import MAX_FOUND, MemoryRow
 from engine.memory.vector_math import Near, Vector
 from engine.model import ScorePart
 
-WORDS_SHARE, MEANING_SHARE = 0.4, 0.6
+WORDS_SHARE = 0.4
+MEANING_SHARE = 0.6
 """Weights of the two searches in their plain sum, by which candidates are chosen and neighbours are judged."""
 
-ADJACENT_SHARE, SPEAKER_SHARE, DATE_SHARE = 0.3, 0.3, 0.15
+ADJACENT_SHARE = 0.3
+SPEAKER_SHARE = 0.3
+DATE_SHARE = 0.15
 """The weights of a matching neighbour, of the speaker and of the date that the question names. They are added to that
 sum when candidates are chosen."""
 
@@ -66,11 +69,13 @@ measured in docs/BENCHMARKS.md (`test_recall_unrelated.py`)."""
 COMPANION_DIVISOR = 3.0
 """`MIN_RELEVANCE` is divided by this for other memories, once one has reached it."""
 
-COVERAGE_BONUS, WORDS_ALONE = 0.3, 0.28
-"""What all key words of a question add to the cosine of a memory with them, and the least cosine of such a memory. Some
-of the words count for a share of both."""
+COVERAGE_BONUS = 0.3
+"""What all key words of a question add to the cosine of a memory with them. Some of them add a share of it."""
 
-NOTABLE = 0.5
+WORDS_ALONE = 0.28
+"""The least cosine of a memory with all key words. With some of them it is a share of it."""
+
+NOTABLE_VALUE = 0.5
 """A feature with this value or more is named as a reason."""
 
 Mask = numpy.ndarray[Any, numpy.dtype[numpy.bool_]]
@@ -418,7 +423,7 @@ def _describe_reason(candidates: Candidates, index: int) -> str:
     words = [word for word in candidates.question.words if make_stem(word) in candidates.terms[index]]
     if features[Feature.COVERAGE] > 0 and words:  # a question of signs alone has no words
         reasons.append("says " + ", ".join(words[:5]))
-    if features[Feature.MEANING] > 0 and (features[Feature.MEANING] >= NOTABLE or not reasons):
+    if features[Feature.MEANING] > 0 and (features[Feature.MEANING] >= NOTABLE_VALUE or not reasons):
         reasons.append(f"near in meaning ({features[Feature.MEANING]:.2f})")
     if features[Feature.USER_RULE]:
         reasons.append("a rule or preference of yours")
@@ -426,8 +431,10 @@ def _describe_reason(candidates: Candidates, index: int) -> str:
         reasons.append(f"{row.speaker} says it")
     if features[Feature.DATE]:
         reasons.append(f"said on {row.at[:10]}")
-    if features[Feature.ADJACENT_TURN] >= NOTABLE:
+    if features[Feature.ADJACENT_TURN] >= NOTABLE_VALUE:
         reasons.append("next to a matching turn")
     if not reasons:
-        reasons.append("its session is about it" if features[Feature.SESSION] >= NOTABLE else "several weak matches")
+        reasons.append(
+            "its session is about it" if features[Feature.SESSION] >= NOTABLE_VALUE else "several weak matches"
+        )
     return "; ".join(reasons)

@@ -37,8 +37,11 @@ MAX_NAME_CHARS = 1_000
 _UNWRITABLE = {0: "\ufffd", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
 """NUL ends a text for half of SQLite's functions, and half a character cannot be written as UTF-8."""
 
-MONTH_AGE, SESSION_GRACE = timedelta(days=30), timedelta(days=1)
-"""The time for which memories are kept for a month, and after their session."""
+MONTH_AGE = timedelta(days=30)
+"""The time for which memories of the tier "month" are kept."""
+
+SESSION_GRACE = timedelta(days=1)
+"""The time for which memories of the tier "session" are kept after their session."""
 
 EXPIRE_BATCH = 1_000
 """Maximum number of memories that expire in one transaction, so that other writes wait only shortly."""

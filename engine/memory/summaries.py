@@ -39,16 +39,13 @@ from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry
 from engine.storage.shared import Exchange, SharedDatabase, SharedRow
-from engine.text import sanitise
+from engine.text import clip_words
 from engine.wording import count, describe_validation_faults
 
 log = logging.getLogger(__name__)
 
 MAX_WORDS = 120
 """Words of a summary (SPEC 4.5)."""
-
-MAX_WORD_CHARS = 200
-"""Maximum number of characters of one word; longer ones are cut."""
 
 MAX_COST_MICROUSD = 50_000
 """Maximum cost of one summary in micro-dollars: five cents."""
@@ -65,8 +62,10 @@ RETRY_AFTER = timedelta(minutes=5)
 MAX_RECORD_CHARS = 6_000
 """Maximum number of characters of a session's record that are sent to a model."""
 
-_TASK, _DECISIONS, _FILES = 30, 35, 20
-"""Maximum number of words of each part of the record. The outcome gets the words that are left."""
+MAX_TASK_WORDS = 30
+MAX_DECISION_WORDS = 35
+MAX_FILE_WORDS = 20
+"""Maximum number of words of each part of a summary by rules. The outcome gets the words that are left."""
 
 _SUMMARY_INSTRUCTION = f"""\
 You write the memory of software agents. Below is the record of one finished session. Sum it up in at most {MAX_WORDS}
@@ -80,10 +79,10 @@ _STATEMENT_LABEL = re.compile(r"^(?:Decision|Correction):\s*", re.IGNORECASE)
 Remember = Callable[[Sequence[NewMemory]], RememberResult]
 """Remembers in layers C and E, and returns the ids."""
 
-SHARED_PREFIX = "shared:"
+SHARED_SOURCE_PREFIX = "shared:"
 """Prefix of the source of a summary from another machine; the name of its home follows."""
 
-SENT_PREFIX = "shared.summaries_sent"
+SENT_KEY_PREFIX = "shared.summaries_sent"
 """Prefix of a key in the state table, whose value is the number (`seq`) of the last summary that was sent."""
 
 MAX_SENT_AT_ONCE = 200
@@ -91,7 +90,7 @@ MAX_SENT_AT_ONCE = 200
 
 _WHERE_OURS = (
     "WHERE layer = 'E' AND kind = 'summary' AND forgotten = ? "
-    f"AND substr(source, 1, {len(SHARED_PREFIX)}) <> '{SHARED_PREFIX}' AND seq > ? ORDER BY seq LIMIT ?"
+    f"AND substr(source, 1, {len(SHARED_SOURCE_PREFIX)}) <> '{SHARED_SOURCE_PREFIX}' AND seq > ? ORDER BY seq LIMIT ?"
 )
 """The summaries of this home."""
 
@@ -100,7 +99,7 @@ _WHERE_OURS = (
 
 
 @frozen
-class SessionFacts:
+class SessionRecord:
     """A session that is over, the decisions made in it, and the paths of the files that it changed. Pure."""
 
     view: SessionView
@@ -112,15 +111,13 @@ class SessionFacts:
         view = self.view
         bare = (_STATEMENT_LABEL.sub("", decision) for decision in self.decisions)
         decisions = "; ".join(decision for decision in bare if decision and decision not in view.summary)
-        parts = [
-            f"Task: {clip_words(view.prompt, _TASK)}.",
-            f"Decided: {clip_words(decisions, _DECISIONS)}" if decisions else "",
-            f"Files: {_list_files(self.files, _FILES)}." if self.files else "",
-        ]
-        remaining = MAX_WORDS - sum(len(part.split()) for part in parts) - 1
+        task = f"Task: {clip_words(view.prompt, MAX_TASK_WORDS)}."
+        decided = f"Decided: {clip_words(decisions, MAX_DECISION_WORDS)}" if decisions else ""
+        files = f"Files: {_list_files(self.files, MAX_FILE_WORDS)}." if self.files else ""
+        words_left = MAX_WORDS - sum(len(part.split()) for part in (task, decided, files)) - 1
         ending = f"{label_outcome(view.outcome)}. {_describe_tests(view)}{view.error or view.summary}"
-        parts.insert(1, f"Outcome: {clip_words(ending, remaining).rstrip('.')}.")
-        return clip_words(" ".join(filter(None, parts)), MAX_WORDS)
+        outcome = f"Outcome: {clip_words(ending, words_left).rstrip('.')}."
+        return clip_words(" ".join(filter(None, (task, outcome, decided, files))), MAX_WORDS)
 
     def describe(self) -> str:
         """The record as a model reads it, with at most `MAX_RECORD_CHARS` characters."""
@@ -172,7 +169,7 @@ class SessionSummariser:
         if existing is not None and (existing.forgotten or view.outcome in existing.tags):
             return
         summary = NewMemory(
-            self.summarise(self.record(view)),
+            self.summarise(self._read_record(view)),
             layer=Layer.CONTEXT,
             kind="summary",
             speaker=view.agent,
@@ -188,18 +185,18 @@ class SessionSummariser:
         if existing is not None and latest_id != existing.id:
             self._store.supersede(existing.id, latest_id)
 
-    def record(self, view: SessionView) -> SessionFacts:
+    def _read_record(self, view: SessionView) -> SessionRecord:
         """The record of a session."""
         change = self._work.change_set(view.id)
         captures = self._captures.read_of_session(view.id)
         statements = (capture.text for capture in captures if capture.kind in ("decision", "correction"))
-        return SessionFacts(view, tuple(statements), tuple(file.path for file in change.files) if change else ())
+        return SessionRecord(view, tuple(statements), tuple(file.path for file in change.files) if change else ())
 
-    def summarise(self, record: SessionFacts) -> str:
+    def summarise(self, record: SessionRecord) -> str:
         """A summary of at most 120 words: the model's, or one made of the record if the model gives none."""
         return clip_words(self._ask_model(record), MAX_WORDS) or record.summarise_by_rules()
 
-    def _ask_model(self, record: SessionFacts) -> str:
+    def _ask_model(self, record: SessionRecord) -> str:
         """The model's summary, "" without a model and for `RETRY_AFTER` after a failure."""
         now = self._clock.now()
         if self._failed_at is not None and now - self._failed_at < RETRY_AFTER:
@@ -226,16 +223,6 @@ class SessionSummariser:
             return ""
         self._failed_at, self._reported = None, ""
         return "" if answer is None else answer.text
-
-
-def clip_words(text: str, max_words: int) -> str:
-    """`text` in one line with at most `max_words` words. An ellipsis marks that it was cut."""
-    words = [
-        word if len(word) <= MAX_WORD_CHARS else word[: MAX_WORD_CHARS - 1] + "…" for word in sanitise(text).split()
-    ]
-    if len(words) <= max_words:
-        return " ".join(words)
-    return " ".join(words[:max_words]).rstrip(".,;:") + "…"
 
 
 def _describe_tests(view: SessionView) -> str:
@@ -300,7 +287,7 @@ class SummarySharing(Exchange):
         self._send(shared, projects)
         workspaces = {project: workspace for workspace, project in reversed([*projects.items()]) if project}
         for project, workspace in workspaces.items():
-            self._fetch(shared, _find_topic(project), partial(self._store, workspace))
+            self._fetch(shared, _make_topic(project), partial(self._store, workspace))
 
     def _send(self, shared: SharedDatabase, projects: Mapping[str, str]) -> None:
         """Send new summaries of workspaces whose project is known. If a workspace gets a project later, its earlier
@@ -311,7 +298,7 @@ class SummarySharing(Exchange):
         while memories := self._read_unsent(shared, MAX_SENT_AT_ONCE):
             self._push(shared, projects, [(memory, self._to_shared(memory)) for memory in memories])
             last = memories[-1].seq
-            self._database.write(partial(state.put, key=f"{SENT_PREFIX}.{shared.name}", value=last))
+            self._database.write(partial(state.put, key=f"{SENT_KEY_PREFIX}.{shared.name}", value=last))
 
     def _push(
         self, shared: SharedDatabase, projects: Mapping[str, str], rows: Sequence[tuple[Memory, SharedRow]]
@@ -322,7 +309,7 @@ class SummarySharing(Exchange):
         # What was forgotten is emptied whatever became of its workspace.
         by_project = group_pairs((project, row) for project, row in projects_and_rows if project or not row.document)
         for project, project_rows in by_project.items():
-            shared.push(_find_topic(project), project_rows)
+            shared.push(_make_topic(project), project_rows)
 
     def _to_shared(self, memory: Memory) -> SharedRow:
         summary = SharedSummary(
@@ -357,7 +344,7 @@ class SummarySharing(Exchange):
             session=summary.session,
             agent=summary.agent,
             workspace=workspace,
-            source=f"{SHARED_PREFIX}{summary.origin}",
+            source=f"{SHARED_SOURCE_PREFIX}{summary.origin}",
             tags=summary.tags,
             ref=summary.ref,
         )
@@ -372,19 +359,19 @@ class SummarySharing(Exchange):
 
     def _read_unsent(self, shared: SharedDatabase, limit: int) -> list[Memory]:
         with self._database.read() as session:
-            last_sent = int(state.get(session, f"{SENT_PREFIX}.{shared.name}", 0))
+            last_sent = int(state.get(session, f"{SENT_KEY_PREFIX}.{shared.name}", 0))
         return self._memories.load(_WHERE_OURS, (False, last_sent, limit))
 
     def _count_unsent(self, shared: SharedDatabase) -> int:
         return len(self._read_unsent(shared, -1))
 
 
-def _find_topic(project: str) -> str:
+def _make_topic(project: str) -> str:
     return f"summaries/{project}"
 
 
 def list_shared_sources(sources: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The ids of summaries of other machines among a prompt's `memory_sources`, and the names of their homes. Pure."""
-    foreign_summaries = [source for source in sources if str(source.get("source", "")).startswith(SHARED_PREFIX)]
-    homes = dict.fromkeys(str(summary["source"]).removeprefix(SHARED_PREFIX) for summary in foreign_summaries)
+    foreign_summaries = [source for source in sources if str(source.get("source", "")).startswith(SHARED_SOURCE_PREFIX)]
+    homes = dict.fromkeys(str(summary["source"]).removeprefix(SHARED_SOURCE_PREFIX) for summary in foreign_summaries)
     return tuple(str(summary["id"]) for summary in foreign_summaries), tuple(homes)

@@ -31,7 +31,7 @@ TOKEN_DIMENSIONS = 32
 TOKEN_SCALE = 127.0
 """The packed value of 1.0 in a dimension."""
 
-PROJECTION = Path(__file__).with_name("token_projection.npy")
+PROJECTION_FILE = Path(__file__).with_name("token_projection.npy")
 """The model's projection to `TOKEN_DIMENSIONS`, the principal components of tokens in everyday talk: float16, a row of
 the projected mean, then 384 rows of directions."""
 
@@ -127,7 +127,7 @@ def _scale_to_unit_rows(rows: Matrix) -> Matrix:
 
 @functools.cache
 def _load_projection() -> tuple[Vector, Matrix]:
-    rows = numpy.load(PROJECTION).astype(numpy.float32)
+    rows = numpy.load(PROJECTION_FILE).astype(numpy.float32)
     return rows[0], rows[1:]
 
 

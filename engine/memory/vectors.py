@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-VERSION = 2
+CHUNKS_VERSION = 2
 """Must change when the texts that are embedded are made in another way. Then all memories are embedded again."""
 
 MAX_CHUNK_TOKENS = 96
@@ -48,10 +48,10 @@ MAX_EMBEDDED_CHARS = 40_000
 PREVIOUS_TURN_CHARS = 240
 """Number of characters of the turn before that are put before a chunk: its last ones."""
 
-MAX_MEMORIES = 64
+MEMORIES_PER_BATCH = 64
 """Maximum number of memories in a batch, whose vectors are stored together."""
 
-MAX_PASSAGES = 256
+PASSAGES_PER_BATCH = 256
 """A batch with this many chunks is full."""
 
 RETRY_DELAYS_S = (1.0, 5.0, 30.0, 300.0)
@@ -60,10 +60,10 @@ RETRY_DELAYS_S = (1.0, 5.0, 30.0, 300.0)
 OFFSETS_TIMEOUT_S = 60.0
 """Seconds until the helper has split a text into tokens."""
 
-MAX_EXACT = 20_000
+MAX_EXACT_CHUNKS = 20_000
 """Up to this many chunks all vectors are held in memory (30 MB) and compared exactly."""
 
-PAGE = 2_000
+VECTORS_PER_PAGE = 2_000
 """Vectors that are read at once."""
 
 MAX_QUESTIONS = 256
@@ -114,7 +114,7 @@ class Vectoriser:
     @property
     def model(self) -> str:
         """Identifies how vectors are made now, in the column `model`: the embedder, and the version of this module."""
-        return f"{self._embedder().name}/{VERSION}"
+        return f"{self._embedder().name}/{CHUNKS_VERSION}"
 
     def wake(self) -> None:
         """Make the vectors that are missing. Returns at once."""
@@ -175,12 +175,12 @@ class Vectoriser:
     def _read_next_chunks(self, model: str) -> list[_Chunk]:
         """The chunks of the oldest memories without vectors of `model`: at least those of one memory, if there is one,
         then until a batch is full."""
-        memories = self._store.read_pending(model, MAX_MEMORIES, characters=MAX_EMBEDDED_CHARS)
+        memories = self._store.read_pending(model, MEMORIES_PER_BATCH, characters=MAX_EMBEDDED_CHARS)
         previous = self._store.find_previous_turns([memory.seq for memory in memories])
         turns_before = self._store.read_by_seq(previous.values())
         chunks: list[_Chunk] = []
         for memory in memories:
-            if len(chunks) >= MAX_PASSAGES:
+            if len(chunks) >= PASSAGES_PER_BATCH:
                 break
             turn_before = turns_before.get(previous.get(memory.seq, 0))
             chunks += [
@@ -295,10 +295,10 @@ class Vectors:
             if self._exact_state != (model, commits):
                 if self._exact is None or self._exact_state[0] != model:
                     self._exact = VectorMatrix()
-                if self._store.has_more_chunks_than(MAX_EXACT):
+                if self._store.has_more_chunks_than(MAX_EXACT_CHUNKS):
                     self._exact = None
                 else:
-                    while page := self._store.read_vector_page(model, self._exact.last, PAGE):
+                    while page := self._store.read_vector_page(model, self._exact.last, VECTORS_PER_PAGE):
                         self._exact.add(page)
                 self._exact_state = model, commits
             return self._exact

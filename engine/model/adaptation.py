@@ -251,7 +251,7 @@ CANDIDATE_MOVES: Mapping[tuple[CandidateStatus, CandidateMove], CandidateStatus]
 }
 """The legal transitions; all others are refused, except `UNDO`, which returns to the status before a decision."""
 
-DECISIONS = frozenset({CandidateMove.APPROVE, CandidateMove.REJECT, CandidateMove.ROLL_BACK})
+DECIDING_MOVES = frozenset({CandidateMove.APPROVE, CandidateMove.REJECT, CandidateMove.ROLL_BACK})
 """Transitions that are decisions; the others follow from evidence."""
 
 

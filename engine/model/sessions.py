@@ -30,10 +30,11 @@ KEPT_DURATIONS = 50
 UNDONE = "undone by the operator"
 """The reason for stopping a session whose card was undone. Its changes are deleted."""
 
-HANDED_BACK = "; back to the agent, try "
+HANDED_BACK_MARK = "; back to the agent, try "
 """Part of the note with which the validation loop returns failing tests to the agent."""
 
-CALL_FAILED, CALL_REFUSED = " failed: ", " refused: "
+CALL_FAILED_MARK = " failed: "
+CALL_REFUSED_MARK = " refused: "
 """Between a call and its error in a line of the kind "tool"."""
 
 

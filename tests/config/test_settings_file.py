@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config.settings import Settings, WorkspaceAutonomy
-from engine.config.settings_file import VARIABLES, BadConfig, describe_accepted, parse_key, read_settings
+from engine.config.settings_file import SETTING_VARIABLES, BadConfig, describe_accepted, parse_key, read_settings
 from engine.home import Home
 from engine.model import Refusal
 from tests.support import read_table
@@ -78,7 +78,7 @@ def test_a_key_of_an_earlier_checkout_is_ignored():
 
 
 def test_every_variable_sets_a_setting():
-    for path in VARIABLES.values():
+    for path in SETTING_VARIABLES.values():
         assert parse_key(".".join(path)) == path
         assert describe_accepted(path)
 

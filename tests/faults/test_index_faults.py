@@ -78,7 +78,7 @@ def index_answers(memory: MemoryService) -> bool:
 @pytest.fixture
 def open_many(make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch) -> Callable[[], MemoryService]:
     """Opens a service over the same `MEMORIES` memories, which are too many for exact search."""
-    monkeypatch.setattr(vectors, "MAX_EXACT", 10)
+    monkeypatch.setattr(vectors, "MAX_EXACT_CHUNKS", 10)
     monkeypatch.setattr("engine.memory.helper.RESTART_DELAY_S", 0.0)
 
     def open_memory() -> MemoryService:
@@ -103,7 +103,7 @@ def test_a_damaged_index_is_rebuilt_while_recall_answers(
     assert memory.index.wait(LONG)
     if running:
         damage(memory.index.folder)
-        memory.index.check()
+        memory.index.reopen()
     else:
         memory.close()
         damage(memory.index.folder)

@@ -11,7 +11,7 @@ import sqlalchemy
 
 from engine.clock import FakeClock
 from engine.hierarchy import CascadeConfig, Lineage
-from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, find_topics, is_relevant
+from engine.hierarchy.bubbles import GATE_NAMES, ask_gates, find_pattern, find_topics, is_relevant
 from engine.hierarchy.teaching import remove_lesson
 from engine.lessons import make_lesson_id
 from engine.model import AgentView, BubbleState, LeaderProfile, OfferedFinding, ProfileItem, Refusal, Trust
@@ -33,7 +33,7 @@ def find_refusing_gate(
     lineage = Lineage(replace(WORKER, tier=tier), (leader,) if leader else ())
     results = ask_gates(learning, lineage, PROFILE, config or CascadeConfig())
     gate_count = len(results)
-    assert [(result.number, result.name) for result in results] == [*enumerate(GATES[:gate_count], 1)]
+    assert [(result.number, result.name) for result in results] == [*enumerate(GATE_NAMES[:gate_count], 1)]
     assert [result.passed for result in results[:-1]] == [True] * (gate_count - 1)
     assert all(result.reason for result in results)
     return "" if results[-1].passed else results[-1].name

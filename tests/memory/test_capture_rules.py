@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory.capture_rules import MAX_LENGTH, capture_sentences, classify_sentence
+from engine.memory.capture_rules import MAX_SENTENCE_CHARS, capture_sentences, classify_sentence
 from tests.support import read_table
 
 ROWS = read_table(__file__)
@@ -46,4 +46,4 @@ def test_code_quotes_and_tables_are_left_out():
 def test_any_text_is_read_without_harm(text: str):
     for sentence in capture_sentences(enumerate(text.split("\n"), 1)):
         assert sentence.line <= text.count("\n") + 1
-        assert len(sentence.text) <= MAX_LENGTH
+        assert len(sentence.text) <= MAX_SENTENCE_CHARS

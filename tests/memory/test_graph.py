@@ -65,7 +65,8 @@ def test_the_file_of_the_graph_has_each_task_with_its_edges(graph: TaskGraph, tm
 @settings(max_examples=60)
 @given(
     st.lists(
-        st.tuples(st.integers(0, 7), st.sampled_from(sorted(ACYCLIC)), st.integers(0, 7), st.booleans()), max_size=60
+        st.tuples(st.integers(0, 7), st.sampled_from(sorted(ACYCLIC)), st.integers(0, 7), st.booleans()),
+        max_size=60,
     )
 )
 def test_an_edge_is_refused_exactly_if_it_closes_a_circle(

@@ -34,7 +34,7 @@ until = partial(wait_until, seconds=LONG)
 @pytest.fixture
 def indexed_memory(memory: MemoryService, monkeypatch: pytest.MonkeyPatch) -> MemoryService:
     """A memory that has too much for exact search, indexed."""
-    monkeypatch.setattr(vectors, "MAX_EXACT", 10)
+    monkeypatch.setattr(vectors, "MAX_EXACT_CHUNKS", 10)
     memory.remember(make_turns(*(f"word{number} thing{number % 7}" for number in range(60))))
     memory.remember([NewMemory("task summary", layer=Layer.CONTEXT, kind="summary")])
     assert memory.settle(LONG)
@@ -63,7 +63,7 @@ def assert_searches_again(memory: MemoryService):
 def test_the_index_and_the_exact_search_find_the_same(indexed_memory: MemoryService, monkeypatch: pytest.MonkeyPatch):
     query = indexed_memory.vectors.embed("word5 thing5")
     by_index = indexed_memory.vectors.search(query.array, 5)
-    monkeypatch.setattr(vectors, "MAX_EXACT", 1000)
+    monkeypatch.setattr(vectors, "MAX_EXACT_CHUNKS", 1000)
     indexed_memory.vectors.forget()  # so that they are counted again
     exactly = indexed_memory.vectors.search(query.array, 5)
     assert list(by_index) == list(exactly)
@@ -78,7 +78,7 @@ def test_a_damaged_index_is_moved_aside_and_built_again(indexed_memory: MemorySe
     for file in indexed_memory.index.folder.rglob("*"):
         if file.is_file():
             file.write_bytes(b"\xa5" * max(4096, file.stat().st_size))
-    indexed_memory.index.check()
+    indexed_memory.index.reopen()
     assert_searches_again(indexed_memory)
     assert indexed_memory.index.folder.with_name("chroma.damaged").exists()
 
@@ -139,7 +139,7 @@ def test_a_server_that_is_killed_degrades_memory_until_it_is_back(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(indexing, "RETRY_S", 0.1)
-    monkeypatch.setattr(vectors, "MAX_EXACT", 0)
+    monkeypatch.setattr(vectors, "MAX_EXACT_CHUNKS", 0)
     server = start_server()
     memory = MemoryService(
         database,

@@ -7,7 +7,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.memory.captures import Captures
 from engine.memory.store import MemoryStore
-from engine.memory.summaries import MAX_WORDS, SessionFacts, SessionSummariser
+from engine.memory.summaries import MAX_WORDS, SessionRecord, SessionSummariser
 from engine.model import CheckResult, Layer
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -39,7 +39,9 @@ def summariser(database: Database, clock: FakeClock, work: StandInWork) -> Sessi
 def test_a_summary_by_rules_has_all_parts_and_at_most_120_words():
     words = " ".join(["word"] * 500)
     files = tuple(f"a/{number}.py" for number in range(200))
-    summary = SessionFacts(make_view(prompt=words, summary=words), (f"keep {words}", words), files).summarise_by_rules()
+    summary = SessionRecord(
+        make_view(prompt=words, summary=words), (f"keep {words}", words), files
+    ).summarise_by_rules()
     assert len(summary.split()) <= MAX_WORDS == 120
     for part in ("Task:", "Outcome: finished", "Decided:", "Files: a/0.py", "more."):
         assert part in summary

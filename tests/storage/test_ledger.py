@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from engine.events.work import ChangeSetDiscarded, ChangeSetLanded
-from engine.memory.captures import ENDED
+from engine.memory.captures import ENDING_EVENTS
 from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.ledger import (
@@ -81,7 +81,7 @@ def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database:
         handled.append(entry.subject)
 
     def consumer() -> LedgerConsumer:
-        return LedgerConsumer("test", Ledger(database), ENDED, handle, key="test.follow")
+        return LedgerConsumer("test", Ledger(database), ENDING_EVENTS, handle, key="test.follow")
 
     for number in (1, 2, 3):
         end_session(database, f"session_{number}")
@@ -102,7 +102,7 @@ def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database):
             raise NotReady
         handled.append(entry.subject)
 
-    consumer = LedgerConsumer("test", Ledger(database), ENDED, handle, key="test.follow")
+    consumer = LedgerConsumer("test", Ledger(database), ENDING_EVENTS, handle, key="test.follow")
     end_session(database, "session_1")
     for _ in range(MAX_ATTEMPTS + 2):
         assert consumer.catch_up() == []
@@ -121,7 +121,7 @@ def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database):
 
     reports = []
     thread = ConsumerThread(
-        [LedgerConsumer("test", Ledger(database), ENDED, handle, key="test.follow")],
+        [LedgerConsumer("test", Ledger(database), ENDING_EVENTS, handle, key="test.follow")],
         lambda where, message: reports.append(message),
         service="test",
     )

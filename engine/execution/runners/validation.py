@@ -36,7 +36,7 @@ from engine.execution.trees import Snapshot, diff_trees, take_snapshot
 from engine.frozen import frozen
 from engine.model import CheckResult, SessionView
 from engine.model.adaptation import PolicyTweak
-from engine.model.sessions import HANDED_BACK
+from engine.model.sessions import HANDED_BACK_MARK
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
 from engine.text import one_line
@@ -173,7 +173,7 @@ class Validation:
                 live.say(f"repair ended: {reason}")
             if reason or not attempt.broken:
                 return _summarise(attempts, reason)
-            live.say(f"{capitalised(describe_check(attempt.check))}{HANDED_BACK}{len(attempts)}")
+            live.say(f"{capitalised(describe_check(attempt.check))}{HANDED_BACK_MARK}{len(attempts)}")
             heal(live.remove_secrets(self._make_heal_prompt(view, attempt)))
 
     def _make_heal_prompt(self, view: SessionView, attempt: Attempt) -> str:

@@ -40,7 +40,7 @@ from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate,
 from engine.execution.tools.web import Web, WebTarget, parse_url
 from engine.hierarchy.agent_folders import Tools
 from engine.model import Refusal, SessionView
-from engine.model.sessions import CALL_FAILED, CALL_REFUSED
+from engine.model.sessions import CALL_FAILED_MARK, CALL_REFUSED_MARK
 from engine.redaction import CUT
 from engine.safety.content.commands import find_programs
 from engine.storage.database import Database
@@ -260,7 +260,9 @@ class Toolbelt:
         subject = self._live.remove_secrets(_describe_call(arguments))[:MAX_SUBJECT_CHARS]
         denied = refusal.code in RAIL_REFUSALS
         message = sanitise(refusal.message)
-        self._live.write("tool", f"{name} {subject}".strip() + (CALL_REFUSED if denied else CALL_FAILED) + message)
+        self._live.write(
+            "tool", f"{name} {subject}".strip() + (CALL_REFUSED_MARK if denied else CALL_FAILED_MARK) + message
+        )
         if denied:
             self._services.on_refusal(
                 ToolRefused(

@@ -33,7 +33,7 @@ from engine.model.adaptation import (
     RoutingHint,
 )
 from engine.model.prompts import RunKind
-from engine.model.sessions import HANDED_BACK
+from engine.model.sessions import HANDED_BACK_MARK
 from engine.redaction import redact
 from engine.text import plain, quote
 from engine.wording import money
@@ -389,7 +389,7 @@ def _describe_heal(sources: CandidateSources, session: str, patch: str) -> tuple
     message. The changes in `patch` follow, or the names of the changed files.
     """
     lines = sources.read_transcript(session)
-    failures = (index for index, line in enumerate(lines) if line.kind == "note" and HANDED_BACK in line.text)
+    failures = (index for index, line in enumerate(lines) if line.kind == "note" and HANDED_BACK_MARK in line.text)
     last_failure = max(failures, default=len(lines))
     messages = _collect_messages(takewhile(lambda line: line.kind != "command", lines[last_failure + 1 :]))
     sections = re.split(r"(?m)^(?=diff --git )", patch)[1:]

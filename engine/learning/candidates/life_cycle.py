@@ -26,7 +26,7 @@ from engine.learning.candidates.effects import list_texts, make_unused_flow_name
 from engine.learning.candidates.evaluation import MIN_REVIEW_SCORE, Evaluation
 from engine.model import Refusal, Trust
 from engine.model.adaptation import (
-    DECISIONS,
+    DECIDING_MOVES,
     Candidate,
     CandidateMove,
     CandidateStatus,
@@ -175,7 +175,7 @@ def undo_decision(tx: Transaction, row: CandidateRow, flow_names: Collection[str
     """Undo the operator's decision, if it was the last transition. Raises `Refusal` `nothing_to_undo`, and what
     `decide_candidate` raises if the candidate becomes active again."""
     last_entry = row.history[-1]
-    if last_entry["move"] not in DECISIONS or last_entry["by"] != "operator":
+    if last_entry["move"] not in DECIDING_MOVES or last_entry["by"] != "operator":
         raise Refusal(
             "nothing_to_undo",
             f"the last change to candidate {row.id} was not one of your decisions ({last_entry['move']})",

@@ -15,7 +15,7 @@ from itertools import pairwise
 from engine.frozen import frozen
 from engine.learning.candidates.effects import needs_shell
 from engine.model import TranscriptLine
-from engine.model.sessions import CALL_FAILED, CALL_REFUSED
+from engine.model.sessions import CALL_FAILED_MARK, CALL_REFUSED_MARK
 
 MIN_LENGTH, MAX_LENGTH = 3, 5
 """Minimum and maximum number of calls of a sequence."""
@@ -202,7 +202,7 @@ def _is_call_of(command: str, call_words: Sequence[str]) -> bool:
 
 def has_failed(call: str) -> bool:
     """Whether a call failed or was refused."""
-    return CALL_FAILED in call or CALL_REFUSED in call
+    return CALL_FAILED_MARK in call or CALL_REFUSED_MARK in call
 
 
 def _find_program_name(word: str) -> str:
