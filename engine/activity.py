@@ -127,10 +127,10 @@ def select_activity_since(
     approvals = [
         entry.payload["decided_by"] for entry in standing.values() if entry.kind == PredictionConfirmed.__name__
     ]
-    ended = [(view.ended_at, view) for view in sessions if view.ended_at is not None and view.ended_at > instant]
+    ended = [view for view in sessions if view.ended_at is not None and view.ended_at > instant]
     return ActivitySince(
         instant=instant,
-        ended_sessions=tuple(view for _, view in sorted(ended, key=lambda pair: pair[0])),
+        ended_sessions=tuple(sorted(ended, key=lambda view: view.ended_at or instant)),
         blocked=tuple(_to_blocked_work(entry) for entry in reversed(blocked_entries) if entry.at > instant),
         approved=len(approvals),
         approved_by_itself=approvals.count(DecidedBy.AUTONOMY),

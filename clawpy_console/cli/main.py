@@ -270,9 +270,13 @@ def _carry_out_printing_verb(options: Namespace, invocation: Invocation) -> int 
         case "run" | "serve":
             _run_headless(options, invocation)
         case "mcp":  # standard output belongs to the protocol from here on
-            workspace, version = next(iter(invocation.find_chosen_workspaces()), ""), engine.__version__
-            agent = options.agent or ""
-            engine.serve_mcp(invocation.home, workspace=workspace, opener=cli.open_engine, agent=agent, version=version)
+            engine.serve_mcp(
+                invocation.home,
+                workspace=next(iter(invocation.find_chosen_workspaces()), ""),
+                opener=cli.open_engine,
+                agent=options.agent or "",
+                version=engine.__version__,
+            )
         case "check" | "recall" if options.batch is not None:
             from clawpy_console.cli import batch
 
