@@ -96,7 +96,7 @@ class Console(TerminalApp):
         if workspaces:
             label = self.state.workspace_label if self.state.workspaces[:1] == self._opened_for[:1] else ""
             self.state = dataclasses.replace(self.state, workspaces=self._opened_for, workspace_label=label)
-        self._stale: set[str] = set()  # topics to read again
+        self._stale_topics: set[str] = set()  # to be read again
         self._is_reading = False
         self._session_limit = SESSIONS_PER_PAGE
         self._on_cards_read: list[Callable[[], object]] = []  # called at the next reading of the cards
@@ -109,7 +109,7 @@ class Console(TerminalApp):
         self.bell_enabled = True
         self.uses_mouse = home.read_settings_section("console").get("mouse") is not False
         """Whether the console uses the mouse from its next start on."""
-        self._save_scheduled = False
+        self._is_save_scheduled = False
         self._is_ready = False  # once the first frame is drawn
         self._quits_when_ready = False
         self.is_loaded = False
@@ -159,7 +159,7 @@ class Console(TerminalApp):
 
         `before` is called when the cards were read again, before they are drawn.
         """
-        self._stale.update(topic for topic in topics if topic in TOPICS)
+        self._stale_topics.update(topic for topic in topics if topic in TOPICS)
         if before is not None:
             self._on_cards_read.append(before)
         if not self._is_reading and self.engine is not None:
@@ -175,9 +175,9 @@ class Console(TerminalApp):
         """Read the topics that are stale, three at a time, until none is."""
         reported: set[str] = set()
         try:
-            while self._stale and self.engine is not None:
-                topics = [topic for topic in TOPICS if topic in self._stale][:3]
-                self._stale.difference_update(topics)
+            while self._stale_topics and self.engine is not None:
+                topics = [topic for topic in TOPICS if topic in self._stale_topics][:3]
+                self._stale_topics.difference_update(topics)
                 for topic, error in await self._read_topics(self.engine, topics):
                     if topic not in reported:
                         reported.add(topic)
@@ -407,13 +407,14 @@ class Console(TerminalApp):
     # The last screen
 
     def _save_soon(self) -> None:
-        if not self._save_scheduled and self.is_running and not self._closing:  # a timer would delay the end of the app
-            self._save_scheduled = True
+        is_ending = not self.is_running or self._closing  # a timer would delay the end
+        if not self._is_save_scheduled and not is_ending:
+            self._is_save_scheduled = True
             save = partial(self.run_in_background, self._save, "save", exclusive=False)
             self.set_timer(SAVE_DELAY_S, save, name="save")
 
     async def _save(self) -> None:
-        self._save_scheduled = False
+        self._is_save_scheduled = False
         screen = dataclasses.replace(
             self.last_screen, state=self.state, saved_at=self.now(), theme=self.theme, keys=dict(self.keymap)
         )

@@ -69,10 +69,10 @@ def load_last_screen(file: Path) -> LastScreen:
         log.warning("%s cannot be read and is drawn again: %s", file, error)
         return LastScreen()
     values = {}
-    for name, kind in _type_hints(LastScreen).items():
+    for name, expected_type in _type_hints(LastScreen).items():
         try:
             if name in document:
-                values[name] = _decode(kind, document[name])
+                values[name] = _decode(expected_type, document[name])
         except reading_errors as error:
             log.warning("%s in %s cannot be read and is left out: %s", name, file, error)
     return LastScreen(**values)
@@ -115,20 +115,21 @@ _type_hints = cache(typing.get_type_hints)
 """The type hints of a dataclass. They are computed once, because that takes long."""
 
 
-def _decode(kind: Any, value: Any) -> Any:
-    """The value of type `kind` that `_encode` wrote. Raises ValueError, TypeError or KeyError if there is none."""
-    origin = typing.get_origin(kind)
+def _decode(expected_type: Any, value: Any) -> Any:
+    """The value of this type that `_encode` wrote. Raises ValueError, TypeError or KeyError if there is none."""
+    origin = typing.get_origin(expected_type)
     if origin is not None:
-        return _decode_generic(origin, typing.get_args(kind), value)
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        hints = _type_hints(kind)
-        return kind(**{name: _decode(hints[name], item) for name, item in value.items()})
-    if kind is datetime:
+        return _decode_generic(origin, typing.get_args(expected_type), value)
+    if isinstance(expected_type, type) and dataclasses.is_dataclass(expected_type):
+        hints = _type_hints(expected_type)
+        return expected_type(**{name: _decode(hints[name], item) for name, item in value.items()})
+    if expected_type is datetime:
         return datetime.fromisoformat(value)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(value)
-    if kind in (str, int, float, bool) and not isinstance(value, (float, int) if kind is float else kind):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+    if isinstance(expected_type, type) and issubclass(expected_type, Enum):
+        return expected_type(value)
+    accepted_types = (float, int) if expected_type is float else expected_type
+    if expected_type in (str, int, float, bool) and not isinstance(value, accepted_types):
+        raise TypeError(f"{value!r} is no {expected_type.__name__}")
     return value
 
 
@@ -140,8 +141,8 @@ def _decode_generic(origin: Any, arguments: tuple[Any, ...], value: Any) -> Any:
     if origin in (tuple, frozenset) and not isinstance(value, list):
         raise TypeError(f"{value!r} is no list")
     if origin is tuple:
-        kinds = [arguments[0]] * len(value) if arguments[-1] is ... else arguments
-        return tuple(_decode(kind, item) for kind, item in zip(kinds, value, strict=True))
+        item_types = [arguments[0]] * len(value) if arguments[-1] is ... else arguments
+        return tuple(_decode(item_type, item) for item_type, item in zip(item_types, value, strict=True))
     if origin is frozenset:
         return frozenset(_decode(arguments[0], item) for item in value)
     return {name: _decode(arguments[1], item) for name, item in value.items()}

@@ -269,11 +269,7 @@ class MissionScreen(ConsoleScreen):
             CardDecision.DISMISS: "← Dismissed:",
             CardDecision.SNOOZE: f"↑ Snoozed until {clock_time(self.now + SNOOZE)}:",
         }[decision]
-        undo_hint = self._undo_hint
-        if decision is CardDecision.APPROVE and card.check_only:
-            undo_hint = ""  # it only reads
-        elif decision is CardDecision.APPROVE and not card.gives_change_set:
-            undo_hint = f"  ·  Undo: {one_line(card.undo_note)}"
+        undo_hint = self._undo_hint if decision is not CardDecision.APPROVE else self._make_approval_undo_hint(card)
         prompt_width = self._message.size.width - len(label) - len(undo_hint) - 1
         prompt = crop(one_line(card.assignment.prompt), max(12, prompt_width))
         self.show_message(f"{label} {prompt}{undo_hint}", "$grey")
@@ -281,6 +277,12 @@ class MissionScreen(ConsoleScreen):
         self.app.cards.decide(
             card, decision, self._on_refusal, lambda note: self.show_message(note, "$wants"), self._undo_hint
         )
+
+    def _make_approval_undo_hint(self, card: Card) -> str:
+        """How the work of `card` is undone; "" where it only reads."""
+        if card.check_only:
+            return ""
+        return self._undo_hint if card.gives_change_set else f"  ·  Undo: {one_line(card.undo_note)}"
 
     def _on_reason(self, card_id: str, reason: DismissReason) -> None:
         self.app.cards.record_reason(card_id, reason, self.show_message, self._undo_hint)

@@ -202,20 +202,15 @@ def _make_state_parts(
 
 
 AUTONOMY_SIGNS = SIGNS["autonomy"]
-"""Sign and tone of each state of the engine's autonomy."""
+"""Sign and tone of each state of the engine's autonomy, of a stop, and of a state that was not read yet."""
 
 
 def _make_state_part(state: AutonomyState | None, *, is_stopped: bool) -> Content:
     """Sign and word of the state of the engine's autonomy, or that it is stopped."""
-    sign = "○"
-    tone = "grey"
-    label = "…"
+    label = "…" if state is None else state.value
     if is_stopped:
-        sign = "■"
-        tone = "wrong"
         label = "STOPPED"
-    elif state is not None:
-        (sign, tone), label = AUTONOMY_SIGNS[state], state.value
+    sign, tone = AUTONOMY_SIGNS[label]
     return Content.assemble((f"{sign} ", f"${tone}"), (label, "bold $ink" if tone == "grey" else f"bold ${tone}"))
 
 
