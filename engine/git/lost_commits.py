@@ -70,7 +70,7 @@ def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCom
     recent = (entry for log in logs for entry in log if entry.at >= now - MAX_AGE)
     reflog = sorted(recent, key=lambda entry: entry.at)
     left_at = {commit: entry.at for entry in reflog for commit in (entry.old, entry.new) if commit.strip("0")}
-    if state.detached:
+    if state.is_detached:
         left_at.setdefault(state.head, now)
     unreachable = _read_unreachable_commits(git, left_at)
     if not unreachable:
@@ -108,7 +108,7 @@ def _find_own_lines(
         )
         number = sum(len(commit.parents) < 2 for commit in commits)
         if number and any(committed_here):
-            at, is_checked_out = left_at.get(tip, lost[tip].at), state.detached and tip == state.head
+            at, is_checked_out = left_at.get(tip, lost[tip].at), state.is_detached and tip == state.head
             lines.append(LostCommits(tip, lost[tip].subject, number, at, is_checked_out))
     return lines
 

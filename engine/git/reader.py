@@ -138,7 +138,7 @@ def _read_ref_state(git: Git, status: GitStatus, refs: list[str]) -> GitState:
     return GitState(
         head=status.head,
         branch=status.branch,
-        detached=bool(status.head) and not status.branch,
+        is_detached=bool(status.head) and not status.branch,
         upstream=status.upstream if upstream_tip else "",
         upstream_tip=upstream_tip,
         ahead=ahead,

@@ -76,7 +76,8 @@ class GitState:
     """The commit of HEAD; "" if there is no commit yet."""
     branch: str = ""
     """"" if HEAD is detached."""
-    detached: bool = False
+    is_detached: bool = False
+    """Whether HEAD is at a commit and on no branch."""
     upstream: str = ""
     """"" if there is none."""
     upstream_tip: str = ""
@@ -118,11 +119,6 @@ class GitState:
     """A file that usually changes with `files`, or if nothing is uncommitted, with `own_files`, but has not changed."""
     release: ReleaseRhythm | None = None
     """How the project is released; None if that is unknown."""
-
-    @property
-    def clean(self) -> bool:
-        """Whether the files are exactly those of HEAD."""
-        return not self.files and not self.more_files
 
     @cached_property
     def base_name(self) -> str:

@@ -233,7 +233,7 @@ def _describe_lines(context: WorkspaceContext) -> Iterable[str]:
 
 def _describe_repository(context: WorkspaceContext, git: GitState) -> Iterable[str]:
     """The repository: its branch, changes, tag and last commit."""
-    where = plain(git.branch) or ("detached" if git.detached else "none")
+    where = plain(git.branch) or ("detached" if git.is_detached else "none")
     yield f"branch: {where}; {'; '.join(describe_git_evidence(git, context.github))}"
     if git.files:
         yield f"uncommitted: {join_shortened((file.path for file in git.files), 5)}"
