@@ -143,7 +143,7 @@ class Chain:
         scope = Scope(make_project_key(entry.workspace), entry.session_id)
         try:
             with self._work_lock:
-                self._store.check(scope)  # before a model is asked, whose answer could not be written
+                self._store.require_readable(scope)  # before a model is asked, whose answer could not be written
                 self._extract(entry, scope)
         except NotWritable as refusal:
             if self._is_writable:
@@ -160,7 +160,7 @@ class Chain:
 
     def _extract(self, entry: LedgerEntry, scope: Scope) -> None:
         """Write what a ledger entry about a session teaches, and merge what says the same."""
-        erasures, is_end = self._store.erasures, entry.kind == "SessionEnded"
+        erasure_count, is_end = self._store.erasure_count, entry.kind == "SessionEnded"
         record = (self._sessions.load_record if is_end else self._sessions.load_start)(scope.session)
         if record is None:
             return
@@ -168,15 +168,12 @@ class Chain:
         findings, secrets = self._find(entry, record), tuple(self._sessions.list_secrets())
         claims = self._ask_model(entry, record, known) if is_end else None
         with self._store.lock:
-            if self._store.erasures != erasures:
+            if self._store.erasure_count != erasure_count:
                 raise NotReady("something was forgotten meanwhile")
-            for other in known:
-                # What says that the changes were undone is retired when they are landed, and revived when undone again.
-                if entry.kind in LANDED_KINDS and other.active and other.about.startswith("undone/"):
-                    plan, _ = plan_retraction(other, self._read_provenance(), LANDED_AFTER_ALL, entry.at)
-                    self._store.apply(plan)
-                elif entry.kind == "LandingUndone" and findings and other.retired_because == LANDED_AFTER_ALL:
-                    self._store.apply(plan_reinstatement(other, self._read_provenance(), entry.at))
+            if entry.kind in LANDED_KINDS:
+                self._retire_undone(known, entry.at)
+            elif entry.kind == "LandingUndone" and findings:
+                self._revive_undone(known, entry.at)
             extracted = [
                 (_make_entry(finding, record, entry.at, secrets), finding.general)
                 for finding in (*findings, *(claims or ()))
@@ -184,6 +181,19 @@ class Chain:
             self._write(extracted, scope, known, "rules" if claims is None else "rules and model")
             if is_end:
                 self.compact(scope)
+
+    def _retire_undone(self, known: Iterable[LearningEntry], at: datetime) -> None:
+        """Retire the entries that say that changes were undone or discarded, because they are landed now."""
+        for entry in known:
+            if entry.active and entry.about.startswith("undone/"):
+                plan, _ = plan_retraction(entry, self._read_provenance(), LANDED_AFTER_ALL, at)
+                self._store.apply(plan)
+
+    def _revive_undone(self, known: Iterable[LearningEntry], at: datetime) -> None:
+        """Make these entries valid again, because the landing was undone again."""
+        for entry in known:
+            if entry.retired_because == LANDED_AFTER_ALL:
+                self._store.apply(plan_reinstatement(entry, self._read_provenance(), at))
 
     def _find(self, entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
         """What a ledger entry about a session teaches, by rules."""
@@ -331,24 +341,27 @@ class Chain:
                 self._report_once(f"{error}; it is ignored until you fix it in an editor")
             projects = sorted({scope.project for scope, _ in self._store.iterate_pages()} - {""})
             errors += self._promote_to_projects(projects).values()
-            steps: list[Callable[[], None]] = [lambda: self.compact(GLOBAL)]
             if judge:
-                steps.insert(0, lambda: judged.update(self._judge()))
-            for step in steps:
-                try:
-                    step()
-                except Refusal as refusal:
-                    log.warning("the promotion chain: %s", refusal)
-                    self._sessions.report("learnings", str(refusal))
-                    errors.append(str(refusal))
+                errors += self._run_step(lambda: judged.update(self._judge()))
+            errors += self._run_step(lambda: self.compact(GLOBAL))
             return _make_report(before, self._store.read_entries(), judged, errors)
+
+    def _run_step(self, step: Callable[[], None]) -> list[str]:
+        """Run a step. If it is refused, the refusal is reported and returned in words."""
+        try:
+            step()
+        except Refusal as refusal:
+            log.warning("the promotion chain: %s", refusal)
+            self._sessions.report("learnings", str(refusal))
+            return [str(refusal)]
+        return []
 
     def _judge(self) -> Iterator[tuple[str, str]]:
         """Ask the model about each project entry that is not global yet, and promote the entry if the answer is a clear
         yes, unless it changed meanwhile. An entry that is global already is reinforced. Gives the id of each entry that
         the model was asked about, with the verdict in words, and ends if words are forgotten meanwhile. Quotes are left
         to the operator (SPEC 6.8). Raises `Refusal`."""
-        erasures = self._store.erasures
+        erasure_count = self._store.erasure_count
         for entry in self._store.read_entries():
             if not entry.can_be_promoted or entry.trust is Trust.QUOTED:
                 continue
@@ -358,7 +371,7 @@ class Chain:
                     yield entry.id, NO_JUDGE
                     continue
                 with self._store.lock:  # words that are forgotten later are erased from the ledger later, too
-                    if self._store.erasures != erasures:
+                    if self._store.erasure_count != erasure_count:
                         return
                     word = _VERDICTS[verdict.generalises]
                     self._database.record(
@@ -368,7 +381,7 @@ class Chain:
                 if not verdict.generalises:
                     continue
             with self._store.lock:
-                if self._store.erasures != erasures:
+                if self._store.erasure_count != erasure_count:
                     return
                 if entry in self._store.read_entries():
                     self._store.apply(self._plan_global(entry, "model"))

@@ -43,10 +43,10 @@ from engine.storage.erasing import SearchTerms
 from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer
 from engine.text import sanitise
 
-RETRACTED = "learnings.retracted"
+RETRACTED_KEY = "learnings.retracted"
 """Key in the state table: the ids of the lessons that the operator retracted."""
 
-ERASED = {
+ERASED_FIELDS = {
     **VALID_FIELDS, "status": LearningStatus.RETIRED, "retired_because": "forgotten", "title": "", "about": "",
     "session_task": "", "reasons": (), "text": "",
 }  # fmt: skip
@@ -144,8 +144,8 @@ class Learnings:
 
         Raises `Refusal` `bad_scope` for a scope or a kind that does not exist.
         """
-        _check_name(scope, LearningScope, "scope")
-        _check_name(kind, LearningKind, "kind")
+        _require_known_name(scope, LearningScope, "scope")
+        _require_known_name(kind, LearningKind, "kind")
         terms = words.casefold().split()
         within = Scope(make_project_key(workspace), session) if workspace else None
         matching = [
@@ -162,10 +162,10 @@ class Learnings:
             :limit
         ]
 
-    def view(self, id: str) -> LearningView:
-        """An entry with its provenance in both directions. `id` is its id, the beginning of it, or its lesson. Raises
-        `Refusal` `unknown_learning`, `ambiguous_id`."""
-        entry, provenance = self._find(id)
+    def view(self, entry_id: str) -> LearningView:
+        """An entry with its provenance in both directions. `entry_id` is its id, the beginning of it, or its lesson.
+        Raises `Refusal` `unknown_learning`, `ambiguous_id`."""
+        entry, provenance = self._find(entry_id)
         sources = provenance.find_sources(entry.id)
         reached, prompts = load_prompts_with(self._database, entry.id)
         return LearningView(
@@ -175,30 +175,30 @@ class Learnings:
             reached=reached,
             prompts=prompts,
             sessions=provenance.find_sessions(entry.id),
-            gone=tuple(id for id in sources if id not in provenance.entries),
+            gone=tuple(entry_id for entry_id in sources if entry_id not in provenance.entries),
         )
 
     def waiting(self) -> list[Waiting]:
         """The entries that need the operator's review: quotes that recur, and entries whose source was retracted."""
         changes, entries = self._under_review
-        if changes != self.files.changes:
-            changes = self.files.changes
+        if changes != self.files.change_count:
+            changes = self.files.change_count
             entries = [entry for entry in self.files.read_entries() if entry.review and entry.active]
             self._under_review = changes, entries
         now = self._clock.now()
         return [
-            Waiting("learning", entry.id, _review_question(entry), entry.review_since or now, text=entry.text)
+            Waiting("learning", entry.id, _make_review_question(entry), entry.review_since or now, text=entry.text)
             for entry in entries
         ]
 
-    def retract(self, id: str, reason: str = "") -> RetractReport:
+    def retract(self, entry_id: str, reason: str = "") -> RetractReport:
         """Retire an entry, and remove its lesson from all prompts, guidance and candidates. The entries that were
         promoted from it wait for the operator's review.
 
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `already_retracted`, and as `LearningStore.apply`.
         """
         with self.files.lock:
-            entry, provenance = self._find(id)
+            entry, provenance = self._find(entry_id)
             if not entry.active:
                 raise Refusal("already_retracted", f"{entry.id} is not valid: {entry.retired_because or 'merged'}")
             plan, report = plan_retraction(entry, provenance, sanitise(reason), self._clock.now())
@@ -210,18 +210,18 @@ class Learnings:
     def read_retracted(self) -> frozenset[str]:
         """The ids of the lessons that were retracted."""
         with self._database.read() as session:
-            return frozenset(state.get(session, RETRACTED, ()))
+            return frozenset(state.get(session, RETRACTED_KEY, ()))
 
     def _mark_lesson(self, lesson: str, *, is_retracted: bool) -> None:
         """Store whether a lesson is retracted."""
         lessons = self.read_retracted() | {lesson} if is_retracted else self.read_retracted() - {lesson}
-        self._database.write(lambda tx: state.put(tx, RETRACTED, sorted(lessons)))
+        self._database.write(lambda tx: state.put(tx, RETRACTED_KEY, sorted(lessons)))
 
-    def keep(self, id: str) -> LearningEntry:
+    def keep(self, entry_id: str) -> LearningEntry:
         """Make an entry valid that is under review, or that was retracted; a quote is approved to be guidance. What its
         retraction ended or queued is as before. Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `not_waiting`."""
         with self.files.lock:
-            entry, provenance = self._find(id)
+            entry, provenance = self._find(entry_id)
             if not entry.can_be_kept:
                 message = f"{entry.id} is neither waiting for review nor retracted"
                 raise Refusal("not_waiting", message, "see `clawpy learnings show`")
@@ -233,18 +233,18 @@ class Learnings:
             self._chain.offer_to_leaders(plan[0].entry)
             return plan[0].entry
 
-    def promote(self, id: str) -> LearningEntry:
+    def promote(self, entry_id: str) -> LearningEntry:
         """Promote an entry of a project to all projects (SPEC 6.4); returns the global entry that it became, or that it
         reinforced.
 
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `not_promotable`, `already_promoted`.
         """
-        return self._find(self._chain.promote(self._find(id)[0]))[0]
+        return self._find(self._chain.promote(self._find(entry_id)[0]))[0]
 
-    def _find(self, id: str) -> tuple[LearningEntry, Provenance]:
+    def _find(self, entry_id: str) -> tuple[LearningEntry, Provenance]:
         """The entry with this id or the beginning of it, or the active one in the highest scope with this lesson; and
         the provenance of all. Raises `Refusal` `unknown_learning`, `ambiguous_id`."""
-        provenance, prefix = Provenance(self.files.read_entries()), id.strip()
+        provenance, prefix = Provenance(self.files.read_entries()), entry_id.strip()
         entries = provenance.entries.values()
         found = [entry for entry in entries if prefix in (entry.id, entry.lesson)] or [
             entry for entry in entries if prefix and entry.id.startswith((prefix, f"lrn_{prefix}"))
@@ -283,15 +283,15 @@ class LearningTexts:
         """Remove the texts of the entries that match; returns their number."""
         with self._store.lock:  # so that no plan is made of them meanwhile
             self._store.finish_pending()  # pending changes may contain the words
-            self._store.erasures += 1
+            self._store.erasure_count += 1
             matching = self._find(query)
             self._vectors.forget([entry.text for entry in matching])
-            self._store.apply([make_change(entry, **ERASED) for entry in matching])
+            self._store.apply([make_change(entry, **ERASED_FIELDS) for entry in matching])
             return len(matching)
 
-    def find_text(self, id: str) -> str | None:
+    def find_text(self, entry_id: str) -> str | None:
         """The text of an entry, None for an unknown id."""
-        return next((entry.text for entry in self._store.read_entries() if entry.id == id and entry.text), None)
+        return next((entry.text for entry in self._store.read_entries() if entry.id == entry_id and entry.text), None)
 
     def _find(self, query: SearchTerms) -> list[LearningEntry]:
         """The entries in which a text that people or models wrote matches."""
@@ -311,7 +311,7 @@ def _collect_texts(entry: LearningEntry) -> list[str]:
     ]
 
 
-def _review_question(entry: LearningEntry) -> str:
+def _make_review_question(entry: LearningEntry) -> str:
     """The question to the operator about an entry, with the reason."""
     question = "is it still valid?" if entry.may_guide else "use it as guidance?"
     return f"{question} {entry.title} ({entry.review})"
@@ -335,7 +335,7 @@ def _describe_state(scope: Scope, pages: Sequence[Page]) -> ScopeState:
     )
 
 
-def _check_name(name: str, names: type[StrEnum], noun: str) -> None:
+def _require_known_name(name: str, names: type[StrEnum], noun: str) -> None:
     """Raise `Refusal` `bad_scope` for a name that is not empty and not among these."""
     if name and name not in list(names):
         raise Refusal("bad_scope", f"there is no {noun} {sanitise(name)[:40]!r}", f"one of {', '.join(names)}")

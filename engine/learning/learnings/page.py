@@ -39,22 +39,22 @@ FRONT_KEYS = tuple(
 REQUIRED_KEYS = FRONT_KEYS[: FRONT_KEYS.index("promoted_at") + 1]
 """Keys that are written even if they are empty, so that a reader of the file sees that they exist."""
 
-LISTS = ("reasons", "reinforced_by", "promoted_from", "review_causes")
+LIST_KEYS = ("reasons", "reinforced_by", "promoted_from", "review_causes")
 """The keys whose values are lists. A single value may stand without brackets."""
 
-DATES = ("created_at", "last_reinforced", "promoted_at", "review_since", "approved_at")
+DATE_KEYS = ("created_at", "last_reinforced", "promoted_at", "review_since", "approved_at")
 """The keys whose values are instants."""
 
-MAXIMA = {"importance": 1, "confidence": 1, "reinforcement_count": 1_000_000}
+MAX_VALUES = {"importance": 1, "confidence": 1, "reinforcement_count": 1_000_000}
 """The largest values of the keys that are numbers. The smallest is 0."""
 
-_MARK = r"---[ \t\r]*"
+_DELIMITER = r"---[ \t\r]*"
 """A line above or below front matter."""
 
 _ENTRY = re.compile(
-    rf"^\ufeff?{_MARK}\n(?:"
+    rf"^\ufeff?{_DELIMITER}\n(?:"
     r"(?P<front>(?:id|type|domain|title|status|importance|confidence|created_at|session_id)[ \t]*:.*\n"
-    rf"(?:(?!{_MARK}$).*\n)*){_MARK}(?:\n(?!id[ \t]*:)|\Z)"
+    rf"(?:(?!{_DELIMITER}$).*\n)*){_DELIMITER}(?:\n(?!id[ \t]*:)|\Z)"
     r"|(?=id[ \t]*:))",  # without a closing line: an error
     re.MULTILINE,
 )
@@ -197,7 +197,7 @@ class _FrontMatter:
                 value = map_strings(parse_yaml_value(self._fields[key][2]), clean_text)
             except (ValueError, RecursionError) as error:
                 self.fail(key, f": {error}")
-            values[key] = [value] if value and key in LISTS and isinstance(value, str) else value
+            values[key] = [value] if value and key in LIST_KEYS and isinstance(value, str) else value
         if isinstance(sources := values.get("promoted_from"), list):
             values["promoted_from"] = [EntrySource(*str(source).split("@", 1)) for source in sources]
         return values
@@ -211,7 +211,7 @@ def read_entry(part: str, line: int, place: Mapping[str, Any]) -> LearningEntry:
         raise ValueError(f"line {line}: the front matter has no closing ---")
     front = _FrontMatter(opening["front"], line)
     written = front.read_values()
-    text = clean_text(re.sub(rf"^\\(\\*{_MARK})$", r"\1", part[opening.end() :], flags=re.MULTILINE))
+    text = clean_text(re.sub(rf"^\\(\\*{_DELIMITER})$", r"\1", part[opening.end() :], flags=re.MULTILINE))
     values = _make_default_values(text, place)
     values |= {key: value for key, value in written.items() if value != ""}
     if "lesson" not in values:
@@ -227,10 +227,10 @@ def read_entry(part: str, line: int, place: Mapping[str, Any]) -> LearningEntry:
         front.fail(key, f" is {str(written[key])[:60]!r}: {sanitise(wrong['msg'])}")
     if not _ENTRY_ID.fullmatch(entry.id):
         front.fail("id", f" is {entry.id[:60]!r}: use letters and digits, with _ . : - between them")
-    for key, maximum in MAXIMA.items():
+    for key, maximum in MAX_VALUES.items():
         if not 0 <= getattr(entry, key) <= maximum:
             front.fail(key, f" is {written[key]}: it must be from 0 to {maximum:,}")
-    dates: dict[str, Any] = {key: in_utc(date) for key in DATES if (date := getattr(entry, key))}
+    dates: dict[str, Any] = {key: in_utc(date) for key in DATE_KEYS if (date := getattr(entry, key))}
     return replace(entry, **dates)
 
 
@@ -296,7 +296,7 @@ def _format_fields(values: Mapping[str, Any]) -> str:
 
 def _format_text(text: str) -> str:
     """The text of an entry as it is written below its front matter, after an empty line."""
-    escaped = re.sub(rf"^(\\*{_MARK})$", r"\\\1", clean_text(text), flags=re.MULTILINE)
+    escaped = re.sub(rf"^(\\*{_DELIMITER})$", r"\\\1", clean_text(text), flags=re.MULTILINE)
     return f"\n{escaped}\n" if escaped else "\n"
 
 

@@ -83,8 +83,8 @@ def plan_project(
     in_project = [*existing, *promoted.values()]
     work_by_match: dict[str, set[str]] = defaultdict(set)
     """The pieces of work that found each entry of the project again. Sessions that continue each other are one."""
-    for id, match in find_matches(promotable, in_project, vectors).items():
-        work_by_match[match.id].add(by_id[id].work)
+    for entry_id, match in find_matches(promotable, in_project, vectors).items():
+        work_by_match[match.id].add(by_id[entry_id].work)
     changes = [add_promoted(entry, "recurrence") for entry in promoted.values()]
     for entry in sorted(in_project, key=lambda entry: entry.id):
         counted_work = {work_by_session.get(session, session) for session in entry.source_sessions}
@@ -251,22 +251,22 @@ class Provenance:
             if entry.merged_into:
                 self._successors[entry.id].append(entry.merged_into)
 
-    def find_sources(self, id: str) -> list[str]:
+    def find_sources(self, entry_id: str) -> list[str]:
         """The ids of the entries from which an entry was promoted, directly or in steps, nearest first. Some may be in
         no file any more."""
-        return _walk(self._sources, id)
+        return _walk(self._sources, entry_id)
 
-    def find_descendants(self, id: str) -> list[str]:
+    def find_descendants(self, entry_id: str) -> list[str]:
         """The ids of the entries that were promoted from an entry, directly or in steps, nearest first."""
-        return _walk(self._successors, id)
+        return _walk(self._successors, entry_id)
 
     def find(self, ids: Iterable[str]) -> tuple[LearningEntry, ...]:
         """The entries with these ids, without those that are in no file."""
-        return tuple(self.entries[id] for id in ids if id in self.entries)
+        return tuple(self.entries[entry_id] for entry_id in ids if entry_id in self.entries)
 
-    def find_sessions(self, id: str) -> tuple[str, ...]:
+    def find_sessions(self, entry_id: str) -> tuple[str, ...]:
         """The sessions that an entry comes from, sorted."""
-        entries = self.find([id, *self.find_sources(id)])
+        entries = self.find([entry_id, *self.find_sources(entry_id)])
         return tuple(
             sorted({entry.session_id for entry in entries}.union(*(entry.source_sessions for entry in entries)) - {""})
         )
@@ -275,8 +275,8 @@ class Provenance:
 def _walk(graph: Mapping[str, Iterable[str]], start: str) -> list[str]:
     """The ids that are reached from the id `start` by repeated steps, nearest first."""
     reached = [start]
-    for id in reached:  # more are added meanwhile
-        reached += dict.fromkeys(next_id for next_id in graph.get(id, ()) if next_id not in reached)
+    for entry_id in reached:  # more are added meanwhile
+        reached += dict.fromkeys(next_id for next_id in graph.get(entry_id, ()) if next_id not in reached)
     return reached[1:]
 
 
@@ -327,7 +327,7 @@ def _find_copies(entry: LearningEntry, provenance: Provenance) -> list[LearningE
 def _find_dependents(entry: LearningEntry, retired_ids: Collection[str], provenance: Provenance) -> list[LearningEntry]:
     """The other valid entries that were promoted from a retired one, or have the lesson of `entry` in another
     project or in all projects."""
-    promoted_ids = {id for retired_id in retired_ids for id in provenance.find_descendants(retired_id)}
+    promoted_ids = {entry_id for retired_id in retired_ids for entry_id in provenance.find_descendants(retired_id)}
     return [
         other
         for other in provenance.entries.values()
@@ -341,7 +341,8 @@ def _make_review_change(
     other: LearningEntry, cause_ids: Iterable[str], present: Mapping[str, LearningEntry], now: datetime
 ) -> Change:
     """Let an entry wait for review as long as one of its causes, among the `present` entries, is retired."""
-    causes = [present[id] for id in dict.fromkeys(cause_ids) if id in present and not present[id].active]
+    found = [present[cause_id] for cause_id in dict.fromkeys(cause_ids) if cause_id in present]
+    causes = [cause for cause in found if not cause.active]
     if not causes:
         return make_change(other, **NO_REVIEW)
     reasons = "; ".join(dict.fromkeys(cause.retired_because for cause in causes))

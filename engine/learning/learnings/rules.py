@@ -57,29 +57,33 @@ MAX_RISKS, MAX_ASSUMPTIONS = 8, 12
 MIN_ASSUMPTION_LENGTH, MAX_ASSUMPTION_LENGTH = 12, 300
 """Limits of the length of an assumption in characters."""
 
-_RISKY = ("healed/", "unmended/", "circles/", "failed/", "overlap/", "discarded/", "undone/", "erred/")
+_RISK_PREFIXES = ("healed/", "unmended/", "circles/", "failed/", "overlap/", "discarded/", "undone/", "erred/")
 """Prefixes of the `about` of entries that are risks for later work."""
 
-_ASSUMES = re.compile(
+_ASSUMPTION = re.compile(
     r"\bI(?:['’]m| am|['’]ll| will)? (?:assum(?:e|ed|ing)|presume|take it that|suppose that)\b"
     r"|\bassuming (?:that|the)\b|^(?:working )?assumptions?\s*:",
     re.IGNORECASE,
 )
 """Matches a sentence that states an assumption."""
 
-_CHANGES = re.compile(r"^(?:write|edit|exec|apply)", re.IGNORECASE)
+_CHANGING_CALL = re.compile(r"^(?:write|edit|exec|apply)", re.IGNORECASE)
 """Matches a call that may change files."""
 
 _PREFERENCE = re.compile(r"\bI\b[^.!?]*\b(?:dis)?(?:like|prefer|want|insist)\b")
 """Matches a personal preference of the operator, which is not a rule of the project (SPEC 6.3)."""
 
-_VARIES = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+|(?:sess|auto|pred|call)_\w+")
+_VARYING_PART = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+|(?:sess|auto|pred|call)_\w+")
 """Matches numbers, addresses and ids, which differ between messages with the same cause."""
 
-_TYPES = {"decision": LearningType.DIRECTIVE, "correction": LearningType.CORRECTIVE, "edit": LearningType.CORRECTIVE}
+_STATEMENT_TYPES = {
+    "decision": LearningType.DIRECTIVE,
+    "correction": LearningType.CORRECTIVE,
+    "edit": LearningType.CORRECTIVE,
+}
 """The types of findings from statements that avoid a failure; other statements are declarative."""
 
-_SPEAKERS = {
+_EVIDENCE_BY_SPEAKER = {
     "operator": (Basis.OPERATOR, Trust.OPERATOR, ALIGNMENT),
     "prompt": (Basis.OPERATOR, Trust.QUOTED, ALIGNMENT),
     "program": (Basis.SINGLE, Trust.QUOTED, OBSERVATIONS),
@@ -169,8 +173,9 @@ def find_in_event(kind: str, values: Mapping[str, Any], record: SessionRecord) -
     words["task"] = normalise(words["prompt"])
     words["signature"] = make_signature(words[rule.signed], record.view.cwd)
     is_own = "{prompt}" in rule.text and record.own_words
+    trust_without_names = Trust.OPERATOR if is_own else Trust.QUOTED
     for name in names[:MAX_PER_ENTRY] if rule.names else [""]:
-        trust = find_trust_of_names([name]) if rule.names else Trust.OPERATOR if is_own else Trust.QUOTED
+        trust = find_trust_of_names([name]) if rule.names else trust_without_names
         words["name"] = name
         text, about = rule.text.format_map(words), rule.about.format_map(words)
         yield Finding(text, Basis[rule.basis], impact, rule.phase, rule.kind, rule.type, about, "", trust, rule.general)
@@ -196,18 +201,21 @@ def find_in_correction(edit: Correction | None) -> list[Statement]:
 
 def _find_in_statement(statement: Statement, record: SessionRecord) -> Finding:
     """The finding from a statement: a rule in the operator's words, or a quote of someone else."""
-    basis, trust, phase = _SPEAKERS[statement.speaker]
+    basis, trust, phase = _EVIDENCE_BY_SPEAKER[statement.speaker]
     rule = distil_rule(statement.text)
     is_own, is_general = trust is Trust.OPERATOR, rule.is_general and statement.speaker != "prompt"
     return Finding(
         _shorten(rule.text if is_own else statement.text),
         basis,
         Impact(
-            statement.kind in _TYPES, record.seconds, record.view.cost, record.reach if is_own and is_general else 1
+            statement.kind in _STATEMENT_TYPES,
+            record.seconds,
+            record.view.cost,
+            record.reach if is_own and is_general else 1,
         ),
         CORRECTIVE if statement.kind == "correction" else phase,
         LearningKind.PROXY if statement.preference else LearningKind.INSTITUTIONAL,
-        _TYPES.get(statement.kind, LearningType.DECLARATIVE),
+        _STATEMENT_TYPES.get(statement.kind, LearningType.DECLARATIVE),
         trust=trust,
         general=rule.why if is_general else "",
     )
@@ -216,7 +224,7 @@ def _find_in_statement(statement: Statement, record: SessionRecord) -> Finding:
 def make_signature(text: str, folder: str = "") -> str:
     """The text without folders, numbers and addresses, which is equal for messages with the same cause."""
     without_folder = text.replace(folder, "") if folder else text
-    without_numbers = _VARIES.sub("#", without_folder.lower())
+    without_numbers = _VARYING_PART.sub("#", without_folder.lower())
     return " ".join(re.findall(r"[\w#./:-]+", without_numbers))[:100]
 
 
@@ -233,7 +241,7 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
     risks = {
         f"red/{test}": (f"Tests are red before anything is changed: `{test}`.", Basis.TESTS) for test in record.failing
     }
-    failures = [entry for entry in entries if entry.active and entry.about.startswith(_RISKY)]
+    failures = [entry for entry in entries if entry.active and entry.about.startswith(_RISK_PREFIXES)]
     for entry in sorted(
         failures, key=lambda entry: (entry.scope is not LearningScope.PROJECT, -entry.importance, entry.id)
     ):
@@ -250,7 +258,7 @@ def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str]) ->
     milestone = "before the first change"
     by_words: dict[str, Finding] = {}
     for line in lines:
-        if line.kind == "tool" and _CHANGES.match(line.text):
+        if line.kind == "tool" and _CHANGING_CALL.match(line.text):
             milestone = "while changing files"
         for text in _find_assumptions(line) if line.kind in ("say", "thought") else ():
             if redact(text, secrets) == text:
@@ -264,5 +272,5 @@ def _find_assumptions(line: TranscriptLine) -> Iterator[str]:
     for sentence in re.split(r"(?<=[.!?])\s+", line.text):
         text = " ".join(sentence.split()).strip("-*# ")
         is_in_length = MIN_ASSUMPTION_LENGTH <= len(text) <= MAX_ASSUMPTION_LENGTH
-        if is_in_length and not text.endswith("?") and _ASSUMES.search(text):
+        if is_in_length and not text.endswith("?") and _ASSUMPTION.search(text):
             yield text

@@ -44,7 +44,7 @@ ROOT = "learnings"
 NO_WORKSPACE = "none"
 """The project of sessions without a workspace."""
 
-PAGES = {
+PAGE_OF_KIND = {
     LearningKind.INSTITUTIONAL: "institutional.md",
     LearningKind.TASK: "tasks/{}.md",
     LearningKind.PROXY: "proxy.md",
@@ -96,7 +96,7 @@ class Scope:
 
     def page(self, kind: LearningKind, entry: str = "") -> str:
         """The page of an entry. Each task has its own page; the other kinds have one page each."""
-        return f"{self.folder}/{PAGES[kind].format(entry)}"
+        return f"{self.folder}/{PAGE_OF_KIND[kind].format(entry)}"
 
 
 GLOBAL = Scope()
@@ -195,9 +195,9 @@ class LearningStore(LearningFiles):
         self.lock = threading.RLock()
         """Blocks other writers. It is held from making a plan until it is carried out, so that its entries cannot
         change meanwhile."""
-        self.erasures = 0
+        self.erasure_count = 0
         """Number of times that words were forgotten. Texts that were read before the last time must not be written."""
-        self.changes = 0
+        self.change_count = 0
         """Number of changes made here."""
 
     def apply(self, changes: Sequence[Change]) -> None:
@@ -208,16 +208,16 @@ class LearningStore(LearningFiles):
         with self.lock:
             self.finish_pending()
             for path in {change.entry.path for change in changes}:
-                check_page(self._read(path))
+                require_readable_page(self._read(path))
             payload = {"changes": CHANGES.dump_python(list(changes), mode="json")}
             intent = self._database.write(lambda tx: begin_intent(tx, INTENT, changes[0].entry.id, payload))
             self._finish(intent, changes)
 
-    def check(self, scope: Scope) -> None:
+    def require_readable(self, scope: Scope) -> None:
         """Make pending changes, and check that all pages of a scope can be read. Raises as `apply`."""
         self.finish_pending()
         for _, page in self.iterate_pages(scope):
-            check_page(page)
+            require_readable_page(page)
 
     def finish_pending(self) -> None:
         """Make the changes that a crash or a full disk interrupted. Raises as `apply`."""
@@ -229,7 +229,7 @@ class LearningStore(LearningFiles):
         """Write the changes of an intent page by page, then record their events and remove the intent."""
         try:
             for path, of_page in group_pairs((change.entry.path, change) for change in changes).items():
-                page = check_page(self._read(path))
+                page = require_readable_page(self._read(path))
                 data, file = page.edit(of_page), self._data / path
                 if data != page.data:
                     file.parent.mkdir(parents=True, exist_ok=True)
@@ -240,7 +240,7 @@ class LearningStore(LearningFiles):
                 f"{self._data / ROOT} cannot be written: {error.strerror or error}",
                 "free some space or make the folder writable; nothing was lost, and it is written as soon as possible",
             ) from error
-        self.changes += 1  # before the events, whose listeners read the entries
+        self.change_count += 1  # before the events, whose listeners read the entries
 
         def record_events(tx: Transaction) -> None:
             finish_intent(tx, intent)
@@ -251,7 +251,7 @@ class LearningStore(LearningFiles):
         self._database.write(record_events)
 
 
-def check_page(page: Page) -> Page:
+def require_readable_page(page: Page) -> Page:
     """A page that can be read. Raises `NotWritable` `learnings_damaged` for another one."""
     if page.problem:
         raise NotWritable("learnings_damaged", page.problem, "fix the file, or move it away")
