@@ -224,17 +224,18 @@ def _format_listed_learning(learning: Document) -> Lines:
             f"{learning['targetAgent']} → {learning['leader']}, {format_time(learning['at'])}  {learning['session']}"
         )
         return
+    sessions = {source["session"] for source in learning["promotedFrom"]} - {""}
+    repeats = learning["reinforcementCount"]
     details = [
         learning_fields.describe_learning_scope(learning),
         learning_fields.LEARNING_KINDS[learning["kind"]].full,
         f"confidence {learning['confidence']:.2f}",
+        f"from {count(len(sessions), 'session')}" if sessions else "",
+        f"repeated {count(repeats, 'time')}" if repeats else "",
+        learning["session"],
     ]
-    sessions = {source["session"] for source in learning["promotedFrom"]} - {""}
-    details += [f"from {count(len(sessions), 'session')}"] if sessions else []
-    details += [f"repeated {count(learning['reinforcementCount'], 'time')}"] if learning["reinforcementCount"] else []
-    details += [learning["session"]] if learning["session"] else []
     yield _format_learning_head(learning)
-    yield "    " + dim(", ".join(details))
+    yield "    " + dim(", ".join(filter(None, details)))
     if learning["review"]:
         yield "    " + wants(learning["review"])
 
