@@ -92,7 +92,7 @@ def save_last_screen(file: Path, screen: LastScreen) -> None:
 def trim_last_screen(screen: LastScreen) -> LastScreen:
     """The part of `screen` that a first frame can show. Reading it takes a millisecond or two."""
     kept = {name: getattr(screen.state, name)[:limit] for name, limit in MAX_KEPT_ITEMS.items()}
-    kept["sessions"] = tuple(session for session in kept["sessions"] if session.state.over)  # by then no other runs
+    kept["sessions"] = tuple(session for session in kept["sessions"] if session.state.is_over)  # by then no other runs
     return dataclasses.replace(
         screen, state=dataclasses.replace(screen.state, **kept), saved_at=screen.saved_at or datetime.now(UTC)
     )

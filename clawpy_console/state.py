@@ -156,7 +156,7 @@ class AppState:
     @property
     def running(self) -> tuple[SessionView, ...]:
         """Sessions that are not over, newest first."""
-        return tuple(session for session in self.sessions if not session.state.over)
+        return tuple(session for session in self.sessions if not session.state.is_over)
 
     @property
     def newest_running(self) -> SessionView | None:

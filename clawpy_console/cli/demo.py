@@ -146,7 +146,7 @@ def learn_now(engine: Engine) -> None:
     engine.knowledge.catch_up()
     engine.learnings.catch_up()
     engine.knowledge.nightly.run(engine.clock.local().date())
-    for draft in engine.knowledge.drafts.waiting():
+    for draft in engine.knowledge.drafts.list_waiting():
         engine.knowledge.drafts.promote(draft.id)
     engine.adaptation.run_round()
 

@@ -164,7 +164,7 @@ def _collect_history_facts(
     flow = card.assignment.flow
     workspace = card.assignment.workspace
     for session in state.sessions if flow else ():
-        if (session.flow, session.workspace) == (flow, workspace) and session.state.over:
+        if (session.flow, session.workspace) == (flow, workspace) and session.state.is_over:
             yield "last run", describe_result(session, now)
             return
 

@@ -291,7 +291,7 @@ class Changes(Pane):
         """Whether there are comments that can be sent to the agent that made the changes."""
         session = self._session
         change = self._change
-        if session is None or change is None or session.flow is not None or not session.state.over:
+        if session is None or change is None or session.flow is not None or not session.state.is_over:
             return False
         return any(not comment.sent for comment in change.comments)
 

@@ -213,7 +213,7 @@ def _read_ledger(engine: Engine, words: str, before: int | None) -> list[LedgerE
 
 def _read_facts(engine: Engine, words: str) -> Iterator[FactDraft | ParaFact]:
     """The drafts, then the facts that have all `words`."""
-    for draft in engine.knowledge.drafts.waiting():
+    for draft in engine.knowledge.drafts.list_waiting():
         if has_words(draft.fact, words.split()):
             yield draft
     yield from engine.knowledge.para.read_facts(words=words)
@@ -252,7 +252,7 @@ def find_entry(engine: Engine, layer: Layer, entry_id: str) -> Entry:
         case Layer.GRAPH:
             value = knowledge.graph.get(entry_id)
         case Layer.PARA:
-            drafts = (draft for draft in knowledge.drafts.waiting() if draft.id == entry_id)
+            drafts = (draft for draft in knowledge.drafts.list_waiting() if draft.id == entry_id)
             value = next(drafts, None) or knowledge.para.get(entry_id)
         case Layer.LEDGER if entry_id.isdigit():
             value = next(iter(engine.ledger.read_newest(1, before=int(entry_id) + 1)), None)

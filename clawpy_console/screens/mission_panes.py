@@ -157,13 +157,13 @@ MAX_LISTED_SESSIONS = 20
 def make_work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """The sessions that run, then those that are over, the newest first; below each its time and result."""
     sessions = sorted(
-        state.sessions, key=lambda session: (not session.state.over, find_last_event_time(session)), reverse=True
+        state.sessions, key=lambda session: (not session.state.is_over, find_last_event_time(session)), reverse=True
     )
     rows = []
     for session in sessions[:MAX_LISTED_SESSIONS]:
         place = state.make_place_prefix(session.workspace)
         label = make_session_label(session)
-        ink = "grey" if session.state.over else "ink"
+        ink = "grey" if session.state.is_over else "ink"
         rows.append(Row(session.id, place + one_line(session.prompt), label.sign, "", ink, label.tone))
         rows += _make_detail_rows(describe_result(session, now), width)
     return rows
@@ -176,7 +176,7 @@ def make_live_title(session: SessionView | None, now: datetime) -> str:
     title = f"{workspace_name(session.workspace)} · {one_line(session.prompt)}"
     return (
         f"LAST OUTPUT  {formats.moment(find_last_event_time(session), now)}  {title}"
-        if session.state.over
+        if session.state.is_over
         else f"LIVE  {title}"
     )
 
@@ -217,7 +217,7 @@ def make_glance(last_line: str, session: SessionView | None, place: str, width: 
     """
     if session is None:
         return ""
-    word, error = ("last output", one_line(session.error)) if session.state.over else ("live", "")
+    word, error = ("last output", one_line(session.error)) if session.state.is_over else ("live", "")
     head = f"{word}  {place}"
     room = width - cell_len(head)
     if cell_len(error) > room and (parts := re.fullmatch(r"(?P<problem>.+) \((?P<fix>.+)\)", error)):
@@ -306,7 +306,7 @@ def _make_empty_title(state: AppState, keymap: Mapping[str, str]) -> str:
 
 def _find_last_bad_run(state: AppState) -> SessionView | None:
     """The last run, if it went wrong and what it found may still hold."""
-    last = max((session for session in state.sessions if session.state.over), key=find_last_event_time, default=None)
+    last = max((session for session in state.sessions if session.state.is_over), key=find_last_event_time, default=None)
     if last is None or last.discarded_at or last.result not in (Result.FAILED, Result.CANNOT_RUN):
         return None
     return None if _is_solved(last, state.autonomy) else last

@@ -243,7 +243,7 @@ class WorkScreen(FilteredScreen):
 
     def _mark_viewed(self, session: SessionView) -> None:
         """Report that the operator looked at a session that ran by itself: only then do its changes count as kept."""
-        is_unseen = session.mode == "autonomous" and session.state.over and session.id not in self._viewed_ids
+        is_unseen = session.mode == "autonomous" and session.state.is_over and session.id not in self._viewed_ids
         if is_unseen and self.app.engine is not None:
             self._viewed_ids.add(session.id)
             self.app.call_engine(lambda engine: engine.cards.mark_reviewed(session.prediction_id))
@@ -254,7 +254,7 @@ class WorkScreen(FilteredScreen):
         before = self._calls_session
         if session is None or before is None or session.id != before.id:
             self._calls = ()
-        elif (session.tokens, session.state.over) == (before.tokens, before.state.over):
+        elif (session.tokens, session.state.is_over) == (before.tokens, before.state.is_over):
             return
         self._calls_session = session
         if session is None or self.app.engine is None or session.flow is not None:
@@ -277,7 +277,7 @@ class WorkScreen(FilteredScreen):
             case "send_comments":
                 return self._changes.has_comments_to_send
             case "stop":
-                return self.session is not None and not self.session.state.over
+                return self.session is not None and not self.session.state.is_over
             case "answer":
                 return bool(self._permission_pane.requests)
             case "next_request":
@@ -324,7 +324,7 @@ class WorkScreen(FilteredScreen):
         if session is not None and session.gone:
             self.app.show_toast(f"{session.gone}. What it changed is in the pane on the right.", "warning")
         elif session is not None:
-            agent = "" if session.state.over else ", where its agent still works"
+            agent = "" if session.state.is_over else ", where its agent still works"
             place = "worktree" if session.cwd != session.workspace else "repository"
             banner = f"The {place} of “{crop(one_line(session.prompt), 60)}”{agent}"
             gone_message = f"{session.cwd} is gone: only the diff is left, in the pane on the right"
@@ -367,7 +367,7 @@ class WorkScreen(FilteredScreen):
         title = f"tell {agent}"
         enter_hint = "send"
         placeholder = "read at its next turn"
-        if session.state.over:
+        if session.state.is_over:
             title = f"continue {agent}"
             enter_hint = "creates a card that continues it"
             placeholder = "what should it do next?"
@@ -396,7 +396,7 @@ class WorkScreen(FilteredScreen):
             self.app.show_toast("This card continues it.")
             self.app.open("mission", card)
 
-        if find_latest().state.over:
+        if find_latest().state.is_over:
             self.app.cards.continue_session(session, text, on_card, on_refusal)
         else:
             self.app.call_engine(
@@ -475,6 +475,6 @@ def group_sessions(state: AppState, words: list[str]) -> SessionGroups:
     for session in state.sessions:
         if not has_words(f"{session.prompt} {session.channel} {session.state} {session.workspace}", words):
             continue
-        heading = (TO_LAND if session.id in to_land else FINISHED) if session.state.over else RUNNING
+        heading = (TO_LAND if session.id in to_land else FINISHED) if session.state.is_over else RUNNING
         groups[ASKING if session.id in asking else heading].append(session)
     return groups

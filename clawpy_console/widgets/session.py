@@ -56,7 +56,7 @@ def describe_result(session: SessionView, now: datetime) -> str:
     elif session.discarded_at or (session.has_problem and session.flow in card_fields.TEST_FLOWS):
         detail = ""  # the word says it: discarded, or how many tests failed
     outcome = f"{outcome}: {detail}" if detail else outcome
-    at = formats.moment(find_last_event_time(session), now) if session.state.over else ""
+    at = formats.moment(find_last_event_time(session), now) if session.state.is_over else ""
     return " · ".join(part for part in (at, _describe_duration(session, now), outcome) if part)
 
 
@@ -70,7 +70,7 @@ def make_session_row(session: SessionView, now: datetime, place: str, waiting_ma
     else:
         right = formats.age(now - (session.discarded_at or session.ended_at or session.created_at))
     text = f"{place}{card_fields.describe_origin(session.mode)}{one_line(session.prompt)}"
-    return Row(session.id, text, mark, right, "ink" if waiting_mark or not session.state.over else "grey", style)
+    return Row(session.id, text, mark, right, "ink" if waiting_mark or not session.state.is_over else "grey", style)
 
 
 FILE_MARKS = SIGNS["file"]
@@ -115,7 +115,7 @@ def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: da
             (f"  {duration} · {_describe_cost(session, calls)}", "$grey"),
         ),
         Content.styled(crop(participants, width), "$grey"),
-        *(result if session.state.over else []),
+        *(result if session.state.is_over else []),
         *([Content.styled(crop(models, width), "$grey")] if models else []),
         Content.styled(crop(session.sandbox, width), "$faint"),
         Content.styled(crop(_describe_place(session), width), "$faint"),
@@ -145,7 +145,7 @@ def _describe_place(session: SessionView) -> str:
     """The folder of a session, or why it has none."""
     if session.state is SessionState.QUEUED:
         return "waits until another session ends; `maxRunningSessions` sets how many run at once"
-    if not session.state.over and session.cwd == session.workspace:
+    if not session.state.is_over and session.cwd == session.workspace:
         return ""  # its own folder is not made yet
     return session.gone or session.cwd
 
@@ -200,7 +200,7 @@ def make_call_heading(call: ModelCall, session: SessionView, width: int) -> list
 def describe_change_set(change: ChangeSet | None, session: SessionView | None) -> str:
     """The number of files of a change set that wait, landed, were discarded or are continued in another session."""
     if change is None:
-        return "This changed no files." if session is None or session.state.over else "None yet."
+        return "This changed no files." if session is None or session.state.is_over else "None yet."
     files = formats.count(len(change.files), "file")
     landed = f"{formats.count(change.landed, 'file')} landed, " if change.landed else ""
     landable_files = change.landable_files

@@ -380,7 +380,7 @@ class Transcript(LinesView):
     def _add_summary(self) -> None:
         """At the end of a run, add the failures of tests by cause, and show where the result begins."""
         session = self._session
-        if session is None or self._has_summary or not session.state.over or self._last_number < session.lines:
+        if session is None or self._has_summary or not session.state.is_over or self._last_number < session.lines:
             return
         self._has_summary = True
         self.extend(_make_failure_lines(session))

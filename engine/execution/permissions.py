@@ -191,7 +191,7 @@ class Permissions:
                 message = f"{row.id} is closed: its session has ended"
                 raise Refusal("permission_withdrawn", message, "`clawpy permissions list` shows those that wait")
             _store_answer(tx, row, answer, OPERATOR)
-            waiting_rows = _load_waiting_rows(tx.session, row.session_id) if answer.lasts else []
+            waiting_rows = _load_waiting_rows(tx.session, row.session_id) if answer.is_for_session else []
             matching = [other for other in waiting_rows if other.key == row.key and other.id != row.id]
             for other in matching:
                 _store_answer(tx, other, answer, f"{OPERATOR} ({row.id}, for this session)")
@@ -249,7 +249,7 @@ def _load_waiting_rows(session: Session, session_id: str | None = None) -> list[
 
 def _find_lasting_answer(session: Session, row: PermissionRow) -> PermissionRow | None:
     """The request with the same key that has an answer for the session, or None."""
-    lasting = [answer.value for answer in PermissionAnswer if answer.lasts]
+    lasting = [answer.value for answer in PermissionAnswer if answer.is_for_session]
     values = {"id": row.id, "session": row.session_id, "key": row.key, "lasting": lasting}
     return load_first(session, PermissionRow, _LASTING, values)
 

@@ -365,5 +365,5 @@ def _try_snapshot(git: Git) -> Snapshot:
 
 def _may_have_unsaved_changes(row: SessionRow) -> bool:
     """Whether this session may have changes that are neither stored nor discarded."""
-    is_unfinished = row.state.over and row.state is not SessionState.SUCCEEDED
+    is_unfinished = row.state.is_over and row.state is not SessionState.SUCCEEDED
     return is_unfinished and row.error != UNDONE and not row.change_set_id

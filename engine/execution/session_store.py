@@ -77,7 +77,7 @@ def is_legal_transition(before: SessionState, after: SessionState) -> bool:
     end in any way."""
     if before is SessionState.QUEUED:
         return after in (SessionState.RUNNING, SessionState.CANCELLED, SessionState.FAILED, SessionState.CANNOT_RUN)
-    return before is SessionState.RUNNING and after.over
+    return before is SessionState.RUNNING and after.is_over
 
 
 @frozen
@@ -355,7 +355,7 @@ def attach_changes(tx: Transaction, session_id: str, write: WriteChanges, *, cwd
     """Store the changes of a session that is over already. `write` is as in `SessionStore.end`. If the session has a
     change set, runs, or was undone, nothing is stored and the result is False."""
     row = load(tx.session, SessionRow, session_id)
-    if row is None or not row.state.over or row.change_set_id or row.error == UNDONE:
+    if row is None or not row.state.is_over or row.change_set_id or row.error == UNDONE:
         return False
     change_set = write(tx)
     if change_set:
@@ -379,7 +379,7 @@ def _move_to(tx: Transaction, session_id: str, after: SessionState) -> SessionRo
     row.state = after
     if after is SessionState.RUNNING:
         row.started_at = tx.now
-    elif after.over:
+    elif after.is_over:
         row.ended_at = tx.now
     return row
 

@@ -506,7 +506,7 @@ class Sessions:
 def _note_missing_worktree(view: SessionView) -> SessionView:
     """The view of a session. If the session is over and its worktree is gone, the view has a note on that and on what
     became of its changes. Reads the disk."""
-    if not view.state.over or view.cwd == view.workspace or Path(view.cwd).is_dir():
+    if not view.state.is_over or view.cwd == view.workspace or Path(view.cwd).is_dir():
         return view
     if view.change_set_id:
         fate = "its changes are in its change set"

@@ -136,18 +136,18 @@ class CascadeConfig(BaseModel):
 
 
 @frozen
-class ReadConfig:
+class ConfigReading:
     """The values in a file, and its problems in words."""
 
     config: CascadeConfig
     problems: tuple[str, ...] = ()
 
 
-def read_config(text: str, name: str) -> ReadConfig:
+def read_config(text: str, name: str) -> ConfigReading:
     """Read the settings from `text`. `name` is the file's name, for the problems. Raises ValueError for a text that is
     no JSON object."""
     try:
-        return ReadConfig(CascadeConfig.model_validate_json(text))
+        return ConfigReading(CascadeConfig.model_validate_json(text))
     except ValidationError as error:
         faults = error.errors(include_url=False)
     if not faults[0]["loc"]:
@@ -161,7 +161,7 @@ def read_config(text: str, name: str) -> ReadConfig:
             problem = f"unknown key; known keys: {', '.join(CascadeConfig.model_fields)}"
         problems.append(f"{name}: {path}: {problem}")
         del (written[within[0]] if within else written)[key]
-    return ReadConfig(CascadeConfig.model_validate(written), tuple(problems))
+    return ConfigReading(CascadeConfig.model_validate(written), tuple(problems))
 
 
 class CascadeConfigFile:
@@ -169,19 +169,19 @@ class CascadeConfigFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._watched: FileCache[ReadConfig] = FileCache()
+        self._cache: FileCache[ConfigReading] = FileCache()
 
     @property
     def current(self) -> CascadeConfig:
         """The present settings."""
         return self.read().config
 
-    def read(self) -> ReadConfig:
+    def read(self) -> ConfigReading:
         """The present settings, with the problems of the file."""
         try:
-            return self._watched.get("", (self.path,), lambda: read_config(self._read_text(), self.path.name))
+            return self._cache.get("", (self.path,), lambda: read_config(self._read_text(), self.path.name))
         except (OSError, ValueError) as error:
-            return ReadConfig(CascadeConfig(), (sanitise(f"{self.path.name} cannot be read: {error}"),))
+            return ConfigReading(CascadeConfig(), (sanitise(f"{self.path.name} cannot be read: {error}"),))
 
     def assign_tier(self, agent_id: str, tier: int | None) -> None:
         """Write the tier of an agent into the file; None removes it. Everything else in the file stays.

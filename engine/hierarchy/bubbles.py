@@ -103,31 +103,31 @@ class Bubbles:
         self._randomness = randomness
         self._exchange = exchange
 
-    def offer(self, learning: OfferedFinding) -> Bubble:
-        """Ask the gates about a learning, and store it with their results. One that was offered before is asked about
+    def offer(self, finding: OfferedFinding) -> Bubble:
+        """Ask the gates about a finding, and store it with their results. One that was offered before is asked about
         again only if it was refused and is more certain or important now.
 
         Raises `Refusal`: `unknown_agent`, `bad_learning` for an empty text.
         """
-        learning = replace(
-            learning,
-            text=clean_item(learning.text),
-            category=clean_item(learning.category),
-            evidence=tuple(map(clean_item, learning.evidence)),
+        finding = replace(
+            finding,
+            text=clean_item(finding.text),
+            category=clean_item(finding.category),
+            evidence=tuple(map(clean_item, finding.evidence)),
         )
-        if not learning.text:
-            raise Refusal("bad_learning", f"{learning.id} is empty", "write a text for it")
+        if not finding.text:
+            raise Refusal("bad_learning", f"{finding.id} is empty", "write a text for it")
 
         def judge(tx: Transaction) -> Bubble:
-            row = load_first(tx.session, BubbleRow, "WHERE learning_id = :id", {"id": learning.id})
+            row = load_first(tx.session, BubbleRow, "WHERE learning_id = :id", {"id": finding.id})
             if row is None:
-                created = {"id": self._randomness.new_id("bub"), "learning_id": learning.id, "at": tx.now}
-                row = BubbleRow(**shallow_dict(learning) | created)
+                created = {"id": self._randomness.new_id("bub"), "learning_id": finding.id, "at": tx.now}
+                row = BubbleRow(**shallow_dict(finding) | created)
             elif row.state is not BubbleState.REFUSED or (
-                learning.confidence.value <= row.confidence.value and learning.importance.value <= row.importance.value
+                finding.confidence.value <= row.confidence.value and finding.importance.value <= row.importance.value
             ):
                 return row.bubble
-            row.sqlmodel_update(shallow_dict(learning) | {"id": row.id})
+            row.sqlmodel_update(shallow_dict(finding) | {"id": row.id})
             self._judge(tx, row, self._agents.find_lineage(row.agent))
             return row.bubble
 
@@ -294,33 +294,33 @@ GATE_NAMES = ("enabled", "confidence", "importance", "tier", "leader", "domain",
 
 
 def ask_gates(
-    learning: OfferedFinding, lineage: Lineage, profile: LeaderProfile, config: CascadeConfig
+    finding: OfferedFinding, lineage: Lineage, profile: LeaderProfile, config: CascadeConfig
 ) -> tuple[GateResult, ...]:
     """Ask the gates in order until one refuses. If all pass, there are seven results. `lineage` is that of the worker,
     and `profile` that of its direct leader."""
 
-    def answers() -> Iterator[tuple[bool, str]]:
-        """(whether the learning passes, reason) of each gate in turn."""
+    def answer_gates() -> Iterator[tuple[bool, str]]:
+        """(whether the finding passes, reason) of each gate in turn."""
         is_enabled = config.enable_upward_bubbling
         yield is_enabled, "sending up is on" if is_enabled else "enable_upward_bubbling is off"
         minima = config.bubble_min_confidence, config.bubble_min_importance
-        for score, minimum in zip((learning.confidence, learning.importance), minima, strict=True):
+        for score, minimum in zip((finding.confidence, finding.importance), minima, strict=True):
             yield score.value >= minimum, f"{score.value:.2f} of {minimum:.2f}: {'; '.join(score.reasons)}"
         worker = lineage.agent
         is_worker = not is_leader(worker.tier)
         yield is_worker, f"tier {worker.tier} {'is' if is_worker else 'leads and is not'} a worker"
         if not lineage.leaders:
-            yield False, f"{learning.agent} has no leader: its chain {lineage.end}"
+            yield False, f"{finding.agent} has no leader: its chain {lineage.end}"
             return
         leader = lineage.leaders[0]
         is_synced = is_leader(leader.tier)
         yield is_synced, f"{leader.id}, tier {leader.tier}, {'is' if is_synced else 'is not'} synced"
-        yield is_relevant(learning.category, profile.domain or leader.domain)
-        pattern = find_pattern(learning.text, profile.patterns)
+        yield is_relevant(finding.category, profile.domain or leader.domain)
+        pattern = find_pattern(finding.text, profile.patterns)
         yield pattern is None, f"{leader.id} already has it as {pattern.key}" if pattern else f"new to {leader.id}"
 
     results: list[GateResult] = []
-    for number, (passed, reason) in enumerate(answers(), 1):
+    for number, (passed, reason) in enumerate(answer_gates(), 1):
         results.append(GateResult(number, GATE_NAMES[number - 1], passed, clean_item(reason)))
         if not passed:
             break
@@ -350,7 +350,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def is_relevant(category: str, domain: str) -> tuple[bool, str]:
-    """(whether a learning of this category is relevant to a leader of this domain, reason) (SPEC 1.7)."""
+    """(whether a finding of this category is relevant to a leader of this domain, reason) (SPEC 1.7)."""
     leader_domain = domain.strip().lower()
     if leader_domain in GENERIC_DOMAINS:
         return True, f"{leader_domain} accepts everything"

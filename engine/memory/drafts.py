@@ -112,7 +112,7 @@ class Drafts:
             tx.session.add(row)
         return len(new_facts)
 
-    def waiting(self, limit: int = 200) -> list[FactDraft]:
+    def list_waiting(self, limit: int = 200) -> list[FactDraft]:
         """The drafts that wait for a decision, oldest first."""
         clauses = "WHERE state = :state ORDER BY created_at, rowid LIMIT :limit"
         values = {"state": DraftState.WAITING, "limit": limit}
@@ -121,7 +121,7 @@ class Drafts:
 
     def describe_layer(self) -> LayerState:
         """The state of layer G (SPEC 9.5), with the number of drafts that wait."""
-        para, waiting = self.para.read(), self.waiting()
+        para, waiting = self.para.read(), self.list_waiting()
         notes = [*para.problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]
         newest_at = max((fact.created_at for fact in para.facts), default=None)
         state = "degraded" if para.problems else "ready"

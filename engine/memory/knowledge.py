@@ -153,7 +153,7 @@ class Knowledge:
         """Drafts of facts as entries of the operator's queue (SPEC 9.3)."""
         return [
             Waiting("fact", draft.id, f"keep as a fact? {draft.fact}", draft.created_at, text=draft.fact)
-            for draft in self.drafts.waiting()
+            for draft in self.drafts.list_waiting()
         ]
 
     def _find_text(self, id: str) -> str | None:

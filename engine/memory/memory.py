@@ -88,7 +88,7 @@ class MemoryService:
             return True
         return self.index.wait(max(0.0, end - time.monotonic()))
 
-    def missing(self) -> tuple[int, str]:
+    def count_missing_vectors(self) -> tuple[int, str]:
         """How many memories have no vectors yet, and why no vectors can be made, "" if they can."""
         return self.store.count_pending(self.vectoriser.model), self.vectoriser.problem
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from engine.memory.ranking import Candidates, RankedCandidate, Shortlist
     from engine.memory.vector_math import Near, Vector
 
-SUMMARY_PREFIX = "summary:"
+SUMMARY_REF_PREFIX = "summary:"
 """Prefix of the `ref` of a session's summary; the session's id follows."""
 
 MAX_SCOPED = 1_000
@@ -160,7 +160,7 @@ class MemorySearch:
     def find_sessions_like(self, session_id: str, k: int, min_similarity: float) -> dict[str, float] | None:
         """The sessions whose summaries are nearest to the summary of a session, which is among them. {} if it has no
         summary, None while the summary has no vector yet."""
-        summary = self.store.get(SUMMARY_PREFIX + session_id)
+        summary = self.store.get(SUMMARY_REF_PREFIX + session_id)
         if summary is None or summary.forgotten:
             return {}
         vectors = self.store.read_chunks_of([summary.seq])
@@ -267,7 +267,7 @@ def _to_match(memory: Memory, ranked: RankedCandidate, text: str, place: str, no
         at=memory.at,
         ref=memory.ref,
         trust=memory.trust,
-        about=memory.session if memory.ref.startswith(SUMMARY_PREFIX) else "",
+        about=memory.session if memory.ref.startswith(SUMMARY_REF_PREFIX) else "",
         place=place,
     )
     return apply_age_decay(match, memory.at, now) if memory.layer is Layer.CONTEXT else match

@@ -21,7 +21,7 @@ from engine.clock import Clock
 from engine.frozen import frozen, group_pairs
 from engine.memory import WorkReader
 from engine.memory.captures import Captures
-from engine.memory.search import SUMMARY_PREFIX
+from engine.memory.search import SUMMARY_REF_PREFIX
 from engine.memory.store import MemoryStore, check_memory, make_memory_id
 from engine.model import (
     Asks,
@@ -163,7 +163,7 @@ class SessionSummariser:
         """Remember the summary of a session that ended, or whose changes were discarded, once for each outcome."""
         session_id = entry.session_id
         view = self._work.find_session(session_id)
-        existing = self._store.get(SUMMARY_PREFIX + session_id)
+        existing = self._store.get(SUMMARY_REF_PREFIX + session_id)
         if view is None or view.started_at is None or view.not_begun:
             return
         if existing is not None and (existing.forgotten or view.outcome in existing.tags):
@@ -179,7 +179,7 @@ class SessionSummariser:
             workspace=view.workspace,
             source=view.id,
             tags=("summary", view.outcome),
-            ref=SUMMARY_PREFIX + view.id,
+            ref=SUMMARY_REF_PREFIX + view.id,
         )
         (latest_id,) = self._remember([summary]).ids
         if existing is not None and latest_id != existing.id:

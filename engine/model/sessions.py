@@ -115,8 +115,8 @@ class SessionState(StrEnum):
     INTERRUPTED = "interrupted"
 
     @property
-    def over(self) -> bool:
-        """True when the session will not change any more."""
+    def is_over(self) -> bool:
+        """Whether the session will not change any more."""
         return self not in (SessionState.QUEUED, SessionState.RUNNING)
 
 
@@ -319,14 +319,14 @@ class PermissionAnswer(StrEnum):
         return self in (PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_SESSION)
 
     @property
-    def lasts(self) -> bool:
+    def is_for_session(self) -> bool:
         """Whether the answer is valid for the rest of the session."""
         return self in (PermissionAnswer.ALLOW_SESSION, PermissionAnswer.DENY_SESSION)
 
     @property
     def words(self) -> str:
         """`denied`, `allowed for this session`."""
-        return ("allowed" if self.allows else "denied") + (" for this session" if self.lasts else "")
+        return ("allowed" if self.allows else "denied") + (" for this session" if self.is_for_session else "")
 
 
 @frozen

@@ -355,7 +355,7 @@ class Approvals:
     def _has_live_session(self, card_id: str) -> bool:
         """Whether a session of this card is queued or running."""
         view = self.launcher.find_of_card(card_id)
-        return view is not None and not view.state.over
+        return view is not None and not view.state.is_over
 
     def _reopen_unstarted(self, card_id: str, note: str) -> None:
         """Make an approved card pending again, unless it was decided meanwhile."""

@@ -339,7 +339,7 @@ class Cards:
         """The work that continues a session. The runner stays the same; after a flow it is the runner of the channel.
         Raises `Refusal` `unknown_session`, `still_running`."""
         session = self._launcher.get(session_id)
-        if not session.state.over:
+        if not session.state.is_over:
             fix = f"send it a message: clawpy reply {session_id} TEXT"
             raise Refusal("still_running", f"{session_id} is {session.state}", fix)
         settings = self._settings.current
@@ -475,7 +475,7 @@ class Cards:
         with store.deciding:
             row = store.load(card_id)
             session = self._launcher.find_of_card(card_id) if row.status == Status.APPROVED else None
-            if session is not None and not session.state.over:
+            if session is not None and not session.state.is_over:
                 row = self._database.write(lambda tx: _request_undo(tx, card_id))
                 if row.status == Status.APPROVED:  # otherwise the session ended meanwhile
                     self._launcher.stop(session.id, UNDONE)

@@ -257,7 +257,7 @@ class CardChecks:
             return []
         is_recent = self._store.clock.now() - (view.ended_at or view.created_at) <= MAX_SESSION_AGE
         kinds = find_next_kinds(view)
-        is_news = view.result is Result.CANCELLED if view.state.over else view.workspace in self.read_remarks()
+        is_news = view.result is Result.CANCELLED if view.state.is_over else view.workspace in self.read_remarks()
         is_followed = kinds or view.check or view.has_problem or is_news
         if not is_recent or not is_followed or self._store.is_off(view.workspace):
             return []

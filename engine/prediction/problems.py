@@ -207,7 +207,7 @@ def _describe_answer(context: WorkspaceContext, part: Part, tests: Sequence[str]
         if answer is None or session.project != part.project.path:
             continue
         change = context.answers.get(session.id)
-        if not session.state.over:
+        if not session.state.is_over:
             if any(test and shorten_test(test) in session.prompt for test in tests):
                 return f"a {answer} is {'running' if session.flow == 'bisect' else 'being tried'}"
         elif not {session.facts.get("test"), *session.facts.get("tests", ())}.isdisjoint(tests):

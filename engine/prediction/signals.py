@@ -173,7 +173,7 @@ def compute_session_relevance(session: SessionView, now: datetime) -> float:
 
     At its end it is 1 if the session failed, was interrupted or was blocked, 0.8 if it found a problem, 0.4 if it ended
     well, and 0.2 if the operator cancelled it. It decreases with time. While the session runs it is 0."""
-    if not session.state.over:
+    if not session.state.is_over:
         return 0.0
     if session.state in _LEFT_OPEN:
         openness = 1.0

@@ -289,7 +289,7 @@ class Costs:
             if entry.permit_id in waiting or entry.id in lasting:
                 continue  # the newest session of its card belongs to an earlier approval
             view = session_of(entry.prediction_id) if entry.prediction_id else None
-            if view is not None and not view.state.over:
+            if view is not None and not view.state.is_over:
                 continue
             if entry.prediction_id is None:
                 self._settle(transaction, entry, entry.amount_microusd)

@@ -283,7 +283,7 @@ class _CandidateSources:
 
     def has_ended(self, session_id: str, /) -> bool:
         view = self._find_session(session_id)
-        return view is None or view.state.over
+        return view is None or view.state.is_over
 
     def read_transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
         view = self._find_session(session_id)

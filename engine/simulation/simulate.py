@@ -220,7 +220,7 @@ class _SimulatedDays:
             state=SessionState.RUNNING
         ):
             has_begun = True
-            if not sessions.wait(waiting[0].id, HANG_TIMEOUT_S).state.over:
+            if not sessions.wait(waiting[0].id, HANG_TIMEOUT_S).state.is_over:
                 raise RuntimeError(f"the simulation hangs: {waiting[0].id}")
         self._runner.gate.clear()
         self._events_when_idle = self._engine.database.ledger_commits

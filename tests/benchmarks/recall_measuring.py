@@ -78,7 +78,7 @@ def open_memory_with(turns: Sequence[NewMemory], folder: Path) -> Iterator[Memor
     try:
         for start in range(0, len(turns), 200):
             memory.remember(turns[start : start + 200])
-        assert memory.settle(600), memory.missing()
+        assert memory.settle(600), memory.count_missing_vectors()
         yield memory
     finally:
         memory.close()

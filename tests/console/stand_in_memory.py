@@ -81,7 +81,9 @@ class StandInMemory(StandInService):
         )
         self.forgetting = self
         self.waiting = read_values(FactDraft, "drafts")
-        self.drafts = SimpleNamespace(waiting=lambda: list(self.waiting), promote=self._promote, reject=self._reject)
+        self.drafts = SimpleNamespace(
+            list_waiting=lambda: list(self.waiting), promote=self._promote, reject=self._reject
+        )
 
     def _find(self, values: list[Any], id: str) -> Any:
         return next((value for value in values if value.id == id), None)

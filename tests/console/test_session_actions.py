@@ -168,7 +168,7 @@ STORIES: Stories = {
     "a finished session is continued by a card on top": (
         with_requests(),
         end_session,
-        Until("the end", lambda app: app.screen.session.state.over),
+        Until("the end", lambda app: app.screen.session.state.is_over),
         press("f"),
         type_text("and docs"),
         press("enter"),

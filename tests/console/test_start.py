@@ -178,7 +178,7 @@ def test_the_last_screen_survives_a_restart(tmp_path: Path):
     assert again == trim_last_screen(screen)
     assert again.state.cards == read_state_of_stand_in().cards
     assert again.state.recent_cards == (), "no first frame shows them, and reading them takes as long as the rest"
-    assert again.state.sessions == tuple(item for item in read_state_of_stand_in().sessions if item.state.over)
+    assert again.state.sessions == tuple(item for item in read_state_of_stand_in().sessions if item.state.is_over)
     assert [item.name for item in file.parent.iterdir()] == ["last_screen.json"]
 
 

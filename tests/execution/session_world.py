@@ -230,7 +230,7 @@ class SessionWorld:
     def wait(self, view: SessionView, seconds: float = 10) -> SessionView:
         """The session when it has ended."""
         ended = self.sessions.wait(view.id, seconds)
-        assert ended.state.over, f"did not end in time: {self.read_lines(view, ())[-5:]}"
+        assert ended.state.is_over, f"did not end in time: {self.read_lines(view, ())[-5:]}"
         return ended
 
     def read_lines(self, view: SessionView, kinds: Sequence[str] = ("output",)) -> list[str]:

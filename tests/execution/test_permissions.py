@@ -66,7 +66,7 @@ def test_a_session_waits_for_the_answer(world: BeltWorld, bus: EventBus, answer:
     assert (answered.answer, answered.by, answered.withdrawn) == (answer, "operator", False)
     assert world.permissions.list_waiting() == []
     assert [type(event) for event in events.drain()] == [PermissionAsked, PermissionAnswered]
-    verb, lasting = "allowed" if answer.allows else "denied", " for this session" if answer.lasts else ""
+    verb, lasting = "allowed" if answer.allows else "denied", " for this session" if answer.is_for_session else ""
     assert world.read_lines("ask")[1] == f"{verb}{lasting} by operator"
 
 

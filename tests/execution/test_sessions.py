@@ -140,8 +140,8 @@ def test_a_session_ends_at_most_once_and_never_runs_again(steps: list[SessionSta
     state, ended = SessionState.QUEUED, 0
     for after in steps:
         if is_legal_transition(state, after):
-            assert not state.over
+            assert not state.is_over
             assert after is not SessionState.QUEUED
             state = after
-            ended += after.over
+            ended += after.is_over
     assert ended <= 1

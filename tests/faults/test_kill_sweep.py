@@ -97,7 +97,7 @@ def check(lap: Lap, before: FileStates):
         started = next(event for event in engine.ledger.read_newest(20, kinds=(EngineStarted.__name__,)))
         has_message = bool(started.payload["recovered"])
         for session in engine.sessions.list_newest():
-            if not session.state.over:
+            if not session.state.is_over:
                 engine.sessions.wait(session.id, timeout=60)
         check_decisions(engine, acknowledged, has_message=has_message)
         sessions = engine.sessions.list_newest()
@@ -123,7 +123,7 @@ def check_decisions(engine: Engine, acknowledged: set[str], *, has_message: bool
     assert len(permits) == len(rows)
     if "ran" in acknowledged:
         assert sessions[0].state is SessionState.SUCCEEDED
-    assert all(session.state.over for session in sessions)
+    assert all(session.state.is_over for session in sessions)
     if sessions and sessions[0].state is SessionState.INTERRUPTED:
         assert has_message
         assert [other.status for other in pending_again] == [Status.PENDING]

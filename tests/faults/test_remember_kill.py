@@ -64,7 +64,7 @@ def test_no_acknowledged_memory_is_lost(tmp_path: Path):
             missing = [item for item in range(number) if f"{run}:{item}" not in by_ref]
             assert missing == [], f"run {run}: {len(missing)} of {number} are lost"
         assert memory.settle(900)
-        assert memory.missing() == (0, "")
+        assert memory.count_missing_vectors() == (0, "")
         with database.read() as session:
             assert session.connection().exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
             assert session.connection().exec_driver_sql("PRAGMA foreign_key_check").fetchall() == []

@@ -27,11 +27,11 @@ PROFILE = LeaderProfile("lead", patterns=(ProfileItem("known", "one two three fo
 
 
 def find_refusing_gate(
-    learning: OfferedFinding, *, tier: int = 4, leader: AgentView | None = LEADER, config: CascadeConfig | None = None
+    finding: OfferedFinding, *, tier: int = 4, leader: AgentView | None = LEADER, config: CascadeConfig | None = None
 ) -> str:
-    """The name of the gate that refuses a learning, "" for none."""
+    """The name of the gate that refuses a finding, "" for none."""
     lineage = Lineage(replace(WORKER, tier=tier), (leader,) if leader else ())
-    results = ask_gates(learning, lineage, PROFILE, config or CascadeConfig())
+    results = ask_gates(finding, lineage, PROFILE, config or CascadeConfig())
     gate_count = len(results)
     assert [(result.number, result.name) for result in results] == [*enumerate(GATE_NAMES[:gate_count], 1)]
     assert [result.passed for result in results[:-1]] == [True] * (gate_count - 1)
@@ -40,7 +40,7 @@ def find_refusing_gate(
 
 
 @pytest.mark.parametrize("fields, gate", ROWS["gates"])
-def test_a_learning_is_refused_by_the_first_gate_that_it_does_not_pass(fields: dict[str, Any], gate: str):
+def test_a_finding_is_refused_by_the_first_gate_that_it_does_not_pass(fields: dict[str, Any], gate: str):
     assert find_refusing_gate(make_learning(1, **fields)) == gate
 
 
@@ -79,9 +79,11 @@ def test_a_pattern_says_the_same_from_a_similarity_of_0_6(text: str, pattern: st
 def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world: Organisation):
     for number in range(5):
         world.bubbles.offer(make_learning(number, importance=0.6 + number / 20))
-    first = world.bubbles.flush()
-    assert (len(first.flushed["lead"]), first.waiting) == (3, 2)
-    assert sorted(list_learned_texts(world)) == [f"alpha{n} beta{n} gamma{n} delta{n}" for n in (2, 3, 4)]
+    report = world.bubbles.flush()
+    assert (len(report.flushed["lead"]), report.waiting) == (3, 2)
+    assert sorted(list_learned_texts(world)) == [
+        f"alpha{number} beta{number} gamma{number} delta{number}" for number in (2, 3, 4)
+    ]
     assert world.bubbles.flush().waiting == 0
     assert len(list_learned_texts(world)) == 5
 
@@ -123,9 +125,9 @@ def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Org
     queued = world.bubbles.offer(make_learning(2, text="The docs end with a full stop!"))
     assert queued.state is BubbleState.QUEUED
     retract()
-    [refused] = world.bubbles.list(state=BubbleState.REFUSED)
-    assert (refused.id, refused.refused_by.name) == (queued.id, "novelty")
-    assert refused.refused_by.reason == "you retracted it"
+    [finding] = world.bubbles.list(state=BubbleState.REFUSED)
+    assert (finding.id, finding.refused_by.name) == (queued.id, "novelty")
+    assert finding.refused_by.reason == "you retracted it"
 
 
 def test_a_quote_goes_up_only_once_the_operator_approved_it(world: Organisation, clock: FakeClock):
@@ -168,7 +170,7 @@ def failing_at(database: Database, step: int) -> Iterator[list[int]]:
 
 @pytest.mark.long
 def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: Organisation):
-    expected = [f"alpha{n} beta{n} gamma{n} delta{n}" for n in range(3)]
+    expected = [f"alpha{number} beta{number} gamma{number} delta{number}" for number in range(3)]
     for number in range(3):
         world.bubbles.offer(make_learning(number))
     faults = 0

@@ -84,7 +84,7 @@ class StandInWork:
         return self.keys
 
     def running_sessions(self) -> Sequence[SessionView]:
-        return [session for session in self.views.values() if not session.state.over]
+        return [session for session in self.views.values() if not session.state.is_over]
 
 
 def record_end(database: Database, session_view: SessionView):

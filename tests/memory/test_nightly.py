@@ -91,7 +91,7 @@ class Nights:
     def read_contents(self) -> object:
         """All files of facts and agents, the drafts, and the ledger, to be compared."""
         files = {file: file.read_bytes() for file in self.folder.rglob("*.*") if file.suffix in (".md", ".json")}
-        return files, self.drafts.waiting(), Ledger(self.database).read_newest(1_000)
+        return files, self.drafts.list_waiting(), Ledger(self.database).read_newest(1_000)
 
 
 def crash(*_: object, **__: object):
@@ -178,7 +178,7 @@ def test_a_correction_supersedes_the_fact_that_it_corrects(world: Nights):
     old = world.para.add([NewFact("The service listens on port 8000", workspace="/home/me/shop")])[0]
     world.add_session("session_2", ("say", "Actually, the service listens on port 8001."))
     world.nightly.run(TODAY)
-    draft = next(draft for draft in world.drafts.waiting() if draft.category == "correction")
+    draft = next(draft for draft in world.drafts.list_waiting() if draft.category == "correction")
     assert draft.supersedes == old.id
     new = world.drafts.promote(draft.id)
     assert [correction.id for correction in world.para.read_corrections(old.id)] == [old.id, new.id]
@@ -186,7 +186,7 @@ def test_a_correction_supersedes_the_fact_that_it_corrects(world: Nights):
 
 def test_each_draft_is_decided_once_and_a_promoted_quote_may_guide(world: Nights):
     world.nightly.run(TODAY)
-    quoted, own, change = world.drafts.waiting()
+    quoted, own, change = world.drafts.list_waiting()
     assert [(draft.category, draft.trust.value) for draft in (quoted, own, change)] == [
         ("decision", "quoted"),
         ("decision", "operator"),

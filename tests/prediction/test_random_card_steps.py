@@ -55,7 +55,7 @@ class RandomSteps(RuleBasedStateMachine):
     @precondition(lambda self: self.world.sessions.views)
     @rule(index=st.integers(0, 40), state=st.sampled_from([SessionState.SUCCEEDED, SessionState.FAILED]))
     def end_a_session(self, index: int, state: SessionState):
-        running = [card for card, view in self.world.sessions.views.items() if not view.state.over]
+        running = [card for card, view in self.world.sessions.views.items() if not view.state.is_over]
         if running:
             self.world.sessions.end(running[index % len(running)], state)
 

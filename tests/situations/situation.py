@@ -168,7 +168,7 @@ class Situation:
         """Approve the card, and return its session when that has ended."""
         approved = self.engine.cards.approve(card.id)
         session = self.engine.sessions.wait(approved.session_id, timeout=SESSION_TIMEOUT_S)
-        assert session.state.over, session
+        assert session.state.is_over, session
         self.engine.checks.follow_up()
         return session
 

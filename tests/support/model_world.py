@@ -134,7 +134,7 @@ class ModelWorld:
     def finish(self, session: SessionView, seconds: float = 120.0) -> SessionView:
         """Wait for the end of a session. Its pauses before another try go by."""
         deadline = time.monotonic() + seconds
-        while not (view := self.engine.sessions.wait(session.id, 0.02)).state.over:
+        while not (view := self.engine.sessions.wait(session.id, 0.02)).state.is_over:
             assert time.monotonic() < deadline, "\n".join(self.read_lines(view)) or "it hangs"
             self.pass_pause(view)
         return view
@@ -176,7 +176,7 @@ class ModelWorld:
 
     def check_end(self, view: SessionView):
         """Check what holds of every session that is over, whatever happened in it."""
-        assert view.state.over
+        assert view.state.is_over
         assert all(call.state != "running" for call in self.read_calls(view)), self.read_calls(view)
         assert view.state is SessionState.SUCCEEDED or view.error.strip()
         cap = int(self.engine.settings.current.channels[CHANNEL].session_cost_cap * 1_000_000)

@@ -225,7 +225,7 @@ class Target:
             return self.change_set.id
         if self.session is None:
             raise Refusal("no_change_set", "this card has not run yet", "approve it first: clawpy approve ID")
-        if not self.session.state.over:
+        if not self.session.state.is_over:
             fix = "wait until it finishes: clawpy work ID"
             raise Refusal("no_change_set", f"{self.session.id} has not finished", fix)
         message = f"{self.session.id} is {self.session.state} and has no changes"

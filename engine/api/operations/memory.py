@@ -55,7 +55,7 @@ def recall(
     `settle` seconds for vectors that are still being made. `agent` may be retired."""
     if agent and agent not in [view.id for view in engine.agents.list_retired()]:
         engine.agents.get(agent)
-    missing, problem = engine.memory.missing()
+    missing, problem = engine.memory.count_missing_vectors()
     if missing and not problem and settle:
         engine.memory.settle(settle)
     workspace = workspaces[0] if len(workspaces) == 1 else None
@@ -80,7 +80,7 @@ def remember(
     items, problems = read_lines(list(lines), first=first, source=source)
     new_count = engine.memory.remember(items).new if items else 0
     settled = engine.memory.settle(settle, indexed=True) if settle else False
-    missing, trouble = engine.memory.missing()
+    missing, trouble = engine.memory.count_missing_vectors()
     return {
         "remembered": new_count,
         "known": len(items) - new_count,
@@ -114,7 +114,7 @@ def drafts(
 ) -> Document:
     """List drafts of facts; keep one as a fact, with the text of `edit` if given; or dismiss one for good."""
     service = engine.knowledge.drafts
-    waiting_drafts = service.waiting(MAX_LISTED_DRAFTS)
+    waiting_drafts = service.list_waiting(MAX_LISTED_DRAFTS)
     if action == "list":
         return {"drafts": document(waiting_drafts)}
     # A decided draft is found by its whole id, so that a repeated verb reports the decision.

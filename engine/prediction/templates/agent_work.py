@@ -146,7 +146,7 @@ def _may_need_agent(session: SessionView) -> bool:
 def let_agent_fix(context: WorkspaceContext) -> Iterator[Offer]:
     """A card to let an agent fix what the newest of these sessions found, if nothing was written or committed since it
     began."""
-    ended = (session for session in context.sessions if session.state.over and _may_need_agent(session))
+    ended = (session for session in context.sessions if session.state.is_over and _may_need_agent(session))
     session = next(ended, None)
     if not context.prompt_runner or session is None or session.state is not SessionState.SUCCEEDED:
         return

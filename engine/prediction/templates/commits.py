@@ -121,7 +121,7 @@ def _find_sessions_since(context: WorkspaceContext, since: datetime) -> dict[str
     sessions = [
         f"{plain(session.prompt, 80)}: {plain(session.summary, 80) or session.state.value}"
         for session in context.sessions
-        if session.state.over and session.created_at >= since
+        if session.state.is_over and session.created_at >= since
     ]
     checks = [
         f"{moment(run.ran_at, context.local)} {describe_result(run.check)}"

@@ -134,7 +134,7 @@ def find_ended_sessions(context: WorkspaceContext, project: str, *flows: str) ->
     return [
         session
         for session in context.sessions
-        if session.flow in flows and session.state.over and session.project == project
+        if session.flow in flows and session.state.is_over and session.project == project
     ]
 
 
