@@ -257,8 +257,8 @@ class Heartbeat:
         self._board.update_from_heartbeats(transaction, runs_by_itself, all_read=all_read)
         task_ids: list[str] = []
         for page, items in items_of_pages:
-            places = [(item, place) for item in items if (place := workspaces[item.workspace_name]) is not None]
-            task_ids += self._add_due_tasks(transaction, page, places, histories_of.get(page.agent, {}))
+            placed_items = [(item, place) for item in items if (place := workspaces[item.workspace_name]) is not None]
+            task_ids += self._add_due_tasks(transaction, page, placed_items, histories_of.get(page.agent, {}))
         return task_ids
 
     def _add_due_tasks(

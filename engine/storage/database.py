@@ -242,8 +242,8 @@ class Database:
             self._bus.publish(event)
 
 
-def _write_deferred(transaction: Transaction, works: Iterable[Callable[[Transaction], None]]) -> None:
-    for write in works:
+def _write_deferred(transaction: Transaction, deferred: Iterable[Callable[[Transaction], None]]) -> None:
+    for write in deferred:
         try:
             write(transaction)
         except (TypeError, ValueError):  # it would fail every later write, too

@@ -73,12 +73,12 @@ def needs_shell(command: str) -> bool:
 
 def split_command(command: str) -> list[str]:
     """The program and arguments of a flow's command, which runs without a shell. Raises `Refusal` `bad_effect`."""
-    shown = f"{command[:80]!r}"
+    quoted = f"{command[:80]!r}"
     try:
         arguments = shlex.split(command)
     except ValueError as error:
-        raise _make_invalid_effect_refusal(f"{shown} is not a command: {error}") from error
-    _require_valid(arguments and not arguments[0].startswith("-"), f"{shown} is not a command")
+        raise _make_invalid_effect_refusal(f"{quoted} is not a command: {error}") from error
+    _require_valid(arguments and not arguments[0].startswith("-"), f"{quoted} is not a command")
     return arguments
 
 

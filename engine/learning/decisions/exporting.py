@@ -241,8 +241,8 @@ class Exporter:
         errors = check_preferences(lines)
         if errors:
             raise Refusal("bad_pairs", "; ".join(errors), "fix these lines; none was imported")
-        sides = [read_preference(line) for line in lines]
-        return self._database.write(lambda tx: import_pairs(tx, sides))
+        pairs = [read_preference(line) for line in lines]
+        return self._database.write(lambda tx: import_pairs(tx, pairs))
 
     def _write_batch(self, intent: int, payload: dict[str, Any]) -> ExportedFile:
         """Write the pairs of an intent, and mark them and their cards as exported."""
@@ -308,7 +308,7 @@ def format_answer(prompt: str, channel: str, confidence: float, reasoning: str) 
 def format_preference(pair: Preference, shape: Shape) -> str:
     """A pair in a format, as one line of JSON, without its line end."""
     messages = _make_prompt_messages(pair.context, INSTRUCTION_OF_PAIRS)
-    chosen, rejected = [_reply_message(pair.chosen)], [_reply_message(pair.rejected)]
+    chosen, rejected = [_make_reply_message(pair.chosen)], [_make_reply_message(pair.rejected)]
     document: dict[str, Any]
     match shape:
         case Shape.PLAIN:
@@ -325,7 +325,7 @@ def format_preference(pair: Preference, shape: Shape) -> str:
 def format_example(example: Example) -> str:
     """A conversation as one line of JSON: `messages`, as Together, OpenAI and TRL take them."""
     return json.dumps(
-        {"messages": [*_make_prompt_messages(example.situation, example.system), _reply_message(example.answer)]},
+        {"messages": [*_make_prompt_messages(example.situation, example.system), _make_reply_message(example.answer)]},
         ensure_ascii=False,
     )
 
@@ -345,16 +345,15 @@ def _make_prompt_messages(situation: str, system: str) -> list[dict[str, str]]:
     return [{"role": "system", "content": system}, {"role": "user", "content": situation}]
 
 
-def _reply_message(text: str) -> dict[str, str]:
+def _make_reply_message(text: str) -> dict[str, str]:
     """The message that a model answers."""
     return {"role": "assistant", "content": text}
 
 
+# -- reading records
+
 _Text = Annotated[str, Field(strict=True, pattern=r"\S")]
 """A text that is not empty."""
-
-
-# -- reading records
 
 
 class _Message(BaseModel):

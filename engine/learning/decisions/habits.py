@@ -176,10 +176,10 @@ class Habits:
         """The channel with the most approvals of this kind. None if these are fewer than `MIN_CHANNEL_APPROVALS`, or at
         most half of the decisions there."""
 
-        def approvals(channel: str) -> tuple[int, str]:
+        def rank(channel: str) -> tuple[int, str]:
             return self._get_explicit_counts(("channel", kind, channel))[0], channel
 
-        best = max(registered, key=approvals, default=None)
+        best = max(registered, key=rank, default=None)
         if best is None:
             return None
         approved, decided = self._get_explicit_counts(("channel", kind, best))
@@ -209,7 +209,7 @@ class Habits:
 RING_SIZE = 512
 """Number of the newest decisions that are kept."""
 
-NEAREST = 20
+MAX_NEAREST = 20
 """Number of the most similar decisions that are compared."""
 
 MIN_SIMILARITY = 0.4
@@ -259,8 +259,8 @@ class NewestDecisions:
         same_fields = self._fields[:size] == _hash_fields(query)
         similarity = same_fields @ FIELD_WEIGHTS + TEXT_WEIGHT * self._compute_text_similarity(query)
         similarity[similarity < MIN_SIMILARITY] = 0.0
-        if size > NEAREST:
-            similarity[similarity < numpy.partition(similarity, size - NEAREST)[size - NEAREST]] = 0.0
+        if size > MAX_NEAREST:
+            similarity[similarity < numpy.partition(similarity, size - MAX_NEAREST)[size - MAX_NEAREST]] = 0.0
         return self._compute_share_chosen(similarity, prior)
 
     def compute_text_share(self, query: CardFeatures, prior: float) -> float:
